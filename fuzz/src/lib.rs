@@ -1,14 +1,17 @@
 //! What the fuzz targets share: their command line, and inputs that say how they are to be cut.
 //!
-//! Each target is a program of libFuzzer. Called as `NAME --seconds N` it replays `corpus/NAME` and goes on with
-//! mutations for N seconds; with any other arguments it is libFuzzer itself
+//! Each target is a program of libFuzzer. Called as `NAME --seconds N` it replays `corpus/NAME.txt` and goes on with
+//! mutations for N seconds. Called as `NAME --minimize` it takes the inputs of earlier runs into the corpus and drops every
+//! input that adds no coverage. With any other arguments it is libFuzzer itself
 //! (<https://llvm.org/docs/LibFuzzer.html#options>).
+
+mod corpus;
 
 use std::env;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
 
 /// The longest input that is tried, in bytes: room for some messages, and short enough for thousands of tries a
 /// second. What needs more says so with [`expand`].
@@ -17,23 +20,24 @@ const MOST_BYTES: usize = 4096;
 /// Nothing that is tried may take longer, in seconds.
 const MOST_SECONDS: u32 = 10;
 
-/// To be called before the first input: becomes libFuzzer with the arguments that `--seconds N` stands for.
+/// Must be called before the first input: becomes libFuzzer with the arguments that `--seconds N` stands for, or minimizes the
+/// corpus and ends the process.
 ///
 /// # Panics
 /// When the arguments are wrong or the folders cannot be made.
 pub fn start(name: &str) {
     let mut arguments = env::args_os().skip(1);
-    if arguments.next().is_none_or(|argument| argument != "--seconds") {
-        return;
-    }
-    let seconds = arguments.next().and_then(|argument| argument.to_str()?.parse::<u32>().ok());
-    let seconds = seconds.expect("--seconds needs a number");
+    let seconds = match arguments.next() {
+        Some(word) if word == "--seconds" => {
+            let seconds = arguments.next().and_then(|argument| argument.to_str()?.parse::<u32>().ok());
+            seconds.expect("--seconds needs a number")
+        }
+        Some(word) if word == "--minimize" => minimize(name),
+        _ => return,
+    };
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = here.join("target/found").join(name);
     let artifacts = here.join("artifacts");
-    for folder in [&found, &artifacts] {
-        fs::create_dir_all(folder).expect("the folders of a run can be made");
-    }
+    fs::create_dir_all(&artifacts).expect("the folder of artifacts can be made");
     let mut command = Command::new(env::current_exe().expect("a program knows where it is"));
     command
         .arg(format!("-artifact_prefix={}/{name}-", artifacts.display()))
@@ -45,11 +49,32 @@ pub fn start(name: &str) {
         command.arg("-runs=0");
     } else {
         command.arg(format!("-max_total_time={seconds}")).arg(format!("-max_len={MOST_BYTES}"));
-        // The first folder is where libFuzzer keeps what it finds.
-        command.arg(found);
+        // libFuzzer writes new inputs to the first folder.
+        command.arg(found(name));
     }
-    let error = command.arg(here.join("corpus").join(name)).exec();
+    let error = command.arg(corpus::unpack(name).expect("the corpus can be unpacked")).exec();
     panic!("cannot start libFuzzer: {error}");
+}
+
+/// Replaces the corpus by the fewest inputs, of the corpus and of earlier runs, that reach the same code, and ends the process.
+fn minimize(name: &str) -> ! {
+    let merged =
+        corpus::empty_folder(&format!("merged/{name}")).expect("the folder of merged inputs can be made");
+    let mut command = Command::new(env::current_exe().expect("a program knows where it is"));
+    command.arg("-set_cover_merge=1").arg("-verbosity=0").arg(&merged);
+    command.arg(corpus::unpack(name).expect("the corpus can be unpacked")).arg(found(name));
+    let status = command.status().expect("libFuzzer starts");
+    assert!(status.success(), "libFuzzer ended with {status}");
+    let inputs = corpus::pack(name, &merged).expect("the corpus can be written");
+    println!("{name}: {inputs} inputs");
+    process::exit(0);
+}
+
+/// The folder of the inputs that earlier runs found.
+fn found(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/found").join(name);
+    fs::create_dir_all(&folder).expect("the folder of found inputs can be made");
+    folder
 }
 
 /// Bytes that are taken from the front of an input, to decide something with.

@@ -8,15 +8,15 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use mcpjoin::bridge::orchestra::value::{Numbers, Struct};
-use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
-use mcpjoin::bridge::orchestra::wire::plugin_response::Response;
-use mcpjoin::bridge::orchestra::wire::{self, PluginRequest, PluginResponse, WireError};
 use mcpjoin::proto::Raw;
+use mcpjoin_orchestra::value::{Numbers, Struct};
+use mcpjoin_orchestra::wire::plugin_request::Request;
+use mcpjoin_orchestra::wire::plugin_response::Response;
+use mcpjoin_orchestra::wire::{self, PluginRequest, PluginResponse, WireError};
 use serde_json::{Value, json};
 
 /// The frames of Orchestra's own programs.
-const GOLDEN: &str = include_str!("../../crates/mcpjoin/tests/orchestra_base/golden.txt");
+const GOLDEN: &str = include_str!("../../crates/orchestra/tests/base/golden.txt");
 
 /// What Python answers to each line.
 fn python(asked: &[Value]) -> Vec<Value> {

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use interop::{Folder, Listening, Peer, Way};
 use mcpjoin::Link;
-use mcpjoin::check::{Outcome, Report, Selection, client_rules, judge, rules};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::session::Limits;
-use mcpjoin::validate::{ValidateError, Validator};
+use mcpjoin_diagnostics::validate::{ValidateError, Validator};
+use mcpjoin_rules::{Outcome, Report, Selection, client_rules, judge, rules};
 
 const PAGE: &str = include_str!("../../docs/accused.md");
 /// Longer than any of them takes on a busy machine: what is slow is no fault here.

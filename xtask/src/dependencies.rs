@@ -16,7 +16,7 @@ const SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// The package with the binary, and how many packages there may be in its tree, our own among them.
 const BINARY: &str = "mcpjoin-cli";
-const MOST_IN_TREE: usize = 280;
+const MOST_IN_TREE: usize = 320;
 
 /// Judges the workspace.
 pub(crate) fn run(root: &Path) -> Result<()> {

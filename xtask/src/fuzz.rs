@@ -1,7 +1,8 @@
-//! Runs the fuzz targets: every `[[bin]]` that `fuzz/Cargo.toml` names, as `BIN --seconds N` in the folder `fuzz`.
+//! Runs the fuzz targets: every `[[bin]]` that `fuzz/Cargo.toml` names, in the folder `fuzz`.
 //!
-//! A target replays its corpus first, goes on with mutations for N seconds, prints what it did, and ends with success
-//! unless an input broke something. They run on stable Rust.
+//! As `BIN --seconds N` a target replays its corpus, goes on with mutations for N seconds, prints what it did, and succeeds
+//! unless an input broke something. As `BIN --minimize` it drops the inputs of its corpus that add no coverage. They run on
+//! stable Rust.
 
 use std::path::Path;
 use std::slice;
@@ -14,6 +15,18 @@ use crate::steps;
 
 /// Every target for that many seconds; with 0 each replays its corpus and ends.
 pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
+    let targets = each(root, &["--seconds", &seconds.to_string()])?;
+    println!("    {targets} targets, {seconds} s each");
+    Ok(())
+}
+
+/// Takes what earlier runs found into each corpus, and drops the inputs that add no coverage.
+pub(crate) fn minimize(root: &Path) -> Result<()> {
+    each(root, &["--minimize"]).map(drop)
+}
+
+/// Runs every target with these arguments, and returns how many there are.
+fn each(root: &Path, arguments: &[&str]) -> Result<usize> {
     let manifest = root.join("fuzz/Cargo.toml");
     let text =
         std::fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
@@ -31,7 +44,7 @@ pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some(target) = next(&waiting) {
-                    let words = ["run", "--quiet", "--bin", target, "--", "--seconds", &seconds.to_string()];
+                    let words = [&["run", "--quiet", "--bin", target, "--"], arguments].concat();
                     if let Err(error) = steps::succeed(&mut steps::cargo(&folder, &words)) {
                         println!("    {target}: {error:#}");
                         failed.lock().unwrap_or_else(PoisonError::into_inner).push(target.as_str());
@@ -44,8 +57,7 @@ pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
     if !failed.is_empty() {
         bail!("{} of {} fuzz targets failed: {}", failed.len(), targets.len(), failed.join(", "));
     }
-    println!("    {} targets, {seconds} s each", targets.len());
-    Ok(())
+    Ok(targets.len())
 }
 
 /// Builds them.

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a chore is for")]
 
 mod bench;
+mod beside;
 mod bounds;
 mod catalogue;
 mod conformance;
@@ -13,6 +14,7 @@ mod dist;
 mod fuzz;
 mod interop;
 mod mutants;
+mod release_check;
 mod requirements;
 mod sentences;
 mod size;
@@ -32,13 +34,17 @@ use anyhow::{Result, bail};
 const HELP: &str = "\
 cargo xtask CHORE
 
+  test --quick       what to run before a commit: the tables, and clippy and the tests of the packages that differ from
+                     origin/main, without those that take long
   test [--update-counts] [--fuzz-seconds N]
                      everything that must hold: format, dependencies, clippy, docs, requirements, tests, published
                      servers, fuzz targets, and the number of tests per group (xtask/test-counts.toml)
+  release-check      what is too long for every change: the oldest Rust, `beside`, `dist`, tests of processes 20 times, `bench`,
+                     `fuzz 600` and `test`; about three hours
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
                      show it
   bounds             what others can make us hold or do: each bound with its total and its test (xtask/bounds.toml)
-  sentences          the normative sentences of the specification (crates/check/sentences): how many have a rule, and
+  sentences          the normative sentences of the specification (crates/rules/sentences): how many have a rule, and
                      why the others have none
   sentences SPECIFICATION [--write]
                      the list held against a checkout of the specification; --write makes it anew, with what is new as
@@ -49,6 +55,8 @@ cargo xtask CHORE
   tools              the programs that tests need beyond Rust, Node and Python: prints each with its version, and downloads
                      what is missing into target/tools where apt is, without root
   interop install    the published servers and clients that the interop tests run against, into interop/ (needs npm and python3)
+  beside             mcpjoin's HTTP client in one process with reqwest, and with rustls on aws-lc-rs (interop/beside);
+                     needs crates.io and a C compiler
   conformance [--scenario NAME] [--through-nginx] [--through-bridge]
                      the official conformance suite, server and client, held against conformance/expected.toml (needs
                      npm); those of the server once more through a reverse proxy (needs nginx: `tools`), or through our own
@@ -64,7 +72,8 @@ cargo xtask CHORE
                      the archive, the npm package and the wheel, into target/packages; around that binary, to try them
                      out, into target/packages-tried
   wire [--write]     that Orchestra's messages in Rust are what their schema gives; --write makes them anew
-  fuzz [SECONDS]     every fuzz target for that long; 0, the default, replays the corpus";
+  fuzz [SECONDS]     every fuzz target for that long; 0, the default, replays the corpus
+  fuzz --minimize    takes what runs found into the corpora, and drops what adds no coverage";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -82,6 +91,7 @@ fn run(words: &[&str]) -> Result<()> {
     let root = root();
     match words {
         ["test", options @ ..] => test::run(&root, &test::Options::parse(options)?),
+        ["release-check"] => release_check::run(&root),
         ["requirements"] => {
             let required = requirements::print(&root);
             println!();
@@ -96,6 +106,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["size"] => size::print(&root),
         ["deny"] => dependencies::run(&root),
         ["tools"] => tools::run(&root),
+        ["beside"] => beside::run(&root),
         ["interop", "install"] => interop::install(&root),
         ["conformance", options @ ..] => {
             conformance::build_and_run(&root, &conformance::Options::parse(options)?)
@@ -107,6 +118,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["wire"] => wire::run(&root, false),
         ["wire", "--write"] => wire::run(&root, true),
         ["fuzz"] => fuzz::run(&root, 0),
+        ["fuzz", "--minimize"] => fuzz::minimize(&root),
         ["fuzz", seconds] => fuzz::run(&root, seconds.parse()?),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");

@@ -37,8 +37,8 @@ struct Area {
 const AREAS: [Area; 7] = [
     Area {
         name: "gateway",
-        package: "mcpjoin",
-        files: "crates/mcpjoin/src/bridge/gateway/**/*.rs",
+        package: "mcpjoin-gateway",
+        files: "crates/gateway/src/**/*.rs",
         tests: &["gateway"],
     },
     Area {

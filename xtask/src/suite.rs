@@ -22,11 +22,14 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 const WAITING: [&str; 5] = [
     "mcpjoin-cli",
     "interop",
-    "mcpjoin tests/doctor",
-    "mcpjoin tests/orchestra_bridge",
-    "mcpjoin tests/validate",
+    "mcpjoin-diagnostics tests/doctor",
+    "mcpjoin-orchestra tests/bridge",
+    "mcpjoin-diagnostics tests/validate",
 ];
 const AT_ONCE: usize = 3;
+
+/// What cargo is asked to print about what it built.
+const MESSAGE_FORMAT: &str = "--message-format=json-render-diagnostics";
 
 /// The tests that one binary holds.
 pub(crate) struct Group {
@@ -60,11 +63,21 @@ pub(crate) struct Tally {
 
 /// Builds every test of the workspace and the binary.
 pub(crate) fn build(root: &Path) -> Result<Built> {
-    let message_format = "--message-format=json-render-diagnostics";
-    let tests = steps::stdout(&mut steps::cargo(
+    let groups = groups(root, &["--workspace"])?;
+    // The same features as above, so that nothing is built twice.
+    let bins = steps::stdout(&mut steps::cargo(
         root,
-        &["test", "--workspace", "--all-features", "--no-run", message_format],
+        &["build", "--workspace", "--all-features", "--bins", MESSAGE_FORMAT],
     ))?;
+    let mcpjoin = binary(&bins, "mcpjoin")?;
+    let conformance_client = binary(&bins, CONFORMANCE_CLIENT)?;
+    Ok(Built { groups, mcpjoin, conformance_client })
+}
+
+/// Builds the tests of some packages, which `selection` names as an option of cargo.
+pub(crate) fn groups(root: &Path, selection: &[&str]) -> Result<Vec<Group>> {
+    let options = [&["test", "--all-features", "--no-run", MESSAGE_FORMAT], selection].concat();
+    let tests = steps::stdout(&mut steps::cargo(root, &options))?;
     let mut groups = Vec::new();
     for artifact in artifacts(&tests)? {
         groups.extend(group(&artifact)?);
@@ -73,14 +86,7 @@ pub(crate) fn build(root: &Path) -> Result<Built> {
     if groups.is_empty() {
         bail!("cargo built no test");
     }
-    // The same features as above, so that nothing is built twice.
-    let bins = steps::stdout(&mut steps::cargo(
-        root,
-        &["build", "--workspace", "--all-features", "--bins", message_format],
-    ))?;
-    let mcpjoin = binary(&bins, "mcpjoin")?;
-    let conformance_client = binary(&bins, CONFORMANCE_CLIENT)?;
-    Ok(Built { groups, mcpjoin, conformance_client })
+    Ok(groups)
 }
 
 /// Where `cargo` says that it put a binary.

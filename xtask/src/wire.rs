@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use prost_build::Module;
 
 /// Where the schema lies, what is made of it, and what it is called.
-const FOLDER: &str = "crates/mcpjoin/src/bridge/orchestra/wire";
+const FOLDER: &str = "crates/orchestra/src/wire";
 const SCHEMA: &str = "plugin.proto";
 const GENERATED: &str = "generated.rs";
 const PACKAGE: &str = "orchestra.plugin.v1";
@@ -41,8 +41,8 @@ fn made(folder: &Path) -> Result<String> {
         protox::compile([SCHEMA], [folder]).map_err(|error| anyhow::anyhow!("{FOLDER}/{SCHEMA}: {error}"))?;
     let mut config = prost_build::Config::new();
     // The two types of google.protobuf are ours: `Struct` never builds a tree.
-    config.extern_path(".google.protobuf.Struct", "crate::bridge::orchestra::value::Struct");
-    config.extern_path(".google.protobuf.Timestamp", "crate::bridge::orchestra::wire::Timestamp");
+    config.extern_path(".google.protobuf.Struct", "crate::value::Struct");
+    config.extern_path(".google.protobuf.Timestamp", "crate::wire::Timestamp");
     config.bytes(["."]).btree_map(["."]);
     let ours = Module::from_protobuf_package_name(PACKAGE);
     // The files that the schema imports are there to be known; what is made of them is ours already.

@@ -4,12 +4,12 @@
 
 use std::time::{Duration, Instant};
 
+use mcpjoin::Client;
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::session::Ask;
 use mcpjoin::proto::types::Content;
 use mcpjoin::proto::{Era, Raw};
-use mcpjoin::quic::Trust;
-use mcpjoin::{Client, Link};
+use mcpjoin_quic::endpoint::Trust;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -35,7 +35,9 @@ async fn run(words: &[String]) {
     let text = std::fs::read_to_string(&words[2]).expect("PAYLOAD");
     let began = Instant::now();
     let link = match words[3].strip_prefix("quic://") {
-        Some(address) => Link::quic(address, Trust::Key(hash(&words[4]))).await.expect("the server is there"),
+        Some(address) => {
+            mcpjoin_quic::connect(address, Trust::Key(hash(&words[4]))).await.expect("the server is there")
+        }
         None => ChildCommand::new(&words[3]).args(&words[4..]).start().await.expect("the server starts"),
     };
     // The floor and most servers of today know this era alone.

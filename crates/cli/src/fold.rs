@@ -1,44 +1,52 @@
-//! Texts in lines that fit: whatever is shown to a person is broken between its words here.
+//! Wraps texts for people: pages to 80 columns, everything else to the width of the terminal.
 //!
-//! Called by `ui` and by the pages. What stands in the texts has been made visible (`visible`); our own styles take no room.
+//! Called by `ui` and by the pages. The texts have been escaped (`visible`); our own styles have no width. `textwrap` gives other
+//! lines: it drops the blanks at the end of a line, breaks a long word at the width of the second line, and cannot move the first
+//! word to a wider second line.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// How much room the lines of a paragraph have, in columns.
+/// As wide as a page is.
+pub(crate) const PAGE_COLUMNS: usize = 80;
+/// A line of a page is longer than the page rather than narrower than this: single words below one another cannot be read.
+const MIN_COLUMNS: usize = 24;
+
+/// The widths of the lines of a paragraph, in columns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct Widths {
     /// The first line.
     pub(crate) first: usize,
     /// Each of the others. Where that is more, a first word that does not fit begins there.
     pub(crate) rest: usize,
-    /// A first line with so little on it is not left.
+    /// The first line is not broken before it has more columns than this.
     pub(crate) kept: usize,
 }
 
-/// What becomes of a word that is wider than a line.
+/// How a word is wrapped that is wider than a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wide {
+pub(crate) enum LongWord {
     /// It stays whole, so that it can be copied.
     Whole,
     /// It goes on in the next line.
     Broken,
 }
 
-/// The text in lines, broken between words. There is one at least.
-pub(crate) fn lines(text: &str, room: Room, wide: Wide) -> Vec<String> {
+/// Wraps the text between words. There is one line at least.
+pub(crate) fn lines(text: &str, widths: Widths, long: LongWord) -> Vec<String> {
     let mut lines = Vec::new();
-    let (mut line, mut left, mut begun) = (String::new(), room.first, false);
+    let (mut line, mut left, mut begun) = (String::new(), widths.first, false);
     let mut written = 0;
     for mut word in text.split(' ') {
         loop {
             let columns = columns(word);
             let taken = columns + usize::from(begun);
-            let may_go_below = match wide {
-                Wide::Broken => true,
-                Wide::Whole if lines.is_empty() => room.first < room.rest || written > room.kept,
-                Wide::Whole => begun,
+            let may_go_below = match long {
+                LongWord::Broken => true,
+                LongWord::Whole if lines.is_empty() => widths.first < widths.rest || written > widths.kept,
+                LongWord::Whole => begun,
             };
             if taken <= left || !may_go_below {
                 if begun {
@@ -50,13 +58,13 @@ pub(crate) fn lines(text: &str, room: Room, wide: Wide) -> Vec<String> {
                 begun = true;
                 break;
             }
-            if wide == Wide::Broken && !begun {
+            if long == LongWord::Broken && !begun {
                 let at = end(word, left);
                 line.push_str(&word[..at]);
                 word = &word[at..];
             }
             lines.push(std::mem::take(&mut line));
-            (left, begun) = (room.rest.max(1), false);
+            (left, begun) = (widths.rest.max(1), false);
             // Of a word that is empty the space before it is all there is: a gap between columns.
             if word.is_empty() {
                 break;
@@ -93,8 +101,8 @@ pub(crate) fn fold(text: &str, width: usize) -> Cow<'_, str> {
             continue;
         }
         let below = hanging(line, width);
-        let room = Room { first: width, rest: width - below, kept: below };
-        for (place, line) in lines(line, room, Wide::Whole).iter().enumerate() {
+        let widths = Widths { first: width, rest: width - below, kept: below };
+        for (place, line) in lines(line, widths, LongWord::Whole).iter().enumerate() {
             if place > 0 {
                 out.push('\n');
                 out.extend(std::iter::repeat_n(' ', below));
@@ -125,9 +133,75 @@ fn columns(line: &str) -> usize {
     }
 }
 
+/// What stands before a paragraph of a page.
+pub(crate) struct Head<'a> {
+    /// With its styles.
+    pub(crate) text: &'a str,
+    /// Its width.
+    pub(crate) columns: usize,
+    /// The indent of the lines below.
+    pub(crate) indent: usize,
+}
+
+/// Writes prose behind its head, in lines of [`PAGE_COLUMNS`]. A word that is too long, an address for example, stays whole.
+pub(crate) fn prose(out: &mut String, head: &Head<'_>, text: &str) {
+    let rest = PAGE_COLUMNS.saturating_sub(head.indent).max(MIN_COLUMNS);
+    let widths = Widths { first: PAGE_COLUMNS.saturating_sub(head.columns), rest, kept: 0 };
+    out.push_str(head.text);
+    for (place, line) in lines(text, widths, LongWord::Whole).iter().enumerate() {
+        if place > 0 {
+            let _ = write!(out, "\n{:indent$}", "", indent = head.indent);
+        }
+        out.push_str(line);
+    }
+    out.push('\n');
+}
+
+/// Writes a message behind its head, broken where it can be read on. `cut`: how much of it is left out, where `text` is only the
+/// beginning.
+pub(crate) fn quoted(out: &mut String, head: &Head<'_>, text: &str, cut: Option<&str>) {
+    let room = PAGE_COLUMNS.saturating_sub(head.indent).max(MIN_COLUMNS);
+    let mut left = PAGE_COLUMNS.saturating_sub(head.columns).max(MIN_COLUMNS);
+    out.push_str(head.text);
+    let mut rest = text;
+    loop {
+        let (line, next) = rest.split_at(break_of(rest, left));
+        out.push_str(line);
+        rest = next;
+        if rest.is_empty() {
+            break;
+        }
+        let _ = write!(out, "\n{:indent$}", "", indent = head.indent);
+        left = room;
+    }
+    out.push('\n');
+    if let Some(cut) = cut {
+        let _ = writeln!(out, "{:indent$}[{cut}]", "", indent = head.indent);
+    }
+}
+
+/// Where a line of that many columns ends: behind a comma or a space, where one is near.
+fn break_of(text: &str, room: usize) -> usize {
+    let (mut columns, mut good) = (0, None);
+    for (at, character) in text.char_indices() {
+        columns += character.width().unwrap_or_default();
+        if columns > room && at > 0 {
+            return good.unwrap_or(at);
+        }
+        if matches!(character, ',' | ' ') && columns * 3 > room * 2 {
+            good = Some(at + character.len_utf8());
+        }
+    }
+    text.len()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Room, Wide, fold, lines};
+    use unicode_width::UnicodeWidthStr as _;
+
+    use super::{Head, LongWord, PAGE_COLUMNS, Widths, fold, lines, prose, quoted};
+
+    const HEAD: Head<'_> = Head { text: "    sent     ", columns: 13, indent: 13 };
 
     #[test]
     fn i175_lines_are_no_wider_than_the_terminal() {
@@ -156,7 +230,7 @@ mod tests {
 
     #[test]
     fn words_go_on_in_the_next_line() {
-        let wrapped = |text, first, rest| lines(text, Room { first, rest, kept: 0 }, Wide::Broken);
+        let wrapped = |text, first, rest| lines(text, Widths { first, rest, kept: 0 }, LongWord::Broken);
         assert_eq!(wrapped("one two three", 80, 80), ["one two three"]);
         assert_eq!(wrapped("one two three", 7, 5), ["one two", "three"]);
         assert_eq!(wrapped("one two three", 3, 9), ["one", "two three"]);
@@ -164,5 +238,38 @@ mod tests {
         assert_eq!(wrapped("漢字漢字", 4, 4), ["漢字", "漢字"]);
         let bold = "\u{1b}[1mno fault\u{1b}[0m: none";
         assert_eq!(wrapped(bold, 9, 9), ["\u{1b}[1mno fault\u{1b}[0m:", "none"]);
+    }
+
+    #[test]
+    fn no_line_is_wider_than_a_page_and_nothing_is_lost() {
+        let words = "a tool has been called that nobody has asked for ".repeat(7);
+        let (words, mut out) = (words.trim_end(), String::new());
+        prose(&mut out, &Head { text: "  MUST x: ", columns: 10, indent: 4 }, words);
+        assert!(out.lines().all(|line| line.width() <= PAGE_COLUMNS), "{out}");
+        assert_eq!(out.split_whitespace().skip(2).collect::<Vec<_>>().join(" "), words);
+        assert!(
+            out.lines().skip(1).all(|line| line.starts_with("    ") && !line.starts_with("     ")),
+            "{out}"
+        );
+
+        for json in [r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.repeat(9), "ä世".repeat(200)] {
+            let mut out = String::new();
+            quoted(&mut out, &HEAD, &json, None);
+            assert!(out.lines().all(|line| line.width() <= PAGE_COLUMNS), "{out}");
+            assert_eq!(out.lines().map(|line| &line[13..]).collect::<String>(), json);
+        }
+    }
+
+    #[test]
+    fn an_address_stays_whole_and_what_is_missing_is_told() {
+        let (address, mut out) = (format!("https://example.org/{}", "x".repeat(90)), String::new());
+        prose(&mut out, &HEAD, &format!("see {address} there"));
+        assert!(out.contains(&format!("\n             {address}\n")), "{out}");
+        let mut out = String::new();
+        quoted(&mut out, &HEAD, "{}", Some("the first 2 of 9 characters"));
+        assert_eq!(out, "    sent     {}\n             [the first 2 of 9 characters]\n");
+        let mut out = String::new();
+        quoted(&mut out, &HEAD, "", None);
+        assert_eq!(out, "    sent     \n");
     }
 }

@@ -1,7 +1,7 @@
 //! The command line `mcpjoin`: any Model Context Protocol server from a terminal.
 //!
-//! Reads the words, hands them to a command, and ends with the code that says how it went. It is the program's other half and
-//! no interface: the binary calls [`run`], the fuzz target `consent` calls `fuzzing`, and nobody else is served.
+//! Parses the arguments, runs a command, and returns the exit code. It is the other half of the binary, which calls [`run`],
+//! and no interface. The fuzz target `consent` calls `fuzzing`, which exists with the feature of that name alone.
 
 mod args;
 mod arguments;
@@ -30,6 +30,7 @@ mod visible;
 
 use std::process::ExitCode;
 
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use config::fuzzing;
 

@@ -1,8 +1,7 @@
-//! How far a request is, on one line of a terminal: a bar where there is a total, a counter where there is none, and the
-//! time that it takes where nothing is told. The line is taken away when the waiting is over, however it ends.
+//! The progress of a request on one line of a terminal: a bar where there is a total, a counter where there is none, and the
+//! elapsed time where the server notifies of no progress. The line is removed when the wait ends, however it ends.
 //!
-//! Made by the commands and by `connect` around whatever they wait for. What is shown is decided here and printed
-//! by `ui`.
+//! Made by the commands and by `connect` around what they wait for. The text is made here and printed by `ui`.
 
 use std::future::Future;
 use std::pin::pin;
@@ -13,24 +12,24 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::ui::Ui;
 
-/// A wait below this is not worth a word.
-const QUIET: Duration = Duration::from_secs(1);
-/// Not more often than this the line is drawn again: no eye follows, and drawing takes time from the work.
-const DRAWN: Duration = Duration::from_millis(30);
+/// A shorter wait shows nothing. Also the interval at which the line is drawn without news.
+const QUIET_TIME: Duration = Duration::from_secs(1);
+/// The shortest interval between two drawings: drawing takes time from the work.
+const MIN_DRAW_INTERVAL: Duration = Duration::from_millis(30);
 /// The columns of a bar.
-const BAR: usize = 20;
+const BAR_COLUMNS: usize = 20;
 
-/// The line. Taken away when this is dropped.
+/// The line. It is removed when this is dropped.
 pub(crate) struct Waiting<'a> {
     ui: &'a Ui,
-    /// What is waited for, as long as nothing is told.
+    /// What is waited for, as long as there is no progress.
     what: &'a str,
     began: Instant,
     drawn: Option<Instant>,
-    /// When it is drawn again by itself; never where there is no terminal for it.
+    /// When it is drawn again without news; never where there is no terminal for it.
     due: Option<Instant>,
     latest: Option<ProgressParams>,
-    /// How a task stands, in place of what is waited for.
+    /// The status of a task, in place of what is waited for.
     task: Option<String>,
 }
 
@@ -42,13 +41,13 @@ impl<'a> Waiting<'a> {
             what,
             began,
             drawn: None,
-            due: ui.has_line().then(|| began + QUIET),
+            due: ui.has_line().then(|| began + QUIET_TIME),
             latest: None,
             task: None,
         }
     }
 
-    /// Waits for something and shows how long.
+    /// Waits for the future and shows how long.
     pub(crate) async fn wait<T>(mut self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         loop {
@@ -60,10 +59,10 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Something was told.
+    /// The server has notified of progress.
     pub(crate) fn progress(&mut self, progress: ProgressParams) {
         if self.due.is_none() {
-            self.ui.detail(&told(&progress));
+            self.ui.detail(&words(&progress));
             return;
         }
         self.latest = Some(progress);
@@ -72,23 +71,23 @@ impl<'a> Waiting<'a> {
 
     /// A task has changed.
     pub(crate) fn task(&mut self, task: &ExtensionTask) {
-        let stands = standing(task);
+        let status = status(task);
         if self.due.is_none() {
-            self.ui.detail(&stands);
+            self.ui.detail(&status);
             return;
         }
-        self.task = Some(stands);
+        self.task = Some(status);
         self.drawn_soon();
     }
 
     fn drawn_soon(&mut self) {
         match self.drawn {
-            Some(drawn) if drawn.elapsed() < DRAWN => self.due = Some(drawn + DRAWN),
+            Some(drawn) if drawn.elapsed() < MIN_DRAW_INTERVAL => self.due = Some(drawn + MIN_DRAW_INTERVAL),
             _ => self.draw(),
         }
     }
 
-    /// Ready when the line has been drawn again; never where there is none. Cancel-safe.
+    /// Ready once the line has been drawn again; never where there is no line. Cancel-safe.
     pub(crate) async fn tick(&mut self) {
         match self.due {
             Some(due) => sleep_until(due).await,
@@ -100,7 +99,7 @@ impl<'a> Waiting<'a> {
     fn draw(&mut self) {
         let now = Instant::now();
         self.drawn = Some(now);
-        self.due = Some(now + QUIET);
+        self.due = Some(now + QUIET_TIME);
         let what = self.task.as_deref().unwrap_or(self.what);
         self.ui.line(&text(what, self.latest.as_ref(), now - self.began));
     }
@@ -112,9 +111,9 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The line: how far, for how long, and what is being done, which is cut first where there is little room.
+/// The text of the line: the progress, the elapsed time, and what is being done, which `ui` truncates first.
 fn text(what: &str, progress: Option<&ProgressParams>, took: Duration) -> String {
-    let seconds = if took < QUIET { String::new() } else { format!(" {} s", took.as_secs()) };
+    let seconds = if took < QUIET_TIME { String::new() } else { format!(" {} s", took.as_secs()) };
     let Some(progress) = progress else {
         return format!("{what}{seconds}");
     };
@@ -135,26 +134,26 @@ fn text(what: &str, progress: Option<&ProgressParams>, took: Duration) -> String
 
 /// A share, from 0 to 1, as a bar.
 pub(crate) fn bar(share: f64) -> String {
-    let full = whole(share * BAR as f64);
-    format!("[{}{}]", "#".repeat(full), "-".repeat(BAR.saturating_sub(full)))
+    let full = whole(share * BAR_COLUMNS as f64);
+    format!("[{}{}]", "#".repeat(full), "-".repeat(BAR_COLUMNS.saturating_sub(full)))
 }
 
-/// The whole part of a number that is known to be small and not below nothing.
+/// The whole part of a number that is known to be small and not negative.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 100")]
 const fn whole(number: f64) -> usize {
     number as usize
 }
 
-/// How a task stands, in words: the server's own, after the specification's.
-fn standing(task: &ExtensionTask) -> String {
+/// The status of a task in words: the specification's, then the server's own.
+fn status(task: &ExtensionTask) -> String {
     match &task.status_message {
         Some(message) => format!("{}: {message}", task.status.as_str()),
         None => task.status.as_str().to_owned(),
     }
 }
 
-/// What was told, in words.
-fn told(progress: &ProgressParams) -> String {
+/// The progress in words.
+fn words(progress: &ProgressParams) -> String {
     let mut text = match progress.total {
         Some(total) => format!("{} of {total}", progress.progress),
         None => progress.progress.to_string(),
@@ -173,7 +172,7 @@ mod tests {
     use mcpjoin::proto::Raw;
     use mcpjoin::proto::types::ProgressParams;
 
-    use super::{text, told};
+    use super::{text, words};
 
     fn progress(json: &str) -> ProgressParams {
         let json = format!(r#"{{"progressToken":1,{json}}}"#);
@@ -182,7 +181,7 @@ mod tests {
 
     #[test]
     fn how_far_it_is_takes_one_line() {
-        for (json, seconds, line, words) in [
+        for (json, seconds, line, said) in [
             (r#""progress":0,"total":100"#, 0, "[--------------------]   0%", "0 of 100"),
             (
                 r#""progress":50,"total":100,"message":"Half done""#,
@@ -195,7 +194,7 @@ mod tests {
         ] {
             let progress = progress(json);
             assert_eq!(text("waiting", Some(&progress), Duration::from_secs(seconds)), line, "{json}");
-            assert_eq!(told(&progress), words, "{json}");
+            assert_eq!(words(&progress), said, "{json}");
         }
         assert_eq!(text("waiting", None, Duration::from_millis(3_900)), "waiting 3 s");
     }

@@ -6,19 +6,19 @@
 /// How much of a text is shown, in characters.
 const SHOWN: usize = 80;
 
-/// A text in a certificate as it is shown to a person: at most [`SHOWN`] characters, and none that controls.
-pub(crate) fn shown(text: &[u8]) -> String {
+/// A text in a certificate as it is shown to a person: at most 80 characters, and none that controls.
+pub fn shown(text: &[u8]) -> String {
     String::from_utf8_lossy(text).chars().take(SHOWN).flat_map(char::escape_debug).collect()
 }
 
 /// The value of the first element, when it has that tag, and what follows it.
-pub(crate) fn value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+pub fn value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (found, value, rest) = element(der)?;
     (found == tag).then_some((value, rest))
 }
 
 /// Tag and value of the first element, and what follows it.
-pub(crate) fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+pub fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = der.split_first()?;
     let (first, rest) = rest.split_first()?;
     let (length, rest) = match first {

@@ -52,7 +52,8 @@ pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Reply, ErrorObject>>
 
 /// The form in which a connection keeps a handler: object-safe, and its futures own what they need. A shared [`Handler`]
 /// has it; `server` has it alone, to make one future per call of a tool and not two.
-pub(crate) trait ErasedHandler: Send + Sync {
+#[doc(hidden)]
+pub trait ErasedHandler: Send + Sync {
     fn request(&self, request: Request, context: Context) -> Answer;
 
     fn notification(

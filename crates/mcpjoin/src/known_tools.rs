@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 
 /// Tools that one table remembers: as many as the pages of a list may bring ten of, and more than a model can choose from.
-pub(crate) const MOST: usize = 10_000;
+pub const MOST: usize = 10_000;
 
 /// Bytes of their names and of what is remembered of them: 400 for each, where names have 128 characters at most as the
 /// specification recommends.
-pub(crate) const MOST_BYTES: usize = 4 * 1024 * 1024;
+pub const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// A table of tools.
 #[derive(Debug)]
-pub(crate) struct KnownTools<V> {
+pub struct KnownTools<V> {
     tools: BTreeMap<Box<str>, Known<V>>,
     bytes: usize,
 }
@@ -34,7 +34,7 @@ impl<V> Default for KnownTools<V> {
 impl<V> KnownTools<V> {
     /// Remembers `value` of a tool, of which the server has chosen so many bytes. Says whether there is room; where there
     /// is none, the tool is forgotten.
-    pub(crate) fn insert(&mut self, name: &str, value: V, bytes: usize) -> bool {
+    pub fn insert(&mut self, name: &str, value: V, bytes: usize) -> bool {
         self.remove(name);
         let bytes = bytes.saturating_add(name.len());
         let has_room = self.tools.len() < MOST && bytes <= MOST_BYTES - self.bytes;
@@ -45,18 +45,20 @@ impl<V> KnownTools<V> {
         has_room
     }
 
-    pub(crate) fn remove(&mut self, name: &str) {
+    /// Forgets a tool.
+    pub fn remove(&mut self, name: &str) {
         if let Some(known) = self.tools.remove(name) {
             self.bytes -= known.bytes;
         }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&V> {
+    /// What is known of a tool.
+    pub fn get(&self, name: &str) -> Option<&V> {
         self.tools.get(name).map(|known| &known.value)
     }
 
-    #[cfg(any(feature = "http", test))]
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no tool is known.
+    pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 }

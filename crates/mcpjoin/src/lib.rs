@@ -24,25 +24,20 @@
 
 #[cfg(feature = "oauth")]
 pub mod auth;
-pub mod bridge;
 pub mod client;
 pub mod connection;
-#[cfg(any(feature = "http", feature = "quic"))]
 mod der;
-#[cfg(unix)]
-pub mod doctor;
 pub mod handler;
+#[cfg(feature = "http")]
+mod http;
+#[doc(hidden)]
+pub mod internal;
 mod known_tools;
 pub mod link;
 #[cfg(unix)]
 mod process;
-#[cfg(feature = "quic")]
-pub mod quic;
 pub mod server;
-#[cfg(unix)]
-pub mod validate;
 
-pub use mcpjoin_check as check;
 pub use mcpjoin_proto as proto;
 #[cfg(target_os = "linux")]
 pub use process::guard;

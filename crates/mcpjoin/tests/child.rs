@@ -2,8 +2,7 @@
 //! catalogue and the requirements on processes, with scripts as children.
 #![cfg(target_os = "linux")]
 
-mod support;
-
+use mcpjoin_test_support as support;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,7 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching>
 
-mod scripted;
-
+use mcpjoin_test_support::scripted;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

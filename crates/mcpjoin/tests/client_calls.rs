@@ -1,7 +1,6 @@
 //! What a client sends for a call, and what becomes of it: ids, order, errors, timeouts, cancelling, the end.
 
-mod scripted;
-
+use mcpjoin_test_support::scripted;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,7 @@
 //! What a client answers when a server needs something: as requests in the legacy era, as rounds in the modern one.
 #![allow(clippy::panic, reason = "handlers that panic are tested, and a test fails by panicking")]
 
-mod scripted;
-
+use mcpjoin_test_support::scripted;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Lists in pages, and streams of notifications.
 
-mod scripted;
-
+use mcpjoin_test_support::scripted;
 use std::sync::{Arc, Mutex};
 
 use futures_util::StreamExt;

@@ -1,7 +1,6 @@
 //! How a client connects, in both eras, and what it says when it cannot.
 
-mod scripted;
-
+use mcpjoin_test_support::scripted;
 use std::time::Duration;
 
 use mcpjoin::Client;

@@ -1,8 +1,7 @@
 //! Calls that become tasks: the extension of the modern era, and the tasks of 2025-11-25.
 #![allow(clippy::panic, reason = "what is not as it should be fails the test")]
 
-mod scripted;
-
+use mcpjoin_test_support::scripted;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -2,8 +2,7 @@
 //! is reached any more. Nothing panics, nothing hangs, and what arrives is what was sent, in its order.
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
-mod support;
-
+use mcpjoin_test_support as support;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -7,8 +7,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod support;
-
+use mcpjoin_test_support as support;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

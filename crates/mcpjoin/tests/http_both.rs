@@ -3,6 +3,7 @@
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use mcpjoin_test_support::ports;
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::SocketAddr;
@@ -10,16 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-#[path = "support/ports.rs"]
-mod ports;
-
 use mcpjoin::link::{HttpListener, HttpOptions};
 use mcpjoin::proto::session::Ask;
 use mcpjoin::proto::types::LoggingLevel;
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::server::{NoArguments, tool};
 use mcpjoin::{Client, Link, Server};
-use ports::port::Port;
+use ports::Port;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

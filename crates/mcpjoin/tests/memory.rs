@@ -4,8 +4,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod support;
-
+use mcpjoin_test_support as support;
 use std::sync::{Mutex, PoisonError};
 
 use mcpjoin::Client;

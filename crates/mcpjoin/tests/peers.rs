@@ -6,8 +6,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod support;
-
+use mcpjoin_test_support as support;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -351,7 +350,7 @@ fn r23_the_echo_script_of_the_source_documents_is_a_peer() {
 #[test]
 fn r23_an_error_with_the_id_null_is_read_and_is_nobodys_reply() {
     run(async {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/echo_jsonrpc.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../test-support/fixtures/echo_jsonrpc.py");
         let mut child = tokio::process::Command::new("python3")
             .arg(script)
             .stdin(Stdio::piped())

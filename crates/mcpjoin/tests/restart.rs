@@ -1,9 +1,8 @@
 //! Servers that are started again when they die: by hand under virtual time, and real ones.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod scripted;
-mod support;
-
+use mcpjoin_test_support as support;
+use mcpjoin_test_support::scripted;
 use std::future::{Ready, pending, ready};
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -4,8 +4,7 @@
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "what is printed is what is tested")]
 
-mod support;
-
+use mcpjoin_test_support as support;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;

@@ -21,7 +21,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 const THEIR_OWN: [&str; 5] = [
     "mcpjoin/src/process/keeper.rs",
     "mcpjoin/src/process/guard.rs",
-    "mcpjoin/src/bridge/orchestra/certs/lock.rs",
+    "orchestra/src/certs/lock.rs",
     "cli/src/config/trust.rs",
     "cli/src/connect/signals.rs",
 ];
@@ -31,11 +31,11 @@ const THEIR_OWN: [&str; 5] = [
 /// state that another replica has sealed.
 const DATES: [&str; 6] = [
     "mcpjoin/src/auth/",
-    "mcpjoin/src/doctor/http/clock.rs",
+    "diagnostics/src/doctor/http/clock.rs",
     "mcpjoin/src/server/seal.rs",
     "mcpjoin/src/server/task/time.rs",
-    "mcpjoin/src/quic/tls/time.rs",
-    "mcpjoin/src/doctor/environment/world.rs",
+    "quic/src/endpoint/tls/time.rs",
+    "diagnostics/src/doctor/environment/world.rs",
 ];
 
 /// Every source file of these folders, with its text.

@@ -1,7 +1,6 @@
 //! Lines over streams, and the links in memory. Cases A of the adversarial catalogue as far as a link decides them.
 
-mod support;
-
+use mcpjoin_test_support as support;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -25,6 +25,7 @@ mod profile;
 mod raw;
 pub mod scan;
 pub mod session;
+pub mod text;
 mod time;
 pub mod types;
 mod version;

@@ -2,14 +2,14 @@
 //! schedule is that of the gateway's own tests.
 #![no_main]
 
-#[path = "../../../crates/mcpjoin/tests/gateway/owners/choices.rs"]
+#[path = "../../../crates/gateway/tests/gateway/owners/choices.rs"]
 mod choices;
-#[path = "../../../crates/mcpjoin/tests/gateway/owners/peers.rs"]
+#[path = "../../../crates/gateway/tests/gateway/owners/peers.rs"]
 mod peers;
-#[path = "../../../crates/mcpjoin/tests/gateway/raw.rs"]
+#[path = "../../../crates/gateway/tests/gateway/raw.rs"]
 #[expect(dead_code, reason = "the tests do more with it")]
 mod raw;
-#[path = "../../../crates/mcpjoin/tests/gateway/owners/schedule.rs"]
+#[path = "../../../crates/gateway/tests/gateway/owners/schedule.rs"]
 mod schedule;
 
 use std::path::Path;

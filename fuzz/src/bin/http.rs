@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use mcpjoin_check::template_variables;
 use mcpjoin_fuzz::{Input, start};
 use mcpjoin_proto::http::headers::{decode_value, encode_value, protocol_version};
 use mcpjoin_proto::http::origin::{
     Guard, MediaType, Origin, accepts, has_json_body, resolve_same_origin, same_origin,
 };
 use mcpjoin_proto::http::reply::{date, is_session_id, retry_after};
+use mcpjoin_rules::template_variables;
 
 fuzz_target!(init: start("http"), |data: &[u8]| {
     let mut input = Input::new(data);

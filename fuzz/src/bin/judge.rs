@@ -5,9 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mcpjoin_check::{Channel, Probe, Run, Selection, Trace, judge, judge_client};
 use mcpjoin_fuzz::{Input, start};
 use mcpjoin_proto::Version;
+use mcpjoin_rules::{Channel, Probe, Run, Selection, Trace, judge, judge_client};
 
 fuzz_target!(init: start("judge"), |data: &[u8]| {
     let mut input = Input::new(data);

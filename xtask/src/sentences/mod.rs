@@ -1,9 +1,9 @@
-//! Holds the list of normative sentences (`crates/check/sentences`) against the specification.
+//! Holds the list of normative sentences (`crates/rules/sentences`) against the specification.
 //!
 //! Called by people, with a checkout of <https://github.com/modelcontextprotocol/modelcontextprotocol>: the
 //! specification is not kept here. Pages that only tell what has changed do not count.
 
-#[path = "../../../crates/check/tests/sentences/list.rs"]
+#[path = "../../../crates/rules/tests/sentences/list.rs"]
 mod list;
 mod markdown;
 
@@ -15,8 +15,8 @@ use anyhow::{Context as _, Result, bail};
 use list::{Fate, Line, REVISIONS};
 use sha2::{Digest as _, Sha256};
 
-const FOLDER: &str = "crates/check/sentences";
-const RULES: &str = "crates/check/src";
+const FOLDER: &str = "crates/rules/sentences";
+const RULES: &str = "crates/rules/src";
 /// The rules that rest on no such sentence.
 const BEYOND: &str = "beyond.txt";
 /// How much of the digest names a sentence.
@@ -98,7 +98,7 @@ pub(crate) fn settle(root: &Path) -> Result<()> {
             }
         }
     }
-    let has = |slug: &String| book.contains(&format!("slug: \"{slug}\""));
+    let has = |slug: &String| book.contains(&format!("\n    \"{slug}\", "));
     for (area, mut lines) in kept(root)? {
         for line in &mut lines {
             line.fates = settled(std::mem::take(&mut line.fates), has);
@@ -257,7 +257,7 @@ fn differences(areas: &Areas, kept: &BTreeMap<String, Vec<Line>>) -> Vec<String>
 
 fn store(root: &Path, area: &str, lines: &[Line]) -> Result<()> {
     let mut text =
-        format!("# The normative sentences of the area {area}: see crates/check/tests/sentences/list.rs\n");
+        format!("# The normative sentences of the area {area}: see crates/rules/tests/sentences/list.rs\n");
     let mut place = "";
     for line in lines {
         if line.place != place {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use mcpjoin::bridge::orchestra::LISTEN_ADDRESS;
+use mcpjoin_orchestra::LISTEN_ADDRESS;
 
 use super::values::{count, duration};
 use super::{Authorization, Connect, Output};

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Args, ValueEnum};
-use mcpjoin::check::ChangeClass;
+use mcpjoin_rules::ChangeClass;
 
 use super::values::count;
 use super::{Connect, Output};

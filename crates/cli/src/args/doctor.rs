@@ -9,10 +9,13 @@ use super::{Connect, Output};
 const LONG: &str = "\
 Finds out why a connection does not work: this machine, the configuration, a server, phase by phase
 
-Without TARGET it looks at this machine (PATH as a login shell, a desktop session and a service see it, computed from the \
-files that set it; node, uv and others, and their version managers; caches, proxies, certificates, loopback, clock), then \
-at every file of the configuration, and then examines each of its servers that is enabled and lies in no folder that you \
+Without TARGET it looks at this machine (PATH as a login shell, a desktop session and a service see it; node, uv and others, \
+and their version managers; caches, proxies, certificates, loopback, clock), then at every file of the configuration, and then examines each of its servers that is enabled and lies in no folder that you \
 have not trusted. --environment is the first of these alone: no server is started.
+
+To know the PATH of a terminal, and on Linux that of a desktop session, it runs your login shell ($SHELL -ilc, and -lc), as \
+editors do: your shell reads its files and prints PATH. It has no terminal and no input, and is ended after 5 s with all that \
+it has started. The same is done where the program of a server is not found. --no-shell runs no shell.
 
 A program is looked up and started, an address resolved and connected to; then the era is found out, every list read, and \
 the server left: with the time of each phase, and for each fault what was seen, what it means and one thing to do. No \
@@ -52,6 +55,9 @@ pub(crate) struct Doctor {
     /// Looks at this machine alone, and starts no server
     #[arg(long, conflicts_with = "words", help_heading = "Arguments")]
     pub(crate) environment: bool,
+    /// Does not run your login shell: the PATH of a terminal and of a desktop session stays unknown
+    #[arg(long, help_heading = "Arguments")]
+    pub(crate) no_shell: bool,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

@@ -1,7 +1,6 @@
-//! `mcpjoin diff`: what a server offers now beside what it offered before. What has changed, `mcpjoin::check` finds out; here
+//! `mcpjoin diff`: what a server offers now beside what it offered before. What has changed, `mcpjoin_rules` finds out; here
 //! both sides are read, and what was found is printed.
 
-mod document;
 mod lines;
 mod page;
 mod side;
@@ -9,8 +8,9 @@ mod words;
 
 use std::ops::ControlFlow;
 
-use mcpjoin::check::{Change, ChangeClass, changes};
 use mcpjoin::client::Client;
+use mcpjoin::proto::Raw;
+use mcpjoin_rules::{Change, ChangeClass, changes};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -22,6 +22,7 @@ use crate::config::ToolFilter;
 use crate::connect::{Coming, Stop, with_each_server};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::object;
 use crate::target::{Target, shown};
 use crate::ui::{Ui, Unwritten};
 
@@ -59,7 +60,7 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
     };
     let work = move |ui: Ui, client: Client, filter: ToolFilter, parts: mpsc::Sender<Said>| async move {
         let said = side::ask(&ui, &client, &filter, pages).await?;
-        // Closed when nobody wants to know any more.
+        // Closed when the comparison was stopped.
         let _ = parts.send(said).await;
         Ok(())
     };
@@ -74,7 +75,7 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
     }))
 }
 
-/// What a side has to say. Why it says nothing is told.
+/// What a side offers. Prints why there is nothing.
 async fn read(
     ui: &Ui,
     which: &str,
@@ -111,7 +112,7 @@ fn source(target: &Target) -> String {
     }
 }
 
-/// Compares where it keeps nobody waiting: lists may be long, and signals are heard all the same.
+/// Compares on a blocking thread: lists may be long, and signals are handled meanwhile.
 async fn compare(ui: &Ui, old: Said, new: Said, only: Vec<Counted>) -> Exit {
     let found = spawn_blocking(move || Found::between(old, new, only)).await;
     let Ok(found) = found else {
@@ -174,9 +175,48 @@ impl Found {
     /// more.
     fn print(&self, ui: &Ui) -> Result<(), Unwritten> {
         if ui.json {
-            let text = document::document(self);
+            let text = document(self);
             return ui.result(&crate::visible::json(&ui.hidden_json(&text)));
         }
         ui.page(&ui.hidden_whole(&page::page(self)))
     }
+}
+
+/// The comparison for a program. It is put together from texts: what a server has sent is passed on untouched.
+fn document(found: &Found) -> String {
+    let shown = found.changes.iter().filter(|change| found.is_shown(change.class));
+    let changes: Vec<String> = shown.map(change_of).collect();
+    let classes = [ChangeClass::Breaks, ChangeClass::Reads, ChangeClass::Adds, ChangeClass::Noted];
+    let counts = classes.map(|class| (class.as_str(), found.count(class).to_string()));
+    object::write([
+        ("old", side_of(&found.old).as_str()),
+        ("new", side_of(&found.new).as_str()),
+        ("changed", if found.has_changed() { "true" } else { "false" }),
+        ("counts", &object::write(counts.iter().map(|(class, count)| (*class, count.as_str())))),
+        ("changes", &format!("[{}]", changes.join(","))),
+    ])
+}
+
+fn side_of(said: &Said) -> String {
+    let source = Raw::string(&said.source);
+    let members = [
+        ("source", Some(&source)),
+        ("protocolVersion", said.offer.protocol_version.as_ref()),
+        ("serverInfo", said.offer.server_info.as_ref()),
+    ];
+    object::write(members.iter().filter_map(|(name, value)| Some((*name, (*value)?.as_str()))))
+}
+
+fn change_of(change: &Change) -> String {
+    let text = |text: &str| Some(Raw::string(text));
+    let members = [
+        ("class", text(change.class.as_str())),
+        ("kind", text(change.kind.as_str())),
+        ("of", text(change.of.as_str())),
+        ("name", change.name.as_deref().map(Raw::string)),
+        ("path", text(&change.path)),
+        ("old", change.old.clone()),
+        ("new", change.new.clone()),
+    ];
+    object::write(members.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?.as_str()))))
 }

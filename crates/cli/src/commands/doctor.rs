@@ -10,7 +10,7 @@ mod page;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use mcpjoin::doctor::{Doctor, EnvironmentFinding, Phase, Report, Step};
+use mcpjoin_diagnostics::doctor::{Doctor, EnvironmentDoctor, EnvironmentFinding, Phase, Report, Step};
 
 use super::{misused, written};
 use crate::args;
@@ -33,19 +33,20 @@ pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Fa
     }
     if args.words.is_empty() && args.connect.server.is_none() && !escaped {
         orchestra::refuse(&args)?;
-        return everything::run(ui, &args.connect);
+        return everything::run(ui, &args);
     }
     if let Some(address) = orchestra::address(&args, escaped) {
         return orchestra::run(ui, &args, &address);
     }
     orchestra::refuse(&args)?;
+    let machine = environment::doctor(&args);
     let invocation = target::without_operands("doctor", args.connect.server.as_deref(), args.words, escaped)
         .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
-    Ok(with_plan(ui, &invocation.target, &args.connect, async |plan| examine(plan, ui).await))
+    Ok(with_plan(ui, &invocation.target, &args.connect, async |plan| examine(plan, &machine, ui).await))
 }
 
-async fn examine(plan: Plan, ui: &Ui) -> Exit {
+async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
     let child = plan.way.child();
     let trace = plan.way.trace().cloned();
     let watch = Watch::new(ui);
@@ -63,8 +64,9 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
     let examined = async {
         let mut report = doctor.examine().await;
         plan.way.advise(&mut report);
-        let surroundings = environment::about(&plan.way, &report).await;
+        let surroundings = environment::about(machine, &plan.way, &report).await;
         environment::yields(&mut report, &surroundings);
+        report.notes.extend(machine.shell_notes());
         (report, surroundings)
     };
     shown(&watch, &plan.shown, examined, ended).await

@@ -12,7 +12,7 @@ use mcpjoin::Server;
 use mcpjoin::auth::resource::{ResourceServer, ResourceSetupError};
 use mcpjoin::link::{HttpListener, HttpOptions, Listener};
 use mcpjoin::proto::http::origin::Origin;
-use mcpjoin::quic::{Authorities, CertificateError, ClientsAre, Identity};
+use mcpjoin_quic::endpoint::{Authorities, CertificateError, ClientsAre, Identity};
 use tokio::sync::watch;
 
 use crate::args::{Authorization, Pin as KeyPin};
@@ -199,7 +199,7 @@ impl Open {
         };
         let pin = made.as_ref().and_then(Identity::facts).map(|facts| KeyPin(facts.key_hash));
         let who = quic.clone();
-        let listener = Listener::quic(&address.0, move || who.who(made.as_ref())).await;
+        let listener = mcpjoin_quic::listen(&address.0, move || who.who(made.as_ref())).await;
         let listener = listener.map_err(|error| Failure::listen_quic(&error))?;
         let asks = quic.client_ca.is_some();
         let shows = if asks { " --cert FILE --key FILE" } else { "" };
@@ -228,7 +228,7 @@ impl Open {
         let address = match self {
             Self::Quic { asks: true, .. } => None,
             Self::Socket(listener) => listener.address().tcp(),
-            Self::Quic { listener, .. } => listener.address().quic(),
+            Self::Quic { listener, .. } => listener.address().port(),
             Self::Http(listener, _) | Self::Sse(listener, ..) => Some(listener.address()),
         };
         match address.filter(|address| !address.ip().is_loopback()) {

@@ -30,6 +30,8 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use mcpjoin::proto::Raw;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use self::bridge::Typed;
 use crate::args::{AuthWhat, Cli, Output, Verb, What, When, Words};
@@ -38,6 +40,28 @@ use crate::failure::{Failure, Phase};
 use crate::target::{self, Invocation, Misuse, Target, shown};
 use crate::ui::{Ui, Unwritten};
 use crate::visible;
+
+/// A document for a program: indented JSON, the members in the order of their names.
+fn document_of(document: &impl Serialize) -> String {
+    visible::json(&value_of(document).to_string())
+}
+
+/// A document, or a part of one, as a value.
+fn value_of(document: &impl Serialize) -> Value {
+    // A struct of texts, numbers and lists always has a spelling as JSON.
+    serde_json::to_value(document).unwrap_or_default()
+}
+
+/// The members of two parts of a document in one object. `None` has no members.
+fn joined(one: &impl Serialize, other: &impl Serialize) -> Value {
+    let mut members = Map::new();
+    for part in [value_of(one), value_of(other)] {
+        if let Value::Object(part) = part {
+            members.extend(part);
+        }
+    }
+    Value::Object(members)
+}
 
 /// Runs what was typed, the program's own name first.
 pub(crate) fn run(argv: Vec<OsString>) -> Exit {

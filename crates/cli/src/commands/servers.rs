@@ -55,9 +55,8 @@ fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failu
         Failure::usage(problem, "see that your folder of configurations can be written to")
     })?;
     let text = if ui.json {
-        let definitions: Vec<_> = trusted.iter().map(page::of_trusted).collect();
-        let list = list.to_string_lossy();
-        json!({ "trusted": folder.to_string_lossy(), "list": list, "definitions": definitions }).to_string()
+        let (folder, list) = (folder.to_string_lossy(), list.to_string_lossy());
+        json!({ "trusted": folder, "list": list, "definitions": page::of_trusted(&trusted) }).to_string()
     } else {
         page::definitions(&format!("trusted: {name}, in {}", quoted(list.as_os_str())), &lines)
     };
@@ -98,8 +97,7 @@ fn trusted(ui: &Ui) -> Result<Exit, Failure> {
 
 fn listed(ui: &Ui, member: &str, said: &str, trusted: &[Trusted]) -> String {
     if ui.json {
-        let definitions: Vec<_> = trusted.iter().map(page::of_trusted).collect();
-        return json!({ member: definitions }).to_string();
+        return json!({ member: page::of_trusted(trusted) }).to_string();
     }
     let named = |one: &Trusted| {
         let file = Path::new(&one.folder).join(&one.file);
@@ -146,7 +144,7 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
     let text = if ui.json { page::json(&files) } else { page::text(&files) };
     // The page is masked by position: what an entry says decides nothing of how another one is shown.
     let exit = written(ui, ui.page(&text));
-    // As for `doctor`, what nobody would use is no fault.
+    // As for `doctor`, an entry that is not used is no fault.
     let is_faulty =
         |entry: &Found| !entry.problems.is_empty() && entry.disabled.is_none() && entry.shadowed.is_none();
     let unusable = files.iter().any(|file| file.problem.is_some() || file.entries.iter().any(is_faulty));

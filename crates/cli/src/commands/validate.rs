@@ -1,35 +1,34 @@
-//! `mcpjoin validate`: is this server right? Are these?
+//! `mcpjoin validate`: whether servers, or a client, keep the rules of the specification.
 
 mod baseline;
-mod book;
 mod calls;
 mod client;
 mod compatibility;
-mod fingerprint;
-mod fold;
 mod json;
 mod junit;
 mod look;
 mod openers;
 mod page;
-mod refusal;
 mod report;
 mod sarif;
-mod targets;
 
-use mcpjoin::check::{Chapter, Level, Selection, rules};
+use std::ffi::OsString;
+
+use mcpjoin_rules::{Chapter, Level, Selection, rules};
 
 use self::baseline::Baseline;
 use self::look::Look;
 use self::report::{Document, Judged, Seen, Server};
-use super::written;
+use super::{misused, through_a_bridge, written};
 use crate::args::{Format, Validate};
+use crate::config;
 use crate::connect::{Signals, with_each_plan};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::target::{self, Target};
 use crate::ui::Ui;
 
-/// Looks at the servers, and judges them. `escaped`: `--` stood before the first word.
+/// Examines the servers and applies the rules. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Failure> {
     if args.client.client {
         return client::run(ui, &args, escaped);
@@ -53,7 +52,7 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
             return Err(Failure::usage(problem, "leave out --format"));
         }
     }
-    let named = targets::named(ui, &mut args, escaped)?;
+    let named = named(ui, &mut args, escaped)?;
     let baseline = match &args.baseline {
         Some(path) => Some(Baseline::read(path, args.update_baseline)?),
         None => None,
@@ -78,6 +77,53 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
     }))
 }
 
+/// The servers that were named.
+struct Named {
+    targets: Vec<Target>,
+    /// More than one was asked for, or a whole configuration.
+    several: bool,
+}
+
+/// The servers in the order in which they are named. `escaped`: `--` stood before the first word.
+fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> {
+    let mut words = std::mem::take(&mut args.words);
+    let also = std::mem::take(&mut args.also);
+    let mut targets = Vec::new();
+    let none = words.is_empty() && also.is_empty() && args.connect.server.is_none();
+    if none && args.connect.configured.is_named() {
+        return Ok(Named { targets: config::all(ui, &args.connect.configured)?, several: true });
+    }
+    let mut understood = |server: Option<&str>, words: Vec<OsString>, escaped: bool| {
+        let invocation = target::without_operands("validate", server, words, escaped).map_err(misused)?;
+        invocation.notes.iter().for_each(|note| ui.note(note));
+        through_a_bridge(&invocation.target, "validate")?;
+        targets.push(invocation.target);
+        Ok::<(), Failure>(())
+    };
+    // What takes no words of its own ends where the next one begins.
+    while !escaped && words.len() > 1 && follows(&words) {
+        understood(None, vec![words.remove(0)], false)?;
+    }
+    if !words.is_empty() || args.connect.server.is_some() || also.is_empty() {
+        understood(args.connect.server.as_deref(), words, escaped)?;
+    }
+    for word in also {
+        understood(None, vec![word], false)?;
+    }
+    let several = targets.len() > 1;
+    if several && args.connect.trace.is_some() {
+        let problem = "--trace writes down what crosses to one server, and several are named";
+        return Err(Failure::usage(problem, "leave out --trace, or name one server"));
+    }
+    Ok(Named { targets, several })
+}
+
+/// Whether the first word is a server all by itself, and what follows it is no option in the wrong place.
+fn follows(words: &[OsString]) -> bool {
+    let option = words.get(1).is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
+    !option && words.first().is_some_and(|word| target::stands_alone(word))
+}
+
 /// The rules, without a server.
 fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure> {
     if !args.words.is_empty() || !args.also.is_empty() || args.connect.server.is_some() {
@@ -85,8 +131,8 @@ fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure
     }
     let selected = rules().filter(|rule| selection.has(rule));
     let text = match args.form() {
-        Format::Text => book::page(selected),
-        Format::Json => book::document(selected),
+        Format::Text => page::book(selected),
+        Format::Json => json::book(selected),
         Format::Sarif | Format::Junit => {
             let problem = "--rules is printed as text or as JSON";
             return Err(Failure::usage(problem, "mcpjoin validate --rules --json"));
@@ -110,7 +156,7 @@ async fn told(
             unwritten = update(ui, baseline, path, &mut document);
         }
     }
-    // One that stands alone is told as every failure is; of several the document says it, for a program.
+    // The failure of a single server is printed as for every verb. For a program, the document on several servers has it.
     if !(document.several && args.form() == Format::Json) {
         document.servers.iter().filter_map(Server::failure).for_each(|it| ui.failure(it));
     }
@@ -174,7 +220,7 @@ fn rendered(ui: &Ui, args: &Validate, document: &Document) -> String {
 fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Document) -> Option<Exit> {
     match baseline.update(path, document) {
         Ok(count) => {
-            let file = crate::target::shown(path.as_os_str());
+            let file = target::shown(path.as_os_str());
             let stale = document.baseline.as_mut().map(|compared| std::mem::take(&mut compared.stale));
             let gone = stale.map_or(0, |stale| stale.len());
             ui.note(&format!("{count} findings are written to {file}, {gone} are taken out"));

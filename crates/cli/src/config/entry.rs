@@ -1,297 +1,491 @@
-//! One entry, whatever dialect it is written in: how to start the server or to reach it, and what binds its use.
-
-mod codex;
-mod listening;
-mod oauth;
-mod opencode;
+//! One entry, whatever dialect it is written in: how to start the server or to reach it, and what limits its use.
+//!
+//! `launch`, `members`, `survey` and `convert` work on the [`Definition`] that is read here with the tables of `dialect`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::called;
+use super::contents::TOP_LEVEL;
+use super::dialect::{COMMAND, Dialect, Format, Key, OAUTH, Rows, Transport, Type};
 use super::filter::ToolFilter;
-use super::in_toml::TOP_LEVEL;
 use super::source::Problem;
-use super::tree::{Fields, Member, Node, Text, Value};
-use super::{Dialect, called};
+use super::tree::{Member, Node, Text, Value, find, unknown};
+use super::variables::is_name;
 
-pub(super) use listening::{Listening, Scheme, Sides};
-pub(super) use oauth::Oauth;
-
-/// What an entry says, nothing expanded yet.
+/// What an entry says, variables not expanded yet.
 #[derive(Debug, PartialEq)]
 pub(super) struct Definition {
-    pub(super) way: Way,
+    pub(super) transport: Transport,
+    /// Its texts, in the order of their keys.
+    pub(super) settings: Vec<Setting>,
+    pub(super) callback: Option<CallbackPort>,
+    /// No stored login is to be used.
+    pub(super) oauth_off: bool,
     pub(super) description: Option<String>,
     pub(super) tools: ToolFilter,
+    /// How long a request may take.
     pub(super) timeout: Option<Duration>,
-    /// How long the server may take to open.
+    /// How long the server may take to open the session.
     pub(super) opening: Option<Duration>,
-    /// What `allowed_tools` and `disabled_tools` say, as it is written.
-    pub(super) patterns: [Vec<Text>; 2],
-    /// Other programs leave it out, and where that is said.
+    /// Where it says that other programs leave it out.
     pub(super) disabled: Option<usize>,
-    /// What is not understood.
+    /// What is not known or not used.
     pub(super) warnings: Vec<Problem>,
 }
 
-/// How the server is come by.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    Child(Child),
-    Http(Remote),
-    Listening(Listening),
+/// A text of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Setting {
+    pub(super) key: Key,
+    /// Of a variable, a header and a member of `oauth`: which one. Otherwise empty.
+    pub(super) name: String,
+    pub(super) text: Text,
 }
 
-/// A process that is started.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Child {
-    pub(super) command: Text,
-    pub(super) args: Vec<Text>,
-    pub(super) env: Vec<(String, Text)>,
-    pub(super) cwd: Option<Text>,
-    /// A file with more variables; those of `env` win.
-    pub(super) env_file: Option<Text>,
-    /// The names of our own variables that it is given, where we have them.
-    pub(super) passed: Vec<Text>,
+impl Setting {
+    /// Whether it may hold references to variables.
+    pub(super) fn is_expanded(&self) -> bool {
+        self.key <= Key::Scopes && self.key != Key::EnvVars
+    }
 }
 
-/// A server that is reached by HTTP.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Remote {
-    pub(super) url: Text,
-    pub(super) headers: Vec<(String, Text)>,
-    /// The HTTP+SSE of 2024-11-05, and nothing else.
-    pub(super) sse: bool,
-    /// The authorities that are trusted beside the system's.
-    pub(super) ca: Option<Text>,
-    /// How it is logged in to, where that is said.
-    pub(super) oauth: Option<Oauth>,
-}
-
-/// What concerns other programs and their users alone: where an entry comes from, how it is restarted for those who write
-/// it, and what they are not asked about.
-const THEIRS: [&str; 9] =
-    ["gallery", "version", "dev", "source", "settings", "trust", "alwaysAllow", "autoApprove", "watchPaths"];
-
-/// The spellings of `type`, and what they mean.
-const TYPES: [(&str, Type); 12] = [
-    ("stdio", Type::Child),
-    ("local", Type::Child),
-    ("http", Type::Http),
-    ("streamable-http", Type::Http),
-    ("streamable_http", Type::Http),
-    ("streamableHttp", Type::Http),
-    ("streamablehttp", Type::Http),
-    ("remote", Type::ByUrl),
-    ("sse", Type::Sse),
-    ("quic", Type::Listening(Scheme::Quic)),
-    ("tcp", Type::Listening(Scheme::Tcp)),
-    ("unix", Type::Listening(Scheme::Unix)),
-];
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Type {
-    Child,
-    /// Whatever the scheme of its address says.
-    ByUrl,
-    Http,
-    Sse,
-    Listening(Scheme),
+/// The port that is registered for the redirect of a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CallbackPort {
+    pub(super) port: u16,
+    /// The programs that spell it `callbackPort` redirect to `localhost` by that name.
+    pub(super) by_name: bool,
 }
 
 impl Definition {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// When it cannot be used as it is: the first fault.
     pub(super) fn read(dialect: Dialect, entry: &Node) -> Result<Self, Problem> {
-        let mut fields = Fields::new(entry.members("an entry")?);
-        let mut warnings = Vec::new();
-        let way = match dialect {
-            Dialect::CodexToml => return codex::read(fields, entry.at),
-            Dialect::OpencodeJson => return opencode::read(fields, entry.at),
-            Dialect::McpServersJson | Dialect::VsCodeJson => {
-                fields.ignore(&THEIRS);
-                Way::read(&mut fields, entry.at, &["type", "transport"], &mut warnings)?
-            }
-            Dialect::ServersToml => {
-                // Its name is known by now.
-                fields.take(&["name"])?;
-                let transport = fields.take(&["transport"])?.ok_or_else(|| {
-                    Problem::new(
-                        entry.at,
-                        "transport is missing: transport = { type = \"stdio\", command = ... }",
-                    )
+        let format = dialect.format();
+        let given = Given::read(entry.members("an entry")?, format.members)?;
+        let server = match format.transport {
+            None => None,
+            Some(spellings) => {
+                let transport = given.get(Key::Transport).ok_or_else(|| {
+                    let text = "transport is missing: transport = { type = \"stdio\", command = ... }";
+                    Problem::new(entry.at, text)
                 })?;
-                let mut transport_fields = Fields::new(transport.node.members("transport")?);
-                let way = Way::read(&mut transport_fields, transport.at, &["type"], &mut warnings)?;
-                warnings.extend(transport_fields.unknown());
-                way
+                Some((Given::read(transport.node.members("transport")?, spellings)?, transport.at))
             }
         };
-        let description = match fields.take(&["description"])? {
-            Some(member) => Some(member.node.text("description")?.text),
-            None => None,
+        let mut reader = Reader {
+            dialect,
+            format,
+            settings: Vec::new(),
+            warnings: Vec::new(),
+            callback: None,
+            oauth_off: false,
         };
-        // Gemini CLI says includeTools and excludeTools.
-        let mut allowed = texts(fields.take(&["allowed_tools", "allowedTools", "includeTools"])?)?;
-        let mut disabled_tools = texts(fields.take(&["disabled_tools", "disabledTools", "excludeTools"])?)?;
-        // Copilot CLI says tools, and an empty list of them is none.
-        match fields.take(&["tools"])? {
-            Some(member) if matches!(member.node.value, Value::List(_)) => {
-                let at = member.at;
-                let names = texts(Some(member))?;
-                if names.is_empty() {
-                    disabled_tools.push(Text { text: "*".into(), at });
-                }
-                allowed.extend(names);
+        let transport = match &server {
+            None => reader.server(&given, entry.at)?,
+            Some((server, at)) => {
+                let transport = reader.server(server, *at)?;
+                reader.warnings.extend(server.unknown(&[]));
+                transport
             }
-            Some(member) => {
-                warnings.push(Problem::new(member.at, "tools is not used: it is no list of names"));
-            }
-            None => {}
+        };
+        reader.rest(&given, transport)
+    }
+
+    /// The texts of that key.
+    pub(super) fn of(&self, key: Key) -> impl Iterator<Item = &Setting> + Clone {
+        self.settings.iter().filter(move |setting| setting.key == key)
+    }
+
+    /// The first text of that key.
+    pub(super) fn text(&self, key: Key) -> Option<&Text> {
+        self.of(key).next().map(|setting| &setting.text)
+    }
+
+    /// Whether it has a text of that key.
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.of(key).next().is_some()
+    }
+}
+
+/// The members of a table by their keys.
+struct Given<'a> {
+    members: &'a [Member],
+    spellings: &'static [Rows],
+    found: Vec<(Key, &'a Member)>,
+}
+
+impl<'a> Given<'a> {
+    fn read(members: &'a [Member], spellings: &'static [Rows]) -> Result<Self, Problem> {
+        let mut found = Vec::new();
+        for (key, spellings) in spellings.iter().copied().flatten() {
+            found.extend(find(members, spellings)?.map(|member| (*key, member)));
         }
-        warnings.extend(way.bare());
-        let timeout = match fields.take(&["timeout_ms", "timeoutMs"])? {
-            Some(member) => Some(member.node.time(&member.name, 1)?),
-            None => None,
-        };
-        let off = match fields.take(&["disabled"])? {
-            Some(member) if member.node.bool("disabled")? => Some(member.at),
-            _ => None,
-        };
-        let off = disabled(&mut fields)?.or(off);
-        warnings.extend(fields.unknown().map(|mut unknown| {
-            let misplaced = dialect == Dialect::ServersToml
-                && TOP_LEVEL.iter().any(|name| unknown.text.starts_with(&format!("{name} ")));
-            if misplaced {
-                unknown.text.push_str(": it belongs above the first [[servers]]");
-            } else if unknown.text.starts_with("timeout ") {
-                unknown.text = "timeout is not used, because its unit differs from program to program: \
-                                write timeoutMs"
-                    .into();
-            }
-            unknown
-        }));
-        let tools = ToolFilter::new(&allowed, &disabled_tools)?;
-        let patterns = [allowed, disabled_tools];
-        Ok(Self { way, description, tools, timeout, opening: None, patterns, disabled: off, warnings })
+        Ok(Self { members, spellings, found })
+    }
+
+    fn get(&self, key: Key) -> Option<&'a Member> {
+        self.found.iter().find(|(known, _)| *known == key).map(|(_, member)| *member)
+    }
+
+    /// A warning for each member that is not in the tables.
+    fn unknown(&self, ignored: &'static [&'static str]) -> Vec<Problem> {
+        let known: Vec<&str> =
+            self.spellings.iter().copied().flatten().flat_map(|(_, spellings)| *spellings).copied().collect();
+        unknown(self.members, &known, ignored).collect()
     }
 }
 
-/// Where it is said that the entry is not enabled.
-fn disabled(fields: &mut Fields<'_>) -> Result<Option<usize>, Problem> {
-    match fields.take(&["enabled"])? {
-        Some(member) if !member.node.bool("enabled")? => Ok(Some(member.at)),
-        _ => Ok(None),
-    }
+/// What has been read of an entry so far.
+struct Reader {
+    dialect: Dialect,
+    format: &'static Format,
+    settings: Vec<Setting>,
+    warnings: Vec<Problem>,
+    callback: Option<CallbackPort>,
+    oauth_off: bool,
 }
 
-impl Way {
-    /// `at`: where to say what is missing; `types`: the spellings of the member that names the type; `warnings`: takes what
-    /// belongs to the other way to come by a server, and is not used.
-    fn read(
-        fields: &mut Fields<'_>,
-        at: usize,
-        types: &[&'static str],
-        warnings: &mut Vec<Problem>,
-    ) -> Result<Self, Problem> {
-        let kind = fields.take(types)?;
-        let mut command = fields.take(&["command"])?;
-        let mut args = fields.take(&["args"])?;
-        let mut env = fields.take(&["env"])?;
+impl Reader {
+    /// How the server is reached. `at`: where a member is missing that must be there.
+    fn server(&mut self, given: &Given<'_>, at: usize) -> Result<Transport, Problem> {
+        let mut command = given.get(Key::Command);
+        let (mut args, mut env) = (given.get(Key::Args), given.get(Key::Env));
         // Zed has written all three as one object.
-        if let Some(Member { node: Node { at, value: Value::Table(members) }, .. }) = command {
-            let mut program = Fields::new(members);
-            command = program.take(&["path"])?;
+        if self.dialect.is_common()
+            && let Some(Member { node: Node { at, value: Value::Table(members) }, .. }) = command
+        {
+            let program = Given::read(members, &[COMMAND])?;
+            command = program.get(Key::Command);
             if command.is_none() {
                 return Err(Problem::new(*at, "command must be a string, or an object with path"));
             }
-            args = program.take(&["args"])?.or(args);
-            env = program.take(&["env"])?.or(env);
-            warnings.extend(program.unknown());
+            (args, env) = (program.get(Key::Args).or(args), program.get(Key::Env).or(env));
+            self.warnings.extend(program.unknown(&[]));
         }
-        let cwd = fields.take(&["cwd"])?;
-        let env_file = fields.take(&["envFile", "env_file"])?;
-        let url = fields.take(&["url", "httpUrl", "serverUrl", "baseUrl"])?;
-        let header = fields.take(&["headers"])?;
-        let login = fields.take(&["oauth"])?;
-        let sides = listening::Members::take(fields)?;
-        let kind = match (kind, command, url) {
+        let url = given.get(Key::Url);
+        let kind = self.kind(given.get(Key::Type), command, url, at)?;
+        if kind == Type::Is(Transport::Stdio) {
+            let keys = [
+                Key::Url,
+                Key::BearerVar,
+                Key::Headers,
+                Key::HeaderVars,
+                Key::Oauth,
+                Key::Scopes,
+                Key::Pin,
+                Key::Ca,
+                Key::Cert,
+                Key::IdentityFile,
+            ];
+            self.unused(keys.map(|key| given.get(key)), Transport::Stdio);
+            self.program(given, command, args, env, at)?;
+            return Ok(Transport::Stdio);
+        }
+        let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
+        let transport = match kind {
+            Type::Is(transport) => transport,
+            Type::ByUrl => Transport::of_scheme(&url.text()?.text).unwrap_or(Transport::Http),
+        };
+        let of_program = [command, args, env, given.get(Key::EnvFile), given.get(Key::Cwd)];
+        if transport.is_socket() {
+            self.unused(of_program, transport);
+            self.unused([given.get(Key::Headers), given.get(Key::Oauth)], transport);
+            self.socket(given, url, transport)?;
+        } else {
+            self.push(Key::Url, http_address(url, kind == Type::ByUrl)?);
+            self.unused(of_program, transport);
+            self.unused(
+                [Key::EnvVars, Key::Pin, Key::Cert, Key::IdentityFile].map(|key| given.get(key)),
+                transport,
+            );
+            self.http(given)?;
+        }
+        Ok(transport)
+    }
+
+    /// By the type that is given, and otherwise by the members that are there.
+    fn kind(
+        &self,
+        kind: Option<&Member>,
+        command: Option<&Member>,
+        url: Option<&Member>,
+        at: usize,
+    ) -> Result<Type, Problem> {
+        let Format { types, types_named, .. } = self.format;
+        match (kind, command, url) {
             (Some(member), ..) => {
-                let word = member.node.text(&member.name)?.text;
-                let known = TYPES.iter().find(|(spelling, _)| *spelling == word);
+                let word = member.text()?.text;
+                let known = types.iter().find(|(spelling, _)| *spelling == word);
                 known.map(|(_, kind)| *kind).ok_or_else(|| {
-                    let text = format!("{} must be stdio, http, sse, quic, tcp or unix", member.name);
-                    Problem::new(member.node.at, text)
-                })?
+                    Problem::new(member.node.at, format!("{} must be {types_named}", member.name))
+                })
+            }
+            _ if self.dialect == Dialect::OpencodeJson => {
+                Err(Problem::new(at, format!("type is missing: {types_named}")))
             }
             (None, Some(_), Some(url)) => {
-                return Err(Problem::new(url.at, "there are both command and url: leave out one of them"));
+                Err(Problem::new(url.at, "there are both command and url: leave out one of them"))
             }
-            (None, Some(_), None) => Type::Child,
-            (None, None, Some(_)) => Type::ByUrl,
-            (None, None, None) => {
-                return Err(Problem::new(at, "command is missing, or url"));
-            }
-        };
-        if kind != Type::Child {
-            let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
-            let scheme = match kind {
-                Type::Listening(scheme) => Some(scheme),
-                Type::ByUrl => Scheme::of(&url.node.text(&url.name)?.text),
-                Type::Child | Type::Http | Type::Sse => None,
-            };
-            let of_a_child = [command, args, env, env_file, cwd];
-            if let Some(scheme) = scheme {
-                warnings.extend(unused(&of_a_child, scheme.reached()));
-                warnings.extend(unused(&[header, login], scheme.reached()));
-                return Ok(Self::Listening(Listening::read(url, scheme, &sides, warnings)?));
-            }
-            let text = address(url, kind == Type::ByUrl)?;
-            warnings.extend(unused(&of_a_child, "the server is reached over HTTP"));
-            warnings.extend(unused(&[sides.pin, sides.cert, sides.key], "the server is reached over HTTP"));
-            let ca = sides.ca.map(|member| member.node.text("ca")).transpose()?;
-            return Ok(Self::Http(Remote {
-                url: text,
-                headers: headers(header)?,
-                sse: kind == Type::Sse,
-                ca,
-                oauth: oauth::read(login, None, warnings)?,
-            }));
+            (None, Some(_), None) => Ok(Type::Is(Transport::Stdio)),
+            (None, None, Some(_)) if self.dialect.is_common() => Ok(Type::ByUrl),
+            (None, None, Some(_)) => Ok(Type::Is(Transport::Http)),
+            (None, None, None) => Err(Problem::new(at, "command is missing, or url")),
         }
-        let command = command.ok_or_else(|| Problem::new(at, "command is missing"))?;
-        let of_a_listener = [url, header, login, sides.pin, sides.ca, sides.cert, sides.key];
-        warnings.extend(unused(&of_a_listener, "the server is started as a program"));
-        let command = command.node.text("command").map_err(|mut problem| {
-            problem.text.push_str("; its arguments stand in args");
-            problem
-        })?;
-        if command.text.is_empty() {
-            return Err(Problem::new(command.at, "command is empty"));
-        }
-        let cwd = match cwd {
-            Some(member) => Some(member.node.text("cwd")?),
-            None => None,
-        };
-        let env_file = env_file.map(|member| member.node.text(&member.name)).transpose()?;
-        if let Some(empty) = env_file.as_ref().filter(|file| file.text.is_empty()) {
-            return Err(Problem::new(empty.at, "envFile is empty"));
-        }
-        let (args, env) = (texts(args)?, variables(env)?);
-        Ok(Self::Child(Child { command, args, env, cwd, env_file, passed: Vec::new() }))
     }
-    /// Where a variable was probably meant and is not read as one: `$NAME` without braces, which Gemini CLI expands. In the
-    /// arguments of a program a shell may read it. Nothing is quoted: a secret may begin so.
-    fn bare(&self) -> impl Iterator<Item = Problem> {
-        let texts: Vec<&Text> = match self {
-            Self::Child(child) => child.env.iter().map(|(_, text)| text).collect(),
-            Self::Http(remote) => {
-                std::iter::once(&remote.url).chain(remote.headers.iter().map(|(_, text)| text)).collect()
-            }
-            Self::Listening(_) => Vec::new(),
+
+    fn program(
+        &mut self,
+        given: &Given<'_>,
+        command: Option<&Member>,
+        args: Option<&Member>,
+        env: Option<&Member>,
+        at: usize,
+    ) -> Result<(), Problem> {
+        let command = command.ok_or_else(|| Problem::new(at, "command is missing"))?;
+        let empty = || Problem::new(command.node.at, "command is empty");
+        let mut words = if self.dialect == Dialect::OpencodeJson {
+            command.node.texts("command")?
+        } else {
+            vec![command.node.text("command").map_err(|mut problem| {
+                if self.dialect.is_common() {
+                    problem.text.push_str("; its arguments stand in args");
+                }
+                problem
+            })?]
+        }
+        .into_iter();
+        let program = words.next().filter(|program| !program.text.is_empty());
+        self.push(Key::Command, program.ok_or_else(empty)?);
+        words.for_each(|word| self.push(Key::Args, word));
+        self.text(Key::Cwd, given)?;
+        if let Some(file) = self.text(Key::EnvFile, given)?.filter(|file| file.text.is_empty()) {
+            return Err(Problem::new(file.at, "envFile is empty"));
+        }
+        self.texts(Key::Args, args)?;
+        // The case of the name of a variable counts.
+        let is_variable = |name: &str| !name.contains(['=', '\0']);
+        for (name, text) in pairs(env, is_variable, str::to_owned)? {
+            self.settings.push(Setting { key: Key::Env, name, text });
+        }
+        for name in passed(given.get(Key::EnvVars))? {
+            self.push(Key::EnvVars, name);
+        }
+        Ok(())
+    }
+
+    fn http(&mut self, given: &Given<'_>) -> Result<(), Problem> {
+        self.text(Key::Ca, given)?;
+        for (name, text) in headers(given.get(Key::Headers))? {
+            self.settings.push(Setting { key: Key::Headers, name, text });
+        }
+        for (name, variable) in headers(given.get(Key::HeaderVars))? {
+            self.header(name, of_variable("", variable)?)?;
+        }
+        if let Some(bearer) = given.get(Key::BearerVar) {
+            self.header("Authorization".into(), of_variable("Bearer ", bearer.text()?)?)?;
+        }
+        self.scopes(given.get(Key::Scopes))?;
+        self.login(given.get(Key::Oauth))
+    }
+
+    /// One more header. Of two with one name it is not clear which is meant.
+    fn header(&mut self, name: String, text: Text) -> Result<(), Problem> {
+        let is_same = |known: &Setting| known.key == Key::Headers && known.name.eq_ignore_ascii_case(&name);
+        if self.settings.iter().any(is_same) {
+            return Err(Problem::new(text.at, format!("{} is given twice", called(&name))));
+        }
+        self.settings.push(Setting { key: Key::Headers, name, text });
+        Ok(())
+    }
+
+    /// How the server is logged in to: a table, or whether a stored login is used.
+    fn login(&mut self, member: Option<&Member>) -> Result<(), Problem> {
+        let Some(member) = member else { return Ok(()) };
+        if let Value::Bool(on) = member.node.value {
+            self.oauth_off = !on;
+            return Ok(());
+        }
+        let given = Given::read(member.node.members(&member.name)?, &[OAUTH])?;
+        for (key, name) in [(Key::ClientId, "clientId"), (Key::ClientSecret, "clientSecret")] {
+            self.oauth_text(key, name, given.get(key))?;
+        }
+        if let Some(port) = given.get(Key::CallbackPort) {
+            let number = u16::try_from(port.node.whole("oauth.callbackPort")?).ok().filter(|port| *port > 0);
+            let wrong = || Problem::new(port.node.at, "oauth.callbackPort must be a port: from 1 to 65535");
+            let by_name = port.name == "callbackPort";
+            self.callback = Some(CallbackPort { port: number.ok_or_else(wrong)?, by_name });
+        }
+        self.scopes(given.get(Key::Scopes))?;
+        self.oauth_text(Key::RedirectUri, "redirectUri", given.get(Key::RedirectUri))?;
+        self.warnings.extend(given.get(Key::MetadataUrl).map(|member| {
+            let text = "oauth.authServerMetadataUrl is not used: the server itself says which authorization server it \
+                        has (mcpjoin auth explain shows how)";
+            Problem::new(member.at, text)
+        }));
+        self.warnings.extend(given.unknown(&[]).into_iter().map(|problem| {
+            let text = format!("oauth: {}", problem.text);
+            Problem { text, ..problem }
+        }));
+        Ok(())
+    }
+
+    fn oauth_text(&mut self, key: Key, name: &str, member: Option<&Member>) -> Result<(), Problem> {
+        if let Some(member) = member {
+            let text = member.node.text(&format!("oauth.{name}"))?;
+            self.settings.push(Setting { key, name: name.into(), text });
+        }
+        Ok(())
+    }
+
+    /// Scopes: one text with blanks between them, or a list.
+    fn scopes(&mut self, member: Option<&Member>) -> Result<(), Problem> {
+        let Some(member) = member else { return Ok(()) };
+        let texts = match member.node.value {
+            Value::List(_) => member.node.texts(&member.name)?,
+            _ => vec![member.text()?],
         };
-        texts.into_iter().filter(|text| has_bare_name(&text.text)).map(|text| {
-            let said = "a $NAME in it is passed on as it stands: ${NAME} would stand for the variable";
-            Problem::new(text.at, said)
+        let setting = |text| Setting { key: Key::Scopes, name: "scopes".into(), text };
+        self.settings.extend(texts.into_iter().map(setting));
+        Ok(())
+    }
+
+    /// An address without HTTP, and over QUIC the certificates of both sides.
+    fn socket(&mut self, given: &Given<'_>, url: &Member, transport: Transport) -> Result<(), Problem> {
+        let text = url.text()?;
+        // A variable may hold the whole of it.
+        if Transport::of_scheme(&text.text) != Some(transport) && !text.text.starts_with("${") {
+            let slashes = if transport == Transport::Unix { "" } else { "//" };
+            let problem = format!("{} must begin with {}:{slashes}", url.name, transport.name());
+            return Err(Problem::new(text.at, problem));
+        }
+        self.push(Key::Url, text);
+        let sides = [Key::Pin, Key::Ca, Key::Cert, Key::IdentityFile];
+        let [pin, ca, cert, key] = sides.map(|key| given.get(key));
+        if transport != Transport::Quic {
+            self.unused([pin, ca, cert, key], transport);
+            return Ok(());
+        }
+        if let (Some(_), Some(ca)) = (pin, ca) {
+            return Err(Problem::new(ca.at, "there are both pin and ca: leave out one of them"));
+        }
+        if let (Some(one), None) | (None, Some(one)) = (cert, key) {
+            return Err(Problem::new(one.at, "cert and key go together, and one of them is missing"));
+        }
+        sides.into_iter().try_for_each(|key| self.text(key, given).map(drop))
+    }
+
+    /// What limits the use of the server, and the definition as a whole.
+    fn rest(mut self, given: &Given<'_>, transport: Transport) -> Result<Definition, Problem> {
+        let description = given.get(Key::Description).map(Member::text).transpose()?.map(|text| text.text);
+        self.texts(Key::AllowedTools, given.get(Key::AllowedTools))?;
+        self.texts(Key::DisabledTools, given.get(Key::DisabledTools))?;
+        match given.get(Key::Tools) {
+            Some(Member { at, node: Node { value: Value::List(names), .. }, .. }) if names.is_empty() => {
+                self.push(Key::DisabledTools, Text { text: "*".into(), at: *at });
+            }
+            Some(member) if matches!(member.node.value, Value::List(_)) => {
+                self.texts(Key::AllowedTools, Some(member))?;
+            }
+            Some(member) => {
+                let text = "tools is not used: it is no list of names";
+                self.warnings.push(Problem::new(member.at, text));
+            }
+            None => {}
+        }
+        if self.dialect.is_common() && !transport.is_socket() {
+            self.bare_names();
+        }
+        let time = |in_ms, in_sec| {
+            let seconds = given.get(in_sec).map(|member| member.node.seconds(&member.name)).transpose()?;
+            let time = given.get(in_ms).map(|member| member.node.time(&member.name, 1)).transpose()?;
+            Ok::<_, Problem>(time.or(seconds))
+        };
+        let opening = time(Key::OpeningMs, Key::OpeningSec)?;
+        let timeout = time(Key::TimeoutMs, Key::TimeoutSec)?;
+        let says = |key, value| match given.get(key) {
+            Some(member) => Ok((member.node.bool(&member.name)? == value).then_some(member.at)),
+            None => Ok::<_, Problem>(None),
+        };
+        let off = says(Key::Disabled, true)?;
+        let disabled = says(Key::Enabled, false)?.or(off);
+        let unknown = given.unknown(self.format.ignored);
+        self.warnings.extend(unknown.into_iter().map(|problem| explained(self.dialect, problem)));
+        self.settings.sort_by_key(|setting| setting.key);
+        let Self { settings, warnings, callback, oauth_off, .. } = self;
+        let patterns = |key| settings.iter().filter(move |it| it.key == key).map(|it| &it.text);
+        let tools = ToolFilter::new(patterns(Key::AllowedTools), patterns(Key::DisabledTools))?;
+        Ok(Definition {
+            transport,
+            settings,
+            callback,
+            oauth_off,
+            description,
+            tools,
+            timeout,
+            opening,
+            disabled,
+            warnings,
         })
     }
+
+    /// Warns of `$NAME` without braces, which Gemini CLI expands and which is passed on here. In the arguments of a program a
+    /// shell may read it. The message quotes nothing: a secret may begin so.
+    fn bare_names(&mut self) {
+        let found = self.settings.iter().filter(|setting| {
+            matches!(setting.key, Key::Env | Key::Url | Key::Headers) && has_bare_name(&setting.text.text)
+        });
+        let text = "a $NAME in it is passed on as it stands: ${NAME} would stand for the variable";
+        self.warnings.extend(found.map(|setting| Problem::new(setting.text.at, text)));
+    }
+
+    fn push(&mut self, key: Key, text: Text) {
+        self.settings.push(Setting { key, name: String::new(), text });
+    }
+
+    /// Reads a text, where it is given.
+    fn text(&mut self, key: Key, given: &Given<'_>) -> Result<Option<Text>, Problem> {
+        let text = given.get(key).map(Member::text).transpose()?;
+        text.iter().for_each(|text| self.push(key, text.clone()));
+        Ok(text)
+    }
+
+    /// Reads a list of texts, where it is given.
+    fn texts(&mut self, key: Key, member: Option<&Member>) -> Result<(), Problem> {
+        let texts = member.map_or(Ok(Vec::new()), |member| member.node.texts(&member.name))?;
+        texts.into_iter().for_each(|text| self.push(key, text));
+        Ok(())
+    }
+
+    /// Warns of members that have no meaning for that transport. One that is empty says nothing.
+    fn unused<const N: usize>(&mut self, members: [Option<&Member>; N], transport: Transport) {
+        let is_empty = |value: &Value| match value {
+            Value::List(items) => items.is_empty(),
+            Value::Table(members) => members.is_empty(),
+            Value::Text(text) => text.is_empty(),
+            _ => false,
+        };
+        let given = members.into_iter().flatten().filter(|member| !is_empty(&member.node.value));
+        let why = transport.reached();
+        self.warnings.extend(
+            given.map(|member| Problem::new(member.at, format!("{} is not used: {why}", member.name))),
+        );
+    }
+}
+
+/// The warning of an unknown member, with what to do about those that are often meant.
+fn explained(dialect: Dialect, mut unknown: Problem) -> Problem {
+    let is_top_level = || TOP_LEVEL.iter().any(|name| unknown.text.starts_with(&format!("{name} ")));
+    if dialect == Dialect::ServersToml && is_top_level() {
+        unknown.text.push_str(": it belongs above the first [[servers]]");
+    } else if dialect.is_common() && unknown.text.starts_with("timeout ") {
+        unknown.text =
+            "timeout is not used, because its unit differs from program to program: write timeoutMs".into();
+    }
+    unknown
 }
 
 /// Whether a word of the text is `$NAME`, in capitals as the names of variables are.
@@ -299,15 +493,13 @@ fn has_bare_name(text: &str) -> bool {
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_$".contains(c)));
     words.any(|word| {
         let name = word.strip_prefix('$').unwrap_or_default();
-        name.len() > 1
-            && name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
-            && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+        name.len() > 1 && is_name(name) && !name.contains(|c: char| c.is_ascii_lowercase())
     })
 }
 
-/// The address of a server over HTTP, as far as it can be seen to be one. `any`: one without HTTP could stand there, too.
-fn address(url: &Member, any: bool) -> Result<Text, Problem> {
-    let text = url.node.text(&url.name)?;
+/// The address of a server over HTTP. `any`: the entry does not say that it is one.
+fn http_address(url: &Member, any: bool) -> Result<Text, Problem> {
+    let text = url.text()?;
     let scheme = text.text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     if let Some("sse+http" | "sse+https") = scheme.as_deref() {
         let problem = format!("{} must begin with http:// or https://; for HTTP+SSE, type is sse", url.name);
@@ -319,27 +511,6 @@ fn address(url: &Member, any: bool) -> Result<Text, Problem> {
         return Err(Problem::new(text.at, format!("{} must begin with {schemes}", url.name)));
     }
     Ok(text)
-}
-
-/// What is said of members that have no meaning where the server is come by in the other way. One that says nothing is none.
-fn unused(members: &[Option<&Member>], why: &str) -> Vec<Problem> {
-    let empty = |value: &Value| match value {
-        Value::List(items) => items.is_empty(),
-        Value::Table(members) => members.is_empty(),
-        Value::Text(text) => text.is_empty(),
-        _ => false,
-    };
-    let given = members.iter().flatten().filter(|member| !empty(&member.node.value));
-    given.map(|member| Problem::new(member.at, format!("{} is not used: {why}", member.name))).collect()
-}
-
-fn texts(member: Option<&Member>) -> Result<Vec<Text>, Problem> {
-    member.map_or(Ok(Vec::new()), |member| member.node.texts(&member.name))
-}
-
-/// Variables: their names count letter for letter, and hold no `=`.
-fn variables(member: Option<&Member>) -> Result<Vec<(String, Text)>, Problem> {
-    pairs(member, |name| !name.contains(['=', '\0']), str::to_owned)
 }
 
 /// Headers: their names are [tokens](https://www.rfc-editor.org/rfc/rfc9110#section-5.1), and their case means nothing.
@@ -370,4 +541,36 @@ fn pairs(
         pairs.push((name.clone(), pair.node.text(&format!("{}.{}", member.name, called(name)))?));
     }
     Ok(pairs)
+}
+
+/// The variables of ours that are passed on: each a name or, with where it comes from, a table. One that does not come from
+/// this machine is not ours to pass on.
+fn passed(member: Option<&Member>) -> Result<Vec<Text>, Problem> {
+    let mut names = Vec::new();
+    for item in member.map_or(Ok(&[][..]), |member| member.node.items("env_vars"))? {
+        let name = match &item.value {
+            Value::Table(members) => {
+                let source = find(members, &["source"])?.map(Member::text).transpose()?;
+                let missing = || Problem::new(item.at, "each of env_vars must have a name");
+                let name = find(members, &["name"])?.ok_or_else(missing)?.text()?;
+                if source.is_some_and(|source| source.text != "local") {
+                    continue;
+                }
+                name
+            }
+            _ => item.text("each of env_vars")?,
+        };
+        names.push(variable_name(name)?);
+    }
+    Ok(names)
+}
+
+/// A reference to the variable of that name, behind these words.
+fn of_variable(before: &str, name: Text) -> Result<Text, Problem> {
+    let Text { at, text } = variable_name(name)?;
+    Ok(Text { at, text: format!("{before}${{{text}}}") })
+}
+
+fn variable_name(name: Text) -> Result<Text, Problem> {
+    if is_name(&name.text) { Ok(name) } else { Err(Problem::new(name.at, "this is the name of no variable")) }
 }

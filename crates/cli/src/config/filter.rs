@@ -1,4 +1,4 @@
-//! `allowed_tools` and `disabled_tools`: which tools of a server may be seen and called. They bind every verb alike.
+//! `allowed_tools` and `disabled_tools`: which tools of a server may be listed and called, in every verb.
 
 use glob::Pattern;
 
@@ -8,11 +8,10 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::shown;
 
-/// A longer pattern is no pattern for names.
-const LONGEST: usize = 256;
+/// The longest pattern, in bytes: tools have shorter names.
+const MAX_PATTERN_BYTES: usize = 256;
 
-/// Which tools may be used. What is disabled stays so even when it is allowed as well; without anything that is
-/// allowed, everything is.
+/// Which tools may be used. A tool that is both allowed and disabled is disabled. Without allowed tools all are allowed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ToolFilter {
     allowed: Vec<Pattern>,
@@ -20,14 +19,21 @@ pub(crate) struct ToolFilter {
 }
 
 impl ToolFilter {
-    pub(super) fn new(allowed: &[Text], disabled: &[Text]) -> Result<Self, Problem> {
+    /// Reads the patterns.
+    ///
+    /// # Errors
+    /// When one of them cannot mean what it says.
+    pub(super) fn new<'a>(
+        allowed: impl IntoIterator<Item = &'a Text>,
+        disabled: impl IntoIterator<Item = &'a Text>,
+    ) -> Result<Self, Problem> {
         Ok(Self {
-            allowed: allowed.iter().map(pattern).collect::<Result<_, _>>()?,
-            disabled: disabled.iter().map(pattern).collect::<Result<_, _>>()?,
+            allowed: allowed.into_iter().map(pattern).collect::<Result<_, _>>()?,
+            disabled: disabled.into_iter().map(pattern).collect::<Result<_, _>>()?,
         })
     }
 
-    /// Whether the tool of that name may be seen and called.
+    /// Whether the tool of that name may be listed and called.
     pub(crate) fn allows(&self, tool: &str) -> bool {
         let among = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(tool));
         !among(&self.disabled) && (self.allowed.is_empty() || among(&self.allowed))
@@ -52,7 +58,7 @@ impl ToolFilter {
 /// Patterns that cannot mean what they say are refused: one that never matched would disable nothing.
 fn pattern(text: &Text) -> Result<Pattern, Problem> {
     let bad = |why: &str| Problem::new(text.at, format!("this pattern of tools is not usable: {why}"));
-    if text.text.len() > LONGEST {
+    if text.text.len() > MAX_PATTERN_BYTES {
         return Err(bad("it is longer than the limit of 256 bytes"));
     }
     if text.text.is_empty() {

@@ -1,19 +1,22 @@
-//! What the fuzz target `consent` looks at: of each entry of a file that was found what a user is asked about it, and what is
+//! What the fuzz target `consent` examines: for each entry of a file that was found, what a user is asked about it, and what is
 //! run or reached once it is allowed. Neither the machine's variables nor its files are read.
+//!
+//! Compiled for tests and with the feature `fuzzing` alone, so that the library has no other public item than `run`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use super::called;
+use super::contents::Entry;
 use super::entry::Definition;
+use super::files::Configuration;
 use super::launch::{Launch, To, launch};
 use super::members::Members;
 use super::places::Origin;
 use super::question::{Untrusted, page};
 use super::source::Source;
-use super::tree::Entry;
 use super::trust::Trusted;
 use super::variables::Texts;
-use super::{Configuration, called};
 use crate::{fold, visible};
 
 /// Columns of the terminal for which [`Question::folded`] is.
@@ -70,12 +73,13 @@ pub fn questions(file: &[u8], most: usize) -> Vec<Question> {
 impl Configuration {
     fn asked(&self, entry: &Entry) -> Option<Question> {
         let definition = Definition::read(self.dialect, &entry.node).ok()?;
-        let (workspace, texts) = (PathBuf::from("/work"), Texts::read_by(text));
-        let names = self.names(&variable, &workspace, &texts);
-        let members = Members::of(&definition, names);
+        let workspace = PathBuf::from("/work");
+        let mut names = self.names(variable, workspace.clone());
+        names.texts = Texts::read_by(text);
+        let members = Members::of(&definition, &names);
         let trusted = Trusted::new("/work", "found", &entry.name, members.kept());
         let untrusted = Untrusted {
-            folder: workspace.clone(),
+            folder: workspace,
             place: self.source.place(entry.at),
             name: called(&entry.name),
             lines: members.lines(),
@@ -89,7 +93,7 @@ impl Configuration {
             page,
             lines: untrusted.lines,
             digest: trusted.digest,
-            used: launch(&definition.way, names).ok().map(|launch| Used::of(&launch)),
+            used: launch(&definition, &names).ok().map(|launch| Used::of(&launch)),
             members,
         })
     }

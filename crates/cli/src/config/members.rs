@@ -2,15 +2,17 @@
 //! what the user's trust is bound to. Both come from one list, so nothing can be trusted without having been shown.
 //!
 //! Nothing is expanded here: a reference to a variable of ours stays a reference, so no value of our environment is shown
-//! or stored. Made by `Configuration` for entries of files that nobody has named; kept by `trust`.
+//! or stored. Made by `question` for entries of files that were not named; stored by `trust`. The members and their order go
+//! into the digest: a change here asks every user again.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::dialect::{Key, Transport};
 use super::dotenv;
-use super::entry::{Definition, Oauth, Way};
+use super::entry::{CallbackPort, Definition, Setting};
 use super::influence::changes_what_runs;
 use super::launch;
 use super::tree::Text;
@@ -18,16 +20,15 @@ use super::variables::{Names, Piece, pieces};
 use crate::secret;
 use crate::target::exact;
 
-/// The question about one definition has so many bytes at most, some fifty lines of a terminal: a longer one scrolls its own
-/// beginning away. Real definitions have less than 1 KiB.
-const SHOWN: usize = 4 << 10;
-/// The most lines of that question: 4 KiB fill 50 lines of 80 columns. Short variables would fill 500 with the same bytes.
-const LINES: usize = 50;
-/// The names and words of one definition have so many bytes at most, those that the question leaves out included: a file
-/// of variables may hold hundreds.
-const LARGEST: usize = 16 << 10;
-/// A definition has so many files stand for its texts at most: each is read. Real ones have one or two.
-const FILES: usize = 16;
+/// The question about one definition: some fifty lines of a terminal. A longer one scrolls its own beginning away. Real
+/// definitions have less than 1 KiB.
+const MAX_QUESTION_BYTES: usize = 4 << 10;
+/// 4 KiB fill 50 lines of 80 columns. Short variables would fill 500 with the same bytes.
+const MAX_QUESTION_LINES: usize = 50;
+/// The names and words of one definition, with those that the question leaves out: a file of variables may hold hundreds.
+const MAX_DEFINITION_BYTES: usize = 16 << 10;
+/// The files that stand for texts of one definition: each is read. Real definitions have one or two.
+const MAX_TEXT_FILES: usize = 16;
 
 /// One member of a definition, as it is kept once the definition is trusted: enough to tell whether it has changed, and to
 /// show what it was. One copy of a secret is enough, so of what may be one the digest alone is kept.
@@ -75,65 +76,50 @@ enum Keeping {
 }
 
 impl Members {
-    /// Reads the files that the definition names; what cannot be read counts as such.
-    pub(super) fn of(definition: &Definition, names: Names<'_>) -> Self {
+    /// Reads the files that the definition names. One that cannot be read becomes a member that says so.
+    pub(super) fn of(definition: &Definition, names: &Names<'_>) -> Self {
         let mut members = Self(Vec::new());
-        let mut texts: Vec<&Text> = Vec::new();
-        match &definition.way {
-            Way::Child(child) => {
-                members.add("command", "", Keeping::All, [&child.command]);
-                members.add("args", "", Keeping::Masked, &child.args);
-                members.add("cwd", "", Keeping::All, &child.cwd);
-                for (name, text) in &child.env {
-                    let points = changes_what_runs(name);
-                    let keeping = if points { Keeping::All } else { of_value(text, names) };
-                    members.push("env", name, keeping, vec![text.text.clone()], points);
-                }
-                members.add("env_vars", "", Keeping::All, &child.passed);
-                members.add("envFile", "", Keeping::All, &child.env_file);
-                if child.env_file.is_some() {
-                    members.variables(launch::variables(child, names).ok());
-                }
-                texts.extend(std::iter::once(&child.command).chain(&child.args).chain(&child.cwd));
-                texts.extend(child.env.iter().map(|(_, text)| text).chain(&child.env_file));
-            }
-            Way::Http(remote) => {
-                members.add("url", "", Keeping::Masked, [&remote.url]);
-                if remote.sse {
-                    members.push("type", "", Keeping::All, vec!["sse".into()], false);
-                }
-                for (name, text) in &remote.headers {
-                    members.add("headers", name, of_value(text, names), [text]);
-                }
-                members.add("ca", "", Keeping::All, &remote.ca);
-                texts.extend(std::iter::once(&remote.url).chain(&remote.ca));
-                texts.extend(remote.headers.iter().map(|(_, text)| text));
-                if let Some(oauth) = &remote.oauth {
-                    members.login(oauth, names);
-                    texts.extend(oauth.texts());
-                }
-            }
-            Way::Listening(listening) => {
-                members.add("url", "", Keeping::Masked, [&listening.url]);
-                members.add("pin", "", Keeping::All, &listening.sides.pin);
-                members.add("ca", "", Keeping::All, &listening.sides.ca);
-                if let Some((certificate, key)) = &listening.sides.identity {
-                    members.add("cert", "", Keeping::All, [certificate]);
-                    members.add("key", "", Keeping::All, [key]);
-                }
-                texts.extend(listening.texts());
-            }
+        let end = definition.settings.partition_point(|setting| setting.key < Key::AllowedTools);
+        let (server, tools) = definition.settings.split_at(end);
+        members.settings(server, definition, names);
+        if let Some(CallbackPort { port, by_name }) = definition.callback {
+            // The spelling decides whether the redirect names `localhost` or 127.0.0.1.
+            let spelling = if by_name { "callbackPort" } else { "callback_port" };
+            members.word("oauth", spelling, &port.to_string());
         }
-        let [allowed, denied] = &definition.patterns;
-        members.add("allowed_tools", "", Keeping::All, allowed);
-        members.add("disabled_tools", "", Keeping::All, denied);
-        // What cannot be shown is not looked into any further.
-        if members.size() <= LARGEST {
-            for text in texts {
-                members.beside(&text.text, names);
-            }
+        if definition.oauth_off {
+            members.word("oauth", "", "false");
+        }
+        members.settings(tools, definition, names);
+        // A definition that is too long to be shown is not looked into any further.
+        if members.size() <= MAX_DEFINITION_BYTES {
+            let (last, first): (Vec<_>, Vec<_>) = (definition.settings.iter())
+                .filter(|setting| setting.is_expanded())
+                .partition(|setting| setting.key == Key::Headers || setting.key.is_oauth());
+            first.into_iter().chain(last).for_each(|setting| members.beside(&setting.text.text, names));
         }
         members
+    }
+
+    /// One member for each key and name.
+    fn settings(&mut self, settings: &[Setting], definition: &Definition, names: &Names<'_>) {
+        let is_same = |one: &Setting, next: &Setting| (one.key, &one.name) == (next.key, &next.name);
+        for settings in settings.chunk_by(is_same) {
+            let [Setting { key, name, text }, ..] = settings else { continue };
+            let points = *key == Key::Env && changes_what_runs(name);
+            let keeping = match key {
+                Key::Args | Key::Url => Keeping::Masked,
+                Key::Env | Key::Headers | Key::ClientSecret if !points => of_value(text, names),
+                _ => Keeping::All,
+            };
+            let words = settings.iter().map(|setting| setting.text.text.clone()).collect();
+            self.push(key.name(), name, keeping, words, points);
+            match key {
+                Key::EnvFile => self.variables(launch::variables(definition, names).ok()),
+                Key::Url if definition.transport == Transport::Sse => self.word("type", "", "sse"),
+                _ => {}
+            }
+        }
     }
 
     /// The bytes of all names and words together.
@@ -149,27 +135,9 @@ impl Members {
         self.0.iter().filter(|said| said.what == "file").count()
     }
 
-    fn login(&mut self, oauth: &Oauth, names: Names<'_>) {
-        self.add("oauth", "clientId", Keeping::All, &oauth.client_id);
-        if let Some(secret) = &oauth.client_secret {
-            self.add("oauth", "clientSecret", of_value(secret, names), [secret]);
-        }
-        self.add("oauth", "redirectUri", Keeping::All, &oauth.redirect);
-        self.add("oauth", "scopes", Keeping::All, &oauth.scopes);
-        // Its spelling says to which name of this machine the browser comes back.
-        let spelling = if oauth.by_name { "callbackPort" } else { "callback_port" };
-        let port = oauth.callback_port.map(|port| (spelling, port.to_string()));
-        for (name, word) in port.into_iter().chain(oauth.off.then(|| ("", "false".to_owned()))) {
-            self.push("oauth", name, Keeping::All, vec![word], false);
-        }
-    }
-
     /// Those of an `envFile`; `None` where it cannot be read.
     fn variables(&mut self, variables: Option<Vec<dotenv::Variable>>) {
-        let Some(variables) = variables else {
-            self.push("variable", "", Keeping::All, vec!["cannot be read".into()], false);
-            return;
-        };
+        let Some(variables) = variables else { return self.word("variable", "", "cannot be read") };
         for dotenv::Variable { name, value, .. } in variables {
             let points = changes_what_runs(&name);
             self.push("variable", &name, Keeping::Elsewhere, vec![digest(&[value])], points);
@@ -177,7 +145,7 @@ impl Members {
     }
 
     /// What a text stands for that is elsewhere in the same file, or in another one.
-    fn beside(&mut self, text: &str, names: Names<'_>) {
+    fn beside(&mut self, text: &str, names: &Names<'_>) {
         for piece in pieces(text, names.files) {
             match piece {
                 Piece::Editor(name) => {
@@ -185,18 +153,16 @@ impl Members {
                         continue;
                     };
                     let input = names.inputs.iter().find(|input| input.id == id);
-                    if let Some(default) = input.and_then(|input| input.default.clone()) {
-                        self.push("inputs", id, Keeping::All, vec![default], false);
+                    if let Some(default) = input.and_then(|input| input.default.as_deref()) {
+                        self.word("inputs", id, default);
                     }
                 }
-                Piece::File(path) if !self.has("file", path) && self.files() <= FILES => {
+                Piece::File(path) if !self.has("file", path) && self.files() <= MAX_TEXT_FILES => {
                     match names.texts.of(&names.path(Path::new(path))) {
                         Ok(content) => {
                             self.push("file", path, Keeping::Elsewhere, vec![digest(&[content])], false);
                         }
-                        Err(_) => {
-                            self.push("file", path, Keeping::All, vec!["cannot be read".into()], false);
-                        }
+                        Err(_) => self.word("file", path, "cannot be read"),
                     }
                 }
                 _ => {}
@@ -204,17 +170,9 @@ impl Members {
         }
     }
 
-    fn add<'a>(
-        &mut self,
-        what: &'static str,
-        name: &str,
-        keeping: Keeping,
-        texts: impl IntoIterator<Item = &'a Text>,
-    ) {
-        let words: Vec<String> = texts.into_iter().map(|text| text.text.clone()).collect();
-        if !words.is_empty() {
-            self.push(what, name, keeping, words, false);
-        }
+    /// A member that is one word and no secret.
+    fn word(&mut self, what: &'static str, name: &str, word: &str) {
+        self.push(what, name, Keeping::All, vec![word.to_owned()], false);
     }
 
     fn push(&mut self, what: &'static str, name: &str, keeping: Keeping, words: Vec<String>, points: bool) {
@@ -231,7 +189,7 @@ impl Members {
     }
 
     /// The definition for a person: what is run or reached, then a line for each other member. `None` when it is too
-    /// long to be read by anybody.
+    /// long to be read.
     pub(super) fn lines(&self) -> Option<Vec<String>> {
         let (mut command, mut lines, mut named) = (Vec::new(), Vec::new(), Vec::new());
         for said in &self.0 {
@@ -256,9 +214,9 @@ impl Members {
             lines.push(format!("envFile sets {}", named.join(", ")));
         }
         lines.insert(0, command.join(" "));
-        let is_short = lines.iter().map(String::len).sum::<usize>() <= SHOWN;
-        let is_short = is_short && lines.len() <= LINES;
-        (is_short && self.size() <= LARGEST && self.files() <= FILES).then_some(lines)
+        let is_short = lines.iter().map(String::len).sum::<usize>() <= MAX_QUESTION_BYTES;
+        let is_short = is_short && lines.len() <= MAX_QUESTION_LINES;
+        (is_short && self.size() <= MAX_DEFINITION_BYTES && self.files() <= MAX_TEXT_FILES).then_some(lines)
     }
 
     /// What is different from what was trusted before, a line for each member and state.
@@ -308,9 +266,10 @@ impl Said {
     }
 }
 
-/// How a value in the place of a secret is kept: a reference is none.
-fn of_value(text: &Text, names: Names<'_>) -> Keeping {
-    let literal = pieces(&text.text, names.files).iter().any(|piece| matches!(piece, Piece::Literal(_)));
+/// How a value is kept that may be a secret: a reference is none.
+fn of_value(text: &Text, names: &Names<'_>) -> Keeping {
+    let is_literal = |piece: &Piece<'_>| matches!(piece, Piece::Literal(_) | Piece::Broken(_));
+    let literal = pieces(&text.text, names.files).iter().any(is_literal);
     if literal { Keeping::Digest } else { Keeping::All }
 }
 

@@ -1,23 +1,25 @@
-//! Configuration files: from the name of an entry to what is started or reached. One model for every dialect, and every value
-//! keeps its place, so that what is wrong is told with file, line and column.
+//! Configuration files: from the name of an entry to the program that is started or the address that is reached.
 //!
-//! Called by `connect` once the words are understood. It reads files and never writes one, starts nothing, and puts no
-//! value of a file into a message: it may be a secret. An entry that is not used cannot get into the way.
+//! The way of an entry: `places` (which files), `files` (each read once), `tree` (values with their places), `contents` (entries
+//! by name), `entry` with the tables of `dialect` (one definition for all dialects), `launch` (variables expanded).
+//!
+//! Called by `connect`. It writes no configuration and starts nothing. A message names file, line and column and quotes no value
+//! of the file, which may be a secret. A fault in an entry that is not used stops nothing.
 
-mod all;
+mod contents;
 mod convert;
+mod dialect;
 mod dotenv;
 mod entry;
+mod files;
 mod filter;
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod in_json;
-mod in_toml;
 mod influence;
 mod launch;
 mod members;
 mod places;
 mod question;
-mod readings;
 mod rendering;
 mod source;
 mod survey;
@@ -25,10 +27,10 @@ mod tree;
 mod trust;
 mod variables;
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::args::{Configured, Connect};
 use crate::exit::Exit;
@@ -37,89 +39,34 @@ use crate::target::{Named, Target, shown, words_shown};
 use crate::ui::Ui;
 use crate::visible;
 
-pub(crate) use all::all;
+use contents::Entry;
 pub(crate) use convert::convert;
+pub(crate) use dialect::Dialect;
 use entry::Definition;
+pub(crate) use files::Readings;
+use files::{Configuration, Files};
 pub(crate) use filter::ToolFilter;
 pub(crate) use launch::{Launch, Oauth, Place, Program, Remote, Secured, To};
 pub(crate) use members::Member;
-use places::{Candidate, Origin};
+use places::Origin;
 pub(crate) use question::{TOO_LONG, Trustable, Untrusted, in_folder, page};
-pub(crate) use readings::Readings;
-use readings::{Broken, Files};
-use source::{Problem, Source};
-pub(crate) use survey::{File, Found, survey};
+use source::Problem;
+pub(crate) use survey::{File, Found, Part, survey};
 pub(crate) use tree::similar;
-use tree::{Contents, Entry};
 pub(crate) use trust::{Trusted, trust, trusted, untrust};
-pub(crate) use variables::INPUTS;
-use variables::{Names, Texts};
+pub(crate) use variables::INPUT_PREFIX;
 
-/// Of many names so many are shown.
-const SHOWN: usize = 10;
-/// Of many things that are not understood so many are told.
-const WARNINGS: usize = 10;
+/// How many names of entries, or lines of a file, a message lists.
+const MAX_NAMES: usize = 10;
+/// The longest name in a message.
+const MAX_NAME_CHARS: usize = 100;
 
-/// A name has so many characters where it is told; nobody gives a longer one.
-const NAME: usize = 100;
-
-/// A name in a sentence: one that is longer than anybody reads is cut, and its length told.
+/// A name in a sentence. A longer one is truncated, with its length behind it.
 pub(crate) fn called(name: &str) -> String {
-    match name.char_indices().nth(NAME) {
+    match name.char_indices().nth(MAX_NAME_CHARS) {
         None => shown(name.as_ref()),
         Some((end, _)) => format!("{}… ({} characters)", shown(name[..end].as_ref()), name.chars().count()),
     }
-}
-
-/// How a file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// `mcpServers`: of most programs.
-    McpServersJson,
-    /// `servers` and `inputs`: of VS Code.
-    VsCodeJson,
-    /// `mcp`: of opencode.
-    OpencodeJson,
-    /// `[[servers]]`: of mcp_servers.toml.
-    ServersToml,
-    /// `[mcp_servers.NAME]`: of Codex.
-    CodexToml,
-}
-
-impl Dialect {
-    /// Every dialect, and what it is called on the command line.
-    pub(crate) const NAMES: [(&str, Self); 5] = [
-        ("mcp-servers", Self::McpServersJson),
-        ("vscode", Self::VsCodeJson),
-        ("opencode", Self::OpencodeJson),
-        ("servers-toml", Self::ServersToml),
-        ("codex", Self::CodexToml),
-    ];
-
-    /// What it is called on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, dialect)| *dialect == self).map_or("", |(name, _)| name)
-    }
-}
-
-/// A file that has been understood as far as the names of its entries.
-#[derive(Debug)]
-struct Configuration {
-    source: Source,
-    dialect: Dialect,
-    origin: Origin,
-    /// Of [`Origin::Here`]: the real path of the folder, and the file from there on.
-    here: Option<(PathBuf, &'static str)>,
-    contents: Contents,
-    /// What is wrong with the file as a whole has been told.
-    told: AtomicBool,
-}
-
-/// A file that cannot be used.
-struct Unread {
-    failure: Failure,
-    /// It is well-formed, and has nothing of ours.
-    empty: bool,
 }
 
 /// What a target means where configurations are.
@@ -201,30 +148,13 @@ fn followed(target: &Target, configured: &Configured) -> Option<Failure> {
     Some(Failure::usage(problem, hint))
 }
 
-/// Every file that is to be looked at, understood as far as its entries. What cannot be is told.
+/// Every file in which entries are searched. Prints why others cannot be used.
 fn read(ui: &Ui, file: Option<&OsStr>, configured: &Configured) -> Result<Arc<Files>, Failure> {
     configured.readings.of(file, || {
-        let files = files(file, configured)?;
+        let files = files::read(file, configured)?;
         files.broken.iter().for_each(|broken| ui.warning(&broken.failure.message));
         Ok(files)
     })
-}
-
-/// The same, and nothing is told.
-fn files(file: Option<&OsStr>, configured: &Configured) -> Result<Files, Failure> {
-    let (mut configurations, mut broken) = (Vec::new(), Vec::new());
-    for place in places::all(file, configured)? {
-        match Configuration::at(&place) {
-            Ok(configuration) => configurations.push(configuration),
-            Err(Unread { failure, .. }) if place.origin == Origin::Chosen => return Err(failure),
-            Err(Unread { empty: true, .. }) if place.shared => {}
-            // What nobody chose cannot keep the user's other files from being read.
-            Err(Unread { failure, .. }) => {
-                broken.push(Broken { path: place.path, failure, before: configurations.len() });
-            }
-        }
-    }
-    Ok(Files { configurations, broken })
 }
 
 /// There is no such entry: that is said of what may be a program, and otherwise a failure that says what there is.
@@ -266,11 +196,11 @@ fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
         Some(meant) => format!("did you mean {}?", called(meant)),
         None if !named.instead.is_empty() && files.is_empty() => named.instead.clone(),
         None => {
-            let known: Vec<String> = names().take(SHOWN + 1).map(called).collect();
+            let known: Vec<String> = names().take(MAX_NAMES + 1).map(called).collect();
             match known.len() {
                 0 => named.instead.clone(),
-                1..=SHOWN => format!("the entries are {}", known.join(", ")),
-                _ => format!("the entries are {} and others", known[..SHOWN].join(", ")),
+                1..=MAX_NAMES => format!("the entries are {}", known.join(", ")),
+                _ => format!("the entries are {} and others", known[..MAX_NAMES].join(", ")),
             }
         }
     };
@@ -283,91 +213,46 @@ fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
     Err(failure)
 }
 
-impl Configuration {
-    fn at(place: &Candidate) -> Result<Self, Unread> {
-        let source = match &place.text {
-            Some(text) => Source::new(&place.path, text.clone()),
-            None => Source::read(&place.path, place.origin == Origin::Chosen)
-                .map_err(|failure| Unread { failure, empty: false })?,
-        };
-        let configuration = Self::of(source, place.origin)?;
-        Ok(Self { here: place.here.clone(), ..configuration })
-    }
-
-    fn of(source: Source, origin: Origin) -> Result<Self, Unread> {
-        let here = std::env::current_dir().ok();
-        let read = match written_in(&source) {
-            Written::Json => in_json::read(&source, here.as_deref()),
-            Written::Toml => in_toml::read(&source),
-            Written::Yaml => Err(Problem::new(0, "this is YAML, which is not read: JSON and TOML are")
-                .hint("write the entry as JSON, or type the server's command or address")),
-        };
-        match read {
-            Ok((dialect, contents)) => {
-                let told = AtomicBool::new(false);
-                Ok(Self { source, dialect, origin, here: None, contents, told })
+/// Every entry of the files in which entries are searched, in their order. A disabled entry is left out with a note; a fault in
+/// one is reported when it is used.
+pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failure> {
+    let files = read(ui, None, configured)?;
+    let configurations = &files.configurations;
+    let mut names = BTreeSet::new();
+    let mut targets = Vec::new();
+    for configuration in configurations {
+        for entry in &configuration.contents.entries {
+            // Of two with one name the message about the first names both.
+            if !names.insert(entry.name.clone()) {
+                continue;
             }
-            Err(problem) => Err(Unread { failure: source.failure(&problem), empty: problem.empty }),
+            let definition = Definition::read(configuration.dialect, &entry.node);
+            if let Some(at) = definition.ok().and_then(|definition| definition.disabled) {
+                let place = configuration.source.place(at);
+                ui.note(&format!("{place}: {} is disabled, and left out", called(&entry.name)));
+                continue;
+            }
+            targets.push(Target::Entry(Named {
+                file: None,
+                name: entry.name.clone(),
+                or_program: false,
+                instead: String::new(),
+            }));
         }
     }
-
-    /// What is wrong where several entries of the file have that name: which of them is meant, nobody knows.
-    fn twice(&self, name: &str) -> Option<Problem> {
-        let same: Vec<_> = self.contents.entries.iter().filter(|entry| entry.name == name).collect();
-        let second = same.get(1)?;
-        let lines: Vec<String> =
-            same.iter().take(SHOWN).map(|entry| self.source.line(entry.at).to_string()).collect();
-        let (count, name, lines) = (same.len(), called(name), lines.join(", "));
-        let text =
-            format!("{count} entries are called {name}, in lines {lines}: which one is meant is not clear");
-        Some(Problem::new(second.at, text).hint("leave one of them, or give each a name of its own"))
+    if configurations.is_empty() {
+        let problem = "no server is named, and there is no configuration";
+        return Err(Failure::usage(problem, "name a server, or a configuration: --config FILE"));
     }
-
-    /// Says what is not as it should be with the file as a whole, once.
-    fn warn(&self, ui: &Ui) {
-        if self.told.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        if self.writable_by_all() {
-            ui.warning(&format!("anybody may write to {}: chmod o-w it", self.source.name()));
-        }
-        if let Some(problem) = trust::problem().filter(|_| self.asks()) {
-            ui.warning(problem);
-        }
-        self.tell(ui, &self.contents.warnings);
+    if targets.is_empty() {
+        let names: Vec<String> = configurations.iter().map(|one| one.source.name()).collect();
+        let problem = format!("there is no entry in {} that could be used", names.join(" or "));
+        return Err(source::failure(problem, "name another file with --config FILE"));
     }
+    Ok(targets)
+}
 
-    /// Whether anybody on this machine could have written it.
-    #[cfg(unix)]
-    fn writable_by_all(&self) -> bool {
-        self.source.writable_by_all()
-    }
-
-    #[cfg(not(unix))]
-    const fn writable_by_all(&self) -> bool {
-        false
-    }
-
-    fn tell(&self, ui: &Ui, warnings: &[Problem]) {
-        for problem in warnings.iter().take(WARNINGS) {
-            ui.note(&format!("warning: {}", self.source.say(problem)));
-        }
-        if let Some(more) = warnings.len().checked_sub(WARNINGS + 1) {
-            ui.note(&format!("warning: {} more of {}", more + 1, self.source.name()));
-        }
-    }
-
-    /// What its entries may name.
-    fn names<'a>(
-        &'a self,
-        lookup: &'a dyn Fn(&str) -> Option<OsString>,
-        workspace: &'a PathBuf,
-        texts: &'a Texts,
-    ) -> Names<'a> {
-        let files = self.dialect == Dialect::OpencodeJson;
-        Names { lookup, workspace, inputs: &self.contents.inputs, files, texts }
-    }
-
+impl Configuration {
     /// `connect`: what was typed takes the place of what the entry says, or lacks.
     fn launch(&self, ui: &Ui, entry: &Entry, connect: &Connect) -> Result<Launch, Failure> {
         let name = called(&entry.name);
@@ -376,24 +261,21 @@ impl Configuration {
             self.source.failure(&Problem { text, ..problem })
         };
         let definition = Definition::read(self.dialect, &entry.node).map_err(fail)?;
-        self.tell(ui, &definition.warnings);
+        self.print(ui, &definition.warnings);
         if let Some(at) = definition.disabled {
             ui.note(&format!("{}: {name} is disabled, and used because it is named", self.source.place(at)));
         }
-        let lookup = |name: &str| std::env::var_os(name);
-        let workspace = places::workspace(self.source.path());
-        let texts = Texts::default();
-        let names = self.names(&lookup, &workspace, &texts);
-        let mut launch = launch::launch(&definition.way, names).map_err(fail)?;
-        let nowhere = launch::without_directory(&definition.way, &launch).filter(|_| connect.cwd.is_none());
-        let trusts_somebody = connect.pin.is_some() || connect.ca.is_some();
-        let nobody = launch::without_trust(&definition.way).filter(|_| !trusts_somebody);
-        if let Some(problem) = nowhere.or(nobody) {
+        let names = self.names_of_process();
+        let mut launch = launch::launch(&definition, &names).map_err(fail)?;
+        let directory = launch::without_directory(&definition, &launch).filter(|_| connect.cwd.is_none());
+        let says_whom = connect.pin.is_some() || connect.ca.is_some();
+        let trust = launch::without_trust(&definition).filter(|_| !says_whom);
+        if let Some(problem) = directory.or(trust) {
             return Err(fail(problem));
         }
         let line = self.source.line(entry.at);
         launch.place = Some(Place { file: self.source.path().to_owned(), line });
-        launch.untrusted = self.untrusted(entry, &definition, names);
+        launch.untrusted = self.untrusted(entry, &definition, &names);
         launch.timeout = definition.timeout.or(self.contents.timeout);
         launch.opening = definition.opening;
         launch.tools = definition.tools;
@@ -404,25 +286,6 @@ impl Configuration {
             launch.say.push_str(&format!(" ({})", visible::first_line(&description)));
         }
         Ok(launch)
-    }
-}
-
-/// The syntax of a file.
-enum Written {
-    Json,
-    Toml,
-    Yaml,
-}
-
-/// By its name, and where that says nothing, by its first character.
-fn written_in(source: &Source) -> Written {
-    let extension = source.path().extension().and_then(OsStr::to_str).unwrap_or_default();
-    match extension.to_ascii_lowercase().as_str() {
-        "toml" => Written::Toml,
-        "json" | "jsonc" | "json5" => Written::Json,
-        "yaml" | "yml" => Written::Yaml,
-        _ if source.text().trim_start().starts_with(['{', '/']) => Written::Json,
-        _ => Written::Toml,
     }
 }
 

@@ -1,7 +1,7 @@
-//! Where configurations lie: what somebody names, and otherwise where the programs that share them keep theirs
+//! Where configurations lie: the files that the user names, and otherwise those where the programs that share them keep theirs
 //! (`mcpjoin help targets` and the help of `--config` list them).
 //!
-//! Used by `config`. It looks for files, and reads none.
+//! Used by `files` and `question`. It finds files, and reads none.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::folders;
 
 /// Names a file in place of `--config`.
 const VARIABLE: &str = "MCP_CONFIG_PATH";
-/// What a configuration that was typed is called where its places are told.
+/// The name of a configuration that was typed, in messages.
 const TYPED: &str = "--mcp-config";
 
 /// In the working directory, and whether other settings stand in the file as well.
@@ -53,12 +53,12 @@ const HOME: [(&str, bool); 10] = [
     (".mcp-inspector/mcp.json", false),
 ];
 
-/// How a file came to be looked at.
+/// Why a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// Somebody named it.
+    /// The user named it.
     Chosen,
-    /// It lies in the working directory, which somebody else may have filled.
+    /// It lies in the working directory, whose content may come from somebody else.
     Here,
     /// It lies where the user keeps such files.
     User,
@@ -145,7 +145,7 @@ pub(super) fn in_folder(folder: &Path) -> Vec<Candidate> {
 fn there(path: &Path) -> bool {
     match path.symlink_metadata() {
         Ok(_) => true,
-        // What is there and cannot be looked at is told when it is read.
+        // Reading it reports why it cannot be read.
         Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
     }
 }

@@ -1,17 +1,18 @@
-//! What a user is asked before an entry is used that lies where somebody else may have put it: what the entry says, whole
-//! and as the file has it, and what of it has changed since the user trusted it.
+//! The question before an entry of the working directory is used: what the entry says, whole and as the file has it, and what
+//! of it has changed since the user trusted it.
 //!
-//! Called by `launch` when an entry is used, by `survey`, and by `servers trust`.
+//! Used when an entry is launched, by `survey`, and by `servers trust`.
 
 use std::path::{Path, PathBuf};
 
+use super::contents::Entry;
 use super::entry::Definition;
+use super::files::{Configuration, Unread};
 use super::members::Members;
 use super::source::Problem;
-use super::tree::Entry;
 use super::trust::{self, Standing, Trusted};
-use super::variables::{Names, Texts};
-use super::{Configuration, Unread, called, places};
+use super::variables::Names;
+use super::{called, places};
 use crate::target::shown;
 
 /// A definition that the user has not trusted, or not as it is now.
@@ -22,7 +23,7 @@ pub(crate) struct Untrusted {
     /// Where the entry stands.
     pub(crate) place: String,
     pub(crate) name: String,
-    /// What is run or reached, then a line for each other member; `None` where that is more than anybody reads.
+    /// What is run or reached, then a line for each other member; `None` where that is too long.
     pub(crate) lines: Option<Vec<String>>,
     /// What is different from what was trusted; `None` where nothing was.
     pub(crate) changes: Option<Vec<String>>,
@@ -43,7 +44,7 @@ impl Configuration {
         &self,
         entry: &Entry,
         definition: &Definition,
-        names: Names<'_>,
+        names: &Names<'_>,
     ) -> Option<Untrusted> {
         let (folder, file) = self.here.as_ref().filter(|_| self.asks())?;
         let members = Members::of(definition, names);
@@ -101,10 +102,7 @@ impl Configuration {
             None => Definition::read(self.dialect, &entry.node).map_err(said),
         };
         let definition = definition.and_then(|definition| {
-            let lookup = |name: &str| std::env::var_os(name);
-            let workspace = places::workspace(self.source.path());
-            let texts = Texts::default();
-            let members = Members::of(&definition, self.names(&lookup, &workspace, &texts));
+            let members = Members::of(&definition, &self.names_of_process());
             let lines = members.lines().ok_or_else(|| TOO_LONG.to_owned())?;
             let here = self.here.as_ref().and_then(|(folder, file)| Some((folder.to_str()?, file)));
             let (folder, file) = here.ok_or("the path of its folder is no line of text")?;
@@ -136,5 +134,5 @@ pub(crate) fn page(definitions: &[&Untrusted]) -> String {
     page.join("\n")
 }
 
-/// Why a definition is not asked about.
+/// Why the user is not asked about a definition.
 pub(crate) const TOO_LONG: &str = "it is too long to be shown whole (4 KiB or 50 lines)";

@@ -10,7 +10,7 @@ use crate::found;
 use crate::target::shown;
 
 /// A larger file is no configuration.
-const LARGEST: u64 = 10 << 20;
+const MAX_FILE_BYTES: u64 = 10 << 20;
 
 /// The text of a file.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Source {
     starts: Vec<usize>,
 }
 
-/// Something about a place in a file. Its text never quotes a value: that may be a secret.
+/// A fault at a place in a file. Its text never quotes a value, which may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// In bytes from the beginning of the text.
@@ -29,7 +29,7 @@ pub(crate) struct Problem {
     pub(super) text: String,
     /// One thing to try.
     pub(super) hint: String,
-    /// The file holds no entries, and is well-formed: no fault in one that other settings share.
+    /// The file is well-formed and holds no entries: no fault where it is shared with other settings.
     pub(super) empty: bool,
 }
 
@@ -38,7 +38,7 @@ impl Problem {
         Self { at, text: text.into(), hint: "mend the file at this place".into(), empty: false }
     }
 
-    /// There is nothing of ours in the file.
+    /// The problem of a file without entries.
     pub(super) fn empty(text: impl Into<String>) -> Self {
         Self { empty: true, ..Self::new(0, text) }
     }
@@ -55,12 +55,12 @@ impl Source {
         Self { path: path.to_owned(), text, starts }
     }
 
-    /// Reads the file. `chosen`: somebody named it, so that it may be a pipe, which ends when its writer ends.
+    /// Reads the file. `chosen`: the user named it, so it may be a pipe, which ends when its writer ends.
     pub(super) fn read(path: &Path, chosen: bool) -> Result<Self, Failure> {
         let unusable = |what: &dyn fmt::Display| {
             failure(format!("{}: {what}", shown(path.as_os_str())), "name another file with --config FILE")
         };
-        let bytes = if chosen { named(path) } else { found::read(path, LARGEST) };
+        let bytes = if chosen { named(path) } else { found::read(path, MAX_FILE_BYTES) };
         let bytes = bytes.map_err(|error| unusable(&error))?;
         let bytes = bytes.ok_or_else(|| unusable(&"larger than the limit of 10 MiB"))?;
         Self::decode(path, bytes).map_err(|bad| bad.0.failure(&bad.1))
@@ -85,12 +85,16 @@ impl Source {
         }
     }
 
-    /// Anybody on this machine could have written it.
-    #[cfg(unix)]
+    /// Whether every user of this machine may write to the file. Known on Unix alone.
     pub(super) fn writable_by_all(&self) -> bool {
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::metadata(&self.path)
-            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o002 != 0)
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::metadata(&self.path)
+                .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o002 != 0)
+        }
+        #[cfg(not(unix))]
+        false
     }
 
     pub(super) fn text(&self) -> &str {
@@ -108,7 +112,7 @@ impl Source {
 
     /// `FILE:LINE:COLUMN`, both counted from 1, columns in characters.
     pub(super) fn place(&self, at: usize) -> String {
-        let line = self.starts.partition_point(|start| *start <= at).max(1);
+        let line = self.line(at);
         let start = self.starts.get(line - 1).copied().unwrap_or_default();
         let column = self.text.get(start..at).map_or(0, |before| before.chars().count()) + 1;
         format!("{}:{line}:{column}", self.name())
@@ -129,15 +133,15 @@ impl Source {
     }
 }
 
-/// The bytes of a file that somebody named; `None` when they are too many.
+/// The bytes of a file that the user named; `None` when they are too many.
 fn named(path: &Path) -> io::Result<Option<Vec<u8>>> {
     if std::fs::metadata(path)?.is_dir() {
         return Err(io::Error::other("this is a directory"));
     }
-    found::bounded(File::open(path)?, LARGEST)
+    found::bounded(File::open(path)?, MAX_FILE_BYTES)
 }
 
-/// The configuration cannot be used.
+/// A configuration that cannot be used.
 pub(super) fn failure(message: impl Into<String>, hint: impl Into<String>) -> Failure {
     let mut failure = Failure::usage(message, hint);
     failure.id = "E_CONFIG";

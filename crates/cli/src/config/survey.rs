@@ -1,20 +1,21 @@
-//! What all configurations hold: each entry with the place of every value, what shadows it, and what it lacks.
+//! The content of all configurations: each entry with the place of every value, what shadows it, and what it lacks.
 //!
-//! Called by the verb `servers`, and by `doctor` without a target. It starts nothing, and gives no value of a variable or a header.
+//! Used by the verb `servers`, and by `doctor` without a target. It starts nothing, and shows no value of a variable or a header.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::Configuration;
-use super::entry::{Definition, Listening, Way};
+use serde::Serialize;
+
+use super::contents::Entry;
+use super::dialect::{Key, Transport};
+use super::entry::{Definition, Setting};
+use super::files::{Broken, Configuration};
 use super::launch::{self, written_secrets};
-use super::places;
 use super::question::Untrusted;
-use super::readings::Broken;
 use super::source::Problem;
-use super::tree::{Entry, Text};
 use super::trust;
-use super::variables::{Piece, Texts, pieces};
+use super::variables::{Piece, pieces};
 use crate::args::Configured;
 use crate::failure::Failure;
 use crate::secret::{self, Kept, Secrets};
@@ -32,10 +33,11 @@ pub(crate) struct File {
 }
 
 /// One entry.
+#[derive(Default)]
 pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) line: usize,
-    /// `stdio`, `http`, `sse`, `quic`, `tcp` or `unix`; `None` when that cannot be told.
+    /// `stdio`, `http`, `sse`, `quic`, `tcp` or `unix`; `None` when the entry cannot be read.
     pub(crate) transport: Option<&'static str>,
     pub(crate) description: Option<String>,
     pub(crate) parts: Vec<Part>,
@@ -55,6 +57,7 @@ pub(crate) struct Found {
 }
 
 /// A value of an entry.
+#[derive(Serialize)]
 pub(crate) struct Part {
     /// What it is: `command`, `args`, `env`, `cwd`, `envFile`, `env_vars`, `url`, `headers`, `pin`, `ca`, `cert`, `key`,
     /// `oauth`, `allowed_tools`, `disabled_tools`.
@@ -63,12 +66,13 @@ pub(crate) struct Part {
     pub(crate) text: String,
     pub(crate) line: usize,
     /// The file in which it stands, where that is another one than the entry's.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
 }
 
-/// Every file that would be looked into for an entry, in that order. Whoever uses an entry later finds what was read here.
+/// Every file that would be looked into for an entry, in that order. An entry that is used later is used as it was read here.
 pub(crate) fn survey(configured: &Configured) -> Result<Vec<File>, Failure> {
-    let read = configured.readings.of(None, || super::files(None, configured))?;
+    let read = configured.readings.of(None, || super::files::read(None, configured))?;
     let mut known = BTreeMap::new();
     let mut broken = read.broken.iter().peekable();
     let mut files = Vec::new();
@@ -111,7 +115,7 @@ impl Configuration {
             entries.push(found);
         }
         let mut warnings: Vec<String> = self.contents.warnings.iter().map(say).collect();
-        if self.writable_by_all() {
+        if self.source.writable_by_all() {
             warnings.insert(0, format!("anybody may write to {}: chmod o-w it", self.source.name()));
         }
         if let Some(problem) = trust::problem().filter(|_| self.asks()) {
@@ -122,20 +126,8 @@ impl Configuration {
     }
 
     fn found(&self, entry: &Entry) -> Found {
-        let mut found = Found {
-            name: entry.name.clone(),
-            line: self.source.line(entry.at),
-            transport: None,
-            description: None,
-            parts: Vec::new(),
-            disabled: None,
-            shadowed: None,
-            problems: Vec::new(),
-            warnings: Vec::new(),
-            untrusted: None,
-            secrets: Vec::new(),
-            kept: None,
-        };
+        let (name, line) = (entry.name.clone(), self.source.line(entry.at));
+        let mut found = Found { name, line, ..Found::default() };
         let definition = match Definition::read(self.dialect, &entry.node) {
             Ok(definition) => definition,
             Err(problem) => {
@@ -143,96 +135,63 @@ impl Configuration {
                 return found;
             }
         };
-        let lookup = |name: &str| std::env::var_os(name);
-        let workspace = places::workspace(self.source.path());
-        let texts = Texts::default();
-        let names = self.names(&lookup, &workspace, &texts);
-        found.untrusted = self.untrusted(entry, &definition, names);
-        found.problems = match launch::launch(&definition.way, names) {
+        let names = self.names_of_process();
+        found.untrusted = self.untrusted(entry, &definition, &names);
+        found.problems = match launch::launch(&definition, &names) {
             Ok(launch) => {
-                let nowhere = launch::without_directory(&definition.way, &launch);
-                let nobody = launch::without_trust(&definition.way);
+                let directory = launch::without_directory(&definition, &launch);
+                let trust = launch::without_trust(&definition);
                 found.secrets = launch.secrets;
-                nowhere.iter().chain(&nobody).map(|problem| self.source.say(problem)).collect()
+                directory.iter().chain(&trust).map(|problem| self.source.say(problem)).collect()
             }
             Err(problem) => {
-                let missing = launch::missing(&definition.way, names);
+                let missing = launch::missing(&definition, &names);
                 let problems = if missing.is_empty() { vec![problem] } else { missing };
                 problems.iter().map(|problem| self.source.say(problem)).collect()
             }
         };
-        let called = |what, name: &str, at| Part {
-            what,
-            text: name.to_owned(),
-            line: self.source.line(at),
-            file: None,
-        };
-        let part = |what, text: &Text| called(what, &text.text, text.at);
-        let url = |text: &Text| called("url", &secret::masked([text.text.as_str()]).concat(), text.at);
-        let named = |what, (name, text): &(String, Text)| called(what, name, text.at);
+        found.transport = Some(definition.transport.name());
         // What names variables is not their value.
-        let files = names.files;
-        let is_literal = |text: &str| matches!(pieces(text, files)[..], [] | [Piece::Literal(_)]);
-        let literal = |text: &Text| Some(OsString::from(&text.text)).filter(|_| is_literal(&text.text));
-        let host = |text: &Text| secret::host(&text.text).filter(|host| is_literal(host)).map(str::to_owned);
-        match &definition.way {
-            Way::Child(child) => {
-                found.transport = Some("stdio");
-                found.kept = is_literal(&child.command.text).then(|| child.command.text.clone());
-                found.parts.push(part("command", &child.command));
-                let masked = secret::masked(child.args.iter().map(|arg| arg.text.as_str()));
-                let args = child.args.iter().zip(&masked).map(|(arg, text)| called("args", text, arg.at));
-                found.parts.extend(args);
-                found.parts.extend(child.cwd.iter().map(|cwd| part("cwd", cwd)));
-                found.parts.extend(child.env.iter().map(|pair| named("env", pair)));
-                found.parts.extend(child.env_file.iter().map(|file| part("envFile", file)));
-                if let Some(file) = &child.env_file {
-                    // Why it cannot be read is among the problems.
-                    let variables = launch::variables(child, names).unwrap_or_default();
-                    found.parts.extend(variables.into_iter().map(|variable| Part {
-                        what: "env",
-                        text: variable.name,
-                        line: variable.line,
-                        file: Some(crate::target::shown(file.text.as_ref())),
-                    }));
-                }
-                found.parts.extend(child.passed.iter().map(|name| part("env_vars", name)));
-                let words: Vec<OsString> = child.args.iter().map(|arg| OsString::from(&arg.text)).collect();
-                found.secrets.extend(written_secrets(&words));
-                found.secrets.extend(child.env.iter().filter_map(|(_, text)| literal(text)));
+        let is_literal =
+            |text: &str| matches!(pieces(text, names.files)[..], [] | [Piece::Literal(_) | Piece::Broken(_)]);
+        let (command, url) = (definition.text(Key::Command), definition.text(Key::Url));
+        let host = url.and_then(|url| secret::host(&url.text)).filter(|host| is_literal(host));
+        let program = command.map(|command| command.text.as_str()).filter(|program| is_literal(program));
+        found.kept = program.or(host).map(str::to_owned);
+        let args = || definition.of(Key::Args).map(|arg| arg.text.text.as_str());
+        let mut masked = secret::masked(args()).into_iter();
+        for Setting { key, name, text } in &definition.settings {
+            let shown = match key {
+                Key::RedirectUri => continue,
+                Key::Args => masked.next().unwrap_or_default(),
+                Key::Url => secret::masked([text.text.as_str()]).concat(),
+                Key::Env | Key::Headers | Key::ClientSecret => name.clone(),
+                _ => text.text.clone(),
+            };
+            found.parts.push(Part {
+                what: key.name(),
+                text: shown,
+                line: self.source.line(text.at),
+                file: None,
+            });
+            if *key == Key::EnvFile {
+                // Why it cannot be read is among the problems.
+                let variables = launch::variables(&definition, &names).unwrap_or_default();
+                found.parts.extend(variables.into_iter().map(|variable| Part {
+                    what: Key::Env.name(),
+                    text: variable.name,
+                    line: variable.line,
+                    file: Some(crate::target::shown(text.text.as_ref())),
+                }));
             }
-            Way::Http(remote) => {
-                found.transport = Some(if remote.sse { "sse" } else { "http" });
-                found.parts.push(url(&remote.url));
-                found.kept = host(&remote.url);
-                found.parts.extend(remote.headers.iter().map(|pair| named("headers", pair)));
-                found.parts.extend(remote.ca.iter().map(|file| part("ca", file)));
-                if let Some(oauth) = &remote.oauth {
-                    let id = oauth.client_id.iter().map(|id| part("oauth", id));
-                    let secret = oauth.client_secret.iter();
-                    let secret = secret.map(|text| called("oauth", "clientSecret", text.at));
-                    let scopes = oauth.scopes.iter().map(|scopes| part("oauth", scopes));
-                    found.parts.extend(id.chain(secret).chain(scopes));
-                    found.secrets.extend(oauth.client_secret.iter().filter_map(literal));
-                }
-                found.secrets.extend(written_secrets(&[OsString::from(&remote.url.text)]));
-                found.secrets.extend(remote.headers.iter().filter_map(|(_, text)| literal(text)));
-            }
-            Way::Listening(Listening { url: address, scheme, sides }) => {
-                found.transport = Some(scheme.name());
-                found.parts.push(url(address));
-                found.kept = host(address);
-                found.parts.extend(sides.pin.iter().map(|pin| part("pin", pin)));
-                found.parts.extend(sides.ca.iter().map(|file| part("ca", file)));
-                if let Some((certificate, key)) = &sides.identity {
-                    found.parts.extend([part("cert", certificate), part("key", key)]);
-                }
-                found.secrets.extend(written_secrets(&[OsString::from(&address.text)]));
-            }
+            let is_value = matches!(key, Key::Env | Key::Headers | Key::ClientSecret);
+            found.secrets.extend((is_value && is_literal(&text.text)).then(|| OsString::from(&text.text)));
         }
-        let [allowed, denied] = &definition.patterns;
-        found.parts.extend(allowed.iter().map(|pattern| part("allowed_tools", pattern)));
-        found.parts.extend(denied.iter().map(|pattern| part("disabled_tools", pattern)));
+        let words = match definition.transport {
+            Transport::Stdio => args().map(OsString::from).collect(),
+            _ => url.map(|url| vec![OsString::from(&url.text)]).unwrap_or_default(),
+        };
+        found.secrets.extend(written_secrets(&words));
         found.description = definition.description;
         found.disabled = definition.disabled.map(|at| self.source.line(at));
         found.warnings = definition.warnings.iter().map(|problem| self.source.say(problem)).collect();

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::entry::{Definition, Way};
+use super::called;
+use super::dialect::{Dialect, Key, Transport};
+use super::entry::Definition;
+use super::files::Configuration;
 use super::launch::{Launch, Oauth, Program, Remote, Secured, To, launch};
 use super::places::Origin;
 use super::source::Source;
-use super::variables::Texts;
-use super::{Configuration, Dialect, called};
 use crate::args::{Callback, Configured, Pin};
 use crate::target::{Http, Quic, Socket};
 use crate::ui::Ui;
@@ -27,12 +28,8 @@ fn definition(configuration: &Configuration, name: &str) -> Result<Definition, S
 
 fn started(configuration: &Configuration, name: &str) -> Launch {
     let lookup = |name: &str| (name == "SET").then(|| OsString::from("set!"));
-    let workspace = PathBuf::from("/work");
-    launch(
-        &definition(configuration, name).unwrap().way,
-        configuration.names(&lookup, &workspace, &Texts::default()),
-    )
-    .unwrap()
+    let names = configuration.names(lookup, PathBuf::from("/work"));
+    launch(&definition(configuration, name).unwrap(), &names).unwrap()
 }
 
 fn warnings(configuration: &Configuration, name: &str) -> Vec<String> {
@@ -144,13 +141,14 @@ fn every_spelling_of_a_type_is_known() {
             let text = format!(
                 r#"{{"mcpServers":{{"a":{{"{member}":"{kind}","command":"x","serverUrl":"http://h"}}}}}}"#
             );
-            match (definition(&read("a.json", &text).unwrap(), "a").unwrap().way, sse) {
-                (Way::Child(child), None) => assert_eq!(child.command.text, "x"),
-                (Way::Http(remote), Some(sse)) => {
-                    assert_eq!((&*remote.url.text, remote.sse), ("http://h", sse));
-                }
-                (way, _) => panic!("{kind}: {way:?}"),
-            }
+            let definition = definition(&read("a.json", &text).unwrap(), "a").unwrap();
+            let said = |key| definition.text(key).map(|text| text.text.as_str());
+            let expected = match sse {
+                None => (Transport::Stdio, Some("x"), None),
+                Some(false) => (Transport::Http, None, Some("http://h")),
+                Some(true) => (Transport::Sse, None, Some("http://h")),
+            };
+            assert_eq!((definition.transport, said(Key::Command), said(Key::Url)), expected, "{kind}");
         }
     }
 }
@@ -230,19 +228,15 @@ fn r85_entries_of_vs_code_with_their_inputs() {
             "MCPJOIN_INPUT_KEY" => Some("hunter2hunter2".into()),
             _ => None,
         };
-        let workspace = PathBuf::from("/work");
-        let texts = Texts::default();
-        let names = configuration.names(&lookup, &workspace, &texts);
-        let files = launch(&definition(&configuration, "files").unwrap().way, names).unwrap();
+        let names = configuration.names(lookup, PathBuf::from("/work"));
+        let files = launch(&definition(&configuration, "files").unwrap(), &names).unwrap();
         let env = [("KEY", "hunter2hunter2"), ("SET", "set!")];
         assert_eq!(files.to, program(&["-y", "pkg", "/work", "eu"], &env));
         assert!(files.secrets.contains(&"hunter2hunter2".into()));
         assert_eq!(started(&configuration, "web").to, web(&[("X-Zone", "eu")]));
-        let unset = |_: &str| None;
-        let texts = Texts::default();
-        let names = configuration.names(&unset, &workspace, &texts);
-        let refused =
-            launch(&definition(&configuration, "files").unwrap().way, names).map(|_| ()).unwrap_err();
+        let names = configuration.names(|_| None, PathBuf::from("/work"));
+        let files = definition(&configuration, "files").unwrap();
+        let refused = launch(&files, &names).map(|_| ()).unwrap_err();
         assert_eq!(
             (&*refused.text, &*refused.hint),
             ("the input key (The key) has no value: MCPJOIN_INPUT_KEY is not set", "set MCPJOIN_INPUT_KEY")
@@ -322,7 +316,7 @@ fn f30_one_bad_entry_never_hides_the_others() {
 }}"#;
     let configuration = read("a.json", text).unwrap();
     let good = definition(&configuration, "good").unwrap();
-    assert!(matches!(good.way, Way::Child(_)) && good.warnings.is_empty());
+    assert!(good.transport == Transport::Stdio && good.warnings.is_empty());
     let told: Vec<String> = configuration
         .contents
         .entries
@@ -593,15 +587,13 @@ fn r85_entries_of_servers_that_listen_without_http() {
     ] {
         assert_eq!(definition(&configuration, name).unwrap_err(), format!("/etc/x/a.json:{told}"));
     }
-    let workspace = PathBuf::from("/work");
     for (name, told) in [
         ("hash", "13:10: pin: write sha256: and 64 hexadecimal digits"),
         ("path", "14:17: url is none that can be used: write quic://host:port"),
         ("user", "15:17: url is none that can be used: write tcp://host:port"),
     ] {
-        let texts = Texts::default();
-        let names = configuration.names(&|_| None, &workspace, &texts);
-        let problem = launch(&definition(&configuration, name).unwrap().way, names).map(|_| ()).unwrap_err();
+        let names = configuration.names(|_| None, PathBuf::from("/work"));
+        let problem = launch(&definition(&configuration, name).unwrap(), &names).map(|_| ()).unwrap_err();
         let said = configuration.source.say(&problem);
         assert!(said.starts_with(&format!("/etc/x/a.json:{told}")) && !said.contains("hunter2"), "{said}");
     }
@@ -619,7 +611,7 @@ fn r85_entries_of_servers_that_listen_without_http() {
         "[[servers]]\nname = \"q\"\ntransport = { type = \"quic\", url = \"quic://h:1\", ca = \"c\" }\n";
     let configuration = read("a.toml", text).unwrap();
     assert!(warnings(&configuration, "q").is_empty());
-    assert!(matches!(definition(&configuration, "q").unwrap().way, Way::Listening(_)));
+    assert_eq!(definition(&configuration, "q").unwrap().transport, Transport::Quic);
 }
 
 #[test]
@@ -631,11 +623,9 @@ fn r85_variables_of_a_file_and_of_ours_reach_a_child() {
                 \"env\": {\"OTHER\": \"own\"}},\n\"gone\": {\"command\": \"npx\",\n\"envFile\": \"no.env\"},\n\
                 \"none\": {\"command\": \"npx\", \"envFile\": \"\"}}}";
     let configuration = read("mcp.json", text).unwrap();
-    let unset = |_: &str| None;
     let launched = |name: &str| {
-        let texts = Texts::default();
-        let names = configuration.names(&unset, &folder, &texts);
-        launch(&definition(&configuration, name).unwrap().way, names)
+        let names = configuration.names(|_| None, folder.clone());
+        launch(&definition(&configuration, name).unwrap(), &names)
             .map_err(|problem| configuration.source.say(&problem))
     };
     let launched_a = launched("a").unwrap();

@@ -1,13 +1,33 @@
-//! What every dialect becomes once their syntax is understood: values with their places. Both members of a pair with
-//! the same name stay, so that it can be told.
+//! The values of a configuration file with their places: one tree for JSON and TOML, made by `jsonc-parser` and `toml`.
+//!
+//! `contents` and `entry` read it. Of two members with one name both stay in the tree, so that a message can name the second.
 
 use std::time::Duration;
+
+use jsonc_parser::ast::Value as Ast;
+use jsonc_parser::errors::{ParseError, ParseErrorKind};
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::called;
 use super::source::Problem;
 
-/// Nobody means to wait longer.
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// JSON as people write it by hand: with comments, trailing commas, and the rest of JSON5.
+const JSON: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_loose_object_property_names: true,
+    allow_trailing_commas: true,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: true,
+    allow_hexadecimal_numbers: true,
+    allow_unary_plus_numbers: true,
+    allow_bare_decimal_point_numbers: true,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: true,
+};
+/// The longest timeout that a file may set.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -37,6 +57,13 @@ pub(super) struct Member {
     pub(super) node: Node,
 }
 
+impl Member {
+    /// The value as a text, called by the name of the member in the message where it is none.
+    pub(super) fn text(&self) -> Result<Text, Problem> {
+        self.node.text(&self.name)
+    }
+}
+
 /// A text and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Text {
@@ -44,36 +71,87 @@ pub(super) struct Text {
     pub(super) text: String,
 }
 
-/// What a file holds, its entries not looked into yet: so none of them hides another.
-#[derive(Debug, Default)]
-pub(super) struct Contents {
-    pub(super) entries: Vec<Entry>,
-    /// What is wrong beside the entries, or not understood.
-    pub(super) warnings: Vec<Problem>,
-    /// For the entries that have none of their own.
-    pub(super) timeout: Option<Duration>,
-    /// So many of its servers are run at once.
-    pub(super) at_once: Option<usize>,
-    /// What VS Code asks its user for.
-    pub(super) inputs: Vec<Input>,
+/// The root of a JSON text; `None` when there is no value in it.
+///
+/// # Errors
+/// When the text is not JSON. The message quotes nothing of the text, which may hold a secret.
+pub(super) fn parse_json(text: &str) -> Result<Option<Node>, Problem> {
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &JSON);
+    Ok(parsed.map_err(|error| json_error(&error))?.value.map(Node::of_json))
 }
 
-/// A value that an entry names with `${input:ID}`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Input {
-    pub(super) id: String,
-    pub(super) description: Option<String>,
-    pub(super) default: Option<String>,
+fn json_error(error: &ParseError) -> Problem {
+    let text = match error.kind() {
+        ParseErrorKind::String(_) => "a string is not well-formed".to_owned(),
+        kind => kind.to_string(),
+    };
+    Problem::new(error.range().start, format!("this is not JSON: {text}"))
 }
 
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) name: String,
-    pub(super) at: usize,
-    pub(super) node: Node,
+/// The members of a TOML text.
+///
+/// # Errors
+/// When the text is not TOML. The message says what was expected and quotes nothing of the text.
+pub(super) fn parse_toml(text: &str) -> Result<Vec<Member>, Problem> {
+    let root = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        Problem::new(at, format!("this is not TOML: {}", error.message()))
+    })?;
+    Ok(members_of_toml(root.into_inner()))
+}
+
+/// The members of a table in the order of the file.
+fn members_of_toml(table: DeTable<'_>) -> Vec<Member> {
+    let mut members: Vec<Member> = table
+        .into_iter()
+        .map(|(name, value)| Member {
+            at: name.span().start,
+            name: name.into_inner().into_owned(),
+            node: Node::of_toml(value),
+        })
+        .collect();
+    members.sort_by_key(|member| member.at);
+    members
 }
 
 impl Node {
+    fn of_json(ast: Ast<'_>) -> Self {
+        let member = |member: jsonc_parser::ast::ObjectProp<'_>| Member {
+            name: member.name.as_str().to_owned(),
+            at: member.range.start,
+            node: Self::of_json(member.value),
+        };
+        let (at, value) = match ast {
+            Ast::StringLit(text) => (text.range.start, Value::Text(text.value.into_owned())),
+            Ast::NumberLit(number) => (number.range.start, Value::Number(number.value.to_owned())),
+            Ast::BooleanLit(value) => (value.range.start, Value::Bool(value.value)),
+            Ast::NullKeyword(null) => (null.range.start, Value::Null),
+            Ast::Array(array) => {
+                (array.range.start, Value::List(array.elements.into_iter().map(Self::of_json).collect()))
+            }
+            Ast::Object(object) => {
+                (object.range.start, Value::Table(object.properties.into_iter().map(member).collect()))
+            }
+        };
+        Self { at, value }
+    }
+
+    fn of_toml(value: Spanned<DeValue<'_>>) -> Self {
+        let at = value.span().start;
+        let value = match value.into_inner() {
+            DeValue::String(text) => Value::Text(text.into_owned()),
+            // No member has a use for numbers of other bases.
+            DeValue::Integer(number) if number.radix() == 10 => Value::Number(number.as_str().to_owned()),
+            DeValue::Integer(number) => Value::Number(format!("base {} {}", number.radix(), number.as_str())),
+            DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
+            DeValue::Boolean(value) => Value::Bool(value),
+            DeValue::Datetime(_) => Value::Date,
+            DeValue::Array(items) => Value::List(items.into_iter().map(Self::of_toml).collect()),
+            DeValue::Table(table) => Value::Table(members_of_toml(table)),
+        };
+        Self { at, value }
+    }
+
     const fn kind(&self) -> &'static str {
         match self.value {
             Value::Text(_) => "a string",
@@ -142,88 +220,74 @@ impl Node {
         };
         let seconds = number.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         seconds
-            .filter(|time| !time.is_zero() && *time <= DAY)
+            .filter(|time| !time.is_zero() && *time <= MAX_TIMEOUT)
             .ok_or_else(|| Problem::new(self.at, format!("{name} must be above 0 and at most a day")))
     }
 
     /// A time in units of so many milliseconds: above nothing and up to a day, as on the command line.
     pub(super) fn time(&self, name: &str, unit: u64) -> Result<Duration, Problem> {
         let time = self.whole(name)?.checked_mul(unit).map(Duration::from_millis);
-        time.filter(|time| !time.is_zero() && *time <= DAY)
+        time.filter(|time| !time.is_zero() && *time <= MAX_TIMEOUT)
             .ok_or_else(|| Problem::new(self.at, format!("{name} must be from 1 on and at most a day")))
     }
 }
 
-/// The members of a table, taken one by one; what is left is not understood.
-pub(super) struct Fields<'a> {
-    members: &'a [Member],
-    known: Vec<&'static str>,
-    /// What may stand there and means nothing here.
-    ignored: &'static [&'static str],
+/// The member of that name, which has several spellings. A member that is null counts as absent.
+///
+/// # Errors
+/// When the table has more than one of them.
+pub(super) fn find<'a>(members: &'a [Member], spellings: &[&str]) -> Result<Option<&'a Member>, Problem> {
+    let mut found = members.iter().filter(|member| spellings.contains(&member.name.as_str()));
+    let first = found.next();
+    if let (Some(first), Some(second)) = (first, found.next()) {
+        let text = if first.name == second.name {
+            format!("{} is given twice", called(&first.name))
+        } else {
+            format!("{} and {} are the same", called(&first.name), called(&second.name))
+        };
+        return Err(Problem::new(second.at, text));
+    }
+    Ok(first.filter(|member| !matches!(member.node.value, Value::Null)))
 }
 
-impl<'a> Fields<'a> {
-    pub(super) const fn new(members: &'a [Member]) -> Self {
-        Self { members, known: Vec::new(), ignored: &[] }
-    }
-
-    /// The member of that name, which has several spellings. What is null is not there.
-    pub(super) fn take(&mut self, spellings: &[&'static str]) -> Result<Option<&'a Member>, Problem> {
-        self.known.extend(spellings);
-        let mut found = self.members.iter().filter(|member| spellings.contains(&member.name.as_str()));
-        let first = found.next();
-        if let Some(second) = found.next() {
-            let first = first.map_or(second.name.as_str(), |first| first.name.as_str());
-            let text = if first == second.name {
-                format!("{} is given twice", called(first))
-            } else {
-                format!("{} and {} are the same", called(first), called(&second.name))
-            };
-            return Err(Problem::new(second.at, text));
+/// A warning for each member whose name is neither in `known` nor in `ignored`. It suggests a similar name of `known`.
+pub(super) fn unknown<'a>(
+    members: &'a [Member],
+    known: &'a [&'static str],
+    ignored: &'a [&'static str],
+) -> impl Iterator<Item = Problem> {
+    /// Comparing names takes time, and a table with more unknown members has no misspelled ones.
+    const MAX_SUGGESTIONS: usize = 10;
+    let unknown = members.iter().filter(move |member| {
+        let name = member.name.as_str();
+        !known.contains(&name) && !ignored.contains(&name)
+    });
+    unknown.enumerate().map(move |(place, member)| {
+        let mut text = format!("{} is not known and not used", called(&member.name));
+        if place < MAX_SUGGESTIONS
+            && let Some(meant) = similar(&member.name, known.iter().copied())
+        {
+            text.push_str(&format!("; did you mean {meant}?"));
         }
-        Ok(first.filter(|member| !matches!(member.node.value, Value::Null)))
-    }
-
-    /// These mean nothing here, and are not told. Nobody is thought to have meant one of them.
-    pub(super) const fn ignore(&mut self, names: &'static [&'static str]) {
-        self.ignored = names;
-    }
-
-    /// What nobody has taken.
-    pub(super) fn unknown(&self) -> impl Iterator<Item = Problem> {
-        /// Comparing takes time, and who has so many of them has not mistyped.
-        const COMPARED: usize = 10;
-        let unknown = self.members.iter().filter(|member| {
-            let name = member.name.as_str();
-            !self.known.contains(&name) && !self.ignored.contains(&name)
-        });
-        unknown.enumerate().map(|(place, member)| {
-            let mut text = format!("{} is not known and not used", called(&member.name));
-            if place < COMPARED
-                && let Some(meant) = similar(&member.name, self.known.iter().copied())
-            {
-                text.push_str(&format!("; did you mean {meant}?"));
-            }
-            Problem::new(member.at, text)
-        })
-    }
+        Problem::new(member.at, text)
+    })
 }
 
 /// The known word that was probably meant.
 pub(crate) fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Names are not compared beyond this length: it takes the product of both lengths.
-    const LONGEST: usize = 128;
-    /// As alike as clap wants it for its own suggestions.
-    const ALIKE: f64 = 0.7;
-    if word.len() > LONGEST {
+    /// Longer names are not compared: it takes the product of both lengths.
+    const MAX_COMPARED_BYTES: usize = 128;
+    /// The similarity that clap asks of its own suggestions.
+    const MIN_SIMILARITY: f64 = 0.7;
+    if word.len() > MAX_COMPARED_BYTES {
         return None;
     }
     let alike = |known: &'a str| (strsim::jaro(&word.to_lowercase(), &known.to_lowercase()), known);
     known
         .into_iter()
-        .filter(|known| known.len() <= LONGEST)
+        .filter(|known| known.len() <= MAX_COMPARED_BYTES)
         .map(alike)
-        .filter(|(alike, _)| *alike > ALIKE)
+        .filter(|(alike, _)| *alike > MIN_SIMILARITY)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))
         .map(|(_, known)| known)
 }

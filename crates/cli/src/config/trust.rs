@@ -1,8 +1,7 @@
-//! The definitions that the user has trusted: each is used without a question for as long as it stays what it was.
+//! The definitions that the user has trusted: each is used without a question for as long as it does not change.
 //!
-//! Asked by `config` for what lies in the working directory, which somebody else may have filled: a repository that was
-//! cloned, an archive that was unpacked. What somebody names with `--config` or `FILE#NAME` is not asked about, nor what
-//! lies in the user's home itself. The list is `mcpjoin/trusted.json` in the user's folder of configurations, readable for
+//! Used for files in the working directory, which may come from somebody else: a repository that was cloned, an archive that
+//! was unpacked. A file that was named with `--config` or `FILE#NAME` needs no trust, nor one in the user's home itself. The list is `mcpjoin/trusted.json` in the user's folder of configurations, readable for
 //! the user alone. It is written to a file beside it that takes its place, one process at a time. Neither the list nor its
 //! folder may be another user's, or one to which others may write.
 //!
@@ -21,17 +20,17 @@ use serde::{Deserialize, Serialize};
 use super::members::{Member, digest_of};
 use crate::{folders, found};
 
-/// A larger list, in bytes, is none that we have written: a definition takes some 300.
-const LARGEST: usize = 1 << 20;
-/// The number of the list's format, which is all that is written and read.
+/// The list as a file: a definition takes some 300 bytes.
+const MAX_LIST_BYTES: usize = 1 << 20;
+/// The version of the list's format: no other is read.
 const FORMAT: u32 = 1;
-/// What a group and others may do: write.
+/// The permission of a group and of others to write.
 #[cfg(unix)]
-const WRITABLE: u32 = 0o022;
-/// How long another process may hold the list: changing it takes milliseconds.
-const HELD: Duration = Duration::from_secs(10);
-/// How long to wait before the lock is tried again.
-const AGAIN: Duration = Duration::from_millis(10);
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// How long to wait for another process that has locked the list: changing it takes milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The interval between attempts to lock it.
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A definition that is trusted, or may be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +90,7 @@ pub(super) fn is_home(folder: &Path) -> bool {
 /// The list of an earlier version, where it names that folder or one above it.
 pub(super) fn outdated(here: &Path) -> Option<PathBuf> {
     let list = folder()?.join("trusted");
-    let text = String::from_utf8(found::read(&list, LARGEST as u64).ok()??).ok()?;
+    let text = String::from_utf8(found::read(&list, MAX_LIST_BYTES as u64).ok()??).ok()?;
     text.lines().any(|line| !line.is_empty() && here.starts_with(line)).then_some(list)
 }
 
@@ -153,7 +152,7 @@ pub(crate) fn untrust(which: impl Fn(&Trusted) -> bool) -> io::Result<Vec<Truste
     Ok(gone)
 }
 
-/// Reads the list, has it changed, and writes it; nobody else does meanwhile.
+/// Reads the list, changes it and writes it, under its lock.
 fn change(change: impl FnOnce(&mut Vec<Trusted>)) -> io::Result<PathBuf> {
     let path = path().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "HOME is not set"))?;
     make(path.parent().unwrap_or(&path))?;
@@ -162,7 +161,7 @@ fn change(change: impl FnOnce(&mut Vec<Trusted>)) -> io::Result<PathBuf> {
     let mut list = read(&path).map_err(io::Error::other)?;
     change(&mut list);
     let text = serde_json::to_string_pretty(&List { format: FORMAT, trusted: list })?;
-    if text.len() > LARGEST {
+    if text.len() > MAX_LIST_BYTES {
         let problem = "it would be above the limit of 1 MiB: take something back (mcpjoin servers untrust)";
         return Err(io::Error::other(problem));
     }
@@ -200,7 +199,7 @@ fn unusable(path: &Path, why: &str) -> String {
     format!("the list of what you trust, {name}, cannot be used: {why}")
 }
 
-/// Checks that nobody but the user can write to the folder of the list.
+/// Checks that the user alone can write to the folder of the list.
 ///
 /// # Errors
 /// Others can, or its owner cannot be read: a sentence for the user.
@@ -216,7 +215,7 @@ fn safe(path: &Path) -> Result<(), String> {
                 format!("its folder, {name}, belongs to the user {owner} (chown it, or set XDG_CONFIG_HOME)");
             return Err(unusable(path, &why));
         }
-        if found.mode() & WRITABLE != 0 {
+        if found.mode() & WRITABLE_BY_OTHERS != 0 {
             let why =
                 format!("others may write to its folder, {name}, which is of the user {owner} (chmod go-w)");
             return Err(unusable(path, &why));
@@ -240,11 +239,11 @@ fn read(path: &Path) -> Result<Vec<Trusted>, String> {
         if is_anothers(metadata.uid(), rustix::process::geteuid().as_raw()) {
             return Err(unusable("it belongs to another user".into()));
         }
-        if metadata.mode() & WRITABLE != 0 {
+        if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
             return Err(unusable("others may write to it (chmod 600)".into()));
         }
     }
-    let text = found::read(path, LARGEST as u64).map_err(|error| unusable(error.to_string()))?;
+    let text = found::read(path, MAX_LIST_BYTES as u64).map_err(|error| unusable(error.to_string()))?;
     let text = text.ok_or_else(|| unusable("it is larger than the limit of 1 MiB".into()))?;
     let list: List = serde_json::from_slice(&text)
         .map_err(|error| unusable(format!("line {}, column {}", error.line(), error.column())))?;
@@ -262,7 +261,7 @@ const fn is_anothers(owner: u32, reader: u32) -> bool {
 
 /// The file, locked until it is closed.
 fn lock(path: &Path) -> io::Result<File> {
-    let until = Instant::now() + HELD;
+    let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         match held(path)? {
             Some(file) => return Ok(file),
@@ -270,12 +269,12 @@ fn lock(path: &Path) -> io::Result<File> {
                 let problem = format!("another process holds {}", crate::target::shown(path.as_os_str()));
                 return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
             }
-            None => thread::sleep(AGAIN),
+            None => thread::sleep(LOCK_INTERVAL),
         }
     }
 }
 
-/// The file, locked; `None` when somebody else has locked it.
+/// The file, locked; `None` when another process has locked it.
 #[cfg(unix)]
 fn held(path: &Path) -> io::Result<Option<File>> {
     use std::os::unix::fs::OpenOptionsExt as _;

@@ -1,8 +1,8 @@
-//! `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `{env:VAR}` and (of opencode) `{file:PATH}` in the texts of an entry, as the
-//! programs that share its file spell them, and `${workspaceFolder}`, `${userHome}` and `${input:ID}` of VS Code
-//! (<https://code.visualstudio.com/docs/reference/variables-reference>). Expanded only for the entry that is used; what is
-//! missing is an error and is never sent as it is written. `$${` stands for `${`.
+//! References in the texts of an entry, as the programs that share its file spell them: `${VAR}`, `${VAR:-default}`,
+//! `${env:VAR}`, `{env:VAR}`, `{file:PATH}` of opencode, and `${workspaceFolder}`, `${userHome}` and `${input:ID}` of VS Code
+//! (<https://code.visualstudio.com/docs/reference/variables-reference>). `$${` stands for `${`.
 //!
+//! They are expanded only for the entry that is used. A missing value is an error: a reference is never sent as it is written.
 //! VS Code asks its user for an input. Here its value comes from a variable, `MCPJOIN_INPUT_` and the id in capitals, or is
 //! its default.
 
@@ -11,38 +11,34 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::contents::Input;
 use super::source::Problem;
-use super::tree::{Input, Text};
+use super::tree::Text;
 use crate::found;
 
-/// The texts of an entry have at most so many bytes together once they are expanded.
-const ROOM: usize = 16 << 20;
-
-/// A file that stands for a text has at most so many bytes.
-const LARGEST: u64 = 64 << 10;
-
+/// All texts of an entry together, expanded.
+const MAX_EXPANDED_BYTES: usize = 16 << 20;
+/// A file that stands for a text, or holds variables.
+const MAX_TEXT_FILE_BYTES: u64 = 64 << 10;
 /// How the names of the variables begin that hold the values of inputs.
-pub(crate) const INPUTS: &str = "MCPJOIN_INPUT_";
-
-/// What an input is for is told up to this width.
-const DESCRIBED: usize = 100;
-
-/// What an editor knows, and the environment does not.
+pub(crate) const INPUT_PREFIX: &str = "MCPJOIN_INPUT_";
+/// The description of an input in a message.
+const MAX_DESCRIPTION_COLUMNS: usize = 100;
+/// The names that an editor knows and the environment does not.
 const PREDEFINED: [&str; 5] =
     ["workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"];
 
 /// What the texts of an entry may name.
-#[derive(Clone, Copy)]
 pub(super) struct Names<'a> {
-    /// A variable of our environment.
-    pub(super) lookup: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Returns the value of a variable of our environment.
+    pub(super) lookup: fn(&str) -> Option<OsString>,
     /// The folder that the file is about.
-    pub(super) workspace: &'a PathBuf,
+    pub(super) workspace: PathBuf,
     pub(super) inputs: &'a [Input],
     /// Whether `{file:PATH}` stands for the text of a file, as in opencode.
     pub(super) files: bool,
     /// The files that were read for this entry.
-    pub(super) texts: &'a Texts,
+    pub(super) texts: Texts,
 }
 
 /// The texts of the files that an entry names: each file is read once, so that what is shown of it is what is used.
@@ -83,7 +79,7 @@ impl Names<'_> {
     /// What is no variable of the environment, and has a name of its own.
     fn predefined(&self, name: &str) -> Option<OsString> {
         match name {
-            "workspaceFolder" => Some(self.workspace.clone().into_os_string()),
+            "workspaceFolder" => Some(self.workspace.clone().into()),
             "workspaceFolderBasename" => self.workspace.file_name().map(OsString::from),
             "userHome" => (self.lookup)("HOME"),
             "pathSeparator" | "/" => Some(std::path::MAIN_SEPARATOR_STR.into()),
@@ -94,85 +90,65 @@ impl Names<'_> {
 
 /// Expands the texts of one entry.
 pub(super) struct Expansion<'a> {
-    names: Names<'a>,
-    room: usize,
+    names: &'a Names<'a>,
+    /// How many bytes more the texts may have.
+    left: usize,
     /// The values that came from the environment, by the names of their variables.
     pub(super) used: Vec<(String, OsString)>,
 }
 
 impl<'a> Expansion<'a> {
-    pub(super) const fn new(names: Names<'a>) -> Self {
-        Self { names, room: ROOM, used: Vec::new() }
+    pub(super) const fn new(names: &'a Names<'a>) -> Self {
+        Self { names, left: MAX_EXPANDED_BYTES, used: Vec::new() }
     }
 
+    /// The text with the values of what it names.
+    ///
+    /// # Errors
+    /// When a value is missing, what is written is no reference, or the limit is exceeded.
     pub(super) fn expand(&mut self, text: &Text) -> Result<OsString, Problem> {
         let mut out = OsString::new();
-        let mut rest = text.text.as_str();
-        while let Some((at, form)) = next(rest, self.names.files) {
-            self.push(&mut out, rest[..at].into(), text)?;
-            rest = &rest[at..];
-            let opening = match form {
-                Form::Escaped => {
-                    self.push(&mut out, "${".into(), text)?;
-                    rest = &rest[3..];
-                    continue;
-                }
-                Form::Dollar => "${",
-                Form::Brace => "{env:",
-                Form::File => "{file:",
+        for piece in split(&text.text, self.names.files) {
+            let (value, variable) = match piece {
+                Piece::Literal(literal) => (literal.into(), None),
+                Piece::Environment(name, default) => self.variable(name, default, text)?,
+                Piece::Editor(name) => match (name.strip_prefix("input:"), self.names.predefined(name)) {
+                    (Some(id), _) => self.input(id, text)?,
+                    (None, Some(value)) => (value, None),
+                    (None, None) => self.variable(name, None, text)?,
+                },
+                Piece::File(path) => (self.file(path, text)?, Some(format!("file:{path}"))),
+                Piece::Broken(written) => return Err(broken(written, text)),
             };
-            let inner = &rest[opening.len()..];
-            let Some((inner, after)) = inner.split_once('}') else {
-                return Err(Problem::new(text.at, format!("after {opening} a }} is missing"))
-                    .hint("write $${ for a ${ that is meant as it is"));
-            };
-            rest = after;
-            if form == Form::File {
-                let value = self.file(inner, text)?;
-                self.push(&mut out, value.clone(), text)?;
-                self.remember(&format!("file:{inner}"), value);
-                continue;
+            self.left = self.left.checked_sub(value.len()).ok_or_else(|| {
+                Problem::new(text.at, "with its variables this entry is above the limit of 16 MiB")
+            })?;
+            out.push(&value);
+            if let Some(name) = variable.filter(|name| !self.used.iter().any(|(known, _)| known == name)) {
+                self.used.push((name, value));
             }
-            if let Some(id) = inner.strip_prefix("input:").filter(|_| form == Form::Dollar) {
-                let (variable, value) = self.input(id, text)?;
-                self.push(&mut out, value.clone(), text)?;
-                self.remember(&variable, value);
-                continue;
-            }
-            if let Some(value) = self.names.predefined(inner).filter(|_| form == Form::Dollar) {
-                self.push(&mut out, value, text)?;
-                continue;
-            }
-            let (name, default) = match inner.split_once(":-") {
-                Some((name, default)) if form == Form::Dollar => (name, Some(default)),
-                _ => (inner, None),
-            };
-            let name = name.strip_prefix("env:").filter(|_| form == Form::Dollar).unwrap_or(name);
-            if !is_name(name) || default.is_some_and(|default| default.contains("${")) {
-                return Err(Problem::new(
-                    text.at,
-                    "this is no variable: ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} are",
-                )
-                .hint("write $${ for a ${ that is meant as it is"));
-            }
-            let value = match ((self.names.lookup)(name), default) {
-                (Some(value), None) => value,
-                // As in a shell: what is empty counts as missing where there is a default.
-                (Some(value), Some(_)) if !value.is_empty() => value,
-                (_, Some(default)) => {
-                    self.push(&mut out, default.into(), text)?;
-                    continue;
-                }
-                (None, None) => {
-                    return Err(Problem::new(text.at, format!("the variable {name} is not set"))
-                        .hint(format!("set {name}, or write ${{{name}:-default}}")));
-                }
-            };
-            self.push(&mut out, value.clone(), text)?;
-            self.remember(name, value);
         }
-        self.push(&mut out, rest.into(), text)?;
         Ok(out)
+    }
+
+    /// The value of a variable, and its name unless the value is the default.
+    fn variable(
+        &self,
+        name: &str,
+        default: Option<&str>,
+        text: &Text,
+    ) -> Result<(OsString, Option<String>), Problem> {
+        if default.is_some_and(|default| default.contains("${")) {
+            return Err(broken("}", text));
+        }
+        match ((self.names.lookup)(name), default) {
+            (Some(value), None) => Ok((value, Some(name.to_owned()))),
+            // As in a shell: an empty variable counts as missing where there is a default.
+            (Some(value), Some(_)) if !value.is_empty() => Ok((value, Some(name.to_owned()))),
+            (_, Some(default)) => Ok((default.into(), None)),
+            (None, None) => Err(Problem::new(text.at, format!("the variable {name} is not set"))
+                .hint(format!("set {name}, or write ${{{name}:-default}}"))),
+        }
     }
 
     /// The text of a file without the blank space around it.
@@ -196,44 +172,40 @@ impl<'a> Expansion<'a> {
     }
 
     /// The value of an input, and the variable that it would come from.
-    fn input(&self, id: &str, text: &Text) -> Result<(String, OsString), Problem> {
+    fn input(&self, id: &str, text: &Text) -> Result<(OsString, Option<String>), Problem> {
         let Some(input) = self.names.inputs.iter().find(|input| input.id == id) else {
             return Err(Problem::new(text.at, "an input is named that the file does not have")
                 .hint("add it to inputs, or mend its id"));
         };
         let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-        let variable = format!("{INPUTS}{}", id.chars().map(letter).collect::<String>());
+        let variable = format!("{INPUT_PREFIX}{}", id.chars().map(letter).collect::<String>());
         let value = (self.names.lookup)(&variable).or_else(|| input.default.clone().map(OsString::from));
         let Some(value) = value else {
             let about = input.description.as_deref().map_or_else(String::new, |about| {
                 let about = crate::visible::first_line(about);
-                format!(" ({})", crate::visible::cut(&about, DESCRIBED))
+                format!(" ({})", crate::visible::cut(&about, MAX_DESCRIPTION_COLUMNS))
             });
             let id = crate::config::called(id);
             let problem = format!("the input {id}{about} has no value: {variable} is not set");
             return Err(Problem::new(text.at, problem).hint(format!("set {variable}")));
         };
-        Ok((variable, value))
+        Ok((value, Some(variable)))
     }
+}
 
-    fn remember(&mut self, name: &str, value: OsString) {
-        if !self.used.iter().any(|(known, _)| known == name) {
-            self.used.push((name.to_owned(), value));
-        }
-    }
-
-    fn push(&mut self, out: &mut OsString, part: OsString, text: &Text) -> Result<(), Problem> {
-        self.room = self.room.checked_sub(part.len()).ok_or_else(|| {
-            Problem::new(text.at, "with its variables this entry is above the limit of 16 MiB")
-        })?;
-        out.push(part);
-        Ok(())
-    }
+/// The problem of what looks like a reference and is none.
+fn broken(written: &str, text: &Text) -> Problem {
+    let opening = ["${", "{env:", "{file:"].into_iter().find(|opening| written.starts_with(opening));
+    let problem = match opening.filter(|_| !written.contains('}')) {
+        Some(opening) => format!("after {opening} a }} is missing"),
+        None => "this is no variable: ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} are".into(),
+    };
+    Problem::new(text.at, problem).hint("write $${ for a ${ that is meant as it is")
 }
 
 /// The text of a small file that an entry names; otherwise why there is none.
 fn text_of(path: &Path) -> Result<String, String> {
-    let content = found::read(path, LARGEST).map_err(|error| error.to_string())?;
+    let content = found::read(path, MAX_TEXT_FILE_BYTES).map_err(|error| error.to_string())?;
     let content = content.ok_or("it is larger than the limit of 64 KiB")?;
     String::from_utf8(content).map_err(|_| "it is not UTF-8".into())
 }
@@ -260,25 +232,42 @@ pub(super) enum Piece<'a> {
     Editor(&'a str),
     /// The text of a file.
     File(&'a str),
+    /// It begins as one of these, and is none.
+    Broken(&'a str),
 }
 
-/// What a text is made of; what is not well-formed is literal. `files`: as in [`Names`].
-pub(super) fn pieces(mut text: &str, files: bool) -> Vec<Piece<'_>> {
-    let mut pieces = Vec::new();
-    while let Some((at, form)) = next(text, files) {
-        pieces.push(Piece::Literal(&text[..at]));
-        text = &text[at..];
+/// What a text is made of. `files`: as in [`Names`].
+pub(super) fn pieces(text: &str, files: bool) -> Vec<Piece<'_>> {
+    split(text, files).collect()
+}
+
+/// The pieces of a text one by one: a text may be long, and hold very many.
+fn split(mut text: &str, files: bool) -> impl Iterator<Item = Piece<'_>> {
+    std::iter::from_fn(move || {
+        if text.is_empty() {
+            return None;
+        }
+        let Some((at, form)) = next(text, files) else {
+            return Some(Piece::Literal(std::mem::take(&mut text)));
+        };
+        if at > 0 {
+            let (literal, rest) = text.split_at(at);
+            text = rest;
+            return Some(Piece::Literal(literal));
+        }
         let opening = match form {
             Form::Escaped => {
-                pieces.push(Piece::Literal(&text[1..3]));
+                let literal = &text[1..3];
                 text = &text[3..];
-                continue;
+                return Some(Piece::Literal(literal));
             }
             Form::Dollar => "${",
             Form::Brace => "{env:",
             Form::File => "{file:",
         };
-        let Some((inner, after)) = text[opening.len()..].split_once('}') else { break };
+        let Some((inner, after)) = text[opening.len()..].split_once('}') else {
+            return Some(Piece::Broken(std::mem::take(&mut text)));
+        };
         let whole = &text[..text.len() - after.len()];
         text = after;
         let (name, default) = match inner.split_once(":-") {
@@ -286,18 +275,15 @@ pub(super) fn pieces(mut text: &str, files: bool) -> Vec<Piece<'_>> {
             _ => (inner, None),
         };
         let name = name.strip_prefix("env:").filter(|_| form == Form::Dollar).unwrap_or(name);
-        pieces.push(match form {
+        Some(match form {
             Form::File => Piece::File(inner),
             Form::Dollar if inner.starts_with("input:") || PREDEFINED.contains(&inner) => {
                 Piece::Editor(inner)
             }
             _ if is_name(name) => Piece::Environment(name, default),
-            _ => Piece::Literal(whole),
-        });
-    }
-    pieces.push(Piece::Literal(text));
-    pieces.retain(|piece| *piece != Piece::Literal(""));
-    pieces
+            _ => Piece::Broken(whole),
+        })
+    })
 }
 
 /// The first form in a text, and where it begins. `files`: whether `{file:` is one.
@@ -350,14 +336,9 @@ mod tests {
             Input { id: "place".into(), description: None, default: Some("here".into()) },
             Input { id: "A".into(), description: None, default: None },
         ];
-        let names = Names {
-            lookup: &lookup,
-            workspace: &PathBuf::from("/work/project"),
-            inputs: &inputs,
-            files: false,
-            texts: &Texts::default(),
-        };
-        Expansion::new(names).expand(&Text { at: 7, text: text.to_owned() }).map_err(|problem| problem.text)
+        let workspace = PathBuf::from("/work/project");
+        let names = Names { lookup, workspace, inputs: &inputs, files: false, texts: Texts::default() };
+        Expansion::new(&names).expand(&Text { at: 7, text: text.to_owned() }).map_err(|problem| problem.text)
     }
 
     #[test]
@@ -414,11 +395,9 @@ mod tests {
     #[test]
     fn values_from_the_environment_are_remembered_once() {
         let lookup = |_: &str| Some(OsString::from("secret"));
-        let workspace = PathBuf::new();
         let texts = Texts::default();
-        let names =
-            Names { lookup: &lookup, workspace: &workspace, inputs: &[], files: false, texts: &texts };
-        let mut expansion = Expansion::new(names);
+        let names = Names { lookup, workspace: PathBuf::new(), inputs: &[], files: false, texts };
+        let mut expansion = Expansion::new(&names);
         expansion.expand(&Text { at: 0, text: "${A}${A}{env:B}".into() }).unwrap();
         assert_eq!(expansion.used, [("A".into(), "secret".into()), ("B".into(), "secret".into())]);
     }

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 
 use mcpjoin::link::ChildCommand;
 
-use crate::config::INPUTS;
+use crate::config::INPUT_PREFIX;
 
 /// The variable that holds the secret of a client of authorization servers.
 pub(crate) const CLIENT_SECRET: &str = "MCPJOIN_CLIENT_SECRET";
@@ -49,7 +49,7 @@ fn is_passed_on(name: &OsStr, value: &OsStr) -> bool {
 
 /// Whether a variable holds a secret that is for this program: a server gets it where it is named for that server.
 fn is_ours(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| name == CLIENT_SECRET || name.starts_with(INPUTS))
+    name.to_str().is_some_and(|name| name == CLIENT_SECRET || name.starts_with(INPUT_PREFIX))
 }
 
 /// The command with all of our variables but the secrets that are for us.

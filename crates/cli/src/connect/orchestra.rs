@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use mcpjoin::bridge::orchestra::certs::Certificates;
+use mcpjoin_orchestra::certs::Certificates;
 
 use crate::args::Connect;
 use crate::exit::Exit;

@@ -2,9 +2,8 @@
 //!
 //! Called by `connect::plan`.
 
-use mcpjoin::Link;
-use mcpjoin::link::QuicConnect;
-use mcpjoin::quic::{Authorities, CertificateError, Identity, Trust};
+use mcpjoin_quic::QuicConnect;
+use mcpjoin_quic::endpoint::{Authorities, CertificateError, Identity, Trust};
 
 use crate::args::Connect;
 use crate::failure::Failure;
@@ -25,7 +24,7 @@ pub(super) fn link(quic: &Quic, connect: &Connect) -> Result<QuicConnect, Failur
             ));
         }
     };
-    let mut link = Link::quic(&quic.0, trust);
+    let mut link = mcpjoin_quic::connect(&quic.0, trust);
     if let (Some(certificate), Some(key)) = (&connect.cert, &connect.key) {
         link = link.identity(Identity::from_files(certificate, key).map_err(|error| unusable(&error))?);
     }

@@ -1,10 +1,11 @@
 //! The ways to a server: a child process, a socket, QUIC, HTTP.
 
 use mcpjoin::Link;
-use mcpjoin::doctor::{Report, Target};
-use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, QuicConnect, SocketConnect, SocketError};
-use mcpjoin::quic::QuicError;
-use mcpjoin::validate::Validator;
+use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, SocketConnect, SocketError};
+use mcpjoin_diagnostics::doctor::{Report, Target};
+use mcpjoin_diagnostics::validate::Validator;
+use mcpjoin_quic::QuicConnect;
+use mcpjoin_quic::endpoint::QuicError;
 
 use super::authorization::Access;
 use super::http;

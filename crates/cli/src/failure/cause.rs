@@ -8,7 +8,7 @@ use mcpjoin::proto::session::{
     ProcessExit, foreign_protocol,
 };
 use mcpjoin::proto::{ErrorObject, Method, code};
-use mcpjoin::quic::{QuicError, QuicErrorKind};
+use mcpjoin_quic::endpoint::{QuicError, QuicErrorKind};
 
 use super::{Failure, Phase};
 use crate::exit::Exit;

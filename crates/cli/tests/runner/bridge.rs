@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use mcpjoin::bridge::orchestra::CLIENT_NAME as CLIENT;
+use mcpjoin_orchestra::CLIENT_NAME as CLIENT;
 use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair, PKCS_ED25519};
 use serde_json::{Value, json};
 

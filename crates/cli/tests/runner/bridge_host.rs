@@ -6,25 +6,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcpjoin::bridge::orchestra::certs::Certificates;
-use mcpjoin::bridge::orchestra::value::{Numbers, Struct};
-use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
-use mcpjoin::bridge::orchestra::wire::plugin_response::Response;
-use mcpjoin::bridge::orchestra::wire::{
-    self, ListToolsRequest, PluginRequest, PluginResponse, ToolRequest, WireError,
-};
-use mcpjoin::bridge::orchestra::{ALPN, CLIENT_NAME};
 use mcpjoin::client::{Client, ClientError};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::CallToolParams;
-use mcpjoin::quic::{self, Connection, QuicErrorKind, QuicOptions};
+use mcpjoin_orchestra::certs::Certificates;
+use mcpjoin_orchestra::value::{Numbers, Struct};
+use mcpjoin_orchestra::wire::plugin_request::Request;
+use mcpjoin_orchestra::wire::plugin_response::Response;
+use mcpjoin_orchestra::wire::{
+    self, ListToolsRequest, PluginRequest, PluginResponse, ToolRequest, WireError,
+};
+use mcpjoin_orchestra::{ALPN, CLIENT_NAME};
+use mcpjoin_quic::endpoint::{self as quic, Connection, QuicErrorKind, QuicOptions};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::bridge_backend::Backend;
 use super::config::Folder;
-use super::ports::port::Port;
+use super::ports::Port;
 use super::support::{Ran, Running, command, line, run, scratch, start};
 
 /// No test takes longer: a hang is a failure.

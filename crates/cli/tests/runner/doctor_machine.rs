@@ -23,10 +23,7 @@ fn furnished(folder: Folder) -> Folder {
     for runtime in RUNTIMES {
         program(&folder, &format!("../.local/bin/{runtime}"), "echo v22.1.0");
     }
-    // Of whichever shell the user of this test has.
-    for file in ["../.profile", "../.zshenv"] {
-        folder.file(file, "PATH=\"$HOME/.local/bin:$PATH\"\n");
-    }
+    folder.file("../.profile", "PATH=\"$HOME/.local/bin:$PATH\"\n");
     let certificate = rcgen::generate_simple_self_signed(["test".to_owned()]).unwrap();
     folder.file("../ca.pem", certificate.cert.pem());
     fs::create_dir_all(folder.path().join("tmp")).unwrap();
@@ -51,6 +48,7 @@ fn on(folder: &Folder, words: &[&str]) -> Command {
         command.env_remove(name);
     }
     command.env("PATH", format!("{}/.local/bin:/usr/bin:/bin", folder.path().display()));
+    command.env("SHELL", "/bin/bash");
     command.env("SSL_CERT_FILE", folder.path().join("ca.pem")).env("TMPDIR", folder.path().join("tmp"));
     command
 }
@@ -233,4 +231,47 @@ fn a_target_that_your_login_shell_finds_is_told_where_it_is() {
     command.env("PATH", "/usr/bin:/bin");
     let document = start(command).finish().exits(1).json();
     assert_eq!(ids(&document["surroundings"]), ["not-found-here"]);
+}
+
+/// The shell is run where PATH is needed, the report says so, and `--no-shell` keeps it from that everywhere.
+#[test]
+fn the_login_shell_is_run_unless_that_is_forbidden() {
+    let folder = machine("doctor-shell");
+    program(&folder, "../bin/zsh", "echo \"$1\" >> \"$HOME/runs\"\nPATH=$HOME/.local/bin:$PATH\neval \"$2\"");
+    program(&folder, "../.local/bin/my-tool", "exit 3");
+    let (shell, runs) = (folder.path().join("bin/zsh"), folder.path().join("runs"));
+    let run = |words: &[&str]| {
+        let mut command = on(&folder, &[&["doctor"], words].concat());
+        command.env("SHELL", &shell).env("PATH", "/usr/bin:/bin");
+        let ran = start(command).finish();
+        let mut options: Vec<String> =
+            fs::read_to_string(&runs).unwrap_or_default().lines().map(str::to_owned).collect();
+        options.sort();
+        let _ = fs::remove_file(&runs);
+        (ran, options)
+    };
+    for words in [&["--environment"][..], &["my-tool"], &[]] {
+        let (ran, options) = run(&[&["--no-shell"], words].concat());
+        assert!(options.is_empty(), "{words:?}: {options:?}");
+        assert!(!ran.stdout.contains("not-found-here"), "{words:?}: {}", ran.stdout);
+        let (ran, options) = run(words);
+        assert_eq!(options, ["-ilc", "-lc"], "{words:?}");
+        assert!(ran.stdout.contains("not-found-here"), "{words:?}: {}", ran.stdout);
+        let (says, shell) = (ran.stdout.split_whitespace().collect::<Vec<_>>().join(" "), shell.display());
+        let (one, several) =
+            (format!("ran {shell} -ilc and {shell} -lc"), format!("ran {shell} -ilc, {shell} -lc"));
+        assert!(says.contains(if words == ["my-tool"] { &one } else { &several }), "{words:?}: {says}");
+    }
+    let (ran, _) = run(&["--environment", "--json", "--no-shell"]);
+    let document = ran.json();
+    let paths = document["paths"].as_array().unwrap();
+    assert_eq!(paths[1]["details"]["unknown"][0], "no shell was run, as asked");
+    assert!(document["checks"].as_array().unwrap().iter().any(|check| {
+        check["check"] == "path-here" && check["why"] == "PATH of your login shell is not known"
+    }));
+    let (ran, _) = run(&["--environment", "-v"]);
+    let command = format!("{} -ilc 'command printf \"%s=%s=%s\" MARKER \"$PATH\" MARKER'", shell.display());
+    assert!(ran.stdout.contains(&command), "{}", ran.stdout);
+    let (ran, _) = run(&["--environment", "--json"]);
+    assert_eq!(ran.json()["paths"][1]["details"]["ran"], format!("{} -ilc", shell.display()));
 }

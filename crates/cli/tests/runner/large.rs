@@ -10,7 +10,7 @@ const MIB: usize = 1024 * 1024;
 
 /// Calls this case of `fixtures/bytes.py`.
 fn bytes(options: &[&str], case: &str) -> Ran {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mcpjoin/tests/fixtures/bytes.py");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../test-support/fixtures/bytes.py");
     let mut call = command(["call", "--era", "legacy"]);
     call.args(options).args([case, "--", "python3"]).arg(path);
     start(call).finish()

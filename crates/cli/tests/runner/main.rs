@@ -38,8 +38,6 @@ mod orphans;
 mod pages;
 mod ping;
 mod planted;
-#[path = "../../../mcpjoin/tests/support/ports.rs"]
-mod ports;
 mod prompt;
 mod quic;
 mod read;
@@ -81,3 +79,4 @@ fn every_file_here_is_declared() {
         }
     }
 }
+use mcpjoin_test_support::ports;

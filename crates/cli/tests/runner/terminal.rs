@@ -15,7 +15,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_mcpjoin");
 const TAKEN_AWAY: &str = "\r\u{1b}[K";
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../mcpjoin/tests/fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../test-support/fixtures").join(name)
 }
 
 pub(super) struct Seen {

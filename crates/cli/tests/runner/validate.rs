@@ -56,7 +56,7 @@ fn every_revision_of_the_demo_is_clean() {
     }
 }
 
-/// Faults of a process. Those of messages are put around the same server in crates/mcpjoin/tests/validate/.
+/// Faults of a process. Those of messages are put around the same server in crates/diagnostics/tests/validate/.
 #[test]
 fn f27_faults_of_a_process_are_found_each_by_its_rule() {
     // The second stays, with the pipes in its hands, until a signal ends it.
@@ -446,7 +446,11 @@ fn f22_a_server_that_wants_a_token_is_judged_by_how_it_does_and_exits_with_3_or_
     let report = ran.json();
     assert_eq!((&report["error"]["id"], &report["failed"]), (&"E_AUTH".into(), &0.into()), "{report}");
     let ran = line(&format!("validate --format junit {right}")).exits(3);
-    assert!(ran.stdout.contains("<error type=\"E_AUTH\""), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("<error message=\"") && ran.stdout.contains(" type=\"E_AUTH\""),
+        "{}",
+        ran.stdout
+    );
     let report = line(&format!("validate --format sarif {right}")).exits(3).json();
     assert_eq!(report["runs"][0]["invocations"][0]["executionSuccessful"], false, "{report}");
     let wrong = guarded(false);

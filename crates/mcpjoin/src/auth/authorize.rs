@@ -7,7 +7,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use reqwest::Url;
+use url::Url;
 
 use super::error::AuthError;
 use super::fetch::{cut, shown_text};

@@ -11,8 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderValue;
 use mcpjoin_proto::Raw;
-use reqwest::Url;
 use sha2::{Digest as _, Sha256};
+use url::Url;
 
 use super::error::AuthError;
 use super::jws::{Header, KeyError, SigningKey, encode};

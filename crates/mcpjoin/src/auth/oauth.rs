@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, StatusCode};
 use mcpjoin_proto::http::resource::origin_of;
-use reqwest::Url;
 use sha2::{Digest as _, Sha256};
+use url::Url;
 
 use super::account::{Account, State};
 use super::discovery::Challenged;

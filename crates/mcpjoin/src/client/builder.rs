@@ -221,7 +221,8 @@ impl ClientBuilder {
 
     /// The same for a client that stands for another one: nothing is held against what it declares, and results and
     /// progress come as they are. `presents` says word for word what it says of itself.
-    pub(crate) fn relay(
+    #[doc(hidden)]
+    pub fn relay(
         mut self,
         capabilities: ClientCapabilities,
         presents: Presents,
@@ -255,7 +256,8 @@ impl ClientBuilder {
 
     /// Hears of every rule that the server breaks, beside whoever hears of them already.
     #[cfg(unix)]
-    pub(crate) fn also_on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
+    #[doc(hidden)]
+    pub fn also_on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
         let first = self.on_violation.take();
         self.on_violation = Some(Arc::new(move |violation| {
             if let Some(first) = &first {
@@ -268,7 +270,8 @@ impl ClientBuilder {
 
     /// The bounds that it will keep.
     #[cfg(unix)]
-    pub(crate) const fn limits_in_force(&self) -> &Limits {
+    #[doc(hidden)]
+    pub const fn limits_in_force(&self) -> &Limits {
         &self.limits
     }
 

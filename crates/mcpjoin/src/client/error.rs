@@ -5,6 +5,7 @@ use std::time::Duration;
 use mcpjoin_proto::session::{
     CallError, CallRefused, CloseCause, LinkEnd, NotifyRefused, OpeningFailure, ProcessExit,
 };
+use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{ErrorObject, Method};
 
 /// Why a request brought no result.
@@ -37,7 +38,7 @@ pub enum ClientError {
         what: String,
     },
     /// A list of pages leads back to a page that was read already.
-    #[error("the pages of {method} go round in a circle: the cursor `{}` came twice", .cursor.escape_debug())]
+    #[error("the pages of {method} go round in a circle: the cursor `{}` came twice", Line::of(.cursor))]
     RepeatedCursor {
         /// Which list.
         method: Method,
@@ -61,7 +62,7 @@ pub enum ClientError {
         limit: usize,
     },
     /// The server asked for input, and whoever answers such questions gave an error.
-    #[error("{method} asked for {asked} (`{}`), which failed: {error}", .key.escape_debug())]
+    #[error("{method} asked for {asked} (`{}`), which failed: {error}", Line::of(.key))]
     InputFailed {
         /// What was asked of the server.
         method: Method,
@@ -73,7 +74,7 @@ pub enum ClientError {
         error: Box<ErrorObject>,
     },
     /// The server asked for input of a kind that this client has not declared.
-    #[error("{method} asked for {asked} (`{}`), which this client has not declared", .key.escape_debug())]
+    #[error("{method} asked for {asked} (`{}`), which this client has not declared", Line::of(.key))]
     UndeclaredInput {
         /// What was asked of the server.
         method: Method,
@@ -84,7 +85,7 @@ pub enum ClientError {
     },
     /// The server does not know the task: it never did, has thrown it away, or lost it when it was started again; or it
     /// knows it only in another session, or for another authorization.
-    #[error("the server does not know the task `{}`, or no longer: {error}", .id.escape_debug())]
+    #[error("the server does not know the task `{}`, or no longer: {error}", Line::of(.id))]
     UnknownTask {
         /// The task.
         id: String,
@@ -92,7 +93,7 @@ pub enum ClientError {
         error: Box<ErrorObject>,
     },
     /// The task was called off before it had a result, by us or by somebody else.
-    #[error("the task `{}` was called off{}", .id.escape_debug(), said(.message.as_deref()))]
+    #[error("the task `{}` was called off{}", Line::of(.id), said(.message.as_deref()))]
     TaskCancelled {
         /// The task.
         id: String,
@@ -101,7 +102,7 @@ pub enum ClientError {
     },
     /// The task did not come to its end in the time that the caller gave it, or for which the server keeps it. It may
     /// still go on at the server.
-    #[error("the task `{}` is not over after {after:?}", .id.escape_debug())]
+    #[error("the task `{}` is not over after {after:?}", Line::of(.id))]
     TaskTimedOut {
         /// The task.
         id: String,
@@ -109,7 +110,7 @@ pub enum ClientError {
         after: Duration,
     },
     /// The server does not tell of changes of this resource, although it says that it does so for resources.
-    #[error("the server does not honour a subscription to `{}`", .uri.escape_debug())]
+    #[error("the server does not honour a subscription to `{}`", Line::of(.uri))]
     NotHonoured {
         /// The resource.
         uri: String,
@@ -172,6 +173,15 @@ pub struct ConnectError {
     pub took: Duration,
 }
 
+impl ConnectError {
+    /// An error of a caller that watches the opening itself and ends it early.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn in_phase(phase: Phase, cause: CloseCause, took: Duration) -> Self {
+        Self { phase, cause, took }
+    }
+}
+
 /// How far a connection came that was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -210,7 +220,7 @@ impl ConnectError {
 }
 
 fn said(message: Option<&str>) -> String {
-    message.map_or_else(String::new, |message| format!(": {}", message.escape_debug()))
+    message.map_or_else(String::new, |message| format!(": {}", Line::of(message)))
 }
 
 pub(super) const fn link_end(cause: &CloseCause) -> Option<&LinkEnd> {

@@ -18,7 +18,7 @@ use crate::connection::{Connection, OnViolation, Overhears, Setup};
 use crate::handler::{ErasedHandler, Kept};
 #[cfg(unix)]
 use crate::link::ChildHandle;
-use crate::link::{Link, Standing};
+use crate::link::{Link, PeerIdentity};
 
 /// How long an error in connecting waits for the end of what was started. With what it takes to be certain of a child's
 /// death it stays below half a second.
@@ -48,7 +48,7 @@ pub(super) struct Opening<'a> {
     child: Option<ChildHandle>,
     /// Arguments travel in headers, too, where a tool's schema says so.
     headers: bool,
-    standing: Standing,
+    identity: PeerIdentity,
     cache: Option<Cache>,
     started: Instant,
 }
@@ -78,7 +78,7 @@ impl Plan {
         #[cfg(unix)]
         let child = link.child();
         let headers = link.has_headers();
-        let standing = link.standing();
+        let identity = link.identity();
         let (connection, driver) = Connection::new(link, setup, Kept(handler));
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
@@ -89,7 +89,7 @@ impl Plan {
             #[cfg(unix)]
             child,
             headers,
-            standing,
+            identity,
             cache,
             started,
         }
@@ -131,7 +131,7 @@ impl Opening<'_> {
         let plan = self.plan;
         let partition = plan.caching.partition.clone();
         let capabilities = &plan.role.capabilities;
-        let remembered = Remembered::of(self.cache, &peer, capabilities, partition, self.standing);
+        let remembered = Remembered::of(self.cache, &peer, capabilities, partition, self.identity);
         Client {
             anew: false,
             inner: Arc::new(Inner {

@@ -14,7 +14,7 @@ use mcpjoin_proto::{Method, Raw};
 use tokio::time::Instant;
 
 use super::cache::{Cache, Key, Owner, is_public};
-use crate::link::{Authorization, Standing};
+use crate::link::{CredentialKey, PeerIdentity};
 
 /// Members of `_meta` that follow a request through a system, or say what comes beside the result. The others may affect
 /// the result.
@@ -60,7 +60,7 @@ pub(super) struct Remembered {
     /// The server, as far as it can be told from others, and what it knows of this client.
     server: Arc<str>,
     /// Whose private results are given.
-    authorization: Authorization,
+    credentials: CredentialKey,
     number: u64,
 }
 
@@ -89,22 +89,23 @@ impl Remembered {
         peer: &Peer,
         capabilities: &ClientCapabilities,
         partition: Option<Arc<str>>,
-        standing: Standing,
+        peer_identity: PeerIdentity,
     ) -> Self {
         // Older revisions have no hints. What is in the cache of others is not for them.
         let cache = cache.filter(|_| peer.profile.result_type);
-        let authorization = partition.map_or(standing.authorization, Authorization::Known);
+        let PeerIdentity { address, credentials } = peer_identity;
+        let credentials = partition.map_or(credentials, CredentialKey::Known);
         let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-        let server = cache.as_ref().map(|_| identity(peer, capabilities, standing.place.as_deref()));
-        Self { cache, server: server.unwrap_or_default().into(), authorization, number }
+        let server = cache.as_ref().map(|_| identity(peer, capabilities, address.as_deref()));
+        Self { cache, server: server.unwrap_or_default().into(), credentials, number }
     }
 
     /// Whose private results may be given now.
     fn owner(&self) -> Option<Owner> {
-        match &self.authorization {
-            Authorization::Lasting => Some(Owner::Connection(self.number)),
-            Authorization::Known(key) => Some(Owner::Authorization(Arc::clone(key))),
-            Authorization::Told(tell) => tell().map(|key| Owner::Authorization(key.into())),
+        match &self.credentials {
+            CredentialKey::Constant => Some(Owner::Connection(self.number)),
+            CredentialKey::Known(key) => Some(Owner::Authorization(Arc::clone(key))),
+            CredentialKey::Dynamic(key) => key().map(|key| Owner::Authorization(key.into())),
         }
     }
 

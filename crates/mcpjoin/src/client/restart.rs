@@ -84,7 +84,8 @@ impl Restart {
     }
 
     /// Hears of each start and each end, beside whoever hears of them already.
-    pub(crate) fn also_on_event(mut self, hear: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
+    #[doc(hidden)]
+    pub fn also_on_event(mut self, hear: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
         let first = self.on_event.take();
         self.on_event = Some(Arc::new(move |event| {
             if let Some(first) = &first {
@@ -298,7 +299,8 @@ impl ClientBuilder {
 
     /// The same, and it ends when `ending` says so, wherever it is on its way: then the first start is
     /// [`CloseCause::Local`], and nothing of it is left either.
-    pub(crate) async fn restarting_until<F, S, E>(
+    #[doc(hidden)]
+    pub async fn restarting_until<F, S, E>(
         self,
         restart: Restart,
         start: F,
@@ -369,7 +371,8 @@ impl RestartingClient {
     }
 
     /// The client of the run that is current, if there is one now.
-    pub(crate) fn current(&self) -> Option<Client> {
+    #[doc(hidden)]
+    pub fn current(&self) -> Option<Client> {
         here(&self.0.state.borrow())?.ok()
     }
 

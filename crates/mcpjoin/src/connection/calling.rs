@@ -95,7 +95,8 @@ impl Calling {
     }
 
     /// Cancels the request, as dropping it does, and tells the peer why.
-    pub(crate) fn cancel(mut self, reason: Option<&str>) {
+    #[doc(hidden)]
+    pub fn cancel(mut self, reason: Option<&str>) {
         self.give_up(reason);
     }
 
@@ -113,7 +114,8 @@ impl Calling {
         drop(slot);
     }
 
-    pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
+    #[doc(hidden)]
+    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
         let core = self.core.clone();
         let mut waking = Waking::new(cx);
         let mut state = core.lock();

@@ -113,7 +113,8 @@ impl Context {
     }
 
     /// Why the request is cancelled, in the peer's words: for what is dropped with its handler.
-    pub(crate) fn cancel_reason(&self) -> Option<String> {
+    #[doc(hidden)]
+    pub fn cancel_reason(&self) -> Option<String> {
         self.core.lock().reason.clone()
     }
 

@@ -28,7 +28,7 @@ use super::running::{
 };
 use super::{OnViolation, Overhears};
 use crate::handler::ErasedHandler;
-use crate::link::Io;
+use crate::link::Transport;
 
 /// Messages handled in one turn before everything is sent and others get the thread (64, as measured in the
 /// plan: 0.75 to 1.02 of the floor's rate at depth 256).
@@ -48,7 +48,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 #[must_use = "a connection does nothing unless its driver is run"]
 pub struct Driver {
     core: Arc<Core>,
-    io: Box<dyn Io>,
+    io: Box<dyn Transport>,
     handler: Box<dyn ErasedHandler>,
     on_violation: Option<OnViolation>,
     overhears: Option<Overhears>,
@@ -97,7 +97,7 @@ enum Stage {
 impl Driver {
     pub(super) fn new(
         core: Arc<Core>,
-        io: Box<dyn Io>,
+        io: Box<dyn Transport>,
         handler: Box<dyn ErasedHandler>,
         (on_violation, overhears): (Option<OnViolation>, Option<Overhears>),
     ) -> Self {

@@ -41,23 +41,31 @@ pub struct Connection {
 }
 
 /// Told of every rule that the peer breaks. Called by the driver; must not block.
-pub(crate) type OnViolation = Arc<dyn Fn(&Violation) + Send + Sync>;
+#[doc(hidden)]
+pub type OnViolation = Arc<dyn Fn(&Violation) + Send + Sync>;
 
 /// What a connection is made of, beside its link.
-pub(crate) struct Setup {
-    pub(crate) role: Role,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) on_violation: Option<OnViolation>,
-    pub(crate) overhears: Option<Overhears>,
+#[doc(hidden)]
+#[allow(
+    missing_debug_implementations,
+    reason = "it holds functions, and only the crates of this repository see it"
+)]
+pub struct Setup {
+    pub role: Role,
+    pub limits: Arc<Limits>,
+    pub on_violation: Option<OnViolation>,
+    pub overhears: Option<Overhears>,
 }
 
 /// Hears every notification when it arrives, before whoever it is for: what belongs to a call may wait there until
 /// somebody looks. Called under the connection's lock: it takes a moment and calls nothing of the connection.
-pub(crate) type Overhears = Box<dyn Fn(&Notification) + Send + Sync>;
+#[doc(hidden)]
+pub type Overhears = Box<dyn Fn(&Notification) + Send + Sync>;
 
 impl Connection {
     /// A connection over a link, and the driver that must be run for anything to happen.
-    pub(crate) fn new(link: Link, setup: Setup, handler: impl ErasedHandler + 'static) -> (Self, Driver) {
+    #[doc(hidden)]
+    pub fn new(link: Link, setup: Setup, handler: impl ErasedHandler + 'static) -> (Self, Driver) {
         let mut io = link.into_io();
         io.configure(&setup.limits);
         let session = Session::new(setup.role, io.caps(), setup.limits);
@@ -128,7 +136,8 @@ impl Connection {
 
     /// Whether own messages may be sent: else too many of them wait for the peer to take them. `place` is that among
     /// those who wait, kept by the caller.
-    pub(crate) fn poll_room(&self, place: &mut Option<u64>, cx: &TaskContext<'_>) -> Poll<()> {
+    #[doc(hidden)]
+    pub fn poll_room(&self, place: &mut Option<u64>, cx: &TaskContext<'_>) -> Poll<()> {
         let mut waking = Waking::new(cx);
         let mut state = self.core.lock();
         if let Some(place) = place.take() {
@@ -142,7 +151,8 @@ impl Connection {
     }
 
     /// Gives such a place back.
-    pub(crate) fn leave_room(&self, place: u64) {
+    #[doc(hidden)]
+    pub fn leave_room(&self, place: u64) {
         let mut state = self.core.lock();
         let waker = state.room.leave(place);
         // Woken and gone: the room that it was told of is for the next one.
@@ -186,21 +196,20 @@ impl Connection {
     }
 
     /// Whether both are handles on the same connection.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    #[doc(hidden)]
+    pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }
 
     /// The requests of the peer that a handler works on: how many, and the oldest of them.
-    pub(crate) fn handled_requests(&self) -> (usize, Option<RequestId>) {
+    #[doc(hidden)]
+    pub fn handled_requests(&self) -> (usize, Option<RequestId>) {
         self.core.lock().session.handled_requests()
     }
 
     /// Tells the peer something on the stream of a request of its own.
-    pub(crate) fn notify_on(
-        &self,
-        request: RequestId,
-        notification: Notification,
-    ) -> Result<(), NotifyRefused> {
+    #[doc(hidden)]
+    pub fn notify_on(&self, request: RequestId, notification: Notification) -> Result<(), NotifyRefused> {
         let mut state = self.core.lock();
         let outcome = state.session.notify(notification, Route::ReplyTo(request));
         state.wake_driver();

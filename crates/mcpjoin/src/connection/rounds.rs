@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 /// Rounds before it is given up: as many as the official Inspector allows.
-pub(crate) const MAX_ROUNDS: usize = 10;
+pub const MAX_ROUNDS: usize = 10;
 
 /// The pause before asking again when only a state was given and no question; it doubles from time to time.
-pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
+pub const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest such pause.
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);

@@ -9,11 +9,11 @@ use std::task::Poll;
 use bytes::Bytes;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound};
 
-use super::{Io, Link};
+use super::{Link, Transport};
 
 /// A link driven by hand, made by [`Link::bare`].
 pub struct BareLink {
-    io: Box<dyn Io>,
+    io: Box<dyn Transport>,
     closed: Option<LinkEnd>,
 }
 

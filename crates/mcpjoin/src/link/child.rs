@@ -4,10 +4,12 @@
 //! the specification: <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio>. The
 //! process itself is kept by `process`; this file joins it to a stream.
 
+mod program;
+
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -21,9 +23,10 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
 
+pub use self::program::ProgramOutput;
 use super::stream::Stream;
 use super::tap::{Crossed, Tap, Way};
-use super::{Io, Link};
+use super::{Link, Transport};
 use crate::process::{
     self, Grace, Phase, Process, ShutdownReport, SpawnError, SpawnErrorKind, Spec, StderrLines, StderrTail,
 };
@@ -89,6 +92,7 @@ impl ChildCommand {
                 env: std::collections::BTreeMap::new(),
                 env_clear: false,
                 current_dir: None,
+                new_session: false,
             },
             lines: None,
             tap: None,
@@ -140,6 +144,15 @@ impl ChildCommand {
         self
     }
 
+    /// The child leads a session of its own, without a controlling terminal: it can neither ask there nor be stopped for
+    /// using it from the background.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn new_session(mut self) -> Self {
+        self.spec.new_session = true;
+        self
+    }
+
     /// Called with each line that the child writes to standard error, without its end: any bytes, in pieces of at
     /// most 8 KiB. Without it the lines are read all the same, and the last 64 KiB are kept for error messages.
     ///
@@ -182,12 +195,14 @@ impl ChildCommand {
     }
 
     /// What is started, for whoever looks at it beforehand.
-    pub(crate) const fn spec(&self) -> &Spec {
+    #[doc(hidden)]
+    pub const fn spec(&self) -> &Spec {
         &self.spec
     }
 
     /// Another program in the same surroundings, with a handle of its own.
-    pub(crate) fn beside(&self, program: impl Into<OsString>, argument: &str) -> Self {
+    #[doc(hidden)]
+    pub fn beside(&self, program: impl Into<OsString>, argument: &str) -> Self {
         let spec = Spec { program: program.into(), args: vec![argument.into()], ..self.spec.clone() };
         Self { spec, lines: None, tap: None, grace: self.grace, handle: ChildHandle(Arc::default()) }
     }
@@ -223,49 +238,6 @@ impl ChildCommand {
     }
 }
 
-impl ChildCommand {
-    /// Runs a program that is no server: nothing crosses to it or from it. Its standard input is at its end from the
-    /// beginning, and [`stderr`](Self::stderr) is called with the lines of both of its outputs. Needs a tokio runtime
-    /// with I/O and time.
-    ///
-    /// It is waited for until the program and everything that it has started are gone. When `end` is ready before, they
-    /// are ended as by closing a link, with the times of [`shutdown`](Self::shutdown). Dropped, it kills its group at once.
-    ///
-    /// # Errors
-    /// [`SpawnError`] names the program and says why it did not start.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime, and on one without time.
-    pub async fn run(self, end: impl Future<Output = ()>) -> Result<ShutdownReport, SpawnError> {
-        let process::Spawned { process, stdin, stdout, stderr } =
-            process::spawn(Arc::new(self.spec.clone())).await?;
-        drop(stdin);
-        // When this fails, dropping the process ends it.
-        let reading = |output| {
-            let opened = pipe::Receiver::from_owned_fd(output);
-            opened.map_err(|error| self.spec.error(SpawnErrorKind::System(error)))
-        };
-        let (stdout, stderr, tail) = (reading(stdout)?, reading(stderr)?, StderrTail::default());
-        *self.handle.0.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
-        let over = async {
-            let mut reported = pin!(process::reported(process.observe()));
-            tokio::select! {
-                biased;
-                report = &mut reported => report,
-                () = end => {
-                    process.close(self.grace, None);
-                    reported.await
-                }
-            }
-        };
-        let said = process::drain(stdout, StderrTail::default(), self.lines.clone(), process.observe());
-        let told = process::drain(stderr, tail, self.lines.clone(), process.observe());
-        let (report, (), ()) = tokio::join!(over, said, told);
-        Ok(report.unwrap_or_default())
-    }
-}
-
 impl ChildHandle {
     fn watched(&self) -> Option<Watched> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -296,7 +268,8 @@ impl ChildHandle {
     }
 
     /// Waits until what it wrote to standard error is read to its end. Called when it has ended, in its own runtime.
-    pub(crate) async fn stderr_read(&self) {
+    #[doc(hidden)]
+    pub async fn stderr_read(&self) {
         let Some(watched) = self.watched() else { return };
         watched.stderr.ended().await;
     }
@@ -473,7 +446,7 @@ impl Child {
     }
 }
 
-impl Io for Child {
+impl Transport for Child {
     fn caps(&self) -> LinkCaps {
         LinkCaps { reopens: true, ..LinkCaps::default() }
     }

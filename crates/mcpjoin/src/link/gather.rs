@@ -26,7 +26,7 @@ const KEPT: usize = 2 * ROOM;
 
 /// Bytes to write, in pieces.
 #[derive(Debug, Default)]
-pub(super) struct Gather {
+pub struct Gather {
     /// What goes first.
     pieces: VecDeque<Bytes>,
     /// What goes last, and can still grow.
@@ -37,16 +37,18 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    pub(super) fn has_room(&self) -> bool {
+    /// Whether the buffer is below its limit.
+    pub fn has_room(&self) -> bool {
         self.waiting < ROOM
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing waits to be sent.
+    pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
     /// Adds a message, or a batch, as one line.
-    pub(super) fn push(&mut self, outbound: &Outbound) {
+    pub fn push(&mut self, outbound: &Outbound) {
         let before = self.open.len();
         match outbound {
             Outbound::Message { message, .. } => {
@@ -76,13 +78,13 @@ impl Gather {
     }
 
     /// Adds bytes as they are.
-    pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
         self.open.put_slice(bytes);
         self.waiting = self.waiting.saturating_add(bytes.len());
     }
 
     /// The line that a message is, without its end; empty for what is not sent.
-    pub(super) fn whole(outbound: &Outbound) -> BytesMut {
+    pub fn whole(outbound: &Outbound) -> BytesMut {
         let mut line = BytesMut::new();
         match outbound {
             Outbound::Message { message, .. } => encode::message(message, &mut line),
@@ -92,12 +94,13 @@ impl Gather {
         line
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Drops what waits.
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Writes as much as goes; counts it in `sent`. Ready when nothing is left here or in the writer.
-    pub(super) fn poll_write<W: AsyncWrite>(
+    pub fn poll_write<W: AsyncWrite>(
         &mut self,
         cx: &mut Context<'_>,
         mut writer: Pin<&mut W>,

@@ -10,7 +10,7 @@ use mcpjoin_proto::Message;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Origin, Outbound};
 
 use super::queue::{Gone, Receiver, Sender, queue};
-use super::{Io, Link, cannot_reopen};
+use super::{Link, Transport, cannot_reopen};
 
 /// One end of the pair.
 struct Memory {
@@ -43,7 +43,7 @@ impl Link {
     }
 }
 
-impl Io for Memory {
+impl Transport for Memory {
     fn caps(&self) -> LinkCaps {
         LinkCaps::default()
     }

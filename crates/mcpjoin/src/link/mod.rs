@@ -4,31 +4,30 @@
 //! `client` and `server`, driven by `connection`. A link moves messages and knows nothing of what they mean:
 //! it never answers, never retries and never looks at the era.
 //!
-//! There is no transport trait to implement. A custom transport takes [`Link::pair`] and pumps the
+//! A custom transport implements [`Transport`]; one that is easier to write as two tasks takes [`Link::pair`] and pumps the
 //! [`LinkDriver`]'s side.
 
-pub(crate) mod around;
 mod bare;
 #[cfg(unix)]
-mod child;
-mod gather;
+pub(crate) mod child;
+pub(crate) mod gather;
 #[cfg(feature = "http")]
-mod http_client;
+pub(crate) mod http_client;
 #[cfg(feature = "http")]
 pub(crate) mod http_server;
+mod identity;
+mod layer;
+mod listener;
 mod memory;
 mod pair;
-#[cfg(any(feature = "http", unix))]
+#[cfg(feature = "http")]
 pub(crate) mod proxies;
 mod queue;
-#[cfg(feature = "quic")]
-mod quic;
-mod socket;
-mod standing;
+pub(crate) mod socket;
 #[cfg(unix)]
 mod stdio;
-mod stream;
-mod tap;
+pub(crate) mod stream;
+pub(crate) mod tap;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -48,110 +47,107 @@ pub use http_client::{
     HttpHandle, HttpSetupError, HttpWay,
 };
 #[cfg(feature = "http")]
-pub(crate) use http_client::{Checked, ErasedCredentials, Proxy, readable, refusal, shown};
-#[cfg(all(feature = "http", unix))]
-pub(crate) use http_client::{Exchanged, is_an_authoritys, is_excepted, tls_text, untrusted_issuer};
-#[cfg(feature = "oauth")]
-pub(crate) use http_client::{describe, find, root, tls_config};
-#[cfg(feature = "http")]
 pub use http_server::{
     Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,
     HttpOptions, HttpService, MemoryEvents, Replay, SessionId,
 };
+pub use identity::{CredentialKey, PeerIdentity};
+pub use layer::TransportLayer;
+pub use listener::{Accept, ListenAddress, Listener, ListenerHandle};
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
-#[cfg(feature = "quic")]
-pub use quic::{ALPN, QuicConnect, QuicListen};
-#[cfg(unix)]
-pub(crate) use socket::SocketPlace;
-#[cfg(any(unix, feature = "quic"))]
-pub(crate) use socket::host_and_port;
-pub use socket::{
-    Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,
-};
-#[cfg(feature = "quic")]
-pub(crate) use socket::{in_turn, tcp_stream};
-pub(crate) use standing::{Authorization, Standing};
-use tap::Tap;
-pub use tap::{Crossed, Way};
+pub use socket::{Attempt, SocketConnect, SocketError, SocketErrorKind};
+pub use tap::{Crossed, Tap, Way};
 
-/// One end of a way between two peers. Given to a client or a server, which drives it.
-pub struct Link(Box<dyn Io>);
+/// One end of a connection between two peers. A client or a server takes it and drives it.
+pub struct Link(Box<dyn Transport>);
 
-/// What a link does for the connection that drives it. Polled by one task alone.
+/// Moves messages between two peers. Every transport of this crate implements it, and [`Link::new`] makes a [`Link`] of any
+/// other: a WebSocket, a message queue, a tunnel. Where bytes can be read and written, [`Link::stream`] is enough.
 ///
-/// Everything here is cancel-safe: a poll that returns `Pending` has done nothing that is lost.
-pub(crate) trait Io: Send {
-    /// What can be done over this link.
+/// One task polls a transport: the one that drives the connection. Each poll that returns `Pending` must be safe to drop: it
+/// has taken and sent nothing that would be lost. A transport never answers a message, never retries one and never depends on
+/// the protocol revision.
+///
+/// <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports>
+pub trait Transport: Send {
+    /// What this transport can do. Constant for its life.
     fn caps(&self) -> LinkCaps;
 
-    /// Whether a modern client repeats arguments in headers here, as the marks of a tool's schema say: HTTP alone.
+    /// Whether a modern client repeats arguments in headers, as a tool's schema marks them: HTTP alone.
     fn has_headers(&self) -> bool {
         false
     }
 
-    /// Sets the bounds that concern the link (message size, decoding). Called once, before the first poll.
+    /// Sets the limits that concern a transport (message size, decoding). Called once, before the first poll.
     fn configure(&mut self, limits: &Limits);
 
-    /// The next thing that came in. After [`Inbound::Closed`] it is not polled again.
+    /// Polls for the next message received. It is not polled again after [`Inbound::Closed`].
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound>;
 
-    /// Whether [`Io::push`] may be called: the link's own buffer is below its bound (256 KiB).
+    /// Whether [`Transport::push`] may be called: the send buffer is below its limit (256 KiB in this crate).
     fn has_room(&self) -> bool;
 
-    /// Takes a message to send. It leaves with the next [`Io::poll_flush`].
+    /// Queues a message. [`Transport::poll_flush`] sends it.
     fn push(&mut self, outbound: Outbound);
 
-    /// Takes bytes to send as they are, message or not: they leave with the next [`Io::poll_flush`]. False where a
-    /// link carries messages and no bytes.
+    /// Queues bytes that are sent unchanged, whether they are a message or not. Returns false where the transport carries
+    /// messages and no bytes.
     fn push_bytes(&mut self, bytes: &Bytes) -> bool {
         let _ = bytes;
         false
     }
 
-    /// Sends what was pushed, as much as goes. `Ready(Ok)` when nothing is left. An error is told once, and
-    /// reading may go on to give what is still readable, then [`Inbound::Closed`].
+    /// Sends what is queued, as far as the peer takes it. `Ready(Ok)` when the queue is empty. An error is returned once;
+    /// after it the transport can still be polled for what was received, and then returns [`Inbound::Closed`].
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>>;
 
-    /// Throws away what was pushed and has not left: the far end takes nothing, and nobody will wait for it.
+    /// Drops what is queued and not yet sent, because the peer takes nothing any more.
     fn discard(&mut self) {}
 
-    /// How many bytes (or, where nothing is serialised, messages) were handed to the far end since the link was made.
-    /// The session learns from it whether the peer takes anything.
+    /// The number of bytes (of messages, where nothing is serialized) handed to the peer since the transport was made. It
+    /// only grows; the session compares two values to find out whether the peer still takes anything.
     fn sent(&self) -> u64;
 
-    /// Closes our sending side and ends what the link has started: the shutdown ladder of a child. Ready when
-    /// nothing of it is left. May be called after an error. Dropping the link instead ends everything at once.
+    /// Closes the sending side and ends what the transport started, a child process included. `Ready` when nothing of it is
+    /// left. It may be called after an error. Dropping the transport ends everything at once instead.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd>;
 
-    /// Makes the far end afresh after it has ended, where [`LinkCaps::reopens`] says so.
-    fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>>;
+    /// Connects again after the peer has ended, where [`LinkCaps::reopens`] says that the transport can.
+    fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        let _ = cx;
+        Poll::Ready(Err(cannot_reopen()))
+    }
 
-    /// Watches the child process that the link has started, where there is one.
+    /// The child process that the transport started, if it started one.
     #[cfg(unix)]
     fn child(&self) -> Option<ChildHandle> {
         None
     }
 
-    /// With whom it connects, and in whose name.
-    fn standing(&self) -> Standing {
-        Standing::default()
+    /// Identifies the server and the credentials, for the client's cache.
+    fn identity(&self) -> PeerIdentity {
+        PeerIdentity::default()
     }
 
-    /// Tells, now and later, whether somebody listens to what belongs to no request; `None` where nobody need listen for it.
+    /// A function that returns whether the peer listens for messages that belong to no request; `None` where such messages
+    /// always arrive.
     fn heard(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
         None
     }
 
-    /// Shows everything that crosses to `tap`, as the bytes that it is. A link that has none gives the tap back,
-    /// and messages are shown instead.
+    /// Shows every byte that crosses to `tap`. A transport without bytes returns the tap, which is then shown messages.
+    ///
+    /// # Errors
+    /// The tap, where there are no bytes to show.
     fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
         Err(tap)
     }
 }
 
 impl Link {
-    /// A link over something that moves messages.
-    pub(crate) fn new(io: impl Io + 'static) -> Self {
+    /// A link over any transport.
+    #[must_use]
+    pub fn new(io: impl Transport + 'static) -> Self {
         Self(Box::new(io))
     }
 
@@ -167,11 +163,12 @@ impl Link {
         self.0.has_headers()
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        self.0.standing()
+    pub(crate) fn identity(&self) -> PeerIdentity {
+        self.0.identity()
     }
 
-    pub(crate) fn into_io(self) -> Box<dyn Io> {
+    #[doc(hidden)]
+    pub fn into_io(self) -> Box<dyn Transport> {
         self.0
     }
 }
@@ -183,13 +180,13 @@ impl fmt::Debug for Link {
 }
 
 /// What a link says that cannot make its far end afresh.
-fn cannot_reopen() -> LinkEnd {
+pub fn cannot_reopen() -> LinkEnd {
     LinkEnd::failed(LinkError::new("this link cannot be opened again", false))
 }
 
 /// The address that stands for all addresses of one subscriber, to whom shares and limits belong. A network of IPv6 is one
 /// subscriber's down to 64 bits (<https://www.rfc-editor.org/rfc/rfc6177>).
-pub(crate) fn subscriber(address: IpAddr) -> IpAddr {
+pub fn subscriber(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,

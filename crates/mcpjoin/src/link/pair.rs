@@ -10,7 +10,7 @@ use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound};
 
 use super::memory::weight;
 use super::queue::{Gone, Receiver, Sender, queue};
-use super::{Io, Link, cannot_reopen};
+use super::{Link, Transport, cannot_reopen};
 
 /// The connection has dropped its end of the link: nothing more can be handed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -162,7 +162,7 @@ impl std::fmt::Debug for LinkSender {
     }
 }
 
-impl Io for Pair {
+impl Transport for Pair {
     fn caps(&self) -> LinkCaps {
         self.caps
     }

@@ -3,13 +3,13 @@
 //! There is no standard for them. Read by the HTTP client, whose rules these are, and by whoever examines them.
 
 /// What names a proxy for `http:`, for `https:` and for all, in both spellings, in their order.
-pub(crate) const VARIABLES: [[&str; 2]; 3] =
+pub const VARIABLES: [[&str; 2]; 3] =
     [["HTTP_PROXY", "http_proxy"], ["HTTPS_PROXY", "https_proxy"], ["ALL_PROXY", "all_proxy"]];
 /// What names the hosts that are reached without one.
-pub(crate) const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+pub const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// The one that counts: the first that is there, be it empty, with its value.
-pub(crate) fn first<T>(
+pub fn first<T>(
     names: [&'static str; 2],
     value: impl Fn(&'static str) -> Option<T>,
 ) -> Option<(&'static str, T)> {

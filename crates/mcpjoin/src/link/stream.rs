@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::gather::Gather;
 use super::tap::{Crossed, Tap, Way, beside};
-use super::{Io, Link, cannot_reopen};
+use super::{Link, Transport, cannot_reopen};
 
 /// How much of something that is no message is shown, in bytes.
 const EXCERPT: usize = 200;
@@ -228,7 +228,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
 }
 
 /// What a line is.
-pub(super) fn decoded(line: &Bytes, decoding: &DecodeLimits, origin: Arc<Origin>) -> Inbound {
+pub fn decoded(line: &Bytes, decoding: &DecodeLimits, origin: Arc<Origin>) -> Inbound {
     match decode(line, decoding) {
         Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
         Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, exchange: None, origin },
@@ -237,7 +237,7 @@ pub(super) fn decoded(line: &Bytes, decoding: &DecodeLimits, origin: Arc<Origin>
 }
 
 /// A line of which only the beginning was kept: that tells whose it was.
-pub(super) fn too_long(head: &Bytes, length: usize, limit: usize, origin: Arc<Origin>) -> Inbound {
+pub fn too_long(head: &Bytes, length: usize, limit: usize, origin: Arc<Origin>) -> Inbound {
     let (id, shape) = match salvage(head) {
         Some(Salvaged { id, kind: SalvagedKind::Response }) => (id, Shape::Response),
         // Without an id it may be a notification, or its id may come later: somebody may wait.
@@ -252,7 +252,7 @@ pub(super) fn too_long(head: &Bytes, length: usize, limit: usize, origin: Arc<Or
 
 /// Whether the text of a last line, or of a body, ends before its JSON value does. Not that of a request, which is answered all
 /// the same.
-pub(super) fn is_cut_off(inbound: &Inbound) -> bool {
+pub fn is_cut_off(inbound: &Inbound) -> bool {
     let Inbound::Malformed { error, .. } = inbound else { return false };
     error.kind == DecodeErrorKind::Json(ScanErrorKind::Truncated) && error.shape != Shape::Request
 }
@@ -274,7 +274,7 @@ fn link_error(error: &io::Error) -> LinkError {
     LinkError::new(error.to_string(), retryable)
 }
 
-impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
+impl<R: Source, W: AsyncWrite + Unpin + Send> Transport for Stream<R, W> {
     fn caps(&self) -> LinkCaps {
         LinkCaps::default()
     }

@@ -6,8 +6,7 @@ use std::task::{Context, Poll};
 
 use mcpjoin_proto::session::{Inbound, Outbound};
 
-use super::around::Around;
-use super::{Io, Link};
+use super::{Link, Transport, TransportLayer};
 
 /// Which way something went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +30,11 @@ pub enum Crossed<'a> {
     Outbound(&'a Outbound),
 }
 
-pub(super) type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;
+/// Called with everything that crosses a link, in order. It must not block.
+pub type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;
 
 /// A tap beside another one, which sees everything first.
-pub(super) fn beside(other: Option<Tap>, mut tap: Tap) -> Tap {
+pub fn beside(other: Option<Tap>, mut tap: Tap) -> Tap {
     match other {
         None => tap,
         Some(mut first) => Box::new(move |way, crossed| {
@@ -71,16 +71,16 @@ impl Link {
 
 /// A link that carries messages as they are, with a tap.
 struct Tapped {
-    io: Box<dyn Io>,
+    io: Box<dyn Transport>,
     tap: Tap,
 }
 
-impl Around for Tapped {
-    fn io(&self) -> &dyn Io {
+impl TransportLayer for Tapped {
+    fn io(&self) -> &dyn Transport {
         &*self.io
     }
 
-    fn io_mut(&mut self) -> &mut dyn Io {
+    fn io_mut(&mut self) -> &mut dyn Transport {
         &mut *self.io
     }
 

@@ -14,13 +14,15 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// What to start: never interpreted by a shell.
 #[derive(Clone, Debug)]
-pub(crate) struct Spec {
-    pub(crate) program: OsString,
-    pub(crate) args: Vec<OsString>,
+pub struct Spec {
+    pub program: OsString,
+    pub args: Vec<OsString>,
     /// `None` removes a variable.
-    pub(crate) env: BTreeMap<OsString, Option<OsString>>,
-    pub(crate) env_clear: bool,
-    pub(crate) current_dir: Option<PathBuf>,
+    pub env: BTreeMap<OsString, Option<OsString>>,
+    pub env_clear: bool,
+    pub current_dir: Option<PathBuf>,
+    /// Leads a session of its own, without a controlling terminal.
+    pub new_session: bool,
 }
 
 /// A child could not be started. Nothing is left of the attempt.
@@ -86,12 +88,14 @@ fn searched_in(searched: &[PathBuf]) -> String {
 }
 
 impl Spec {
-    pub(crate) fn error(&self, kind: SpawnErrorKind) -> SpawnError {
+    #[doc(hidden)]
+    pub fn error(&self, kind: SpawnErrorKind) -> SpawnError {
         SpawnError { command: self.program.to_string_lossy().into_owned(), kind }
     }
 
     /// The value that a variable will have in the child.
-    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
+    #[doc(hidden)]
+    pub fn variable(&self, name: &str) -> Option<OsString> {
         match self.env.get(OsStr::new(name)) {
             Some(value) => value.clone(),
             None if self.env_clear => None,
@@ -101,7 +105,8 @@ impl Spec {
 
     /// Which file is meant. A name with a path separator is that file, seen from the child's working directory;
     /// any other is searched in the `PATH` that the child gets.
-    pub(crate) fn resolve(&self) -> Result<PathBuf, SpawnErrorKind> {
+    #[doc(hidden)]
+    pub fn resolve(&self) -> Result<PathBuf, SpawnErrorKind> {
         let here = self.current_dir.as_deref().unwrap_or_else(|| Path::new(""));
         if let Some(path) = &self.current_dir {
             // Entering a directory takes the right to search it, which is what X_OK means there.

@@ -222,7 +222,7 @@ mod tests {
         let Ok(large) = fcntl_setpipe_size(&usual, 1024 * 1024) else { return };
         let program = "cat".into();
         let (args, env) = (Vec::new(), std::collections::BTreeMap::new());
-        let spec = Spec { program, args, env, env_clear: false, current_dir: None };
+        let spec = Spec { program, args, env, env_clear: false, current_dir: None, new_session: false };
         let mut children = Vec::new();
         let spawned: Vec<Spawned> =
             (0..=WITH_LARGE_PIPES).map(|_| launch(&spec, &mut children).expect("cat")).collect();

@@ -21,7 +21,7 @@ pub(super) struct Pipes {
 /// costs more than it finds: the lowest free number is always taken first.
 const HIGHEST_FD: i32 = 4096;
 
-/// Starts a child in its own process group, with pipes for its standard streams and no other file descriptor.
+/// Starts a child in its own process group (in its own session, where that is asked for), with pipes for its standard streams and no other file descriptor.
 pub(super) fn start(spec: &Spec, mark: &Mark) -> Result<(Child, Pipes), SpawnError> {
     let path = spec.resolve().map_err(|kind| spec.error(kind))?;
     let mut command = Command::new(&path);
@@ -30,8 +30,10 @@ pub(super) fn start(spec: &Spec, mark: &Mark) -> Result<(Child, Pipes), SpawnErr
         .args(&spec.args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+        .stderr(Stdio::piped());
+    if !spec.new_session {
+        command.process_group(0);
+    }
     if spec.env_clear {
         command.env_clear();
     }
@@ -45,7 +47,7 @@ pub(super) fn start(spec: &Spec, mark: &Mark) -> Result<(Child, Pipes), SpawnErr
     if let Some(folder) = &spec.current_dir {
         command.current_dir(folder);
     }
-    before_exec(&mut command);
+    before_exec(&mut command, spec.new_session);
     let mut child = command.spawn().map_err(|error| {
         // The file was there a moment ago: what is missing is what it needs.
         spec.error(match error.kind() {
@@ -69,7 +71,7 @@ pub(super) fn start(spec: &Spec, mark: &Mark) -> Result<(Child, Pipes), SpawnErr
 
 /// What the child does between fork and exec.
 #[allow(unsafe_code, reason = "`pre_exec` has no safe form")]
-fn before_exec(command: &mut Command) {
+fn before_exec(command: &mut Command, new_session: bool) {
     #[cfg(target_os = "linux")]
     let parent = rustix::process::getpid();
     let prepare = move || {
@@ -82,11 +84,15 @@ fn before_exec(command: &mut Command) {
                 return Err(io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error()));
             }
         }
+        if new_session {
+            // The leader of a session leads its process group, too.
+            rustix::process::setsid()?;
+        }
         close_on_exec();
         Ok(())
     };
     // SAFETY: between fork and exec only async-signal-safe calls are allowed, because another thread may have held
-    // any lock at the fork. `prepare` makes system calls (prctl, getppid, fcntl) on plain integers: it neither
+    // any lock at the fork. `prepare` makes system calls (prctl, getppid, setsid, fcntl) on plain integers: it neither
     // allocates nor locks, and an `io::Error` from a number is that number.
     unsafe {
         command.pre_exec(prepare);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The capability that a client lacks for this question.
-pub(crate) fn undeclared(question: &InputRequest, capabilities: &ClientCapabilities) -> Option<&'static str> {
+pub fn undeclared(question: &InputRequest, capabilities: &ClientCapabilities) -> Option<&'static str> {
     let elicitation = capabilities.elicitation.as_ref();
     let (declared, capability) = match question {
         InputRequest::CreateMessage(_) => (capabilities.sampling.is_some(), "sampling"),

@@ -199,7 +199,7 @@ fn asked(method: &str, params: Option<&Payload>, principal: Option<&str>) -> [u8
 }
 
 /// What a request asks for, whatever the order of the members of its arguments.
-pub(crate) fn digest(method: &str, params: Option<&Payload>) -> [u8; 32] {
+pub fn digest(method: &str, params: Option<&Payload>) -> [u8; 32] {
     let mut digest = Sha256::new();
     text(&mut digest, b'm', method);
     let target = params.and_then(|params| params.name().or_else(|| params.uri()));

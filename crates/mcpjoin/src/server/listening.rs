@@ -38,7 +38,7 @@ impl Server {
 
 /// Serves everyone who comes to the listener until `end` is ready; then `drain` has each connection end in order. `open`
 /// gives what a connection is acted on by, and what runs it.
-pub(crate) async fn serve_each<C, S>(
+pub async fn serve_each<C, S>(
     mut listener: Listener,
     end: impl Future<Output = ()>,
     open: impl Fn(Link) -> (C, S),
@@ -62,8 +62,8 @@ pub(crate) async fn serve_each<C, S>(
             }
         }
     }
-    let farewell = listener.farewell();
+    let shut_down = listener.shut_down();
     connections.values().for_each(drain);
     while tasks.join_next().await.is_some() {}
-    farewell.await;
+    shut_down.await;
 }

@@ -33,18 +33,18 @@ mod handle;
 mod http;
 pub(crate) mod input;
 mod list;
-mod listening;
+pub(crate) mod listening;
 mod output;
 mod played;
 mod prompts;
 mod resources;
-mod schema;
+pub(crate) mod schema;
 mod seal;
 mod service;
 mod subscription;
 mod task;
 mod template;
-mod tools;
+pub(crate) mod tools;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,17 +64,13 @@ pub use context::Context;
 pub use error::HandlerError;
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, Pause};
-pub(crate) use listening::serve_each;
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::PromptArguments;
 pub use resources::ReadRequest;
-pub(crate) use schema::{is_of_object, wrap, wrapped};
 /// What derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use seal::StateKey;
 pub use template::Variables;
-#[cfg(feature = "quic")]
-pub(crate) use tools::in_words_of;
 pub use tools::{NoArguments, TypedTool, tool};
 
 use self::completion::Completions;

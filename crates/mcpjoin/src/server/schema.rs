@@ -90,13 +90,13 @@ fn object(schema: Schema) -> Option<Map<String, Value>> {
 }
 
 /// Whether a schema says that its values are objects.
-pub(crate) fn is_of_object(schema: &Raw) -> bool {
+pub fn is_of_object(schema: &Raw) -> bool {
     schema.member("type").is_some_and(|kind| kind.to_string_value().as_deref() == Some("object"))
 }
 
 /// The schema of an object that holds a value of `schema` as its member `result`. `None` when the schema speaks of
 /// itself as a whole: inside another one it would speak of that.
-pub(crate) fn wrapped(schema: &Raw) -> Option<Raw> {
+pub fn wrapped(schema: &Raw) -> Option<Raw> {
     let mut inner: Value = schema.decode().ok()?;
     if refers_to_root(&inner) {
         return None;
@@ -113,7 +113,7 @@ pub(crate) fn wrapped(schema: &Raw) -> Option<Raw> {
 }
 
 /// An object with that value as its member `result`.
-pub(crate) fn wrap(value: &Raw) -> Option<Raw> {
+pub fn wrap(value: &Raw) -> Option<Raw> {
     Raw::from_value(&BTreeMap::from([("result", value)])).ok()
 }
 

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Request};
 
 use super::prompts;
@@ -12,6 +13,9 @@ use super::resources::{self, Reader};
 use super::{Context, Shared, completion, task, tools};
 use crate::connection;
 use crate::handler::{Answer, ErasedHandler};
+
+/// How many characters of an unknown name an error shows.
+const MAX_NAME_CHARS: usize = 100;
 
 /// Answers the requests of one connection.
 pub(super) struct Service {
@@ -150,8 +154,7 @@ impl Service {
     }
 }
 
-/// The error for a name that leads nowhere. The name is the peer's, so it is shown shortened.
+/// The error for a name that is not known. The name is the peer's, so it is escaped and truncated.
 fn unknown(kind: &str, name: &str) -> ErrorObject {
-    let shown: String = name.chars().take(100).collect();
-    ErrorObject::invalid_params(format!("unknown {kind}: {}", shown.escape_debug()))
+    ErrorObject::invalid_params(format!("unknown {kind}: {}", Line::of(name).truncated(MAX_NAME_CHARS)))
 }

@@ -368,7 +368,7 @@ impl ToolEntry {
 }
 
 /// Says of content that a revision has no word for what it is, as text.
-pub(crate) fn in_words_of(profile: &Profile, content: &mut [Content]) {
+pub fn in_words_of(profile: &Profile, content: &mut [Content]) {
     if profile.audio && profile.resource_links {
         return;
     }

@@ -10,15 +10,11 @@ mod eras;
 mod errors;
 mod http_sse;
 mod opening;
-#[path = "../support/ports.rs"]
-mod ports;
 mod redirects;
 mod resuming;
 mod scripted;
 mod sessions;
 mod streams;
 mod tls;
-#[path = "../support/tls.rs"]
-mod tls_server;
-#[path = "../support/told.rs"]
-mod told;
+
+use mcpjoin_test_support::{events as told, ports, tls as tls_server};

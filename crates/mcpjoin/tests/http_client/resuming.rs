@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use crate::ports::port::Port;
+use crate::ports::Port;
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, text};
 use crate::told::{Told, hearing};
 

@@ -27,7 +27,7 @@ async fn connect(link: HttpConnect) -> Result<(), String> {
 #[test]
 fn an_extra_authority_is_trusted_and_the_name_is_checked() {
     run(async {
-        let port = server(include_bytes!("../fixtures/tls/server.pem"));
+        let port = server(mcpjoin_test_support::tls::SERVER);
         for host in ["localhost", "127.0.0.1"] {
             connect(Link::http(format!("https://{host}:{port}/")).extra_ca(CA)).await.unwrap();
         }
@@ -37,7 +37,7 @@ fn an_extra_authority_is_trusted_and_the_name_is_checked() {
 #[test]
 fn a_certificate_of_somebody_unknown_is_refused_and_the_error_names_its_issuer() {
     run(async {
-        let port = server(include_bytes!("../fixtures/tls/server.pem"));
+        let port = server(mcpjoin_test_support::tls::SERVER);
         let error = connect(Link::http(format!("https://localhost:{port}/"))).await.unwrap_err();
         assert!(error.contains("signed by An authority that nobody trusts (mcpjoin tests)"), "{error}");
     });
@@ -46,10 +46,10 @@ fn a_certificate_of_somebody_unknown_is_refused_and_the_error_names_its_issuer()
 #[test]
 fn a_certificate_that_has_expired_or_is_for_another_name_is_refused() {
     run(async {
-        let port = server(include_bytes!("../fixtures/tls/expired.pem"));
+        let port = server(mcpjoin_test_support::tls::EXPIRED);
         let error = connect(Link::http(format!("https://localhost:{port}/")).extra_ca(CA)).await.unwrap_err();
         assert!(error.contains("the certificate of localhost has expired"), "{error}");
-        let port = server(include_bytes!("../fixtures/tls/other.pem"));
+        let port = server(mcpjoin_test_support::tls::OTHER_NAME);
         let error = connect(Link::http(format!("https://localhost:{port}/")).extra_ca(CA)).await.unwrap_err();
         assert!(error.contains("not for localhost"), "{error}");
     });

@@ -8,11 +8,10 @@ mod lists;
 mod replicas;
 mod tasks;
 mod tasks_core;
-#[path = "../support/told.rs"]
-mod told;
 mod tools;
 mod typed;
 
+use mcpjoin_test_support::events as told;
 use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;

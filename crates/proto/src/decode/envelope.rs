@@ -6,10 +6,14 @@
 use bytes::Bytes;
 
 use super::DecodeLimits;
-use super::error::{DecodeError, DecodeErrorKind, Shape, shortened};
+use super::error::{DecodeError, DecodeErrorKind, Shape};
 use crate::message::{Inner, Span, Spans};
 use crate::scan::{self, Duplicate, ScanError, Scanner};
+use crate::text::prefix;
 use crate::{ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Response};
+
+/// How many bytes of the name of a member an error keeps: a name may be as long as a message.
+const MAX_MEMBER_BYTES: usize = 64;
 
 /// Where the members of a message lie. An empty span: the member is absent.
 #[derive(Default)]
@@ -149,7 +153,7 @@ impl Envelope {
 
     fn message(&self, text: &Bytes, limits: &DecodeLimits) -> Result<Message, Fault> {
         if let Some(duplicate) = &self.duplicate {
-            let member = shortened(&duplicate.key.unescaped(text));
+            let member = prefix(&duplicate.key.unescaped(text), MAX_MEMBER_BYTES).into();
             return Err((DecodeErrorKind::DuplicateMember { member }, duplicate.key.at()));
         }
         if !is_version(self.jsonrpc.of(text)) {

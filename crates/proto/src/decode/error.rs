@@ -6,6 +6,7 @@ use alloc::string::ToString;
 use core::fmt;
 
 use crate::scan::ScanErrorKind;
+use crate::text::Line;
 use crate::{ErrorObject, RequestId, code};
 
 /// Why bytes are no message.
@@ -119,7 +120,7 @@ impl fmt::Display for DecodeErrorKind {
             Self::Json(kind) => write!(f, "not JSON: {kind}"),
             Self::NotAnObject => f.write_str("a message is an object"),
             Self::DuplicateMember { member } => {
-                write!(f, "the member \"{}\" appears twice", member.escape_debug())
+                write!(f, "the member \"{}\" appears twice", Line::of(member))
             }
             Self::JsonRpcVersion => f.write_str("jsonrpc must be \"2.0\""),
             Self::IdNull => f.write_str("id must not be null"),
@@ -186,12 +187,3 @@ impl fmt::Display for DecodeError {
 }
 
 impl core::error::Error for DecodeError {}
-
-/// The first 64 bytes of a name that may be as long as a message, cut between characters.
-pub(super) fn shortened(name: &str) -> Box<str> {
-    let mut end = name.len().min(64);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    name[..end].into()
-}

@@ -10,6 +10,7 @@ use alloc::string::{String, ToString};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::text::Line;
 use crate::{ErrorObject, Method, code};
 
 /// The names of the headers, in lower case as HTTP/2 has them. Names are compared without regard to case.
@@ -159,7 +160,7 @@ pub struct HeaderMismatch {
 #[non_exhaustive]
 pub enum HeaderProblem {
     /// The body has a value and the header is absent.
-    #[error("is missing, the body value is '{}'", shown(.body))]
+    #[error("is missing, the body value is '{}'", Line::of(.body).truncated(MAX_SHOWN_CHARS))]
     Missing {
         /// The value in the body.
         body: String,
@@ -174,7 +175,7 @@ pub enum HeaderProblem {
     #[error("value is invalid: {0}")]
     Invalid(HeaderValueError),
     /// The values differ.
-    #[error("value '{}' does not match body value '{}'", shown(.header), shown(.body))]
+    #[error("value '{}' does not match body value '{}'", Line::of(.header).truncated(MAX_SHOWN_CHARS), Line::of(.body).truncated(MAX_SHOWN_CHARS))]
     Differs {
         /// The value in the header, decoded.
         header: String,
@@ -182,7 +183,7 @@ pub enum HeaderProblem {
         body: String,
     },
     /// The header has a value and the body has none.
-    #[error("value '{}' has no counterpart in the body", shown(.header))]
+    #[error("value '{}' has no counterpart in the body", Line::of(.header).truncated(MAX_SHOWN_CHARS))]
     Unexpected {
         /// The value in the header, decoded.
         header: String,
@@ -201,16 +202,8 @@ impl HeaderMismatch {
     }
 }
 
-/// How much of a value an error shows, in characters: enough to recognise it.
-const SHOWN_CHARACTERS: usize = 80;
-
-fn shown(value: &str) -> String {
-    let mut shown: String = value.chars().take(SHOWN_CHARACTERS).flat_map(char::escape_debug).collect();
-    if value.chars().nth(SHOWN_CHARACTERS).is_some() {
-        shown.push_str("...");
-    }
-    shown
-}
+/// How many characters of a value an error shows: enough to recognise it.
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// The single value under a name; `None` when it is absent.
 ///

@@ -20,6 +20,7 @@ use core::fmt;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, de, ser};
 
+use crate::text::{Line, prefix};
 use crate::{Kind, Raw, scan};
 
 pub(crate) use escape::{append_string, enclose_string, push_string, write_string};
@@ -61,7 +62,7 @@ impl ReadError {
     #[cold]
     fn in_member(mut self, key: &str) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
-        self.path = format!("{}{dot}{}", shortened(key, 64), self.path);
+        self.path = format!("{}{dot}{}", prefix(key, 64), self.path);
         self
     }
 
@@ -79,7 +80,7 @@ impl fmt::Display for ReadError {
         if self.path.is_empty() {
             f.write_str(&self.what)
         } else {
-            write!(f, "{}: {}", self.path.escape_debug(), self.what)
+            write!(f, "{}: {}", Line::of(&self.path), self.what)
         }
     }
 }
@@ -89,7 +90,7 @@ impl core::error::Error for ReadError {}
 impl de::Error for ReadError {
     #[cold]
     fn custom<T: fmt::Display>(what: T) -> Self {
-        Self::new(shortened(&what.to_string(), MAX_DESCRIPTION))
+        Self::new(prefix(&what.to_string(), MAX_DESCRIPTION))
     }
 
     /// In JSON's own words: serde calls `null` a unit value, and an array a sequence.
@@ -116,7 +117,7 @@ impl core::error::Error for WriteError {}
 impl ser::Error for WriteError {
     #[cold]
     fn custom<T: fmt::Display>(what: T) -> Self {
-        Self(shortened(&what.to_string(), MAX_DESCRIPTION).into())
+        Self(prefix(&what.to_string(), MAX_DESCRIPTION).into())
     }
 }
 
@@ -155,15 +156,6 @@ pub(crate) fn kept(text: &str) -> Raw {
 pub(crate) fn string_member<'a>(object: &'a str, key: &str) -> Option<Cow<'a, str>> {
     let range = scan::members_of(object).filter(|(name, _)| name == key).last()?.1;
     string_value(object.get(range)?)
-}
-
-/// At most `limit` bytes of a text, cut between characters.
-fn shortened(text: &str, limit: usize) -> &str {
-    let mut end = text.len().min(limit);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 #[cfg(test)]

@@ -159,7 +159,7 @@ impl<'de> Reader<'de> {
 
 #[cold]
 fn too_large(number: &str) -> ReadError {
-    ReadError::new(alloc::format!("the number {} does not fit", super::shortened(number, 40)))
+    ReadError::new(alloc::format!("the number {} does not fit", crate::text::prefix(number, 40)))
 }
 
 /// The float nearest to a number; an error when it is beyond all floats.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use super::link::{LinkEnd, LinkError, Origin};
 use super::violation::Violation;
+use crate::text::Line;
 use crate::types::{
     ClientCapabilities, Implementation, InputRequired, LoggingLevel, ProgressParams, ServerCapabilities,
 };
@@ -407,7 +408,7 @@ impl fmt::Display for List<'_> {
             return f.write_str("none");
         }
         for (place, version) in self.0.iter().enumerate() {
-            write!(f, "{}{}", if place == 0 { "" } else { ", " }, version.as_str().escape_debug())?;
+            write!(f, "{}{}", if place == 0 { "" } else { ", " }, Line::of(version.as_str()))?;
         }
         Ok(())
     }

@@ -9,10 +9,11 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt::{self, Write as _};
+use core::fmt;
 
 use bytes::Bytes;
 
+use crate::text::Line;
 use crate::{DecodeError, Message, RequestId};
 
 /// What can be done over a link.
@@ -279,21 +280,9 @@ impl fmt::Display for LinkEnd {
         }
         let text = String::from_utf8_lossy(&self.stderr);
         if let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) {
-            f.write_str("; its last line on stderr: ")?;
-            for character in line.trim().chars() {
-                write_visible(f, character)?;
-            }
+            write!(f, "; its last line on stderr: {}", Line::of(line.trim()))?;
         }
         Ok(())
-    }
-}
-
-/// Writes a character of text that others wrote. What acts on a terminal or cannot be seen is escaped; quotation marks and
-/// backslashes, of which a log line in JSON is full, stay.
-fn write_visible(f: &mut fmt::Formatter<'_>, character: char) -> fmt::Result {
-    match character {
-        '"' | '\'' | '\\' => f.write_char(character),
-        character => write!(f, "{}", character.escape_debug()),
     }
 }
 

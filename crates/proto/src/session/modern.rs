@@ -24,6 +24,7 @@ use super::shared::{Shared, read};
 use super::violation::Violation;
 use super::{NotifyRefused, declared};
 use crate::method::MethodKind;
+use crate::text::Line;
 use crate::types::meta::key;
 use crate::types::{ListenParams, LoggingLevel, SubscriptionFilter, UnsupportedVersionData};
 use crate::{
@@ -512,7 +513,7 @@ fn judge(pending: &Pending, result: Payload, tasks: bool) -> Result<Reply, Strin
             Ok(Reply::NeedInput(Box::new(input)))
         }
         "task" if tasks => Ok(Reply::Task(result.into_raw())),
-        other => Err(format!("unknown `resultType` `{}`", other.escape_debug())),
+        other => Err(format!("unknown `resultType` `{}`", Line::of(other))),
     }
 }
 

@@ -6,6 +6,7 @@ use core::fmt;
 use bytes::Bytes;
 
 use crate::http::params::InvalidHeaderMark;
+use crate::text::Line;
 use crate::{DecodeError, Method, ProgressToken, RequestId, Version};
 
 /// A rule that the peer has broken.
@@ -119,11 +120,11 @@ impl fmt::Display for Violation {
             Self::ProgressDidNotGrow { token } => write!(f, "progress for {token} that does not grow"),
             Self::MissingMeta { key } => write!(f, "a request without `{key}` in its _meta"),
             Self::UnsupportedVersion { requested } => {
-                write!(f, "protocol version {}, which is not spoken here", requested.as_str().escape_debug())
+                write!(f, "protocol version {}, which is not spoken here", Line::of(requested.as_str()))
             }
             Self::ByteOrderMark => f.write_str("a byte order mark before the first message"),
             Self::HeaderMark { tool, problem } => {
-                write!(f, "the tool `{}` is left out: {problem}", tool.escape_debug())
+                write!(f, "the tool `{}` is left out: {problem}", Line::of(tool))
             }
         }
     }

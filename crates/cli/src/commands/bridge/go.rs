@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use mcpjoin::bridge::orchestra::CLIENT_ADDRESS;
+use mcpjoin_orchestra::CLIENT_ADDRESS;
 
 /// What the program is called when it takes the place of the original.
 const NAME: &str = "transport-stdio";

@@ -4,12 +4,12 @@
 use std::ffi::OsString;
 use std::time::Instant;
 
-use mcpjoin::bridge::orchestra::certs::Certificates;
-use mcpjoin::bridge::orchestra::host::{self, Host, HostLimits, Offer};
-use mcpjoin::bridge::orchestra::wire::MAX_FRAME;
-use mcpjoin::bridge::orchestra::{ALPN, SERVER_NAME};
 use mcpjoin::client::{Restart, RestartingClient, RunEvent};
-use mcpjoin::quic::{Listener, QuicError, QuicErrorKind};
+use mcpjoin_orchestra::certs::Certificates;
+use mcpjoin_orchestra::host::{self, Host, HostLimits, Offer};
+use mcpjoin_orchestra::wire::MAX_FRAME;
+use mcpjoin_orchestra::{ALPN, SERVER_NAME};
+use mcpjoin_quic::endpoint::{Listener, QuicError, QuicErrorKind};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

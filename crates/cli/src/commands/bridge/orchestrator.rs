@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use mcpjoin::Link;
-use mcpjoin::bridge::orchestra::certs::Certificates;
-use mcpjoin::bridge::orchestra::client::{
+use mcpjoin::proto::session::CloseCause;
+use mcpjoin_orchestra::certs::Certificates;
+use mcpjoin_orchestra::client::{
     Bridge, BridgeOptions, Orchestrator, OrchestratorOptions, SetupError, serve_compat,
 };
-use mcpjoin::bridge::orchestra::value::Numbers;
-use mcpjoin::bridge::orchestra::{CLIENT_ADDRESS, LISTEN_ADDRESS};
-use mcpjoin::proto::session::CloseCause;
+use mcpjoin_orchestra::value::Numbers;
+use mcpjoin_orchestra::{CLIENT_ADDRESS, LISTEN_ADDRESS};
 use tokio::time::timeout;
 
 use crate::args::{self, Poll};

@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
-use mcpjoin::bridge::gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
 use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{Ask, CloseCause, Limits};
+use mcpjoin_gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
 
 use super::starting::Starting;
 use super::{misplaced, of_http};

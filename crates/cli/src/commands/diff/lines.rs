@@ -2,8 +2,9 @@
 //!
 //! Called by `words`, for texts that a model reads.
 
-/// Texts whose differing parts are longer than this, lines times lines, are shown as gone and come as a whole.
-const MOST: usize = 1 << 20;
+/// The comparisons of lines, which are the product of the lines that differ in both texts. With more, all lines of one are shown
+/// as removed and all of the other as added.
+const MAX_COMPARISONS: usize = 1 << 20;
 
 /// A line, or some, of two texts.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub(super) fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     let (old, new) = (&old[..old.len() - after], &new[..new.len() - after]);
     let mut out = Vec::new();
     same(&mut out, before);
-    if old.len().saturating_mul(new.len()) <= MOST {
+    if old.len().saturating_mul(new.len()) <= MAX_COMPARISONS {
         between(&mut out, old, new);
     } else {
         out.extend(old.iter().map(|line| Line::Gone(line)));
@@ -78,7 +79,7 @@ fn between<'a>(out: &mut Vec<Line<'a>>, old: &[&'a str], new: &[&'a str]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, MOST, lines};
+    use super::{Line, MAX_COMPARISONS, lines};
 
     fn told(old: &str, new: &str) -> String {
         let one = |line: &Line<'_>| match line {
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn texts_that_are_too_long_to_compare_are_shown_as_a_whole() {
         let count = 1100;
-        assert!(count * count > MOST);
+        assert!(count * count > MAX_COMPARISONS);
         let old: Vec<String> = (0..count).map(|line| format!("o{line}")).collect();
         let new: Vec<String> = (0..count).map(|line| format!("n{line}")).collect();
         let (old, new) = (old.join("\n"), new.join("\n"));

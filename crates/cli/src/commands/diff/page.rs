@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use mcpjoin::check::{ChangeClass, ChangeOf};
 use mcpjoin::proto::Raw;
+use mcpjoin_rules::{ChangeClass, ChangeOf};
 
 use super::Found;
 use super::side::Said;
@@ -14,8 +14,8 @@ use crate::object::Object;
 use crate::ui::{BAD, FAINT, HEADING, NAME};
 use crate::visible;
 
-/// Of a name, so many columns are shown: the document has all of it.
-const NAMED: usize = 120;
+/// The longest name on a page: the document has all of it.
+const MAX_NAME_COLUMNS: usize = 120;
 
 /// Which side it is, in one line.
 pub(super) fn header(which: &str, said: &Said) -> String {
@@ -32,7 +32,7 @@ pub(super) fn header(which: &str, said: &Said) -> String {
 }
 
 fn cut(text: &str) -> String {
-    visible::cut(&visible::line(text), NAMED).into_owned()
+    visible::cut(&visible::line(text), MAX_NAME_COLUMNS).into_owned()
 }
 
 /// All of it.

@@ -5,9 +5,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use mcpjoin::check::Offer;
 use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
+use mcpjoin_rules::Offer;
 
 use crate::commands::list::{ALL, Enough, Facts, Part, Section, read};
 use crate::commands::{misuse, misused};
@@ -20,8 +20,8 @@ use crate::target::{self, Target, shown, stands_alone};
 use crate::ui::Ui;
 
 const VERB: &str = "diff";
-/// So much of each side is kept, in bytes: some hundred thousand tools. There is no end to what a server can list.
-const LARGEST: usize = 256 * 1024 * 1024;
+/// What is kept of each side: some hundred thousand tools. A server can list without end.
+const MAX_SIDE_BYTES: usize = 256 * 1024 * 1024;
 
 /// What is compared.
 pub(super) enum Side {
@@ -95,7 +95,7 @@ fn of(ui: &Ui, word: OsString) -> Result<Side, Failure> {
 
 /// What stands in the file of that name; `None` for what is no such file by its name and its kind.
 fn kept(word: &OsStr) -> Result<Option<Said>, Failure> {
-    let most = u64::try_from(LARGEST).unwrap_or(u64::MAX);
+    let most = u64::try_from(MAX_SIDE_BYTES).unwrap_or(u64::MAX);
     if word == "-" {
         let source = "standard input";
         let bytes = bounded(std::io::stdin(), most).map_err(|problem| unreadable(source, &problem))?;
@@ -191,7 +191,7 @@ pub(super) async fn ask(
     for (name, value) in Facts::of(client).members {
         fact(&mut said.offer, name, value);
     }
-    let mut room = LARGEST;
+    let mut room = MAX_SIDE_BYTES;
     let mut failed = None;
     read(ui, client, filter, &ALL, pages, async |part| {
         match part {
@@ -218,7 +218,7 @@ pub(super) async fn ask(
 fn keep(offer: &mut Offer, section: &Section, items: Vec<Raw>, room: &mut usize) -> Result<(), Failure> {
     let size: usize = items.iter().map(|item| item.len() + size_of::<Raw>()).sum();
     *room = room.checked_sub(size).ok_or_else(|| {
-        let problem = format!("its lists are larger than the {LARGEST} bytes that are compared");
+        let problem = format!("its lists are larger than the {MAX_SIDE_BYTES} bytes that are compared");
         Failure::new("E_TOO_LARGE", Exit::Connection, Phase::List, problem)
             .hint("mcpjoin list --json shows them as they come: compare what you need of that")
     })?;
@@ -248,8 +248,8 @@ fn fact(offer: &mut Offer, name: &str, value: Raw) {
 
 #[cfg(test)]
 mod tests {
-    use mcpjoin::check::Offer;
     use mcpjoin::proto::Raw;
+    use mcpjoin_rules::Offer;
 
     use super::{keep, said};
     use crate::commands::list::TOOLS;

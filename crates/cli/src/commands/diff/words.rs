@@ -4,20 +4,20 @@
 
 use std::borrow::Cow;
 
-use mcpjoin::check::{Change, ChangeKind, ChangeOf};
 use mcpjoin::proto::{Kind, Raw};
+use mcpjoin_rules::{Change, ChangeKind, ChangeOf};
 use unicode_width::UnicodeWidthStr;
 
 use super::lines::{Line, lines};
 use crate::object::Object;
 use crate::visible;
 
-/// Values that are wider than this stand below the sentence, in columns.
-const WIDE: usize = 60;
-/// Of a line, so many characters are shown: the document has all of it.
-const LONGEST: usize = 1000;
-/// So many characters of a longer line stand before what has changed in it.
-const BEFORE: usize = 60;
+/// The widest value within a sentence. A wider one stands below it.
+const MAX_VALUE_COLUMNS: usize = 60;
+/// The part of a line that is shown: the document has all of it.
+const MAX_LINE_CHARS: usize = 1000;
+/// What is shown of a longer line before the first change in it.
+const CHARS_BEFORE_CHANGE: usize = 60;
 
 /// A line below a sentence, its text made visible.
 #[derive(Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ fn plain(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     let quoted = Raw::string(name);
-    Cow::Owned(visible::cut(&visible::line(quoted.as_str()), WIDE).into_owned())
+    Cow::Owned(visible::cut(&visible::line(quoted.as_str()), MAX_VALUE_COLUMNS).into_owned())
 }
 
 /// What has happened, in one line.
@@ -211,10 +211,10 @@ fn limits(change: &Change) -> String {
 
 /// A value that fits into a sentence. An object is read better below it.
 fn short(value: &Raw) -> Option<String> {
-    if value.len() > 4 * WIDE || value.kind() == Kind::Object && value.as_str() != "{}" {
+    if value.len() > 4 * MAX_VALUE_COLUMNS || value.kind() == Kind::Object && value.as_str() != "{}" {
         return None;
     }
-    Some(visible::line(value.as_str()).into_owned()).filter(|shown| shown.width() <= WIDE)
+    Some(visible::line(value.as_str()).into_owned()).filter(|shown| shown.width() <= MAX_VALUE_COLUMNS)
 }
 
 fn types(change: &Change) -> String {
@@ -242,7 +242,7 @@ pub(super) fn below(change: &Change) -> Vec<Below> {
         | ChangeKind::RequiredPropertyAdded => {
             described(&change.new).lines().map(|line| Below::Come(around(line, 0))).collect()
         }
-        // All is said, or it is a schema, which nobody reads in one line: the document has it.
+        // All is said, or it is a schema, which cannot be read in one line: the document has it.
         ChangeKind::Removed
         | ChangeKind::PropertyRemoved
         | ChangeKind::TypeNarrowed
@@ -320,23 +320,23 @@ fn unseen(gone: &str, come: &str, same: usize) -> Option<Below> {
 
 /// A line, made visible; of a long one what is around the character at `place`.
 fn around(line: &str, place: usize) -> String {
-    let start = place.saturating_sub(BEFORE);
-    let (begins, start) = match line.char_indices().nth(LONGEST) {
+    let start = place.saturating_sub(CHARS_BEFORE_CHANGE);
+    let (begins, start) = match line.char_indices().nth(MAX_LINE_CHARS) {
         None => (true, 0),
         Some(_) => (start == 0, line.char_indices().nth(start).map_or(line.len(), |(start, _)| start)),
     };
     let rest = &line[start..];
-    let end = rest.char_indices().nth(LONGEST).map(|(end, _)| end);
+    let end = rest.char_indices().nth(MAX_LINE_CHARS).map(|(end, _)| end);
     let text = visible::line(&rest[..end.unwrap_or(rest.len())]);
     format!("{}{text}{}", if begins { "" } else { "…" }, if end.is_some() { "…" } else { "" })
 }
 
 #[cfg(test)]
 mod tests {
-    use mcpjoin::check::{Offer, changes};
     use mcpjoin::proto::Raw;
+    use mcpjoin_rules::{Offer, changes};
 
-    use super::{Below, LONGEST, below, sentence};
+    use super::{Below, MAX_LINE_CHARS, below, sentence};
 
     /// What is said of each change of a tool from one definition to another, and below it.
     fn told(old: &str, new: &str) -> Vec<(String, Vec<Below>)> {
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn i179_what_has_changed_at_the_end_of_a_long_line_is_shown() {
-        let text = |end: &str| format!(r#""description":"{}{end}""#, "é".repeat(9 * LONGEST));
+        let text = |end: &str| format!(r#""description":"{}{end}""#, "é".repeat(9 * MAX_LINE_CHARS));
         let told = told(&text("old"), &text("new"));
         let [Below::Gone(gone), Below::Come(come)] = &told[0].1[..] else { panic!("{told:?}") };
         assert!(gone.starts_with("…é") && gone.ends_with("éold") && gone.chars().count() < 100, "{gone}");

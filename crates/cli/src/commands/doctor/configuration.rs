@@ -3,10 +3,10 @@
 //! Called by `everything` with what `config` has found and what is known of the machine. It reads nothing and starts
 //! nothing.
 
-use mcpjoin::doctor::{EnvironmentReport, Outcome, SearchPaths, Seat};
-use serde_json::{Value, json};
+use mcpjoin_diagnostics::doctor::{EnvironmentReport, LaunchContext, Outcome, SearchPaths};
+use serde::Serialize;
 
-use super::document;
+use super::document::{self, Checked};
 use crate::config::{File, Found};
 use crate::target::{exact, shown};
 
@@ -25,7 +25,8 @@ const DESKTOP: [&str; 7] = [
 fn a_line(entry: &Found, place: &str, paths: &SearchPaths) -> Option<Fault> {
     let program = &entry.parts.iter().find(|part| part.what == "command")?.text;
     let (first, _) = program.split_once(char::is_whitespace)?;
-    if paths.find(Seat::Here, program).is_some() || paths.find(Seat::Here, first).is_none() {
+    if paths.find(LaunchContext::Here, program).is_some() || paths.find(LaunchContext::Here, first).is_none()
+    {
         return None;
     }
     Some(Fault {
@@ -37,6 +38,7 @@ fn a_line(entry: &Found, place: &str, paths: &SearchPaths) -> Option<Fault> {
 }
 
 /// One thing that is wrong.
+#[derive(Serialize)]
 pub(super) struct Fault {
     pub(super) id: &'static str,
     pub(super) seen: String,
@@ -61,6 +63,24 @@ pub(super) struct Configuration {
     pub(super) faults: Vec<Fault>,
     pub(super) notes: Vec<String>,
     pub(super) servers: Vec<Server>,
+}
+
+/// The configuration for a program.
+#[derive(Serialize)]
+pub(super) struct OfConfiguration<'a> {
+    files: Vec<OfFile<'a>>,
+    checks: Vec<Checked>,
+    findings: &'a [Fault],
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct OfFile<'a> {
+    path: &'a str,
+    /// `passed` or `failed`.
+    outcome: &'static str,
+    /// What it holds, or the id of what is wrong with it.
+    detail: &'a str,
 }
 
 const DISABLED: &str = "disabled";
@@ -195,7 +215,7 @@ impl Configuration {
         let findable = |program: &&str| program.starts_with('/') || !program.contains('/');
         let Some(program) = program.filter(written).filter(findable) else { return };
         let (name, shown_program) = (shown(entry.name.as_ref()), exact(program));
-        let Some(here) = paths.find(Seat::Here, program) else {
+        let Some(here) = paths.find(LaunchContext::Here, program) else {
             if !examined {
                 let fault = Fault {
                     id: "entry-program-missing",
@@ -208,7 +228,10 @@ impl Configuration {
             return;
         };
         let of_desktop = DESKTOP.iter().any(|known| file.name.contains(known));
-        if of_desktop && paths.is_certain(Seat::Desktop) && paths.find(Seat::Desktop, program).is_none() {
+        if of_desktop
+            && paths.is_certain(LaunchContext::Desktop)
+            && paths.find(LaunchContext::Desktop, program).is_none()
+        {
             let folder = here.parent().unwrap_or(&here).display();
             self.fail(
                 SEATS,
@@ -228,26 +251,18 @@ impl Configuration {
         }
     }
 
-    /// All of it as one JSON object.
-    pub(super) fn document(&self) -> Value {
-        let files = self.files.iter().map(|(name, how, detail)| {
-            json!({ "path": name, "outcome": document::outcome(*how), "detail": detail })
+    /// For a program.
+    pub(super) fn document(&self) -> OfConfiguration<'_> {
+        let files = self.files.iter().map(|(path, how, detail)| OfFile {
+            path,
+            outcome: document::outcome(*how),
+            detail,
         });
-        let checks = self.checks.iter().map(|(check, how)| {
-            let mut object = json!({ "check": check, "outcome": document::outcome(*how) });
-            if let Outcome::NotRun(why) = how {
-                object["why"] = json!(why);
-            }
-            object
-        });
-        let findings = self.faults.iter().map(|fault| {
-            json!({ "id": fault.id, "seen": fault.seen, "meaning": fault.meaning, "advice": fault.advice })
-        });
-        json!({
-            "files": files.collect::<Vec<_>>(),
-            "checks": checks.collect::<Vec<_>>(),
-            "findings": findings.collect::<Vec<_>>(),
-            "notes": self.notes,
-        })
+        OfConfiguration {
+            files: files.collect(),
+            checks: self.checks.iter().map(|(check, how)| Checked::new(check, *how)).collect(),
+            findings: &self.faults,
+            notes: &self.notes,
+        }
     }
 }

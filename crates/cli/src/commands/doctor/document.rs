@@ -1,82 +1,247 @@
-//! A report for a program: one JSON object. What is not known is absent.
+//! A report for a program: one JSON object, its members in the order of their names. What is not known is absent.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use mcpjoin::doctor::{EnvironmentFinding, Evidence, Finding, Orchestrator, Outcome, Report};
 use mcpjoin::proto::session::ProcessExit;
-use mcpjoin::quic::CertificateFacts;
-use serde_json::{Map, Value, json};
+use mcpjoin_diagnostics::doctor::{EnvironmentFinding, Finding, Orchestrator, Outcome, Report};
+use mcpjoin_quic::endpoint::CertificateFacts;
+use serde::Serialize;
+use serde_json::Value;
 
+use crate::commands::value_of;
 use crate::ui::Ui;
 
-/// All of it. `target`: the command or the address. `surroundings`: what of the machine bears on it.
+/// The report on one server.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    /// The command or the address.
+    target: &'a str,
+    healthy: bool,
+    elapsed_ms: u64,
+    phases: Vec<Phase<'a>>,
+    checks: Vec<Checked>,
+    findings: Vec<OfFinding<'a>>,
+    /// The faults of the machine that may be the cause.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    surroundings: Vec<OfEnvironment<'a>>,
+    notes: &'a [String],
+    /// The last lines of standard error.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stderr: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    addresses: Vec<String>,
+    /// Over QUIC: the server's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<Certificate<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    orchestrator: Option<OfOrchestrator<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol_version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_info: Option<ServerInfo<'a>>,
+    lists: Vec<List<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Phase<'a> {
+    phase: &'a str,
+    /// `passed`, `failed` or `notRun`.
+    outcome: &'static str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elapsed_ms: Option<u64>,
+}
+
+/// A check and how it went.
+#[derive(Serialize)]
+pub(super) struct Checked {
+    check: &'static str,
+    /// `passed`, `failed` or `notRun`.
+    outcome: &'static str,
+    /// Why it was not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'static str>,
+}
+
+/// A finding about a server, with what shows it.
+#[derive(Serialize)]
+struct OfFinding<'a> {
+    id: &'a str,
+    check: &'a str,
+    phase: &'a str,
+    seen: &'a str,
+    meaning: &'a str,
+    advice: &'a str,
+    /// How the process ended: its code or its signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stderr: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stdout: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    received: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    requests: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<&'a str>,
+    /// The error that the server responded with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jsonrpc: Option<JsonRpcError<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    violations: Vec<String>,
+    /// What it has started and has not ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    processes: Vec<Process<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Status {
+    Code(i32),
+    Signal(i32),
+}
+
+#[derive(Serialize)]
+struct JsonRpcError<'a> {
+    code: i64,
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct Process<'a> {
+    pid: u32,
+    name: &'a str,
+}
+
+/// A finding about the machine.
+#[derive(Serialize)]
+pub(super) struct OfEnvironment<'a> {
+    id: &'a str,
+    check: &'a str,
+    part: &'a str,
+    seen: &'a str,
+    meaning: &'a str,
+    advice: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Certificate<'a> {
+    subject: &'a str,
+    issuer: &'a str,
+    names: &'a [String],
+    not_before: String,
+    not_after: String,
+    /// The key, as `--pin` takes it.
+    pin: String,
+}
+
+#[derive(Serialize)]
+struct OfOrchestrator<'a> {
+    /// The files in its directory of certificates.
+    certificates: Vec<CertificateFile<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health: Option<Value>,
+    tools: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CertificateFile<'a> {
+    path: String,
+    /// The common name: null where the certificate has none, and absent where the file has no certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<Option<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_after: Option<String>,
+    /// Why it cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ServerInfo<'a> {
+    name: &'a str,
+    version: &'a str,
+}
+
+/// A list that was read, and how many items it has.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a> {
+    method: &'a str,
+    items: usize,
+    elapsed_ms: u64,
+}
+
+/// The report. `target`: the command or the address. `surroundings`: the faults of the machine that may be the cause.
 pub(super) fn of(target: &str, report: &Report, surroundings: &[EnvironmentFinding]) -> Value {
-    let mut root = Map::new();
-    root.insert("target".into(), json!(target));
-    root.insert("healthy".into(), json!(report.is_healthy() && surroundings.is_empty()));
-    root.insert("elapsedMs".into(), json!(milliseconds(report.took)));
-    let steps = report.steps.iter().map(|step| {
-        let mut object = json!({
-            "phase": step.phase.as_str(), "outcome": outcome(step.outcome), "detail": step.detail
-        });
-        if let Some(took) = step.took {
-            object["elapsedMs"] = json!(milliseconds(took));
-        }
-        object
-    });
-    root.insert("phases".into(), steps.collect());
-    let checks = report.checks.iter().map(|(check, how)| {
-        let mut object = json!({ "check": check.as_str(), "outcome": outcome(*how) });
-        if let Outcome::NotRun(why) = how {
-            object["why"] = json!(why);
-        }
-        object
-    });
-    root.insert("checks".into(), checks.collect());
-    root.insert("findings".into(), report.findings.iter().map(finding).collect());
-    if !surroundings.is_empty() {
-        root.insert("surroundings".into(), surroundings.iter().map(of_environment).collect());
-    }
-    root.insert("notes".into(), json!(report.notes));
-    if !report.stderr.is_empty() {
-        root.insert("stderr".into(), json!(report.stderr));
-    }
-    if !report.addresses.is_empty() {
-        root.insert("addresses".into(), report.addresses.iter().map(ToString::to_string).collect());
-    }
-    if let Some(facts) = &report.certificate {
-        root.insert("certificate".into(), certificate(facts));
-    }
-    if let Some(known) = &report.orchestrator {
-        root.insert("orchestrator".into(), orchestrator(known));
-    }
-    if let Some(peer) = &report.peer {
-        root.insert("protocolVersion".into(), json!(peer.profile.version.as_str()));
-        if let Some(info) = &peer.info {
-            root.insert("serverInfo".into(), json!({ "name": info.name, "version": info.version }));
-        }
-    }
-    let lists = report.lists.iter().map(|list| {
-        let took = milliseconds(list.took);
-        json!({ "method": list.method.as_str(), "items": list.items, "elapsedMs": took })
-    });
-    root.insert("lists".into(), lists.collect());
-    Value::Object(root)
+    let info = report.peer.as_ref().and_then(|peer| peer.info.as_ref());
+    let document = Document {
+        target,
+        healthy: report.is_healthy() && surroundings.is_empty(),
+        elapsed_ms: milliseconds(report.took),
+        phases: report
+            .steps
+            .iter()
+            .map(|step| Phase {
+                phase: step.phase.as_str(),
+                outcome: outcome(step.outcome),
+                detail: &step.detail,
+                elapsed_ms: step.took.map(milliseconds),
+            })
+            .collect(),
+        checks: report.checks.iter().map(|(check, how)| Checked::new(check.as_str(), *how)).collect(),
+        findings: report.findings.iter().map(finding).collect(),
+        surroundings: surroundings.iter().map(of_environment).collect(),
+        notes: &report.notes,
+        stderr: &report.stderr,
+        addresses: report.addresses.iter().map(ToString::to_string).collect(),
+        certificate: report.certificate.as_ref().map(certificate),
+        orchestrator: report.orchestrator.as_deref().map(orchestrator),
+        protocol_version: report.peer.as_ref().map(|peer| peer.profile.version.as_str()),
+        server_info: info.map(|info| ServerInfo { name: &info.name, version: &info.version }),
+        lists: report
+            .lists
+            .iter()
+            .map(|list| List {
+                method: list.method.as_str(),
+                items: list.items,
+                elapsed_ms: milliseconds(list.took),
+            })
+            .collect(),
+    };
+    value_of(&document)
 }
 
-/// One finding about the machine.
-pub(super) fn of_environment(finding: &EnvironmentFinding) -> Value {
-    json!({
-        "id": finding.id,
-        "check": finding.check.as_str(),
-        "part": finding.check.part().as_str(),
-        "seen": finding.seen,
-        "meaning": finding.meaning,
-        "advice": finding.advice,
-    })
+impl Checked {
+    pub(super) const fn new(check: &'static str, how: Outcome) -> Self {
+        let why = if let Outcome::NotRun(why) = how { Some(why) } else { None };
+        Self { check, outcome: outcome(how), why }
+    }
 }
 
+/// A finding about the machine.
+pub(super) fn of_environment(finding: &EnvironmentFinding) -> OfEnvironment<'_> {
+    OfEnvironment {
+        id: finding.id,
+        check: finding.check.as_str(),
+        part: finding.check.part().as_str(),
+        seen: &finding.seen,
+        meaning: &finding.meaning,
+        advice: &finding.advice,
+    }
+}
+
+/// An outcome as documents write it.
 pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Passed => "passed",
@@ -85,56 +250,43 @@ pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
-/// One finding.
-pub(super) fn finding(finding: &Finding) -> Value {
-    let mut out = json!({
-        "id": finding.id,
-        "check": finding.check.as_str(),
-        "phase": finding.phase.as_str(),
-        "seen": finding.seen,
-        "meaning": finding.meaning,
-        "advice": finding.advice,
-    });
-    let Evidence { exit, body, requests, error, violations, processes, .. } = &finding.evidence;
-    let Evidence { stderr, stdout, received, .. } = &finding.evidence;
-    match exit {
-        Some(ProcessExit::Code(code)) => out["status"] = json!({ "code": code }),
-        Some(ProcessExit::Signal(signal)) => out["status"] = json!({ "signal": signal }),
-        None => {}
+fn finding(finding: &Finding) -> OfFinding<'_> {
+    let evidence = &finding.evidence;
+    OfFinding {
+        id: finding.id,
+        check: finding.check.as_str(),
+        phase: finding.phase.as_str(),
+        seen: &finding.seen,
+        meaning: &finding.meaning,
+        advice: &finding.advice,
+        status: evidence.exit.map(|exit| match exit {
+            ProcessExit::Code(code) => Status::Code(code),
+            ProcessExit::Signal(signal) => Status::Signal(signal),
+        }),
+        stderr: &evidence.stderr,
+        stdout: &evidence.stdout,
+        received: &evidence.received,
+        requests: &evidence.requests,
+        body: evidence.body.as_deref(),
+        jsonrpc: evidence
+            .error
+            .as_ref()
+            .map(|error| JsonRpcError { code: error.code, message: &error.message }),
+        violations: evidence.violations.iter().map(ToString::to_string).collect(),
+        processes: evidence.processes.iter().map(|it| Process { pid: it.pid, name: &it.name }).collect(),
     }
-    for (name, lines) in
-        [("stderr", stderr), ("stdout", stdout), ("received", received), ("requests", requests)]
-    {
-        if !lines.is_empty() {
-            out[name] = json!(lines);
-        }
-    }
-    if let Some(body) = body {
-        out["body"] = json!(body);
-    }
-    if let Some(error) = error {
-        out["jsonrpc"] = json!({ "code": error.code, "message": error.message });
-    }
-    if !violations.is_empty() {
-        out["violations"] = violations.iter().map(ToString::to_string).collect();
-    }
-    if !processes.is_empty() {
-        let shown = |process: &mcpjoin::link::Survivor| json!({ "pid": process.pid, "name": process.name });
-        out["processes"] = processes.iter().map(shown).collect();
-    }
-    out
 }
 
-fn certificate(facts: &CertificateFacts) -> Value {
-    let (from, to) = facts.validity();
-    json!({
-        "subject": facts.subject,
-        "issuer": facts.issuer,
-        "names": facts.names,
-        "notBefore": from,
-        "notAfter": to,
-        "pin": pin(facts),
-    })
+fn certificate(facts: &CertificateFacts) -> Certificate<'_> {
+    let (not_before, not_after) = facts.validity();
+    Certificate {
+        subject: &facts.subject,
+        issuer: &facts.issuer,
+        names: &facts.names,
+        not_before,
+        not_after,
+        pin: pin(facts),
+    }
 }
 
 /// The key of a certificate, as `--pin` takes it.
@@ -145,36 +297,28 @@ pub(super) fn pin(facts: &CertificateFacts) -> String {
     })
 }
 
-fn orchestrator(known: &Orchestrator) -> Value {
-    let mut root = Map::new();
-    let files = known.certificates.files.iter().map(|file| {
-        let mut object = json!({ "path": file.path.display().to_string() });
-        if let Some(facts) = &file.facts {
-            object["name"] = json!(facts.common_name);
-            let (from, to) = facts.validity();
-            (object["notBefore"], object["notAfter"]) = (json!(from), json!(to));
+fn orchestrator(known: &Orchestrator) -> OfOrchestrator<'_> {
+    let certificates = known.certificates.files.iter().map(|file| {
+        let facts = file.facts.as_ref();
+        let (not_before, not_after) = facts.map(|facts| facts.validity()).unzip();
+        CertificateFile {
+            path: file.path.display().to_string(),
+            name: facts.map(|facts| facts.common_name.as_deref()),
+            not_before,
+            not_after,
+            problem: file.problem.as_deref(),
         }
-        if let Some(problem) = &file.problem {
-            object["problem"] = json!(problem);
-        }
-        object
     });
-    root.insert("certificates".into(), files.collect());
-    if let Some(name) = &known.name {
-        root.insert("name".into(), json!(name));
-    }
-    if let Some(health) = &known.health {
+    let health = known.health.as_ref().map(|health| {
         let status = health.status().as_str_name();
-        let health = json!({ "status": status, "message": health.message, "details": health.details });
-        root.insert("health".into(), health);
-    }
-    let mut names: Vec<&str> = known.tools.iter().map(|tool| tool.name.as_str()).collect();
-    names.sort_unstable();
-    root.insert("tools".into(), json!(names));
-    Value::Object(root)
+        serde_json::json!({ "status": status, "message": health.message, "details": health.details })
+    });
+    let mut tools: Vec<&str> = known.tools.iter().map(|tool| tool.name.as_str()).collect();
+    tools.sort_unstable();
+    OfOrchestrator { certificates: certificates.collect(), name: known.name.as_deref(), health, tools }
 }
 
-/// The members whose text is not all ours.
+/// The members whose text is not only ours.
 const FREE: [&str; 22] = [
     "target",
     "detail",

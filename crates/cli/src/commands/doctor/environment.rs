@@ -1,7 +1,7 @@
 //! `mcpjoin doctor --environment`, and what of the machine bears on a server that does not work. The library looks; here
 //! it is shown.
 
-use mcpjoin::doctor::{
+use mcpjoin_diagnostics::doctor::{
     Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Outcome, Report, World,
 };
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::visible;
 /// Looks at the machine alone.
 pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
     refuse(&args.connect)?;
-    let report = match examined(ui, &args.connect) {
+    let report = match examined(ui, &args.connect, &doctor(args)) {
         Ok(report) => report,
         Err(exit) => return Ok(exit),
     };
@@ -74,8 +74,18 @@ fn refuse(connect: &Connect) -> Result<(), Failure> {
     }
 }
 
+/// Examines this machine, with the user's login shell or without it.
+pub(super) fn doctor(args: &Doctor) -> EnvironmentDoctor {
+    let doctor = EnvironmentDoctor::new(World::here());
+    if args.no_shell { doctor.without_shell() } else { doctor }
+}
+
 /// Looks at the machine. The exit when a signal came first.
-pub(super) fn examined(ui: &Ui, connect: &Connect) -> Result<EnvironmentReport, Exit> {
+pub(super) fn examined(
+    ui: &Ui,
+    connect: &Connect,
+    doctor: &EnvironmentDoctor,
+) -> Result<EnvironmentReport, Exit> {
     let mut examined = None;
     let exit = with_plans(ui, &[], connect, async |_| {
         let mut signals = match Signals::listen() {
@@ -89,11 +99,11 @@ pub(super) fn examined(ui: &Ui, connect: &Connect) -> Result<EnvironmentReport, 
         if ui.has_line() {
             ui.line("looking at this machine ...");
         }
-        // Dropped by the signal, it ends the runtimes that it has asked for their version.
+        // Dropped by the signal, it ends the shell and the runtimes that it has started.
         let report = tokio::select! {
             biased;
             signal = signals.next() => Err(signal),
-            report = EnvironmentDoctor::new(World::here()).examine() => Ok(report),
+            report = doctor.examine() => Ok(report),
         };
         ui.line_over();
         match report {
@@ -108,11 +118,10 @@ pub(super) fn examined(ui: &Ui, connect: &Connect) -> Result<EnvironmentReport, 
 }
 
 /// What of the machine bears on a server in which something was found.
-pub(super) async fn about(way: &Way, report: &Report) -> Vec<EnvironmentFinding> {
+pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report) -> Vec<EnvironmentFinding> {
     if report.is_healthy() {
         return Vec::new();
     }
-    let doctor = EnvironmentDoctor::new(World::here());
     if let Some(command) = way.command() {
         return doctor.about_command(command).await;
     }
@@ -172,10 +181,15 @@ pub(super) fn lines(page: &mut Page, report: &EnvironmentReport, everything: boo
         page.step(step.part.as_str(), Some(step.took), step.outcome, &step.detail);
     }
     for path in report.paths.iter().flat_map(|paths| paths.all()).filter(|_| everything) {
-        page.beside(path.seat.as_str(), &joined(&path.folders));
+        page.beside(path.context.as_str(), &joined(&path.folders));
         if !path.set.is_empty() {
             page.beside("", &format!("set by {}", path.set.join(", ")));
         }
+    }
+    let shells: Vec<&str> =
+        report.paths.iter().flat_map(|paths| paths.all()).filter_map(|path| path.asked.as_deref()).collect();
+    if !shells.is_empty() {
+        page.beside("ran", &shells.join(", "));
     }
     for note in &report.notes {
         page.beside("note", note);
@@ -208,8 +222,8 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
     });
     let runtimes = report.runtimes.iter().map(|runtime| {
         let mut found = json!({});
-        for (seat, path) in &runtime.found {
-            found[seat.as_str()] = json!({ "path": path.display().to_string() });
+        for (context, path) in &runtime.found {
+            found[context.as_str()] = json!({ "path": path.display().to_string() });
         }
         let mut object = json!({ "runtime": runtime.name, "found": found });
         if let Some(version) = &runtime.version {
@@ -221,11 +235,11 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
         object
     });
     let paths = report.paths.iter().flat_map(|paths| paths.all()).map(|path| {
-        json!({
-            "seat": path.seat.as_str(),
-            "path": joined(&path.folders),
-            "details": { "set": path.set, "unknown": path.unknown },
-        })
+        let mut details = json!({ "set": path.set, "unknown": Vec::from_iter(&path.unknown) });
+        if let Some(asked) = &path.asked {
+            details["ran"] = json!(asked);
+        }
+        json!({ "seat": path.context.as_str(), "path": joined(&path.folders), "details": details })
     });
     json!({
         "healthy": report.is_healthy(),

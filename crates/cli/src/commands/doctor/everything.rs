@@ -1,13 +1,16 @@
 //! `mcpjoin doctor` without a target: the machine, then the configuration, then each of its servers.
 
-use mcpjoin::doctor::{Doctor, EnvironmentFinding, EnvironmentReport, Outcome, Report};
-use serde_json::{Map, Value, json};
+use mcpjoin_diagnostics::doctor::{
+    Doctor, EnvironmentDoctor, EnvironmentFinding, EnvironmentReport, Outcome, Report,
+};
+use serde::Serialize;
+use serde_json::Value;
 
-use super::configuration::{Configuration, Server};
+use super::configuration::{Configuration, OfConfiguration, Server};
 use super::page::Page;
 use super::{document, environment};
-use crate::args::Connect;
-use crate::commands::written;
+use crate::args;
+use crate::commands::{value_of, written};
 use crate::config;
 use crate::connect::{Plan, with_each};
 use crate::exit::Exit;
@@ -20,7 +23,8 @@ use crate::visible;
 type Examined = Result<(Report, Vec<EnvironmentFinding>), Failure>;
 
 /// Looks at all of it.
-pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
+pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
+    let connect = &args.connect;
     if connect.trace.is_some() {
         let problem =
             "--trace writes down what crosses to one server, and all of the configuration are meant";
@@ -34,7 +38,8 @@ pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
         }
         entry.kept.iter().for_each(|text| ui.keep(text));
     }
-    let machine = match environment::examined(ui, connect) {
+    let doctor = environment::doctor(args);
+    let machine = match environment::examined(ui, connect, &doctor) {
         Ok(machine) => machine,
         Err(exit) => return Ok(exit),
     };
@@ -45,7 +50,7 @@ pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
         ui,
         &targets,
         connect,
-        |_, plan| Box::pin(examine(plan)),
+        move |_, plan| Box::pin(examine(plan, doctor.clone())),
         async |mut outcomes: Vec<Examined>| {
             for (_, surroundings) in outcomes.iter_mut().flatten() {
                 untold(&machine, surroundings);
@@ -72,14 +77,14 @@ fn target(server: &Server) -> Target {
     Target::Entry(Named { file: None, name: server.name.clone(), or_program: false, instead: String::new() })
 }
 
-async fn examine(plan: Plan) -> Examined {
+async fn examine(plan: Plan, machine: EnvironmentDoctor) -> Examined {
     let mut report = Doctor::new(plan.way.examined(), plan.client).examine().await;
     plan.way.advise(&mut report);
-    let surroundings = environment::about(&plan.way, &report).await;
+    let surroundings = environment::about(&machine, &plan.way, &report).await;
     Ok((report, surroundings))
 }
 
-/// Leaves what is not told of the machine already.
+/// Removes what is reported of the machine already.
 fn untold(machine: &EnvironmentReport, surroundings: &mut Vec<EnvironmentFinding>) {
     let told = |finding: &EnvironmentFinding| {
         machine.findings.iter().any(|known| known.id == finding.id && known.seen == finding.seen)
@@ -203,6 +208,31 @@ fn summary(report: &Report) -> String {
 
 // ---- for a program ----
 
+/// The document on the machine, the configuration and each of its servers.
+#[derive(Serialize)]
+struct OfEverything<'a> {
+    healthy: bool,
+    environment: Value,
+    configuration: OfConfiguration<'a>,
+    servers: Vec<OfServer<'a>>,
+}
+
+/// A server of the configuration: its report, or why there is none.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OfServer<'a> {
+    name: &'a str,
+    /// `FILE:LINE`
+    path: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+    /// Why it was not examined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_run: Option<&'static str>,
+}
+
 fn document(
     healthy: bool,
     machine: &EnvironmentReport,
@@ -210,33 +240,26 @@ fn document(
     outcomes: &[Examined],
 ) -> Value {
     let servers = paired(configuration, outcomes).map(|(server, outcome)| {
-        let mut object = Map::new();
-        object.insert("name".into(), json!(server.name));
-        object.insert("path".into(), json!(server.place));
+        let (mut report, mut error) = (None, None);
         match outcome {
-            Some(Ok((report, surroundings))) => {
-                object.insert("report".into(), document::of(&server.name, report, surroundings));
-            }
-            Some(Err(failure)) => {
-                object.insert("error".into(), failure.json()["error"].clone());
-            }
-            None => {
-                object.insert("notRun".into(), json!(server.not_run));
-            }
+            Some(Ok((seen, surroundings))) => report = Some(document::of(&server.name, seen, surroundings)),
+            Some(Err(failure)) => error = Some(failure.json()["error"].take()),
+            None => {}
         }
-        Value::Object(object)
+        let not_run = server.not_run.filter(|_| outcome.is_none());
+        OfServer { name: &server.name, path: &server.place, report, error, not_run }
     });
-    json!({
-        "healthy": healthy,
-        "environment": environment::document(machine),
-        "configuration": configuration.document(),
-        "servers": servers.collect::<Vec<_>>(),
+    value_of(&OfEverything {
+        healthy,
+        environment: environment::document(machine),
+        configuration: configuration.document(),
+        servers: servers.collect(),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use mcpjoin::doctor::{EnvironmentDoctor, World};
+    use mcpjoin_diagnostics::doctor::{EnvironmentDoctor, World};
 
     use super::untold;
 

@@ -1,7 +1,7 @@
 //! `mcpjoin doctor orchestra://host:port`: from what was typed to an examination of an orchestrator.
 
-use mcpjoin::bridge::orchestra::certs::Certificates;
-use mcpjoin::doctor::OrchestraDoctor;
+use mcpjoin_diagnostics::doctor::OrchestraDoctor;
+use mcpjoin_orchestra::certs::Certificates;
 
 use super::{Watch, shown};
 use crate::args::Doctor;

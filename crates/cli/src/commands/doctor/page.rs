@@ -3,28 +3,28 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use mcpjoin::doctor::{EnvironmentFinding, Evidence, Finding, Outcome, Phase, Report, Step};
-use mcpjoin::quic::CertificateFacts;
+use mcpjoin_diagnostics::doctor::{EnvironmentFinding, Evidence, Finding, Outcome, Phase, Report, Step};
+use mcpjoin_quic::endpoint::CertificateFacts;
 use unicode_width::UnicodeWidthStr;
 
 use super::document::pin;
 use crate::failure::seconds;
-use crate::fold::{Room, Wide, lines};
+use crate::fold::{LongWord, Widths, lines};
 use crate::ui::{BAD, FAINT, HEADING};
 use crate::visible;
 
 /// The width of the names of phases: that of the longest one that most reports have.
-const PHASES: usize = 10;
-/// A longer name pushes the rest of its line away.
-const LONGEST: usize = 24;
+const MIN_PHASE_COLUMNS: usize = 10;
+/// A longer name moves the rest of its line to the right.
+const MAX_PHASE_COLUMNS: usize = 24;
 /// The width of a time.
-const TIMES: usize = 9;
+const TIME_COLUMNS: usize = 9;
 /// The width of the labels of a finding, with the blanks before and after them.
-const LABELS: usize = 11;
-/// So many tools of an orchestrator are named unasked.
-const TOOLS: usize = 12;
-/// A narrower terminal than this gets lines that are too long: nobody could read the words.
-const NARROWEST: usize = 40;
+const LABEL_COLUMNS: usize = 11;
+/// The tools of an orchestrator that are listed without `-v`.
+const MAX_TOOLS: usize = 12;
+/// In a narrower terminal lines are not wrapped.
+const MIN_TERMINAL_COLUMNS: usize = 40;
 
 /// All of it. `everything`: with what is known of certificates. `width`: of the terminal, where it is one; longer lines
 /// go on below their beginning. `surroundings`: what of the machine bears on it.
@@ -57,7 +57,7 @@ pub(super) fn of(
         // Their list is in another order each time.
         let mut names: Vec<&str> = orchestrator.tools.iter().map(|tool| tool.name.as_str()).collect();
         names.sort_unstable();
-        let shown = if everything { names.len() } else { TOOLS.min(names.len()) };
+        let shown = if everything { names.len() } else { MAX_TOOLS.min(names.len()) };
         names[..shown].iter().for_each(|name| page.beside("tool", name));
         if let more @ 1.. = names.len() - shown {
             page.beside("", &format!("and {more} more (-v shows all)"));
@@ -101,7 +101,7 @@ pub(super) struct Page {
     pub(super) out: String,
     width: Option<usize>,
     phases: usize,
-    /// How many faults it has told.
+    /// How many faults it has.
     told: usize,
 }
 
@@ -109,23 +109,30 @@ impl Page {
     /// `labels`: of the lines that it will have.
     pub(super) fn new<'a>(width: Option<usize>, labels: impl Iterator<Item = &'a str>) -> Self {
         let longest = labels.map(UnicodeWidthStr::width).max().unwrap_or_default();
-        Self { out: String::new(), width, phases: longest.clamp(PHASES, LONGEST), told: 0 }
+        Self {
+            out: String::new(),
+            width,
+            phases: longest.clamp(MIN_PHASE_COLUMNS, MAX_PHASE_COLUMNS),
+            told: 0,
+        }
     }
 
     /// A text after a label. Further lines of it begin below `indent`. Text that is not ours has been made visible.
     fn paragraph(&mut self, label: &str, styled: &str, text: &str, indent: usize) {
         let room = |taken: usize| {
-            self.width.filter(|width| *width >= NARROWEST).map_or(usize::MAX, |width| width - taken)
+            self.width
+                .filter(|width| *width >= MIN_TERMINAL_COLUMNS)
+                .map_or(usize::MAX, |width| width - taken)
         };
-        let room = Room { first: room(label.width()), rest: room(indent), kept: 0 };
-        let mut lines = lines(text, room, Wide::Broken).into_iter();
+        let widths = Widths { first: room(label.width()), rest: room(indent), kept: 0 };
+        let mut lines = lines(text, widths, LongWord::Broken).into_iter();
         let _ = writeln!(self.out, "{styled}{}", lines.next().unwrap_or_default());
         for line in lines {
             let _ = writeln!(self.out, "{:indent$}{line}", "");
         }
     }
 
-    /// A line of what was looked at. `phase`: its name, made visible.
+    /// A line for a step. `phase`: its name, escaped.
     pub(super) fn step(&mut self, phase: &str, took: Option<Duration>, outcome: Outcome, detail: &str) {
         let took = took.map_or_else(|| "-".to_owned(), seconds);
         let phases = self.phases;
@@ -133,13 +140,13 @@ impl Page {
             Outcome::NotRun(why) => format!("not run: {why}"),
             _ => visible::line(detail).into_owned(),
         };
-        let label = format!("{phase:<phases$} {took:>TIMES$} ");
+        let label = format!("{phase:<phases$} {took:>TIME_COLUMNS$} ");
         let (mark, end) = match outcome {
             Outcome::Failed => (format!("{BAD}"), format!("{BAD:#}")),
             Outcome::NotRun(_) => (format!("{FAINT}"), format!("{FAINT:#}")),
             _ => (String::new(), String::new()),
         };
-        let styled = format!("{HEADING}{phase:<phases$}{HEADING:#} {took:>TIMES$} {mark}");
+        let styled = format!("{HEADING}{phase:<phases$}{HEADING:#} {took:>TIME_COLUMNS$} {mark}");
         self.paragraph(&label, &styled, &text, label.width());
         // The style ends before the line does.
         self.out.truncate(self.out.trim_end_matches('\n').len());
@@ -148,12 +155,12 @@ impl Page {
 
     /// Something beside the phases.
     pub(super) fn beside(&mut self, label: &str, text: &str) {
-        self.row(label, self.phases + 1 + TIMES, text);
+        self.row(label, self.phases + 1 + TIME_COLUMNS, text);
     }
 
     /// Something that belongs to a finding.
     fn of_finding(&mut self, label: &str, text: &str) {
-        self.row(&format!("  {label}"), LABELS - 1, text);
+        self.row(&format!("  {label}"), LABEL_COLUMNS - 1, text);
     }
 
     fn row(&mut self, label: &str, width: usize, text: &str) {
@@ -179,7 +186,7 @@ impl Page {
         let styled = format!("{BAD}{which}{BAD:#} ");
         let whose = if whose.is_empty() { String::new() } else { format!("{}: ", visible::line(whose)) };
         let text = format!("{whose}{} ({id})", visible::line(seen));
-        self.paragraph(&label, &styled, &text, LABELS);
+        self.paragraph(&label, &styled, &text, LABEL_COLUMNS);
         self.of_finding("means", meaning);
     }
 

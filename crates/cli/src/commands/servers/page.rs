@@ -1,8 +1,10 @@
 //! What `mcpjoin servers` prints.
 
+use serde::Serialize;
 use serde_json::json;
 
-use crate::config::{File, Found, Member, Trusted, called};
+use crate::commands::document_of;
+use crate::config::{File, Found, Member, Part, Trusted, called};
 use crate::target::{exact, shown};
 use crate::ui::{BAD, FAINT, HEADING, NAME};
 use crate::visible;
@@ -85,53 +87,80 @@ fn of_entry(entry: &Found, out: &mut Vec<String>) {
     }
 }
 
+/// The files for a program.
+#[derive(Serialize)]
+struct OfFiles<'a> {
+    files: Vec<OfFile<'a>>,
+}
+
+/// A file of configuration.
+#[derive(Serialize)]
+struct OfFile<'a> {
+    file: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dialect: Option<&'static str>,
+    /// Why it cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<&'a str>,
+    /// Whether none of its entries has to be trusted first.
+    trusted: bool,
+    warnings: &'a [String],
+    servers: Vec<OfEntry<'a>>,
+}
+
+/// An entry.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OfEntry<'a> {
+    name: &'a str,
+    line: usize,
+    /// `stdio`, `http`, `sse`, `quic`, `tcp` or `unix`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transport: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    /// The line that disables it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disabled: Option<usize>,
+    /// Where the entry of the same name stands that is used in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shadowed_by: Option<&'a str>,
+    /// Whether it may be used without a question.
+    trusted: bool,
+    /// What has changed since it was trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<&'a [String]>,
+    values: &'a [Part],
+    problems: &'a [String],
+    warnings: &'a [String],
+}
+
 /// For a program.
 pub(super) fn json(files: &[File]) -> String {
-    let files: Vec<_> = files
-        .iter()
-        .map(|file| {
-            let servers: Vec<_> = file.entries.iter().map(of).collect();
-            let trusted = file.entries.iter().all(|entry| entry.untrusted.is_none());
-            let mut object =
-                json!({ "file": file.name, "trusted": trusted, "warnings": file.warnings, "servers": servers });
-            put(&mut object, "dialect", file.dialect);
-            put(&mut object, "problem", file.problem.as_deref());
-            object
-        })
-        .collect();
-    visible::json(&json!({ "files": files }).to_string())
-}
-
-fn of(entry: &Found) -> serde_json::Value {
-    let values: Vec<_> = entry
-        .parts
-        .iter()
-        .map(|part| {
-            let mut value = json!({ "what": part.what, "text": part.text, "line": part.line });
-            put(&mut value, "file", part.file.as_deref());
-            value
-        })
-        .collect();
-    let mut object = json!({
-        "name": entry.name,
-        "line": entry.line,
-        "trusted": entry.untrusted.is_none(),
-        "values": values,
-        "problems": entry.problems,
-        "warnings": entry.warnings,
+    let files = files.iter().map(|file| OfFile {
+        file: &file.name,
+        dialect: file.dialect,
+        problem: file.problem.as_deref(),
+        trusted: file.entries.iter().all(|entry| entry.untrusted.is_none()),
+        warnings: &file.warnings,
+        servers: file.entries.iter().map(of).collect(),
     });
-    put(&mut object, "transport", entry.transport);
-    put(&mut object, "description", entry.description.as_deref());
-    put(&mut object, "disabled", entry.disabled);
-    put(&mut object, "shadowedBy", entry.shadowed.as_deref());
-    let changes = entry.untrusted.as_ref().and_then(|untrusted| untrusted.changes.clone());
-    put(&mut object, "changes", changes);
-    object
+    document_of(&OfFiles { files: files.collect() })
 }
 
-fn put(object: &mut serde_json::Value, name: &str, value: Option<impl Into<serde_json::Value>>) {
-    if let Some(value) = value {
-        object[name] = value.into();
+fn of(entry: &Found) -> OfEntry<'_> {
+    OfEntry {
+        name: &entry.name,
+        line: entry.line,
+        transport: entry.transport,
+        description: entry.description.as_deref(),
+        disabled: entry.disabled,
+        shadowed_by: entry.shadowed.as_deref(),
+        trusted: entry.untrusted.is_none(),
+        changes: entry.untrusted.as_ref().and_then(|untrusted| untrusted.changes.as_deref()),
+        values: &entry.parts,
+        problems: &entry.problems,
+        warnings: &entry.warnings,
     }
 }
 
@@ -160,8 +189,11 @@ pub(super) fn kept(trusted: &Trusted) -> Vec<String> {
     lines
 }
 
-/// Definitions for a program.
-pub(super) fn of_trusted(trusted: &Trusted) -> serde_json::Value {
-    let Trusted { folder, file, entry, digest, members } = trusted;
-    json!({ "folder": folder, "file": file, "name": entry, "digest": digest, "members": members })
+/// Trusted definitions for a program, as one member of a document.
+pub(super) fn of_trusted(trusted: &[Trusted]) -> serde_json::Value {
+    let of = |trusted: &Trusted| {
+        let Trusted { folder, file, entry, digest, members } = trusted;
+        json!({ "folder": folder, "file": file, "name": entry, "digest": digest, "members": members })
+    };
+    trusted.iter().map(of).collect()
 }

@@ -1,31 +1,44 @@
-//! `--baseline FILE`: findings that are known. They are told, and are no faults.
+//! `--baseline FILE`: known findings, which are reported and are no faults.
 //!
 //! The file is JSON that people read in reviews: one object for each finding, with the fingerprint by which it is known
-//! again. Where several servers are looked at, an entry names its server; without a name it is for any.
+//! again. Where several servers are examined, an entry names its server; without a name it is for any.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::report::{Compared, Document, Found, Judged, Said, Seen, Server, Stale, cut};
+use crate::commands::document_of;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::shown;
-use crate::visible;
 
-/// A larger file is none of ours.
-const LARGEST: u64 = 16 << 20;
+/// A larger file is no baseline.
+const MAX_FILE_BYTES: u64 = 16 << 20;
 /// The member by which such a file is known, and what it holds.
 const FORMAT: (&str, u64) = ("mcpjoinBaseline", 1);
-/// Of a problem so many characters are written down.
-const KEPT: usize = 300;
+/// The longest problem in the file.
+const MAX_PROBLEM_CHARS: usize = 300;
+/// A word with digits that is as long is an id, which is another one each time.
+const MIN_ID_BYTES: usize = 8;
+
+/// The file as it is written.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(rename = "mcpjoinBaseline")]
+    version: u64,
+    findings: &'a BTreeSet<Entry>,
+}
 
 /// A known finding. Ordered as it is written.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct Entry {
+    #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
     rule: String,
     run: String,
@@ -41,8 +54,8 @@ pub(super) struct Baseline {
 /// The text of the file. A device or a pipe may have no end.
 fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LARGEST {
+    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::other("larger than the limit of 16 MiB"));
     }
     Ok(text)
@@ -130,8 +143,8 @@ impl Baseline {
         let stale = stale.map(|(_, entry)| Stale {
             rule: entry.rule.clone(),
             server: entry.server.clone(),
-            run: cut(&entry.run, KEPT),
-            problem: cut(&entry.problem, KEPT),
+            run: cut(&entry.run, MAX_PROBLEM_CHARS),
+            problem: cut(&entry.problem, MAX_PROBLEM_CHARS),
         });
         document.baseline = Some(Compared { file: shown(path.as_os_str()), stale: stale.collect() });
     }
@@ -146,7 +159,7 @@ impl Baseline {
             .collect();
         for server in &document.servers {
             let Ok(Seen::Judged(judged)) = &server.seen else { continue };
-            // An entry has a name of its own; a command that is looked at alone may be spelled in another way elsewhere.
+            // An entry has a name of its own; a command that is examined alone may be spelled in another way elsewhere.
             let named = document.several || server.place.is_some();
             let name = named.then(|| server.label.clone());
             for ruling in &judged.rulings {
@@ -154,7 +167,7 @@ impl Baseline {
                     server: name.clone(),
                     rule: ruling.rule.slug.to_owned(),
                     run: found.run.clone(),
-                    problem: cut(&found.problem, KEPT),
+                    problem: cut(&found.problem, MAX_PROBLEM_CHARS),
                     fingerprint: found.fingerprint.clone(),
                 };
                 entries.extend(ruling.found().iter().map(of));
@@ -163,10 +176,7 @@ impl Baseline {
         // Of what has one fingerprint one is enough.
         let mut written = BTreeSet::new();
         entries.retain(|entry| written.insert((entry.server.clone(), entry.fingerprint.clone())));
-        let (member, version) = FORMAT;
-        let file =
-            json!({ member: version, "findings": entries.iter().map(Entry::json).collect::<Vec<_>>() });
-        let text = visible::json(&file.to_string()) + "\n";
+        let text = document_of(&Written { version: FORMAT.1, findings: &entries }) + "\n";
         std::fs::write(path, text).map_err(|error| {
             let problem = format!("the baseline {} cannot be written: {error}", shown(path.as_os_str()));
             Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, problem).hint("name another file")
@@ -189,24 +199,61 @@ impl Entry {
             && ruling.is_some_and(|ruling| !matches!(ruling.said, Said::Skipped(_)))
             && runs.iter().any(|run| run.name == self.run)
     }
+}
 
-    fn json(&self) -> Value {
-        let mut out = json!({
-            "rule": self.rule,
-            "run": self.run,
-            "problem": self.problem,
-            "fingerprint": self.fingerprint,
-        });
-        if let Some(server) = &self.server {
-            out["server"] = json!(server);
-        }
-        out
+/// By what a finding is known again in another run, in 16 hexadecimal digits: the rule and where it was broken, without what is
+/// different each time (ids, times, ports). `sent`: what was sent before it was broken.
+pub(super) fn fingerprint(rule: &str, run: &str, sent: Option<&str>, problem: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [rule, run, &sent.map(asked).unwrap_or_default(), &steady(problem)] {
+        hash.update(part.as_bytes());
+        hash.update([0]);
     }
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What was asked for, and of what: our own words, which are spelled in one way.
+fn asked(sent: &str) -> String {
+    let after = |name: &str| {
+        let (_, rest) = sent.split_once(name)?;
+        rest.split_once('"').map(|(value, _)| value)
+    };
+    let verb = sent.split_once(' ').map(|(verb, _)| verb).filter(|verb| !verb.starts_with('{'));
+    let parts = [verb, after(r#""method":""#), after(r#""params":{"name":""#), after(r#""uri":""#)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// The text with `#` in place of numbers and of words that are ids.
+fn steady(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| part(c) != part(first)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        if !part(first) || !word.contains(|c: char| c.is_ascii_digit()) {
+            out.push_str(word);
+        } else if word.len() >= MIN_ID_BYTES {
+            out.push('#');
+        } else {
+            let mut digits = false;
+            for c in word.chars() {
+                if !c.is_ascii_digit() {
+                    out.push(c);
+                } else if !digits {
+                    out.push('#');
+                }
+                digits = c.is_ascii_digit();
+            }
+        }
+        rest = after;
+    }
+    out
 }
 
 #[cfg(test)]
 mod tests {
-    use super::text_of;
+    use super::{fingerprint, steady, text_of};
     use crate::found::Zeros;
 
     #[test]
@@ -214,5 +261,39 @@ mod tests {
         assert_eq!(text_of(&Zeros::new("baseline", 16_777_216).0).unwrap().len(), 16_777_216);
         let error = text_of(&Zeros::new("baseline", 16_777_217).0).unwrap_err();
         assert_eq!(error.to_string(), "larger than the limit of 16 MiB");
+    }
+
+    #[test]
+    fn numbers_and_ids_are_no_part_of_a_fingerprint() {
+        for (text, same) in [
+            ("the answer to 7 came after 10.3 s", "the answer to 912 came after 11.75 s"),
+            ("the session 550e8400-e29b-41d4-a716-446655440000", "the session 66f3ab12cafe"),
+            ("port 43211", "port 80"),
+        ] {
+            assert_eq!(steady(text), steady(same));
+        }
+        assert_eq!(steady("tool2 of 12: é漢 a-b"), "tool# of #: é漢 a-b");
+        assert_ne!(steady("the tool add"), steady("the tool sub"));
+        assert_eq!(steady(""), "");
+    }
+
+    #[test]
+    fn the_rule_the_run_the_method_and_the_problem_are_part_of_a_fingerprint() {
+        let sent = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add"}}"#;
+        let known = fingerprint("rule", "run", Some(sent), "problem 1");
+        assert_eq!(known.len(), 16);
+        assert_eq!(known, fingerprint("rule", "run", Some(&sent.replace('7', "801")), "problem 22"));
+        let http = r#"POST /mcp (mcp-method: tools/call) {"jsonrpc":"2.0","id":7,"method":"tools/call"}"#;
+        for other in [
+            fingerprint("other", "run", Some(sent), "problem 1"),
+            fingerprint("rule", "other", Some(sent), "problem 1"),
+            fingerprint("rule", "run", Some(&sent.replace("add", "sub")), "problem 1"),
+            fingerprint("rule", "run", Some(&sent.replace("call", "list")), "problem 1"),
+            fingerprint("rule", "run", Some(sent), "fault 1"),
+            fingerprint("rule", "run", None, "problem 1"),
+            fingerprint("rule", "run", Some(http), "problem 1"),
+        ] {
+            assert_ne!(known, other);
+        }
     }
 }

@@ -1,26 +1,28 @@
-//! `mcpjoin validate --call`: what became of the calls that were asked for. A call of a tool that is not there judges
-//! nothing, and a report without faults would hide that.
+//! `mcpjoin validate --call`: what became of the calls that were asked for. A call of a tool that does not exist tests nothing,
+//! and a report without faults would hide that.
 
-use mcpjoin::check::{CallProblem, Probe, Trace};
 use mcpjoin::proto::Raw;
-use serde_json::{Value, json};
+use mcpjoin_rules::{CallProblem, Probe, Trace};
+use serde::Serialize;
 
 use super::report::cut;
 use crate::args::ToolCall;
 use crate::object::Object;
 use crate::ui::Ui;
 
-/// Of what a server says so many characters are kept.
-const KEPT: usize = 300;
+/// The longest problem.
+const MAX_PROBLEM_CHARS: usize = 300;
 
 /// A call that shows less of a server than it was meant to.
+#[derive(Serialize)]
 pub(super) struct Note {
     pub(super) tool: String,
-    /// What is the matter: cut, and without secrets.
+    /// Truncated, and without secrets.
     pub(super) problem: String,
-    /// The server lists it.
+    /// The server lists the tool.
     listed: bool,
     /// The server does not list it, and has not served a call of it either.
+    #[serde(skip)]
     pub(super) missing: bool,
 }
 
@@ -35,14 +37,7 @@ enum Called {
     Unanswered,
 }
 
-impl Note {
-    /// For a program.
-    pub(super) fn json(&self) -> Value {
-        json!({ "tool": self.tool, "problem": self.problem, "listed": self.listed })
-    }
-}
-
-/// What is to be told of the calls that were asked for.
+/// What to report of the calls that were asked for.
 pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<Note> {
     let note = |call: &ToolCall| {
         let known: Vec<&CallProblem> =
@@ -51,7 +46,7 @@ pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<Note> {
             !known.iter().any(|problem| matches!(problem, CallProblem::NoTools | CallProblem::NotListed));
         let called = called(trace, &call.tool);
         let missing = !listed && called != Called::Served;
-        // The same in each era is told once.
+        // The same problem in each era is reported once.
         let mut problems: Vec<String> = Vec::new();
         let refused = match called {
             Called::Refused(why) => Some(why),
@@ -62,7 +57,7 @@ pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<Note> {
                 problems.push(problem);
             }
         }
-        let problem = ui.hidden(&cut(&problems.join("; "), KEPT)).into_owned();
+        let problem = ui.hidden(&cut(&problems.join("; "), MAX_PROBLEM_CHARS)).into_owned();
         (!problem.is_empty()).then(|| Note { tool: call.tool.clone(), problem, listed, missing })
     };
     calls.iter().filter_map(note).collect()
@@ -110,8 +105,8 @@ fn failed(result: &Raw) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use mcpjoin::check::{Probe, Run, Trace};
     use mcpjoin::proto::{Era, Version};
+    use mcpjoin_rules::{Probe, Run, Trace};
 
     use super::{Called, called};
 

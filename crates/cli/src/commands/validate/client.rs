@@ -1,30 +1,29 @@
 //! `mcpjoin validate --client`: is this client right? We are the server that it connects to.
 
-mod place;
-
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::future::pending;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use mcpjoin::Link;
-use mcpjoin::check::{Chapter, Level, Selection, Trace, What, client_rules, judge_client};
 use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions};
 use mcpjoin::proto::session::ProcessExit;
 use mcpjoin::proto::types::Members;
 use mcpjoin::proto::types::meta::key;
 use mcpjoin::proto::{Message, Raw};
-use mcpjoin::validate::{ClientValidator, Leaving};
+use mcpjoin_diagnostics::validate::{ClientValidator, Leaving};
+use mcpjoin_rules::{Chapter, Level, Selection, Trace, What, client_rules, judge_client};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use self::place::Place;
 use super::report::{Document, Judged, Seen, Server};
-use super::{Format, book, rendered};
+use super::{Format, json, page, rendered};
 use crate::args::{ClientLook, Validate};
-use crate::commands::written;
+use crate::commands::{unwritten, written};
 use crate::connect::{Signals, limits, without_ours};
 use crate::demo;
 use crate::exit::{Exit, Signal};
@@ -33,16 +32,18 @@ use crate::guard::Guarded;
 use crate::target::shown;
 use crate::ui::Ui;
 
-/// Who has come over HTTP has left when there has been no connection for so long.
-const IDLE: Duration = Duration::from_secs(5);
+/// Clients over HTTP have left when there was no connection for this time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// From SIGTERM to SIGKILL for the client that we have started: it has lost its server.
-const TERMINATE: Duration = Duration::from_secs(1);
-/// How long it may take to be gone once it has been killed.
-const KILLED: Duration = Duration::from_secs(1);
+const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it may take to exit after SIGKILL.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Stands for our address in the words of the client's command.
-const URL: &str = "{url}";
+const URL_PLACEHOLDER: &str = "{url}";
+/// Stands for the id of our process in the name of the file.
+const PID_PLACEHOLDER: &str = "{pid}";
 /// How a shell says that it has not found a program.
-const NOT_FOUND: ProcessExit = ProcessExit::Code(127);
+const PROGRAM_NOT_FOUND: ProcessExit = ProcessExit::Code(127);
 
 /// How it ended.
 struct Looked {
@@ -61,7 +62,7 @@ struct Ours {
     stderr: Bytes,
 }
 
-/// Serves clients, and judges them. `escaped`: `--` stood before the first word.
+/// Serves clients, and applies the rules to them. `escaped`: `--` stood before the first word.
 pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failure> {
     let only = args.rule.iter().map(String::as_str);
     let selection = Selection::for_clients(only, args.skip.iter().map(String::as_str)).map_err(|error| {
@@ -77,8 +78,8 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     if args.rules {
         let selected = client_rules().filter(|rule| selection.has(rule));
         let text = match args.form() {
-            Format::Json => book::document(selected),
-            _ => book::page(selected),
+            Format::Json => json::book(selected),
+            _ => page::book(selected),
         };
         return Ok(written(ui, ui.result(&text)));
     }
@@ -95,13 +96,13 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
             "mcpjoin validate --client --listen http://127.0.0.1:0/mcp -- my-client {url}",
         ));
     }
-    let place = look.report.as_deref().map(Place::new).transpose()?;
+    let place = look.report.as_deref().map(ReportFile::new).transpose()?;
     let began = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::system(Phase::Serve, &error))?;
-    // Dismissed when the look is over. Who starts nobody needs none.
+    // Dismissed at the end. It is needed for a client that we start.
     let guarded = (!args.words.is_empty()).then(Guarded::start);
     let looked = runtime.block_on(look_at(ui, args));
     drop(guarded);
@@ -188,14 +189,14 @@ async fn over_stdio(
     Ok(Looked { trace, signal: ended, ours: None })
 }
 
-/// Why there is nobody to judge.
+/// Why there is no trace of a client.
 fn nobody(args: &Validate, ours: Option<Ours>, took: Duration) -> Failure {
     let failure = |message: &str| Failure::new("E_NO_CLIENT", Exit::Connection, Phase::Serve, message);
     let Some((ours, words)) = ours.filter(|_| !args.words.is_empty()).zip(Some(&args.words)) else {
         return failure("no client has said anything")
             .hint("was it told to start this, or to connect to that address?");
     };
-    let told = words.iter().any(|word| word.to_str().is_some_and(|word| word.contains(URL)));
+    let told = words.iter().any(|word| word.to_str().is_some_and(|word| word.contains(URL_PLACEHOLDER)));
     let mut failure = match ours.exit {
         Some(_) => failure("the client's command has ended, and has said nothing to us"),
         None => failure(&format!(
@@ -204,7 +205,7 @@ fn nobody(args: &Validate, ours: Option<Ours>, took: Duration) -> Failure {
         )),
     };
     failure = failure.hint(match ours.exit {
-        Some(NOT_FOUND) => "the shell has not found a program: is it installed, and on PATH?",
+        Some(PROGRAM_NOT_FOUND) => "the shell has not found a program: is it installed, and on PATH?",
         _ if !told => "where is it told to connect to? {url} in its command stands for our address",
         Some(_) => "run the command by itself, with the address of a server that works in place of {url}",
         None => "give it more time: --for; does it connect without being asked to?",
@@ -233,7 +234,7 @@ async fn over_http(
     if let Some(command) = command(ui, &args.words, &url) {
         return over_http_to_ours(ui, validator, listener, command, during, signals).await;
     }
-    let idle = if during.is_some() { None } else { Some(IDLE) };
+    let idle = if during.is_some() { None } else { Some(IDLE_TIMEOUT) };
     let mut ended = None;
     let end = async {
         tokio::select! {
@@ -292,7 +293,7 @@ async fn over_http_to_ours(
     if ran.is_none() {
         tokio::select! {
             biased;
-            // Nobody wants to wait any longer.
+            // A signal ends the wait.
             signal = signals.next() => {
                 ended.get_or_insert(signal);
             }
@@ -304,7 +305,7 @@ async fn over_http_to_ours(
     let report = match ran {
         Some(Ok(report)) => Some(report),
         Some(Err(error)) => return Err(Failure::spawn(&error).hint("is it on PATH, and may it be run?")),
-        None => timeout(KILLED, client.ended()).await.ok().flatten(),
+        None => timeout(KILL_TIMEOUT, client.ended()).await.ok().flatten(),
     };
     for left in report.iter().flat_map(|report| &report.survivors) {
         let name = crate::visible::line(&left.name);
@@ -318,7 +319,7 @@ async fn over_http_to_ours(
 fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
     let (program, arguments) = words.split_first()?;
     let filled = |word: &OsString| match word.to_str() {
-        Some(word) => OsString::from(word.replace(URL, url)),
+        Some(word) => OsString::from(word.replace(URL_PLACEHOLDER, url)),
         None => word.clone(),
     };
     let command = without_ours(ChildCommand::new(program).args(arguments.iter().map(filled)));
@@ -327,7 +328,7 @@ fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
     let command = command.stderr(move |line| {
         ui.program_line(&String::from_utf8_lossy(line));
     });
-    Some(command.shutdown(Duration::ZERO, TERMINATE))
+    Some(command.shutdown(Duration::ZERO, TERMINATE_TIMEOUT))
 }
 
 /// Ready after that time; never, without one.
@@ -363,4 +364,48 @@ fn name(trace: &Trace) -> String {
     };
     let said = |name| info.get(name).and_then(|value| value.to_string_value()).unwrap_or_default();
     format!("{} {}", said("name"), said("version")).trim().to_owned()
+}
+
+/// The file that the report goes to. It is opened before anything is done: a folder that does not exist is not found out after
+/// ten minutes of serving a client.
+struct ReportFile {
+    path: PathBuf,
+    /// The file was made by us and has no report yet: it is removed when there is none.
+    made: bool,
+}
+
+impl ReportFile {
+    /// # Errors
+    /// When nothing can be written there.
+    fn new(path: &Path) -> Result<Self, Failure> {
+        let path = match path.to_str() {
+            Some(name) => PathBuf::from(name.replace(PID_PLACEHOLDER, &std::process::id().to_string())),
+            None => path.to_owned(),
+        };
+        let known = std::fs::metadata(&path).ok();
+        // A pipe waits for its reader, and a terminal is there: they are opened when there is something to say.
+        if known.as_ref().is_none_or(|known| known.is_file() || known.is_dir()) {
+            let opened = OpenOptions::new().append(true).create(true).open(&path);
+            opened.map_err(|error| unwritten(&shown(path.as_os_str()), &error))?;
+        }
+        Ok(Self { path, made: known.is_none() })
+    }
+
+    /// Writes the report, without styles.
+    fn save(mut self, text: &str) -> Result<Exit, Failure> {
+        let plain = anstream::adapter::strip_str(text).to_string();
+        self.made = false;
+        std::fs::write(&self.path, plain.trim_end().to_owned() + "\n")
+            .map(|()| Exit::Done)
+            .map_err(|error| unwritten(&shown(self.path.as_os_str()), &error))
+    }
+}
+
+impl Drop for ReportFile {
+    fn drop(&mut self) {
+        if self.made {
+            // Where that fails, an empty file stays.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }

@@ -1,45 +1,64 @@
-//! `mcpjoin validate --compatibility`: what well-known clients make of the tools of a server. The library looks; here it is told.
+//! `mcpjoin validate --compatibility`: what well-known clients accept of the tools of a server. The library compares; this
+//! prints it.
 
 use std::fmt::Write;
 
-use mcpjoin::check::{Compatibility, Incompatibility, Trace, What, compatibility};
 use mcpjoin::proto::{Message, Raw, Response};
-use serde_json::{Value, json};
+use mcpjoin_rules::{Compatibility, Incompatibility, Trace, What, compatibility};
+use serde::Serialize;
 
-use super::fold::{Head, prose};
+use super::json::is_zero;
 use super::report::cut;
+use crate::fold::{Head, prose};
 use crate::object::Object;
 use crate::ui::{HEADING, NAME, Ui};
 use crate::visible;
 
-/// Of what a client does not take, so much is shown to a person.
-const SHOWN: usize = 5;
-/// And so much to a program.
-const KEPT: usize = 200;
-/// Of a tool's name and of a problem so many characters are kept.
-const TEXT: usize = 300;
-/// What a server is called by where nobody has said it.
+/// The findings of one client that a page shows.
+const MAX_SHOWN: usize = 5;
+/// The findings of one client that a document has.
+const MAX_FINDINGS: usize = 200;
+/// The longest name of a tool, and the longest problem.
+const MAX_TEXT_CHARS: usize = 300;
+/// The name of a server that has none in a configuration.
 const SERVER: &str = "server";
 
-/// What the clients make of it, with every text of the server cut and without secrets.
+/// What well-known clients accept of the tools of a server, with every text of the server truncated and without secrets.
+#[derive(Serialize)]
 pub(super) struct Clients {
+    /// How many tools the server lists.
     tools: usize,
+    /// How many tokens their definitions take, about.
     tokens: usize,
+    #[serde(rename = "clients")]
     rows: Vec<Row>,
 }
 
+/// What one client accepts.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Row {
     client: &'static str,
+    /// How many of the tools it can use.
     usable: usize,
+    #[serde(rename = "findings")]
     found: Vec<Found>,
+    /// How many more findings there are.
+    #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
 }
 
+/// Something that a client does not accept.
+#[derive(Serialize)]
 struct Found {
+    #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
     problem: String,
+    #[serde(rename = "consequence")]
     then: &'static str,
+    /// The page that says so.
     source: &'static str,
+    /// When that page was read.
     seen: String,
 }
 
@@ -51,38 +70,15 @@ impl Clients {
         let rows = clients.into_iter().map(|verdict| Row {
             client: verdict.client,
             usable: verdict.usable,
-            left_out: verdict.findings.len().saturating_sub(KEPT),
-            found: verdict.findings.into_iter().take(KEPT).map(|finding| found(ui, finding)).collect(),
+            left_out: verdict.findings.len().saturating_sub(MAX_FINDINGS),
+            found: verdict
+                .findings
+                .into_iter()
+                .take(MAX_FINDINGS)
+                .map(|finding| found(ui, finding))
+                .collect(),
         });
         Some(Self { tools, tokens, rows: rows.collect() })
-    }
-
-    /// For a program.
-    pub(super) fn json(&self) -> Value {
-        let found = |found: &Found| {
-            let mut out = json!({
-                "problem": found.problem,
-                "consequence": found.then,
-                "source": found.source,
-                "seen": found.seen,
-            });
-            if let Some(tool) = &found.tool {
-                out["tool"] = json!(tool);
-            }
-            out
-        };
-        let rows = self.rows.iter().map(|row| {
-            let mut out = json!({
-                "client": row.client,
-                "usable": row.usable,
-                "findings": row.found.iter().map(found).collect::<Vec<_>>(),
-            });
-            if row.left_out > 0 {
-                out["leftOut"] = json!(row.left_out);
-            }
-            out
-        });
-        json!({ "tools": self.tools, "tokens": self.tokens, "clients": rows.collect::<Vec<_>>() })
     }
 
     /// For a person.
@@ -94,7 +90,7 @@ impl Clients {
             let usable =
                 if row.usable == self.tools { "all usable".into() } else { format!("{} usable", row.usable) };
             let _ = writeln!(out, "  {NAME}{}{NAME:#}: {usable}", row.client);
-            for found in row.found.iter().take(SHOWN) {
+            for found in row.found.iter().take(MAX_SHOWN) {
                 let tool = found.tool.as_ref().map(|tool| format!("{}: ", visible::line(tool)));
                 let text = format!(
                     "{}{}: {} ({}, {})",
@@ -106,7 +102,7 @@ impl Clients {
                 );
                 prose(out, &Head { text: "    ", columns: 4, indent: 6 }, &text);
             }
-            let more = (row.found.len() + row.left_out).saturating_sub(SHOWN);
+            let more = (row.found.len() + row.left_out).saturating_sub(MAX_SHOWN);
             if more > 0 {
                 let _ = writeln!(out, "    and {more} more");
             }
@@ -115,7 +111,7 @@ impl Clients {
 }
 
 fn found(ui: &Ui, finding: Incompatibility) -> Found {
-    let text = |text: &str| ui.hidden(&cut(text, TEXT)).into_owned();
+    let text = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
     Found {
         tool: finding.tool.as_deref().map(text),
         problem: text(&finding.problem),

@@ -1,127 +1,182 @@
-//! The report for a program: one JSON document.
+//! The report for a program: one JSON document, whose members are in the order of their names. What is not known is absent.
+//!
+//! Also the rule book for a program (`validate --rules --json`).
 
-use mcpjoin::check::Level;
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+use mcpjoin_rules::{Level, Rule};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::calls::Note;
-use super::openers::Row;
-use super::report::{Compared, Document, Found, Judged, Ruling, Said, Seen, Server};
+use super::compatibility::Clients;
+use super::openers;
+use super::report::{Compared, Document, Found, Judged, Ruling, Run, Said, Seen, Server, lower_case};
+use crate::commands::{document_of, joined};
 use crate::ui::Ui;
-use crate::visible;
 
-/// All of it: one object, or, of several servers, one with an array of them.
-pub(super) fn document(ui: &Ui, document: &Document) -> String {
-    let mut out = Map::new();
-    if document.several {
-        let servers = document.servers.iter().map(|server| {
-            let mut members = Map::new();
-            members.insert("server".into(), json!(server.label));
-            fill(ui, &mut members, server, document);
-            Value::Object(members)
-        });
-        out.insert("servers".into(), servers.collect());
-    } else if let Some(server) = document.servers.first() {
-        fill(ui, &mut out, server, document);
-    }
-    if let Some(compared) = &document.baseline {
-        out.insert("baseline".into(), baseline(compared));
-    }
-    visible::json(&Value::Object(out).to_string())
+/// The report on several servers. That on one server has the members of [`OfServer`] in place of `servers`.
+#[derive(Serialize)]
+struct Several<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline: Option<&'a Compared>,
 }
 
-fn fill(ui: &Ui, out: &mut Map<String, Value>, server: &Server, document: &Document) {
-    out.insert("command".into(), json!(server.shown));
-    match &server.seen {
-        Ok(Seen::Judged(judged)) => fill_judged(out, judged, document),
-        Ok(Seen::Openers(rows)) => _ = out.insert("openers".into(), rows.iter().map(Row::json).collect()),
-        Err(_) => {}
+/// A server, with the members of [`OfJudged`] where the rules were applied.
+#[derive(Serialize)]
+struct OfServer<'a> {
+    /// Its name, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<&'a str>,
+    /// Its command or address.
+    command: &'a str,
+    /// With `--eras`: each first request and its response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    openers: Option<Vec<openers::OfRow<'a>>>,
+    /// Why it was not examined, or not completely: as every verb with `--json` says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+}
+
+/// What the rules say of a server.
+#[derive(Serialize)]
+struct OfJudged<'a> {
+    runs: &'a [Run],
+    /// How many rules applied: those that passed and those that failed.
+    ran: usize,
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    /// With a baseline: how many of the rules failed with known findings alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known: Option<usize>,
+    rules: Vec<OfRuling<'a>>,
+    /// The tools that `--call` named and that show less than they were meant to.
+    #[serde(skip_serializing_if = "<[Note]>::is_empty")]
+    calls: &'a [Note],
+    /// With `--compatibility`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clients: Option<&'a Clients>,
+}
+
+/// A rule and what it says of a server.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OfRuling<'a> {
+    rule: &'a str,
+    chapter: &'a str,
+    #[serde(serialize_with = "lower_case")]
+    level: Level,
+    sentence: &'a str,
+    /// The page of the specification.
+    address: Option<String>,
+    /// `passed`, `failed` or `skipped`.
+    outcome: &'a str,
+    /// Why it was skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
+    /// Where it was broken: the members of [`Found`], and `known` with a baseline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    findings: Option<Vec<Value>>,
+    /// How many more findings there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    left_out: usize,
+}
+
+/// A rule of the book.
+#[derive(Serialize)]
+struct OfRule<'a> {
+    rule: &'a str,
+    chapter: &'a str,
+    #[serde(serialize_with = "lower_case")]
+    level: Level,
+    sentence: &'a str,
+    address: Option<String>,
+    /// The first revision and the last one that have it.
+    since: Option<&'a str>,
+    until: Option<&'a str>,
+}
+
+/// For `skip_serializing_if`.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(super) const fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// The report: one object, or, of several servers, one with an array of them.
+pub(super) fn document(ui: &Ui, document: &Document) -> String {
+    let baseline = document.baseline.as_ref();
+    let servers = document.servers.iter().map(|server| of_server(ui, server, document));
+    if document.several {
+        return document_of(&Several { servers: Some(servers.collect()), baseline });
     }
-    if let Some(failure) = server.failure() {
+    document_of(&joined(&servers.take(1).next(), &Several { servers: None, baseline }))
+}
+
+/// The rule book: an array.
+pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
+    let of_rule = |rule: &'static Rule| OfRule {
+        rule: rule.slug,
+        chapter: rule.chapter.as_str(),
+        level: rule.level(),
+        sentence: rule.sentence,
+        address: rule.address(),
+        since: rule.first().map(|version| version.as_str()),
+        until: rule.last().map(|version| version.as_str()),
+    };
+    document_of(&rules.map(of_rule).collect::<Vec<_>>())
+}
+
+fn of_server(ui: &Ui, server: &Server, document: &Document) -> Value {
+    let (judged, openers) = match &server.seen {
+        Ok(Seen::Judged(judged)) => (Some(of_judged(judged, document.baseline.is_some())), None),
+        Ok(Seen::Openers(rows)) => (None, Some(rows.iter().map(openers::Row::document).collect())),
+        Err(_) => (None, None),
+    };
+    let command = server.shown.as_str();
+    let error = server.failure().map(|failure| {
         let mut error = failure.json();
         ui.hide_in(&mut error);
-        out.insert("error".into(), error["error"].take());
-    }
+        error["error"].take()
+    });
+    let server = document.several.then_some(server.label.as_str());
+    joined(&OfServer { server, command, openers, error }, &judged)
 }
 
-fn fill_judged(out: &mut Map<String, Value>, judged: &Judged, document: &Document) {
-    let runs = judged.runs.iter().map(|run| json!({ "name": run.name, "protocolVersion": run.version }));
+fn of_judged(judged: &Judged, compared: bool) -> OfJudged<'_> {
     let counts = judged.counts();
-    out.insert("runs".into(), runs.collect());
-    out.insert("ran".into(), json!(counts.ran()));
-    out.insert("passed".into(), json!(counts.passed));
-    out.insert("failed".into(), json!(counts.failed));
-    out.insert("skipped".into(), json!(counts.skipped));
-    if document.baseline.is_some() {
-        out.insert("known".into(), json!(counts.known));
-    }
-    let rules = judged.rulings.iter().map(|ruling| self::ruling(ruling, document.baseline.is_some()));
-    out.insert("rules".into(), rules.collect());
-    if !judged.calls.is_empty() {
-        out.insert("calls".into(), judged.calls.iter().map(Note::json).collect());
-    }
-    if let Some(clients) = &judged.clients {
-        out.insert("clients".into(), clients.json());
+    OfJudged {
+        runs: &judged.runs,
+        ran: counts.ran(),
+        passed: counts.passed,
+        failed: counts.failed,
+        skipped: counts.skipped,
+        known: compared.then_some(counts.known),
+        rules: judged.rulings.iter().map(|ruling| of_ruling(ruling, compared)).collect(),
+        calls: &judged.calls,
+        clients: judged.clients.as_ref(),
     }
 }
 
-fn ruling(ruling: &Ruling, compared: bool) -> Value {
+fn of_ruling(ruling: &Ruling, compared: bool) -> OfRuling<'_> {
     let rule = ruling.rule;
-    let mut out = Map::new();
-    out.insert("rule".into(), json!(rule.slug));
-    out.insert("chapter".into(), json!(rule.chapter.as_str()));
-    out.insert("level".into(), json!(level(ruling.level())));
-    out.insert("sentence".into(), json!(rule.sentence));
-    out.insert("address".into(), json!(rule.address()));
-    match &ruling.said {
-        Said::Passed => _ = out.insert("outcome".into(), json!("passed")),
-        Said::Skipped(why) => {
-            out.insert("outcome".into(), json!("skipped"));
-            out.insert("why".into(), json!(why));
-        }
-        Said::Failed(places) => {
-            out.insert("outcome".into(), json!("failed"));
-            out.insert("findings".into(), places.found.iter().map(|one| found(one, compared)).collect());
-            if places.left_out > 0 {
-                out.insert("leftOut".into(), json!(places.left_out));
-            }
-        }
+    let found = |found: &Found| joined(found, &compared.then(|| BTreeMap::from([("known", found.known)])));
+    let (outcome, findings) = match &ruling.said {
+        Said::Passed => ("passed", None),
+        Said::Skipped(_) => ("skipped", None),
+        Said::Failed(places) => ("failed", Some(places.found.iter().map(found).collect())),
+    };
+    OfRuling {
+        rule: rule.slug,
+        chapter: rule.chapter.as_str(),
+        level: ruling.level(),
+        sentence: rule.sentence,
+        address: rule.address(),
+        outcome,
+        why: ruling.skipped(),
+        findings,
+        left_out: ruling.left_out(),
     }
-    Value::Object(out)
-}
-
-fn found(found: &Found, compared: bool) -> Value {
-    let mut out = json!({
-        "problem": found.problem,
-        "run": found.run,
-        "protocolVersion": found.version,
-        "level": level(found.level),
-        "address": found.address,
-        "fingerprint": found.fingerprint,
-        "count": found.count,
-    });
-    for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
-        if let Some(line) = line {
-            out[name] = json!(line);
-        }
-    }
-    if compared {
-        out["known"] = json!(found.known);
-    }
-    out
-}
-
-fn baseline(compared: &Compared) -> Value {
-    let stale = compared.stale.iter().map(|stale| {
-        let mut out = json!({ "rule": stale.rule, "run": stale.run, "problem": stale.problem });
-        if let Some(server) = &stale.server {
-            out["server"] = json!(server);
-        }
-        out
-    });
-    json!({ "file": compared.file, "stale": stale.collect::<Vec<_>>() })
-}
-
-/// How binding it is, as documents for programs write it.
-pub(super) fn level(level: Level) -> String {
-    level.as_str().to_lowercase()
 }

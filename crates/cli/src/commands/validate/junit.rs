@@ -1,192 +1,142 @@
-//! The report as JUnit writes it, which nearly every CI service shows: a suite for each server and chapter, a case for
-//! each rule. What is no fault (advice, a SHOULD without `--strict`, what the baseline has) fails no case.
+//! The report as JUnit XML, which nearly every CI service shows: a suite for each server and chapter, a case for each rule.
+//! What is no fault (advice, a SHOULD without `--strict`, what the baseline has) fails no case.
 
 use std::fmt::Write;
 
-use mcpjoin::check::{Chapter, Level};
+use mcpjoin_rules::Chapter;
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::report::{Document, Found, Places, Ruling, Said, Seen, Server, cut};
+use super::report::{Document, Found, Ruling, Said, Seen, Server, cut};
+use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::visible;
 
-/// Of the places where one rule was broken, so many are shown: services cut what is long, or refuse it.
-const FINDINGS: usize = 20;
-/// A line is cut after so many characters.
-const SHOWN: usize = 1000;
+/// The findings that are shown of one rule: services cut what is long, or refuse it.
+const MAX_FINDINGS: usize = 20;
+/// The longest message, and the longest problem, of a finding.
+const MAX_TEXT_CHARS: usize = 1000;
 
-/// All of it.
+/// The report.
 pub(super) fn document(ui: &Ui, document: &Document) -> String {
-    let mut suites = String::new();
-    let mut sum = Figures::default();
+    let mut report = Report::new("mcpjoin validate");
     for server in &document.servers {
-        match &server.seen {
-            Ok(Seen::Judged(judged)) => {
-                for chapter in Chapter::ALL {
-                    let rulings: Vec<&Ruling> =
-                        judged.rulings.iter().filter(|ruling| ruling.rule.chapter == chapter).collect();
-                    if !rulings.is_empty() {
-                        sum.add(suite(&mut suites, server, chapter, &rulings, document.least));
-                    }
+        if let Ok(Seen::Judged(judged)) = &server.seen {
+            for chapter in Chapter::ALL {
+                let rulings = judged.rulings.iter().filter(|ruling| ruling.rule.chapter == chapter);
+                let class = line(&format!("{}.{}", server.label, chapter.as_str()));
+                let cases: Vec<TestCase> = rulings.map(|ruling| case(ruling, &class, document)).collect();
+                if !cases.is_empty() {
+                    let mut suite = TestSuite::new(line(&format!("{}: {}", server.label, chapter.title())));
+                    suite.add_test_cases(cases);
+                    report.add_test_suite(suite);
                 }
             }
-            Ok(Seen::Openers(_)) | Err(_) => {}
         }
-        match server.failure() {
-            None => {}
-            Some(failure) => {
-                let (name, message) = (attribute(&server.label), ui.hidden(&failure.message));
-                let hint = ui.hidden(&failure.hint);
-                let _ = write!(
-                    suites,
-                    "  <testsuite name=\"{name}\" tests=\"1\" failures=\"0\" errors=\"1\" skipped=\"0\">\n    \
-                     <testcase classname=\"{name}\" name=\"connect\">\n      \
-                     <error type=\"{}\" message=\"{}\">{}</error>\n    </testcase>\n  </testsuite>\n",
-                    failure.id,
-                    attribute(&message),
-                    content(&hint)
-                );
-                sum.add(Figures { tests: 1, errors: 1, ..Figures::default() });
-            }
+        if let Some(failure) = server.failure() {
+            report.add_test_suite(not_examined(ui, server, failure));
         }
     }
-    format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"mcpjoin validate\" {}>\n{suites}</testsuites>\n",
-        sum.attributes()
-    )
+    report.to_string().unwrap_or_default()
 }
 
-/// How many cases came to what.
-#[derive(Clone, Copy, Default)]
-struct Figures {
-    tests: usize,
-    failures: usize,
-    errors: usize,
-    skipped: usize,
+/// A suite with one case, for a server that was not examined, or not completely.
+fn not_examined(ui: &Ui, server: &Server, failure: &Failure) -> TestSuite {
+    let name = line(&server.label);
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+    status.set_type(failure.id);
+    status.set_message(line(&ui.hidden(&failure.message)));
+    status.set_description(text(&ui.hidden(&failure.hint)));
+    let mut case = TestCase::new("connect", status);
+    case.set_classname(&name);
+    let mut suite = TestSuite::new(name);
+    suite.add_test_case(case);
+    suite
 }
 
-impl Figures {
-    const fn add(&mut self, other: Self) {
-        self.tests += other.tests;
-        self.failures += other.failures;
-        self.errors += other.errors;
-        self.skipped += other.skipped;
-    }
-
-    fn attributes(self) -> String {
-        let Self { tests, failures, errors, skipped } = self;
-        format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\"")
-    }
-}
-
-fn suite(out: &mut String, server: &Server, chapter: Chapter, rulings: &[&Ruling], least: Level) -> Figures {
-    let mut figures = Figures { tests: rulings.len(), ..Figures::default() };
-    let mut cases = String::new();
-    let class = attribute(&format!("{}.{}", server.label, chapter.as_str()));
-    for ruling in rulings {
-        let _ = write!(cases, "    <testcase classname=\"{class}\" name=\"{}\"", ruling.rule.slug);
-        match &ruling.said {
-            Said::Passed => cases.push_str("/>\n"),
-            Said::Skipped(why) => {
-                figures.skipped += 1;
-                let _ =
-                    write!(cases, ">\n      <skipped message=\"{}\"/>\n    </testcase>\n", attribute(why));
-            }
-            Said::Failed(Places { found, .. }) => match ruling.fault() {
-                None => {
-                    figures.skipped += 1;
-                    cases.push_str(">\n      <skipped message=\"known: the baseline has it\"/>\n");
-                    let _ = write!(
-                        cases,
-                        "      <system-out>{}</system-out>\n    </testcase>\n",
-                        told(ruling, found)
-                    );
-                }
-                Some(level) if level >= least => {
-                    figures.failures += 1;
-                    let problem = found.iter().find(|found| !found.known).map(|found| found.problem.as_str());
-                    let _ = write!(
-                        cases,
-                        ">\n      <failure type=\"{}\" message=\"{}\">{}</failure>\n    </testcase>\n",
-                        level.as_str(),
-                        attribute(&cut(problem.unwrap_or_default(), SHOWN)),
-                        told(ruling, found)
-                    );
-                }
-                Some(_) => {
-                    let _ = write!(
-                        cases,
-                        ">\n      <system-out>{}</system-out>\n    </testcase>\n",
-                        told(ruling, found)
-                    );
-                }
-            },
+/// The case of a rule.
+fn case(ruling: &Ruling, class: &str, document: &Document) -> TestCase {
+    let (mut status, mut out) = (TestCaseStatus::success(), None);
+    match (&ruling.said, ruling.fault()) {
+        (Said::Passed, _) => {}
+        (Said::Skipped(why), _) => {
+            status = TestCaseStatus::skipped();
+            status.set_message(line(why));
         }
+        (Said::Failed(_), None) => {
+            status = TestCaseStatus::skipped();
+            status.set_message("known: the baseline has it");
+            out = Some(findings(ruling));
+        }
+        (Said::Failed(places), Some(level)) if level >= document.least => {
+            let problem = places.found.iter().find(|found| !found.known).map(|found| found.problem.as_str());
+            status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+            status.set_type(level.as_str());
+            status.set_message(line(&cut(problem.unwrap_or_default(), MAX_TEXT_CHARS)));
+            status.set_description(findings(ruling));
+        }
+        (Said::Failed(_), Some(_)) => out = Some(findings(ruling)),
     }
-    let _ = write!(
-        out,
-        "  <testsuite name=\"{}\" {}>\n{cases}  </testsuite>\n",
-        attribute(&format!("{}: {}", server.label, chapter.title())),
-        figures.attributes()
-    );
-    figures
+    let mut case = TestCase::new(ruling.rule.slug, status);
+    case.set_classname(class);
+    if let Some(out) = out {
+        case.set_system_out(out);
+    }
+    case
 }
 
-/// Where it was broken, with what crossed.
-fn told(ruling: &Ruling, found: &[Found]) -> String {
+/// Where the rule was broken, with the messages.
+fn findings(ruling: &Ruling) -> String {
     let mut out = format!("{}: {}\n", ruling.level().as_str(), ruling.rule.sentence);
-    let all: Vec<&Found> = found.iter().filter(|found| !found.known || ruling.fault().is_none()).collect();
-    for found in all.iter().take(FINDINGS) {
-        let problem = cut(&found.problem, SHOWN);
+    let is_shown = |found: &&Found| !found.known || ruling.fault().is_none();
+    let all: Vec<&Found> = ruling.found().iter().filter(is_shown).collect();
+    for found in all.iter().take(MAX_FINDINGS) {
+        let problem = cut(&found.problem, MAX_TEXT_CHARS);
         let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
         let _ = writeln!(out, "\n{} ({}{times})", visible::line(&problem), visible::line(&found.run));
-        for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
-            if let Some(line) = line {
-                let _ = writeln!(out, "{name:<8} {}", visible::line(&cut(line, SHOWN)));
+        for (name, message) in [("sent", &found.sent), ("received", &found.received)] {
+            if let Some(message) = message {
+                let _ = writeln!(out, "{name:<8} {}", visible::line(&cut(message, MAX_TEXT_CHARS)));
             }
         }
         let _ = writeln!(out, "see      {}", found.address);
     }
-    let more = (all.len() + ruling.left_out()).saturating_sub(FINDINGS);
+    let more = (all.len() + ruling.left_out()).saturating_sub(MAX_FINDINGS);
     if more > 0 {
         let _ = writeln!(out, "\nand {more} more");
     }
-    content(&out)
+    text(&out)
 }
 
-/// As the content of an element.
-fn content(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + text.len() / 16);
-    for c in visible::text(text).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            // Characters that XML 1.0 cannot carry in any spelling, beside those that are visible already.
-            '\u{fffe}' | '\u{ffff}' => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out
+/// A text of any number of lines, without the characters that XML 1.0 cannot carry in any spelling: `visible` escapes the
+/// control characters, and two more are escaped in the same way here.
+fn text(text: &str) -> String {
+    visible::text(text).replace('\u{fffe}', "\\u{fffe}").replace('\u{ffff}', "\\u{ffff}")
 }
 
-/// As the value of an attribute, which has no lines.
-fn attribute(text: &str) -> String {
-    content(&visible::line(text))
+/// The same on one line, for attributes.
+fn line(text: &str) -> String {
+    self::text(&visible::line(text))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{attribute, content};
+    use quick_junit::{Report, TestSuite};
 
+    use super::{line, text};
+
+    /// The library drops control characters and escape sequences: none of them may reach it.
     #[test]
-    fn no_text_ends_its_element_or_is_forbidden() {
-        assert_eq!(content("<a b=\"c\">]]>&\n\t"), "&lt;a b=&quot;c&quot;&gt;]]&gt;&amp;\n\t");
-        assert_eq!(
-            attribute("a\nb\u{0}\u{1b}\u{ffff}\u{fffe}\u{85}"),
-            "a\\u{a}b\\u{0}\\u{1b}\\u{ffff}\\u{fffe}\\u{85}"
-        );
+    fn no_text_ends_its_element_or_is_forbidden_or_loses_a_character() {
+        let mut suite = TestSuite::new(line("a\nb\u{0}\u{1b}[1m\u{ffff}\u{fffe}\u{85}\t<\"'&>"));
+        suite.set_system_out(text("<a b=\"c\">]]>&\n\u{7f}\u{1b}]0;x\u{7}"));
+        let mut report = Report::new("r");
+        report.add_test_suite(suite);
+        let xml = report.to_string().unwrap();
+        for part in [
+            r#"name="a\u{a}b\u{0}\u{1b}[1m\u{ffff}\u{fffe}\u{85}\u{9}&lt;&quot;&apos;&amp;&gt;""#,
+            "<system-out>&lt;a b=&quot;c&quot;&gt;]]&gt;&amp;\n\\u{7f}\\u{1b}]0;x\\u{7}</system-out>",
+        ] {
+            assert!(xml.contains(part), "{part} is not in {xml}");
+        }
     }
 }

@@ -1,30 +1,32 @@
-//! Looks at the servers, several at once, and makes what is told of them.
+//! Examines the servers, several at once, and makes the report on each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use mcpjoin::check::{Selection, judge};
 use mcpjoin::link::ChildHandle;
-use mcpjoin::validate::{ValidateError, Validator};
+use mcpjoin::proto::session::CloseCause;
+use mcpjoin_diagnostics::validate::{ValidateError, Validator};
+use mcpjoin_rules::{Selection, judge};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::compatibility::Clients;
-use super::refusal::failure;
-use super::report::{Judged, Seen, Server};
+use super::report::{Judged, Seen, Server, cut};
 use super::{calls, openers};
 use crate::args::{Connect, ToolCall, Validate};
 use crate::config::ToolFilter;
-use crate::connect::{Plan, Signals, limits};
-use crate::exit::Signal;
+use crate::connect::{Plan, Signals, limits, refused};
+use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
 use crate::progress::bar;
 use crate::target::Target;
 use crate::ui::Ui;
 
-/// So many servers are looked at at once: each of them may be a program with others below it.
-const AT_ONCE: usize = 4;
+/// The servers that are examined at once: each of them may be a program with others below it.
+const MAX_CONCURRENT_SERVERS: usize = 4;
+/// The longest text of a response that is no message.
+const MAX_GARBAGE_CHARS: usize = 200;
 
 /// What to look for, in every server.
 #[derive(Clone)]
@@ -78,7 +80,7 @@ pub(super) async fn all(
     signals: &mut Signals,
 ) -> Result<Vec<Server>, Signal> {
     let children: Vec<ChildHandle> = plans.iter().flatten().filter_map(|plan| plan.way.child()).collect();
-    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let room = Arc::new(Semaphore::new(MAX_CONCURRENT_SERVERS));
     let progress = Progress::new(ui, plans.len());
     let mut running = JoinSet::new();
     let mut labels = Vec::new();
@@ -123,7 +125,7 @@ pub(super) async fn all(
     ui.line_over();
     let lost = |label| {
         let problem = "looking at it ended before anything was known";
-        let failure = Failure::new("E_VALIDATE", crate::exit::Exit::Connection, Phase::Probe, problem);
+        let failure = Failure::new("E_VALIDATE", Exit::Connection, Phase::Probe, problem);
         unseen(label, failure.hint("this is a fault of mcpjoin: tell its authors"))
     };
     Ok(servers.into_iter().zip(labels).map(|(server, label)| server.unwrap_or_else(|| lost(label))).collect())
@@ -211,7 +213,59 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
     Ok(Seen::Judged(judged))
 }
 
-/// How closely it is to be looked at.
+/// Why there is no trace. `typed`: the server's address, as it is shown.
+fn failure(error: ValidateError, typed: &str) -> Failure {
+    match error {
+        ValidateError::Spawn(error) => Failure::spawn(&error),
+        ValidateError::Socket(error) => Failure::connect(&error),
+        ValidateError::Quic(error) => Failure::quic(&error),
+        ValidateError::NoSession(failure) => {
+            Failure::closed(&CloseCause::Opening(failure), Phase::Initialize)
+        }
+        ValidateError::Setup(error) => refused(&error),
+        error @ ValidateError::Unreachable { .. } => {
+            Failure::new("E_CONNECT", Exit::Connection, Phase::Connect, error.to_string())
+                .hint("does a server listen there, and may you reach it?")
+        }
+        error @ ValidateError::Unauthorized { .. } => {
+            Failure::new("E_AUTH", Exit::Authorization, Phase::Probe, error.to_string())
+                .hint("say who you are: mcpjoin auth login URL, --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted")
+        }
+        ValidateError::Redirected { ref location, .. } => {
+            let hint = match location {
+                // It redirects to itself.
+                Some(location) if without_query(location) == without_query(typed) => {
+                    "that is the address itself: see what the server, or a proxy before it, wants to be asked otherwise"
+                }
+                Some(_) => "nothing was sent there: name that address if it is the right one",
+                None => "see what the server itself says about it",
+            };
+            Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string()).hint(hint)
+        }
+        ValidateError::NotMcp { status, ref head, .. } => {
+            let (id, hint) = match status {
+                429 | 500.. => ("E_LINK", "try again; see what the server itself says about it"),
+                _ => (
+                    "E_NO_ENDPOINT",
+                    "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
+                ),
+            };
+            let mut failure = Failure::new(id, Exit::Connection, Phase::Probe, error.to_string()).hint(hint);
+            if !head.is_empty() {
+                failure.seen.garbage = Some(cut(&String::from_utf8_lossy(head), MAX_GARBAGE_CHARS));
+            }
+            failure
+        }
+        error => Failure::new("E_VALIDATE", Exit::Connection, Phase::Initialize, error.to_string()),
+    }
+}
+
+/// Queries may hold secrets, and are not compared.
+fn without_query(address: &str) -> &str {
+    address.split(['?', '#']).next().unwrap_or(address)
+}
+
+/// The eras, limits and timeouts that the options name.
 fn observed(connect: &Connect, validator: Validator, first: Phase) -> Validator {
     let mut validator = validator.limits(limits(connect));
     if let Some(time) = connect.timeout {

@@ -1,27 +1,53 @@
-//! `mcpjoin validate --eras`: what a server makes of each first request that a client may have.
+//! `mcpjoin validate --eras`: how a server responds to each first request that a client may send.
 
 use std::time::{Duration, Instant};
 
 use mcpjoin::proto::Version;
 use mcpjoin::proto::session::Limits;
-use mcpjoin::validate::{Opener, OpenerAnswer};
-use serde_json::{Value, json};
+use mcpjoin_diagnostics::validate::{Opener, OpenerAnswer};
+use serde::Serialize;
 
-use super::fold::{Head, prose};
 use super::page::titled;
 use super::report::cut;
 use crate::args::Connect;
 use crate::connect::{Plan, limits};
 use crate::failure::{Failure, seconds};
+use crate::fold::{Head, prose};
 use crate::ui::{BAD, FAINT, Ui};
 use crate::visible;
 
-/// Of what a server says so many characters are kept.
-const KEPT: usize = 300;
-/// So many of the versions that it names.
-const VERSIONS: usize = 20;
+/// The longest text of a server.
+const MAX_TEXT_CHARS: usize = 300;
+/// The versions of a server that are shown.
+const MAX_VERSIONS: usize = 20;
 
-/// One opener, and what came of it.
+/// An opener and the response to it, for a program.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OfRow<'a> {
+    method: &'a str,
+    /// The version that it offers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol_version: Option<&'a str>,
+    /// Whether the session is open then.
+    opens: bool,
+    /// The kind of the response: `version`, `versions`, `result`, `refused`, `unreadable`, `lost`, `closed`, `silent` or `other`.
+    answer: &'static str,
+    elapsed_ms: u64,
+    /// The version that the server names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// The versions that it names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    versions: Option<Vec<String>>,
+    /// The code of its error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+/// One opener and the response to it.
 pub(super) struct Row {
     opener: Opener,
     answer: OpenerAnswer,
@@ -32,7 +58,7 @@ pub(super) struct Row {
     took: Duration,
 }
 
-/// Tries every opener that the options leave, one after another. `told`: called before each.
+/// Tries every opener that the options leave, one after another. `told`: called before each, with its number.
 pub(super) async fn look(
     ui: &Ui,
     plan: &Plan,
@@ -47,7 +73,7 @@ pub(super) async fn look(
         let began = Instant::now();
         let answer = opener.over(link, &limits, patience(&opener, &limits)).await;
         let took = began.elapsed();
-        let kept = |text: &str| ui.hidden(&cut(text, KEPT)).into_owned();
+        let kept = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
         let said = kept(&words(&answer));
         let message = match &answer {
             OpenerAnswer::Refused { message, .. } => kept(message),
@@ -83,34 +109,34 @@ impl Row {
     }
 
     /// For a program.
-    pub(super) fn json(&self) -> Value {
+    pub(super) fn document(&self) -> OfRow<'_> {
         let opener = &self.opener;
-        let mut out = json!({
-            "method": opener.method(),
-            "opens": self.is_open(),
-            "answer": kind(&self.answer),
-            "elapsedMs": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
-        });
-        if let Some(version) = opener.version() {
-            out["protocolVersion"] = json!(version.as_str());
-        }
         let names = |versions: &[Version]| {
-            versions.iter().take(VERSIONS).map(|version| cut(version.as_str(), KEPT)).collect::<Vec<_>>()
+            let names = versions.iter().take(MAX_VERSIONS);
+            Some(names.map(|version| cut(version.as_str(), MAX_TEXT_CHARS)).collect())
+        };
+        let mut row = OfRow {
+            method: opener.method(),
+            protocol_version: opener.version().map(Version::as_str),
+            opens: self.is_open(),
+            answer: kind(&self.answer),
+            elapsed_ms: u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            version: None,
+            versions: None,
+            code: None,
+            message: None,
         };
         match &self.answer {
-            OpenerAnswer::Version(version) => out["version"] = json!(cut(version.as_str(), KEPT)),
-            OpenerAnswer::Versions(versions) => out["versions"] = json!(names(versions)),
+            OpenerAnswer::Version(version) => row.version = Some(cut(version.as_str(), MAX_TEXT_CHARS)),
+            OpenerAnswer::Versions(versions) => row.versions = names(versions),
             OpenerAnswer::Refused { code, supported, .. } => {
-                out["code"] = json!(code);
-                out["message"] = json!(self.message);
-                if !supported.is_empty() {
-                    out["versions"] = json!(names(supported));
-                }
+                (row.code, row.message) = (Some(*code), Some(self.message.as_str()));
+                row.versions = names(supported).filter(|_| !supported.is_empty());
             }
             OpenerAnswer::Result | OpenerAnswer::Silent(_) => {}
-            _ => out["message"] = json!(self.message),
+            _ => row.message = Some(&self.message),
         }
-        out
+        row
     }
 }
 
@@ -149,8 +175,8 @@ const fn kind(answer: &OpenerAnswer) -> &'static str {
 /// The answer in words.
 fn words(answer: &OpenerAnswer) -> String {
     let list = |versions: &[Version]| {
-        let names: Vec<&str> = versions.iter().take(VERSIONS).map(Version::as_str).collect();
-        let more = if versions.len() > VERSIONS { " and others" } else { "" };
+        let names: Vec<&str> = versions.iter().take(MAX_VERSIONS).map(Version::as_str).collect();
+        let more = if versions.len() > MAX_VERSIONS { " and others" } else { "" };
         format!("{}{more}", names.join(", "))
     };
     match answer {

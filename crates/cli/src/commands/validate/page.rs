@@ -5,21 +5,21 @@ use std::collections::btree_map::Entry;
 use std::fmt::Write;
 use std::time::Duration;
 
-use mcpjoin::check::{Chapter, Level, Rule};
+use mcpjoin_rules::{Chapter, Level, Rule};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::fold::{Head, PAGE, prose, quoted};
 use super::openers;
-use super::report::{Compared, Document, Found, Judged, KEPT, Ruling, Said, Seen, Server, cut};
+use super::report::{Compared, Document, Found, Judged, MAX_TEXT_CHARS, Ruling, Said, Seen, Server, cut};
+use crate::fold::{Head, PAGE_COLUMNS, prose, quoted};
 use crate::ui::{BAD, FAINT, HEADING, NAME, Ui};
 use crate::visible;
 
-/// Of the places where one rule was broken, so many are shown.
-const FINDINGS: usize = 3;
-/// Of a server's command, so many characters are shown.
-const NAMED: usize = 200;
-/// Of what crossed, and of a problem, so many characters are shown.
-const SHOWN: usize = 300;
+/// The findings that are shown of one rule.
+const MAX_FINDINGS: usize = 3;
+/// The longest command of a server.
+const MAX_NAME_CHARS: usize = 200;
+/// The longest message, and the longest problem.
+const MAX_SHOWN_CHARS: usize = 300;
 
 /// All of it. `all`: the rules that held, too.
 pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
@@ -28,14 +28,14 @@ pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
         match &server.seen {
             Ok(Seen::Judged(judged)) => self::judged(&mut out, server, judged, all),
             Ok(Seen::Openers(rows)) => openers::table(&mut out, &server.shown, rows),
-            // One that stands alone is told as every failure is.
+            // Of a single server the failure is printed as for every verb.
             Err(_) if !document.several => continue,
             Err(failure) => {
                 let problem = ui.hidden(&failure.message);
                 let name = visible::line(&server.shown);
-                let _ = writeln!(out, "{HEADING}{}{HEADING:#}\n", visible::line(&cut(&name, NAMED)));
+                let _ = writeln!(out, "{HEADING}{}{HEADING:#}\n", visible::line(&cut(&name, MAX_NAME_CHARS)));
                 let text = format!("  {BAD}not judged{BAD:#}: ");
-                let problem = format!("{} ({})", visible::line(&cut(&problem, SHOWN)), failure.id);
+                let problem = format!("{} ({})", visible::line(&cut(&problem, MAX_SHOWN_CHARS)), failure.id);
                 prose(&mut out, &Head { text: &text, columns: 14, indent: 4 }, &problem);
             }
         }
@@ -111,10 +111,10 @@ fn heading(out: &mut String, shown: &str, judged: &Judged, took: Duration) {
 
 /// A heading: what a server is called by, and what follows that.
 pub(super) fn titled(out: &mut String, name: &str, rest: &str) {
-    let name = cut(name, NAMED);
+    let name = cut(name, MAX_NAME_CHARS);
     let name = visible::line(&name);
     let columns = name.width();
-    if columns < PAGE {
+    if columns < PAGE_COLUMNS {
         let text = format!("{HEADING}{name}{HEADING:#}");
         prose(out, &Head { text: &text, columns, indent: 2 }, rest);
     } else {
@@ -132,22 +132,22 @@ fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
     let label =
         if level == Level::Must { format!("{BAD}{}{BAD:#}", level.as_str()) } else { level.as_str().into() };
     sentence(out, &label, level.as_str().len(), rule);
-    for found in findings.iter().filter(|found| !found.known).take(FINDINGS) {
-        let problem = cut(&found.problem, SHOWN);
+    for found in findings.iter().filter(|found| !found.known).take(MAX_FINDINGS) {
+        let problem = cut(&found.problem, MAX_SHOWN_CHARS);
         let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
         let problem = format!("{} ({}{times})", visible::line(&problem), visible::line(&found.run));
         prose(out, &Head { text: "    ", columns: 4, indent: 4 }, &problem);
         for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
             if let Some(line) = line {
                 let text = format!("    {FAINT}{name:<8}{FAINT:#} ");
-                let shown: String = line.chars().take(SHOWN).collect();
+                let shown: String = line.chars().take(MAX_SHOWN_CHARS).collect();
                 let head = Head { text: &text, columns: 13, indent: 13 };
                 quoted(out, &head, &visible::line(&shown), left_out(line).as_deref());
             }
         }
         let _ = writeln!(out, "    {FAINT}see{FAINT:#}      {}", found.address);
     }
-    let more = (findings.len() + ruling.left_out() - known).saturating_sub(FINDINGS);
+    let more = (findings.len() + ruling.left_out() - known).saturating_sub(MAX_FINDINGS);
     if more > 0 {
         let _ = writeln!(out, "    and {more} more");
     }
@@ -167,8 +167,9 @@ fn sentence(out: &mut String, label: &str, columns: usize, rule: &Rule) {
 fn left_out(line: &str) -> Option<String> {
     let all = line.chars().count();
     // What is kept of a longer one ends so.
-    let more = if all > KEPT && line.ends_with('…') { "more than " } else { "" };
-    (all > SHOWN).then(|| format!("the first {SHOWN} of {more}{} characters", all.min(KEPT)))
+    let more = if all > MAX_TEXT_CHARS && line.ends_with('…') { "more than " } else { "" };
+    (all > MAX_SHOWN_CHARS)
+        .then(|| format!("the first {MAX_SHOWN_CHARS} of {more}{} characters", all.min(MAX_TEXT_CHARS)))
 }
 
 /// What ran and what did not: always, in figures. `all`: also which rules had nothing to judge, and why each.
@@ -257,7 +258,7 @@ fn skipped(out: &mut String, judged: &Judged) {
     }
 }
 
-/// What the baseline has and nobody finds any more.
+/// The findings of the baseline that were not found again.
 fn stale(out: &mut String, compared: &Compared) {
     if compared.stale.is_empty() {
         return;
@@ -274,14 +275,14 @@ fn stale(out: &mut String, compared: &Compared) {
             "{}{}: {} ({})",
             server.unwrap_or_default(),
             visible::line(&stale.rule),
-            visible::line(&cut(&stale.problem, SHOWN)),
+            visible::line(&cut(&stale.problem, MAX_SHOWN_CHARS)),
             visible::line(&stale.run)
         );
         prose(out, &Head { text: "  ", columns: 2, indent: 4 }, &text);
     }
 }
 
-/// How many servers came to what: of those that were judged, and of those whose openers alone were tried.
+/// How many servers have faults, or were not examined; with `--eras`, how many a first request opens.
 fn servers(out: &mut String, document: &Document) {
     let (mut judged, mut faulty, mut failed, mut open, mut shut) = (0, 0, 0, 0, 0);
     for server in &document.servers {
@@ -300,4 +301,29 @@ fn servers(out: &mut String, document: &Document) {
         format!("{judged} without faults, {faulty} with faults, {failed} not judged")
     };
     let _ = writeln!(out, "{HEADING}{} servers{HEADING:#}: {of}", document.servers.len());
+}
+
+/// The rule book for a person (`validate --rules`).
+pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
+    let mut out = String::new();
+    let mut last = None;
+    for rule in rules {
+        if last.replace(rule.chapter) != Some(rule.chapter) {
+            let gap = if out.is_empty() { "" } else { "\n" };
+            let chapter = rule.chapter;
+            let _ = writeln!(out, "{gap}{HEADING}{}{HEADING:#} ({})", chapter.title(), chapter.as_str());
+        }
+        let _ = writeln!(out, "  {NAME}{}{NAME:#} {}, {}", rule.slug, rule.level().as_str(), revisions(rule));
+        let _ = writeln!(out, "    {}", rule.sentence);
+        let _ = writeln!(out, "    {FAINT}{}{FAINT:#}", rule.address().unwrap_or_default());
+    }
+    out
+}
+
+fn revisions(rule: &Rule) -> String {
+    match (rule.first(), rule.last()) {
+        (Some(first), Some(last)) if first.as_str() == last.as_str() => first.to_string(),
+        (Some(first), Some(last)) => format!("{first} to {last}"),
+        _ => String::new(),
+    }
 }

@@ -1,26 +1,27 @@
-//! What is to be told of the servers that were looked at: what the library says of them, with every text of a server cut
-//! and without secrets, so that no format has to think of that again.
+//! The report on the servers that were examined: what the library says of them, with every text of a server truncated and
+//! without secrets, so that no format has to do that again.
 //!
-//! Made by `validate` once everything was looked at; written by `page`, `json`, `sarif` and `junit`.
+//! Made by `validate` once all servers were examined; written by `page`, `json`, `sarif` and `junit`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin::check::{self, Level, Outcome, Rule, Trace};
+use mcpjoin_rules::{Level, Outcome, Rule, Trace};
+use serde::{Serialize, Serializer};
 
+use super::baseline::fingerprint;
 use super::calls::Note;
 use super::compatibility::Clients;
-use super::fingerprint;
 use super::openers::Row;
 use crate::connect::Place;
 use crate::failure::Failure;
 use crate::ui::Ui;
 
-/// Of one line that crossed, and of one problem, so many characters are kept.
-pub(super) const KEPT: usize = 4096;
-/// Of the places where one rule was broken, so many are kept: a server with ten thousand bad tools has one fault.
-const PLACES: usize = 500;
+/// The longest message, and the longest problem, in a finding.
+pub(super) const MAX_TEXT_CHARS: usize = 4096;
+/// The findings that are kept for one rule: a server with ten thousand bad tools has one fault.
+const MAX_FINDINGS: usize = 500;
 
 /// All of it.
 pub(super) struct Document {
@@ -35,16 +36,19 @@ pub(super) struct Document {
 }
 
 /// How the findings stand to those of a file.
+#[derive(Serialize)]
 pub(super) struct Compared {
     /// The file, as it would be typed.
     pub(super) file: String,
-    /// What the file has and the servers do no longer, each in a line.
+    /// The findings of the file that were not found again.
     pub(super) stale: Vec<Stale>,
 }
 
 /// A finding of a file that is found no longer.
+#[derive(Serialize)]
 pub(super) struct Stale {
     pub(super) rule: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) server: Option<String>,
     pub(super) run: String,
     pub(super) problem: String,
@@ -63,7 +67,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Why it was not judged, or not by all that there is.
+    /// Why it was not examined, or not completely.
     pub(super) const fn failure(&self) -> Option<&Failure> {
         match &self.seen {
             Ok(Seen::Judged(judged)) => judged.kept_out.as_ref(),
@@ -81,7 +85,7 @@ pub(super) enum Seen {
 
 /// What the rules say of it.
 pub(super) struct Judged {
-    /// Why nothing could be asked: it wants a token, and is judged by how it says so.
+    /// It wants a token: only the responses that say so were examined.
     pub(super) kept_out: Option<Failure>,
     /// Of the calls that were asked for, those that show less than they were meant to.
     pub(super) calls: Vec<Note>,
@@ -91,9 +95,11 @@ pub(super) struct Judged {
     pub(super) rulings: Vec<Ruling>,
 }
 
-/// A run and the revision by which it was judged.
+/// A run and the revision whose rules apply to it.
+#[derive(Serialize)]
 pub(super) struct Run {
     pub(super) name: String,
+    #[serde(rename = "protocolVersion")]
     pub(super) version: String,
 }
 
@@ -120,19 +126,28 @@ pub(super) struct Places {
 }
 
 /// A place where a rule was broken.
+#[derive(Serialize)]
 pub(super) struct Found {
     /// How often: with other ids and at other times it is the same.
     pub(super) count: usize,
     pub(super) problem: String,
     pub(super) run: String,
+    #[serde(rename = "protocolVersion")]
     pub(super) version: String,
+    #[serde(serialize_with = "lower_case")]
     pub(super) level: Level,
+    /// The page of the specification.
     pub(super) address: String,
+    /// The message that was sent before the rule was broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sent: Option<String>,
+    /// The message that breaks the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) received: Option<String>,
     /// The same in every run as long as nothing changes: of the rule and of where it was broken.
     pub(super) fingerprint: String,
     /// The baseline has it.
+    #[serde(skip)]
     pub(super) known: bool,
 }
 
@@ -154,7 +169,7 @@ impl Counts {
 
 impl Judged {
     /// What the library says, cut and without secrets.
-    pub(super) fn new(ui: &Ui, trace: &Trace, report: check::Report) -> Self {
+    pub(super) fn new(ui: &Ui, trace: &Trace, report: mcpjoin_rules::Report) -> Self {
         let runs = trace
             .runs
             .iter()
@@ -244,7 +259,7 @@ impl Ruling {
     /// The same of what was broken and is not known; `None` when there is no such thing.
     pub(super) fn fault(&self) -> Option<Level> {
         if self.left_out() > 0 {
-            // Nobody knows what is not kept.
+            // What is left out may be new.
             return Some(self.level());
         }
         self.found().iter().filter(|found| !found.known).map(|found| found.level).max()
@@ -252,7 +267,7 @@ impl Ruling {
 }
 
 impl Places {
-    fn new(ui: &Ui, rule: &Rule, findings: Vec<check::Finding>) -> Self {
+    fn new(ui: &Ui, rule: &Rule, findings: Vec<mcpjoin_rules::Finding>) -> Self {
         let mut places = Self::default();
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         for finding in findings {
@@ -260,7 +275,7 @@ impl Places {
             if let Some(place) = known.get(&found.fingerprint).and_then(|at| places.found.get_mut(*at)) {
                 place.count += 1;
                 place.level = place.level.max(found.level);
-            } else if places.found.len() < PLACES {
+            } else if places.found.len() < MAX_FINDINGS {
                 known.insert(found.fingerprint.clone(), places.found.len());
                 places.found.push(found);
             } else {
@@ -271,13 +286,13 @@ impl Places {
     }
 }
 
-fn found(ui: &Ui, rule: &Rule, finding: check::Finding) -> Found {
-    let text = |text: &str| ui.hidden(&cut(text, KEPT)).into_owned();
+fn found(ui: &Ui, rule: &Rule, finding: mcpjoin_rules::Finding) -> Found {
+    let text = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
     let line = |line: Option<&Bytes>| line.map(|line| text(&lossy(line)));
     let (sent, problem) = (line(finding.sent.as_ref()), text(&finding.problem));
     Found {
         count: 1,
-        fingerprint: fingerprint::of(rule.slug, &finding.run, sent.as_deref(), &problem),
+        fingerprint: fingerprint(rule.slug, &finding.run, sent.as_deref(), &problem),
         problem,
         run: finding.run.into(),
         version: finding.version.as_str().to_owned(),
@@ -292,7 +307,12 @@ fn found(ui: &Ui, rule: &Rule, finding: check::Finding) -> Found {
 /// As much of a line as can be kept: what is longer is not read to its end.
 fn lossy(line: &Bytes) -> String {
     // No character has more than four bytes; one that is cut in two stands behind all that is kept.
-    String::from_utf8_lossy(&line[..line.len().min(KEPT * 4 + 4)]).into_owned()
+    String::from_utf8_lossy(&line[..line.len().min(MAX_TEXT_CHARS * 4 + 4)]).into_owned()
+}
+
+/// A level as documents for programs write it.
+pub(super) fn lower_case<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&level.as_str().to_lowercase())
 }
 
 /// The first characters of a text; `…` stands for the rest.

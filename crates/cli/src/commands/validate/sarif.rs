@@ -2,25 +2,168 @@
 //! services take: one run, with a result for each finding.
 //!
 //! A service shows a result in a file. That is the configuration where the server is an entry of one; otherwise the
-//! server's own name stands for a path, so that nothing has to be left out.
+//! server's own name stands for a path, so that nothing has to be left out. The names of the structs and of their members
+//! are the standard's.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use mcpjoin::check::Level;
-use serde_json::{Map, Value, json};
+use mcpjoin_rules::Level;
+use serde::Serialize;
+use serde_json::Value;
 
-use super::json::level;
-use super::report::{Document, Found, Judged, Ruling, Said, Seen, Server};
+use super::report::{Document, Found, Judged, Ruling, Seen, Server, lower_case};
+use crate::commands::{document_of, joined};
 use crate::ui::Ui;
 use crate::visible;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 const HOME: &str = env!("CARGO_PKG_REPOSITORY");
-/// A name stands for a path up to so many bytes.
-const PATH: usize = 200;
+/// The longest path that a name becomes.
+const MAX_PATH_BYTES: usize = 200;
 
-/// All of it.
+/// An object with one member, or with two of one type.
+type Members<T> = BTreeMap<&'static str, T>;
+
+#[derive(Serialize)]
+struct SarifLog<'a> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    version: &'static str,
+    runs: [Run<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Run<'a> {
+    tool: Members<ToolComponent<'a>>,
+    automation_details: Members<&'static str>,
+    column_kind: &'static str,
+    invocations: [Invocation; 1],
+    results: Vec<SarifResult<'a>>,
+    /// Our own: how many rules passed, failed and were skipped.
+    properties: Members<Vec<Value>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolComponent<'a> {
+    name: &'static str,
+    semantic_version: &'static str,
+    information_uri: &'static str,
+    rules: Vec<ReportingDescriptor<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReportingDescriptor<'a> {
+    id: &'a str,
+    short_description: Members<String>,
+    full_description: Members<String>,
+    default_configuration: Members<&'static str>,
+    properties: RuleProperties<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<Members<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help_uri: Option<String>,
+}
+
+/// Our own: how binding a rule is, and its chapter.
+#[derive(Serialize)]
+struct RuleProperties<'a> {
+    tags: [&'a str; 2],
+    #[serde(serialize_with = "lower_case")]
+    level: Level,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Invocation {
+    execution_successful: bool,
+    tool_execution_notifications: Vec<Notification>,
+}
+
+#[derive(Serialize)]
+struct Notification {
+    level: &'static str,
+    message: Members<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    descriptor: Option<Members<&'static str>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SarifResult<'a> {
+    rule_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule_index: Option<usize>,
+    level: &'static str,
+    message: Members<String>,
+    locations: [Location; 1],
+    occurrence_count: usize,
+    partial_fingerprints: Members<String>,
+    properties: ResultProperties<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline_state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suppressions: Option<[Members<String>; 1]>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Location {
+    physical_location: PhysicalLocation,
+    logical_locations: [LogicalLocation; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PhysicalLocation {
+    artifact_location: Members<String>,
+    region: Members<usize>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LogicalLocation {
+    name: String,
+    fully_qualified_name: String,
+    kind: &'static str,
+}
+
+/// Our own: the server, the version and the messages of a finding.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResultProperties<'a> {
+    server: &'a str,
+    protocol_version: &'a str,
+    address: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received: Option<String>,
+}
+
+/// Our own: a server, with the members of [`Figures`] where the rules were applied.
+#[derive(Serialize)]
+struct ServerFigures<'a> {
+    server: &'a str,
+    judged: bool,
+}
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    ran: usize,
+    passed: usize,
+    failed: usize,
+    /// Why each of the others was skipped, by rule.
+    skipped: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known: Option<usize>,
+}
+
+/// The report.
 pub(super) fn document(ui: &Ui, document: &Document) -> String {
     let rules = rules(document);
     let mut results = Vec::new();
@@ -30,27 +173,25 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
             results.extend(ruling.found().iter().map(|found| result(document, server, ruling, index, found)));
         }
     }
-    let notes = notes(ui, document);
-    let failed = document.servers.iter().any(|server| server.failure().is_some());
-    let servers: Vec<Value> = document.servers.iter().map(|server| figures(document, server)).collect();
-    let driver = json!({
-        "name": "mcpjoin",
-        "semanticVersion": env!("CARGO_PKG_VERSION"),
-        "informationUri": HOME,
-        "rules": rules.iter().map(rule).collect::<Vec<_>>(),
-    });
-    let run = json!({
-        "tool": { "driver": driver },
-        "automationDetails": { "id": "mcpjoin-validate/" },
-        "columnKind": "unicodeCodePoints",
-        "invocations": [{
-            "executionSuccessful": !failed,
-            "toolExecutionNotifications": notes,
+    let driver = ToolComponent {
+        name: "mcpjoin",
+        semantic_version: env!("CARGO_PKG_VERSION"),
+        information_uri: HOME,
+        rules: rules.iter().map(rule).collect(),
+    };
+    let servers = document.servers.iter().map(|server| figures(document, server));
+    let run = Run {
+        tool: Members::from([("driver", driver)]),
+        automation_details: Members::from([("id", "mcpjoin-validate/")]),
+        column_kind: "unicodeCodePoints",
+        invocations: [Invocation {
+            execution_successful: document.servers.iter().all(|server| server.failure().is_none()),
+            tool_execution_notifications: notifications(ui, document),
         }],
-        "results": results,
-        "properties": { "servers": servers },
-    });
-    visible::json(&json!({ "$schema": SCHEMA, "version": "2.1.0", "runs": [run] }).to_string())
+        results,
+        properties: Members::from([("servers", servers.collect())]),
+    };
+    document_of(&SarifLog { schema: SCHEMA, version: "2.1.0", runs: [run] })
 }
 
 fn judged(document: &Document) -> impl Iterator<Item = (&Server, &Judged)> {
@@ -65,74 +206,68 @@ fn rules(document: &Document) -> &[Ruling] {
     judged(document).next().map_or(&[], |(_, judged)| &judged.rulings)
 }
 
-fn rule(ruling: &Ruling) -> Value {
+fn rule(ruling: &Ruling) -> ReportingDescriptor<'_> {
     let rule = ruling.rule;
-    let mut out = json!({
-        "id": rule.slug,
-        "shortDescription": { "text": text(rule.sentence) },
-        "fullDescription": { "text": text(&format!("{} ({})", rule.sentence, rule.level().as_str())) },
-        "defaultConfiguration": { "level": severity(rule.level()) },
-        "properties": { "tags": ["mcp", rule.chapter.as_str()], "level": level(rule.level()) },
-    });
-    if let Some(address) = rule.address() {
-        out["help"] = json!({ "text": format!("The specification says it at {address}") });
-        out["helpUri"] = json!(address);
+    let address = rule.address();
+    ReportingDescriptor {
+        id: rule.slug,
+        short_description: message(rule.sentence),
+        full_description: message(&format!("{} ({})", rule.sentence, rule.level().as_str())),
+        default_configuration: Members::from([("level", severity(rule.level()))]),
+        properties: RuleProperties { tags: ["mcp", rule.chapter.as_str()], level: rule.level() },
+        help: address
+            .as_ref()
+            .map(|address| Members::from([("text", format!("The specification says it at {address}"))])),
+        help_uri: address,
     }
-    out
 }
 
-fn result(
+fn result<'a>(
     document: &Document,
-    server: &Server,
-    ruling: &Ruling,
-    index: Option<usize>,
-    found: &Found,
-) -> Value {
+    server: &'a Server,
+    ruling: &'a Ruling,
+    rule_index: Option<usize>,
+    found: &'a Found,
+) -> SarifResult<'a> {
     let problem = if document.several {
         format!("{}: {} ({})", server.label, found.problem, found.run)
     } else {
         format!("{} ({})", found.problem, found.run)
     };
-    let mut properties = Map::new();
-    properties.insert("server".into(), json!(server.label));
-    properties.insert("protocolVersion".into(), json!(found.version));
-    properties.insert("address".into(), json!(found.address));
-    for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
-        if let Some(line) = line {
-            properties.insert(name.into(), json!(visible::line(line)));
-        }
-    }
-    let mut out = json!({
-        "ruleId": ruling.rule.slug,
-        "level": severity(found.level),
-        "message": { "text": text(&sentence(&problem)) },
-        "locations": [{
-            "physicalLocation": place(server),
-            "logicalLocations": [{
-                "name": visible::line(&found.run),
-                "fullyQualifiedName": visible::line(&format!("{}/{}", server.label, found.run)),
-                "kind": "module",
+    let line = |text: &Option<String>| text.as_ref().map(|text| visible::line(text).into_owned());
+    let known = document.baseline.as_ref().filter(|_| found.known);
+    SarifResult {
+        rule_id: ruling.rule.slug,
+        rule_index,
+        level: severity(found.level),
+        message: message(&sentence(&problem)),
+        locations: [Location {
+            physical_location: place(server),
+            logical_locations: [LogicalLocation {
+                name: visible::line(&found.run).into_owned(),
+                fully_qualified_name: visible::line(&format!("{}/{}", server.label, found.run)).into_owned(),
+                kind: "module",
             }],
         }],
-        "occurrenceCount": found.count,
-        "partialFingerprints": {
-            "mcpjoin/v1": found.fingerprint,
+        occurrence_count: found.count,
+        partial_fingerprints: Members::from([
+            ("mcpjoin/v1", found.fingerprint.clone()),
             // The one that GitHub reads.
-            "primaryLocationLineHash": format!("{}:1", found.fingerprint),
+            ("primaryLocationLineHash", format!("{}:1", found.fingerprint)),
+        ]),
+        properties: ResultProperties {
+            server: &server.label,
+            protocol_version: &found.version,
+            address: &found.address,
+            sent: line(&found.sent),
+            received: line(&found.received),
         },
-        "properties": properties,
-    });
-    if let Some(index) = index {
-        out["ruleIndex"] = json!(index);
+        baseline_state: document.baseline.is_some().then_some(if found.known { "unchanged" } else { "new" }),
+        suppressions: known.map(|compared| {
+            let justification = text(&format!("It is in the baseline {}.", compared.file));
+            [Members::from([("kind", "external".to_owned()), ("justification", justification)])]
+        }),
     }
-    if let Some(compared) = &document.baseline {
-        out["baselineState"] = json!(if found.known { "unchanged" } else { "new" });
-        if found.known {
-            let why = text(&format!("It is in the baseline {}.", compared.file));
-            out["suppressions"] = json!([{ "kind": "external", "justification": why }]);
-        }
-    }
-    out
 }
 
 const fn severity(level: Level) -> &'static str {
@@ -143,64 +278,56 @@ const fn severity(level: Level) -> &'static str {
     }
 }
 
-/// What is to be said of servers that were not judged, or not by everything, and of the baseline.
-fn notes(ui: &Ui, document: &Document) -> Vec<Value> {
+/// The servers that were not examined, or not completely, and the findings of the baseline that were not found again.
+fn notifications(ui: &Ui, document: &Document) -> Vec<Notification> {
     let failed = document.servers.iter().filter_map(|server| {
         let failure = server.failure()?;
-        let message = format!("{}: {}", server.label, ui.hidden(&failure.message));
-        Some(json!({
-            "level": "error",
-            "descriptor": { "id": failure.id },
-            "message": { "text": text(&sentence(&message)) },
-        }))
+        let problem = format!("{}: {}", server.label, ui.hidden(&failure.message));
+        let descriptor = Some(Members::from([("id", failure.id)]));
+        Some(Notification { level: "error", message: message(&sentence(&problem)), descriptor })
     });
     let stale = document.baseline.iter().flat_map(|compared| {
         compared.stale.iter().map(|stale| {
-            let message = format!("{} has {}, which is found no longer", compared.file, stale.rule);
-            json!({ "level": "note", "message": { "text": text(&sentence(&message)) } })
+            let problem = format!("{} has {}, which is found no longer", compared.file, stale.rule);
+            Notification { level: "note", message: message(&sentence(&problem)), descriptor: None }
         })
     });
     failed.chain(stale).collect()
 }
 
-/// What ran and what did not, and why not.
 fn figures(document: &Document, server: &Server) -> Value {
-    let Ok(Seen::Judged(judged)) = &server.seen else {
-        return json!({ "server": server.label, "judged": false });
-    };
-    let counts = judged.counts();
-    let mut skipped = Map::new();
-    for ruling in &judged.rulings {
-        if let Said::Skipped(why) = &ruling.said {
-            skipped.insert(ruling.rule.slug.into(), json!(why));
+    let figures = match &server.seen {
+        Ok(Seen::Judged(judged)) => {
+            let counts = judged.counts();
+            let skipped = judged.rulings.iter();
+            Some(Figures {
+                ran: counts.ran(),
+                passed: counts.passed,
+                failed: counts.failed,
+                skipped: skipped.filter_map(|it| Some((it.rule.slug, it.skipped()?))).collect(),
+                known: document.baseline.is_some().then_some(counts.known),
+            })
         }
-    }
-    let mut out = json!({
-        "server": server.label,
-        "judged": true,
-        "ran": counts.ran(),
-        "passed": counts.passed,
-        "failed": counts.failed,
-        "skipped": skipped,
-    });
-    if document.baseline.is_some() {
-        out["known"] = json!(counts.known);
-    }
-    out
+        _ => None,
+    };
+    joined(&ServerFigures { server: &server.label, judged: figures.is_some() }, &figures)
 }
 
 /// Where a service shows what is wrong with the server.
-fn place(server: &Server) -> Value {
-    let (path, line) = match &server.place {
+fn place(server: &Server) -> PhysicalLocation {
+    let (path, start_line) = match &server.place {
         Some(place) => {
-            // A path from where we are is one in the repository.
+            // A path from the working directory is one in the repository.
             let here = std::env::current_dir().ok();
             let file = here.and_then(|here| place.file.strip_prefix(here).ok()).unwrap_or(&place.file);
             (file.to_string_lossy().into_owned(), place.line)
         }
         None => (server.shown.clone(), 1),
     };
-    json!({ "artifactLocation": { "uri": relative(&path) }, "region": { "startLine": line } })
+    PhysicalLocation {
+        artifact_location: Members::from([("uri", relative(&path))]),
+        region: Members::from([("startLine", start_line)]),
+    }
 }
 
 /// A path or a name as a relative reference: no scheme, no root, nothing that leads out of the folder.
@@ -215,7 +342,7 @@ fn relative(path: &str) -> String {
             out.push('/');
         }
         for byte in part.bytes() {
-            if out.len() >= PATH {
+            if out.len() >= MAX_PATH_BYTES {
                 break;
             }
             if byte.is_ascii_alphanumeric() || b"-._~@+,".contains(&byte) {
@@ -226,6 +353,10 @@ fn relative(path: &str) -> String {
         }
     }
     if out.is_empty() { "server".into() } else { out }
+}
+
+fn message(text: &str) -> Members<String> {
+    Members::from([("text", self::text(text))])
 }
 
 /// A text as a message: braces would be places to be filled in, and `[..](..)` a link.
@@ -256,7 +387,7 @@ mod tests {
             assert_eq!(relative(name), path);
         }
         assert!(relative(&"a/".repeat(5000)).len() <= 2 * 5000);
-        assert!(relative(&"é".repeat(5000)).len() <= super::PATH + 2);
+        assert!(relative(&"é".repeat(5000)).len() <= super::MAX_PATH_BYTES + 2);
     }
 
     #[test]

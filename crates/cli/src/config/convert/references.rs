@@ -1,40 +1,34 @@
-//! Values that must not be shown, as references: in what `convert` prints, a variable stands in the place of each value of a
-//! variable or a header, and of each secret among words. Who reads the text then learns where a secret goes and not what it
-//! is; who wants the values as well asks for them.
+//! References in the place of values that must not be shown: in what `convert` prints, a variable stands for each value of a
+//! variable or a header, and for each secret among words. The text then shows where a secret goes and not what it is.
 
 use std::ffi::OsString;
 
-use super::super::entry::{Child, Definition, Remote, Way};
+use super::super::dialect::Key;
+use super::super::entry::{Definition, Setting};
 use super::super::launch::written_secrets;
 use super::super::tree::Text;
 use super::super::variables::{Piece, is_name, pieces};
 use crate::secret;
 
-/// Where the last private plane of Unicode begins: what stands for a reference until it is written.
-const SIGNS: u32 = 0x10_0000;
+/// The first character of the last private plane of Unicode: each stands for a reference until that is written.
+const FIRST_PLACEHOLDER: u32 = 0x10_0000;
 
 /// Puts references into the entry of that name; the variables that have to be set for it now. `files`: as in [`pieces`].
 pub(super) fn put(definition: &mut Definition, entry: &str, files: bool) -> Vec<String> {
     let mut set = Vec::new();
-    match &mut definition.way {
-        Way::Child(Child { args, env, .. }) => {
-            in_words(&mut args.iter_mut().collect::<Vec<_>>(), entry, &mut set);
-            for (name, text) in env {
-                let variable = if is_name(name) { name.clone() } else { spelled(entry, name) };
-                in_value(text, variable, files, &mut set);
-            }
-        }
-        Way::Http(Remote { url, headers, oauth, .. }) => {
-            in_words(&mut [url], entry, &mut set);
-            for (name, text) in headers {
-                in_value(text, spelled(entry, name), files, &mut set);
-            }
-            if let Some(text) = oauth.as_mut().and_then(|oauth| oauth.client_secret.as_mut()) {
-                in_value(text, spelled(entry, "CLIENT_SECRET"), files, &mut set);
-            }
-        }
-        // Its address holds none, and the others name files.
-        Way::Listening(_) => {}
+    let words = definition.settings.iter_mut();
+    // The address of a server that listens without HTTP holds no secret, and its other texts name files.
+    let is_word = |key| key == Key::Args || key == Key::Url && !definition.transport.is_socket();
+    let words = words.filter(|setting| is_word(setting.key)).map(|setting| &mut setting.text);
+    in_words(&mut words.collect::<Vec<_>>(), entry, &mut set);
+    for Setting { key, name, text } in &mut definition.settings {
+        let variable = match key {
+            Key::Env if is_name(name) => name.clone(),
+            Key::Env | Key::Headers => spelled(entry, name),
+            Key::ClientSecret => spelled(entry, "CLIENT_SECRET"),
+            _ => continue,
+        };
+        in_value(text, variable, files, &mut set);
     }
     set
 }
@@ -45,7 +39,7 @@ fn in_value(text: &mut Text, variable: String, files: bool, set: &mut Vec<String
     if parts.is_empty() {
         return;
     }
-    let has_variable = parts.iter().any(|piece| !matches!(piece, Piece::Literal(_)));
+    let has_variable = parts.iter().any(|piece| !matches!(piece, Piece::Literal(_) | Piece::Broken(_)));
     if !has_variable {
         let scheme = secret::scheme(&text.text).map(|scheme| format!("{scheme} ")).unwrap_or_default();
         text.text = format!("{scheme}${{{variable}}}");
@@ -66,7 +60,9 @@ fn in_value(text: &mut Text, variable: String, files: bool, set: &mut Vec<String
             Piece::Environment(name, None) => without.push_str(&format!("${{{name}}}")),
             Piece::Editor(name) => without.push_str(&format!("${{{name}}}")),
             Piece::File(path) => without.push_str(&format!("{{file:{path}}}")),
-            Piece::Literal(literal) => without.push_str(&literal.replace("${", "$${")),
+            Piece::Literal(literal) | Piece::Broken(literal) => {
+                without.push_str(&literal.replace("${", "$${"));
+            }
         }
     }
     if changed {
@@ -90,8 +86,10 @@ fn in_words(words: &mut [&mut Text], entry: &str, set: &mut Vec<String>) {
         }
         let number = references.len() + 1;
         let ending = if number == 1 { "SECRET".to_owned() } else { format!("SECRET_{number}") };
-        // A sign of no text's own until all are found: a reference may hold another secret by chance.
-        let sign = u32::try_from(number).ok().and_then(|number| char::from_u32(SIGNS + number.min(0xFFFC)));
+        // A placeholder until all are found: a reference may hold another secret by chance.
+        let sign = u32::try_from(number)
+            .ok()
+            .and_then(|number| char::from_u32(FIRST_PLACEHOLDER + number.min(0xFFFC)));
         let sign = sign.unwrap_or('\u{10FFFD}');
         for word in words.iter_mut().filter(holding) {
             word.text = word.text.replace(&secret, sign.encode_utf8(&mut [0; 4]));
@@ -108,11 +106,11 @@ fn in_words(words: &mut [&mut Text], entry: &str, set: &mut Vec<String>) {
 
 /// The name of a variable for what is called so in that entry.
 fn spelled(entry: &str, name: &str) -> String {
-    /// The beginning of a longer name is name enough.
-    const LONGEST: usize = 40;
+    /// Of a longer name the beginning is used.
+    const MAX_NAME_CHARS: usize = 40;
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    let entry: String = entry.chars().take(LONGEST).map(letter).collect();
-    let name: String = name.chars().take(LONGEST).map(letter).collect();
+    let entry: String = entry.chars().take(MAX_NAME_CHARS).map(letter).collect();
+    let name: String = name.chars().take(MAX_NAME_CHARS).map(letter).collect();
     let before = if entry.starts_with(|first: char| first.is_ascii_digit()) { "_" } else { "" };
     format!("{before}{entry}_{name}")
 }

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 
+use super::super::dialect::Dialect;
 use super::super::entry::Definition;
+use super::super::files::Configuration;
 use super::super::places::Origin;
 use super::super::source::Source;
-use super::super::{Configuration, Dialect};
 use super::{Converted, convert};
 use crate::args::Configured;
 
@@ -37,7 +38,7 @@ fn said(configuration: &Configuration) -> Vec<(String, String)> {
     let text = |definition: Definition| {
         let text = format!(
             "{:?}",
-            (definition.way, definition.patterns, definition.description, definition.timeout)
+            (definition.transport, definition.settings, definition.description, definition.timeout)
         );
         let mut places = text.split("at: ");
         let first = places.next().unwrap_or_default().to_owned();

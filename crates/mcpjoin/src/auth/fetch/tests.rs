@@ -1,15 +1,15 @@
 use super::*;
 use crate::auth::played::{Answer, Names, Played, answer, json, run};
 
-fn home(url: &str, names: &Names) -> Neighbourhood {
-    Neighbourhood::new(&Url::parse(url).unwrap(), Arc::new(names.clone()))
+fn home(url: &str, names: &Names) -> AddressFilter {
+    AddressFilter::new(&Url::parse(url).unwrap(), Arc::new(names.clone()))
 }
 
 /// What a name may be asked at, or the refusal.
-async fn resolved(here: &Neighbourhood, name: &str) -> String {
+async fn resolved(here: &AddressFilter, name: &str) -> String {
     match here.resolve(name.to_owned()).await {
         Ok(found) => found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-        Err(error) if error.is::<Refused>() => "refused".into(),
+        Err(error) if error.is::<AddressRefused>() => "refused".into(),
         Err(error) => error.to_string(),
     }
 }
@@ -228,8 +228,8 @@ fn g143_what_is_too_long_or_too_slow_is_cut() {
         let server = Played::new(|seen, _| match seen.line.split_once(" /").unwrap().1 {
             "gigabyte" => Answer::Endless("HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n".into()),
             "endless" => Answer::Endless("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{".into()),
-            "most" => answer("200 OK", "", "x".repeat(MOST_BYTES)),
-            "more" => answer("200 OK", "connection: close\r\n", "x".repeat(MOST_BYTES + 1)),
+            "most" => answer("200 OK", "", "x".repeat(MAX_BODY_BYTES)),
+            "more" => answer("200 OK", "connection: close\r\n", "x".repeat(MAX_BODY_BYTES + 1)),
             "silent" => Answer::Silent("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{".into()),
             _ => Answer::Silent(String::new()),
         })
@@ -242,12 +242,12 @@ fn g143_what_is_too_long_or_too_slow_is_cut() {
             let error = fetcher.post(&at(path), HeaderMap::new(), Bytes::new()).await.unwrap_err();
             assert_eq!(error.kind, FetchErrorKind::TooLarge, "{error}");
         }
-        assert_eq!(fetcher.get(&at("most"), HeaderMap::new()).await.unwrap().body.len(), MOST_BYTES);
+        assert_eq!(fetcher.get(&at("most"), HeaderMap::new()).await.unwrap().body.len(), MAX_BODY_BYTES);
         // Nobody waits for a body that nobody reads.
         let probed = fetcher.head_of_post(&at("endless"), HeaderMap::new(), Bytes::new()).await.unwrap();
         assert!(probed.body.is_empty());
-        let whole = Duration::from_millis(50);
-        let hasty = Fetcher::new(&server.url(), FetchOptions { whole, ..FetchOptions::default() }).unwrap();
+        let timeout = Duration::from_millis(50);
+        let hasty = Fetcher::new(&server.url(), FetchOptions { timeout, ..FetchOptions::default() }).unwrap();
         for path in ["silent", "mute"] {
             let error = hasty.get(&at(path), HeaderMap::new()).await.unwrap_err();
             assert_eq!(

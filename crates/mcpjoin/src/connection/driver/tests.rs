@@ -9,7 +9,7 @@ use crate::connection::tests::{opened, said};
 use crate::handler::{Handler, Nothing};
 use crate::link::Link;
 
-fn driver(core: &Arc<Core>, io: Box<dyn Io>) -> Driver {
+fn driver(core: &Arc<Core>, io: Box<dyn Transport>) -> Driver {
     let mut driver = Driver::new(core.clone(), io, Box::new(Arc::new(Nothing)), (None, None));
     driver.stage = Stage::Running;
     driver
@@ -66,7 +66,7 @@ struct Full {
     flushed: usize,
 }
 
-impl Io for Full {
+impl Transport for Full {
     fn caps(&self) -> LinkCaps {
         LinkCaps::default()
     }

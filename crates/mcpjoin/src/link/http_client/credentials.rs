@@ -1,6 +1,6 @@
-//! Who says what stands in `Authorization`: the seam between this transport and whoever authorizes.
+//! The seam between this transport and authorization: what the `Authorization` header of a request says.
 //!
-//! Called by `wire` for every request. Nothing here knows how an authorization is come by.
+//! Called by `requester` for every request. Nothing here knows how a token is obtained.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
 use std::future::Future;
@@ -9,22 +9,23 @@ use std::pin::Pin;
 use http::HeaderValue;
 use mcpjoin_proto::session::LinkErrorKind;
 
-/// How often one message may be sent again because its authorization was refused (adversarial case 114). The nonce that a
-/// server wants in a proof of possession costs one round more, once.
-pub(super) const ROUNDS: u32 = 2;
+/// How often one message is sent again because its authorization was refused (adversarial case 114). A server that wants a
+/// nonce in the proof of possession gets one try more, once.
+pub(super) const MAX_AUTHORIZATION_RETRIES: u32 = 2;
 
 /// A request that is about to be made.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AuthorizationRequest<'a> {
-    /// Where to: the whole URL.
+    /// The whole URL.
     pub url: &'a str,
     /// The method of HTTP.
     pub method: &'a str,
 }
 
 impl<'a> AuthorizationRequest<'a> {
-    pub(crate) const fn new(url: &'a str, method: &'a str) -> Self {
+    #[doc(hidden)]
+    pub const fn new(url: &'a str, method: &'a str) -> Self {
         Self { url, method }
     }
 }
@@ -33,23 +34,23 @@ impl<'a> AuthorizationRequest<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AuthorizationChallenge<'a> {
-    /// Where it went.
+    /// The whole URL.
     pub url: &'a str,
-    /// The method of HTTP: nobody should be asked to log in for the `DELETE` that ends a session.
+    /// The method of HTTP. A user should not have to log in for the `DELETE` that ends a session.
     pub method: &'a str,
     /// 401 or 403.
     pub status: u16,
     /// The values of `WWW-Authenticate`, as far as they are text.
     pub www_authenticate: &'a [&'a str],
-    /// What stood in `Authorization`, so that whoever has something newer by now need not ask for it again.
+    /// The refused value of `Authorization`: a newer one that is there already can be used at once.
     pub authorization: Option<&'a HeaderValue>,
-    /// The value of `DPoP-Nonce`, where the server has given one
-    /// ([RFC 9449, 9](https://www.rfc-editor.org/rfc/rfc9449#section-9)). [`Credentials::answered`] has seen it already.
+    /// The value of `DPoP-Nonce`, if the server has sent one
+    /// ([RFC 9449, 9](https://www.rfc-editor.org/rfc/rfc9449#section-9)). [`Credentials::answered`] has got it already.
     pub dpop_nonce: Option<&'a str>,
-    /// How often the message has been sent again already, nonces aside: 0, when an authorization that is refused need not be new.
+    /// How often the message was sent again before, not counting nonces. At 0 the refused authorization may be an old one.
     pub again: u32,
-    /// Whether the message can be sent once more. When it cannot, it fails whatever comes of the challenge, and there is
-    /// nothing left to do but to say why ([`AfterChallenge::Fail`]).
+    /// Whether the message can be sent again. If not, it fails in any case, and only the error can be chosen
+    /// ([`AfterChallenge::Fail`]).
     pub repeatable: bool,
 }
 
@@ -57,76 +58,74 @@ pub struct AuthorizationChallenge<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AfterChallenge {
-    /// Ask for the authorization again and send the message once more. At most twice for one message, and once more
-    /// where the server wants a nonce in the proof of possession.
+    /// Ask for the authorization again and send the message once more. At most twice for one message, and once more if the
+    /// server wants a nonce in the proof of possession.
     Retry,
-    /// Nothing more can be done: the message fails with what the server has answered.
+    /// The message fails with the response of the server.
     GiveUp,
-    /// Nothing more can be done: the message fails with this text.
+    /// The message fails with this error.
     Fail(CredentialsError),
 }
 
-/// No authorization can be had.
+/// There is no authorization.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CredentialsError {
-    /// Why, for a person. No secret stands in it.
+    /// The reason, for people. It contains no secret.
     pub message: String,
-    /// In which way the message fails: [`LinkErrorKind::Unauthorized`], unless whoever gives authorizations was not reached.
+    /// The kind of error: [`LinkErrorKind::Unauthorized`], unless the authorization server was not reached.
     pub kind: LinkErrorKind,
 }
 
 impl CredentialsError {
-    /// With a text for a person, in which no secret may stand.
+    /// An error with a text for people, which must contain no secret.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), kind: LinkErrorKind::Unauthorized }
     }
 
-    /// The same, in another way: whoever gives authorizations was not reached, say.
+    /// The same error with another kind, for example because the authorization server was not reached.
     #[must_use]
     pub fn of(self, kind: LinkErrorKind) -> Self {
         Self { kind, ..self }
     }
 }
 
-/// Says what stands in the `Authorization` header. It is sent to the origin of the link's URL and to no other.
+/// Gives the value of the `Authorization` header, which is sent to the origin of the link's URL and to no other.
 ///
-/// Within that origin it is sent to every path: the specification wants it with every request to the server, the address of
-/// HTTP+SSE's `endpoint` and that of a redirect are elsewhere than the URL as a rule, and only a server that has been given
-/// the token already can lead there. Whose it is, its audience says
-/// ([RFC 8707, 2](https://www.rfc-editor.org/rfc/rfc8707#section-2)), and the server must look at that.
+/// Within that origin it is sent to every path. The specification wants it with every request to the server, and the
+/// `endpoint` of HTTP+SSE and the target of a redirect have other paths than the URL. Only a server that has the token
+/// already can lead there. The server must check the audience of the token
+/// ([RFC 8707, 2](https://www.rfc-editor.org/rfc/rfc8707#section-2)).
 ///
-/// Both futures are dropped when nobody waits for the message any more. Several may run at once.
+/// Both futures are dropped when the message is aborted. Several may run at once.
 pub trait Credentials: Send + Sync + 'static {
     /// The value for a request; `None` sends no such header.
     ///
     /// # Errors
-    /// When there is none to be had: the message is not sent.
+    /// When there is no authorization: the message is not sent.
     fn authorization(
         &self,
         request: AuthorizationRequest<'_>,
     ) -> impl Future<Output = Result<Option<HeaderValue>, CredentialsError>> + Send;
 
-    /// The value of the `DPoP` header that goes with that authorization: a fresh proof of possession for this one request
-    /// ([RFC 9449, 4](https://www.rfc-editor.org/rfc/rfc9449#section-4)). `None`, unless this is implemented, sends no
-    /// such header. Must not block.
+    /// The value of the `DPoP` header for that authorization: a fresh proof of possession for this one request
+    /// ([RFC 9449, 4](https://www.rfc-editor.org/rfc/rfc9449#section-4)). `None` sends no such header, and is the default.
+    /// Must not block.
     fn proof(&self, request: AuthorizationRequest<'_>, authorization: &HeaderValue) -> Option<HeaderValue> {
         let _ = (request, authorization);
         None
     }
 
-    /// The server has answered with a nonce for the proofs of possession that come next
-    /// ([RFC 9449, 8.2 and 9](https://www.rfc-editor.org/rfc/rfc9449#section-8.2)); any response may bring one. Must not
-    /// block.
+    /// Receives a nonce for the next proofs of possession, which any response may have
+    /// ([RFC 9449, 8.2 and 9](https://www.rfc-editor.org/rfc/rfc9449#section-8.2)). Must not block.
     fn answered(&self, url: &str, dpop_nonce: &str) {
         let _ = (url, dpop_nonce);
     }
 
-    /// Names whose authorization this is now, without being a secret itself: results that are meant for one user alone
-    /// are kept for as long as this says the same, and are shared with other clients of the same
-    /// [`Cache`](crate::client::Cache) for which it says so, too. `None`, unless this is implemented: that cannot be told,
-    /// and such results are not kept.
+    /// A name for the current authorization, which must not be a secret. Results for one user only are cached while the name
+    /// stays the same, and are shared with other clients of the same [`Cache`](crate::client::Cache) that have the same
+    /// name. With `None`, the default, such results are not cached.
     ///
     /// The [specification](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#cache-scope-field)
     /// wants another name for another access token. Must not block.
@@ -134,7 +133,7 @@ pub trait Credentials: Send + Sync + 'static {
         None
     }
 
-    /// The server has refused a request: what to do.
+    /// Decides what to do after the server has refused a request. The default gives up.
     fn challenged(
         &self,
         challenge: AuthorizationChallenge<'_>,
@@ -146,19 +145,24 @@ pub trait Credentials: Send + Sync + 'static {
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The form that the link keeps, and whoever asks a server in another way.
-pub(crate) trait ErasedCredentials: Send + Sync {
+/// [`Credentials`] behind a pointer.
+pub trait ErasedCredentials: Send + Sync {
+    /// [`Credentials::authorization`].
     fn authorization<'a>(
         &'a self,
         request: AuthorizationRequest<'a>,
     ) -> Boxed<'a, Result<Option<HeaderValue>, CredentialsError>>;
 
+    /// [`Credentials::proof`].
     fn proof(&self, request: AuthorizationRequest<'_>, authorization: &HeaderValue) -> Option<HeaderValue>;
 
+    /// [`Credentials::answered`].
     fn answered(&self, url: &str, dpop_nonce: &str);
 
+    /// [`Credentials::cache_partition`].
     fn cache_partition(&self) -> Option<String>;
 
+    /// [`Credentials::challenged`].
     fn challenged<'a>(&'a self, challenge: AuthorizationChallenge<'a>) -> Boxed<'a, AfterChallenge>;
 }
 

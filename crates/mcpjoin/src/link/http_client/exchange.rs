@@ -1,7 +1,7 @@
-//! One message posted, and everything that comes of it.
+//! One message posted, and its response.
 //!
-//! Made by the link for every message, run by it until it is over, dropped to end it. What happens on the way is told
-//! as [`News`]: an exchange changes nothing itself.
+//! The transport makes an exchange for each message, polls it until it is finished, and drops it to abort it. An exchange
+//! reports [`ExchangeEvent`]s and changes nothing itself.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>,
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http>
@@ -18,59 +18,19 @@ use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::http::reply::forgets_session;
 use mcpjoin_proto::session::{Inbound, LinkEnd, LinkError, LinkErrorKind, Outbound};
-use mcpjoin_proto::{ErrorObject, Message, Raw, Request, RequestId, code};
-use reqwest::{Response, Url};
+use mcpjoin_proto::{ErrorObject, Message, RequestId, code};
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::again::{FIRST_WAIT, LONGEST_WAIT, Repeatable, UNASKED_RETRIES, told_to_wait};
-use super::failure;
-use super::heard::Mark;
-use super::legacy::LegacySession;
-use super::reading::{Whole, compressed, ends_with_connection, read, settles, too_long, whole};
-use super::resuming::LINGER;
-use super::wire::{Sending, Unanswered, Wire, media_type};
+use super::body::{Content, answers, compressed, decode_message, ends_with_connection, read_body, too_long};
+use super::exchange_event::{ExchangeEvent, RefusedInitialize};
+use super::requester::{HttpRequest, RequestError, Requester, media_type};
+use super::response_error;
+use super::response_stream::STREAM_END_TIMEOUT;
+use super::retry::{FIRST_RETRY_DELAY, MAX_RETRY_AFTER, MAX_UNASKED_RETRIES, RetryClass, retry_after_text};
+use super::session::LegacySession;
+use crate::http::Response;
 use crate::link::stream::is_cut_off;
-
-/// What an exchange tells the link.
-pub(super) enum News {
-    /// Something for the session.
-    Came(Inbound),
-    /// The same from an event with an id, in a legacy session: it may have come before. `of`: the request whose stream it
-    /// came on.
-    Heard { inbound: Inbound, mark: Mark, of: Option<RequestId> },
-    /// The server has accepted `initialize`.
-    Initialized { session: LegacySession, reply: Inbound },
-    /// The server asks to come again before it says what era it is of: nothing else is asked meanwhile.
-    Postponed,
-    /// The server knows no POST of `initialize` here.
-    TryHttpSse(Box<Refused>),
-    /// The server does not know the session any more. `again`: what it has refused for that reason.
-    Gone { generation: u64, again: Option<Box<Outbound>> },
-    /// The headers of a call did not fit the tool.
-    Mismatched { call: Box<Outbound>, refusal: Inbound },
-    /// The tools were listed again for that reason: the pages.
-    Relisted { call: Request, refusal: Inbound, pages: Vec<Raw> },
-    /// The session was opened again.
-    Reopened(LegacySession),
-    /// It could not be.
-    NotReopened { cause: LinkError, fatal: bool },
-    /// HTTP+SSE: where to post.
-    Endpoint(Url),
-    /// HTTP+SSE: there is no such stream here.
-    NoHttpSse(LinkError),
-    /// Nothing more can come.
-    Ended(LinkEnd),
-}
-
-/// `initialize` as it was refused.
-pub(super) struct Refused {
-    pub(super) initialize: Outbound,
-    pub(super) id: RequestId,
-    /// The server's own words, where they were a message.
-    pub(super) reply: Option<Inbound>,
-    pub(super) cause: LinkError,
-}
 
 /// What a message is to its exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,171 +39,174 @@ pub(super) enum Role {
     Probe(Probe),
     /// A request.
     Request,
-    /// A notification, a response, several of these: nothing comes back.
-    Told,
+    /// A notification, a response, or several of these: the server accepts it without a response.
+    OneWay,
 }
 
 /// A message to post.
 pub(super) struct Post {
-    pub(super) sending: Sending,
+    pub(super) http_request: HttpRequest,
     pub(super) role: Role,
-    /// Whether it may be sent again when the server cannot answer now.
-    pub(super) repeatable: Repeatable,
-    /// The request that is to be answered.
-    pub(super) owed: Option<RequestId>,
+    /// Whether it may be sent again when the server cannot process it now.
+    pub(super) retry_class: RetryClass,
+    /// The request that waits for its response.
+    pub(super) pending: Option<RequestId>,
     /// The session that it belongs to.
     pub(super) session: Option<Arc<LegacySession>>,
-    /// It stands for itself, as in 2026-07-28.
+    /// It needs no session, as in 2026-07-28.
     pub(super) modern: bool,
-    /// HTTP+SSE: the reply comes on the stream.
-    pub(super) elsewhere: bool,
-    /// What it was made of. `None` when it is not to be sent a second time.
+    /// HTTP+SSE: the response comes on the stream.
+    pub(super) reply_on_stream: bool,
+    /// The message, if it may be sent a second time.
     pub(super) outbound: Option<Outbound>,
-    /// It was refused once, and not executed.
-    pub(super) again: bool,
+    /// It is the second try: the server has refused the first one unprocessed.
+    pub(super) is_resent: bool,
 }
 
 /// A response that was read, and is no event stream.
-struct Answer {
+struct ReadResponse {
     status: StatusCode,
-    what: Said,
+    content: ResponseContent,
 }
 
-enum Said {
-    /// JSON that was read as what came in.
+enum ResponseContent {
+    /// A message, or JSON that should be one.
     Inbound(Inbound),
-    /// Nothing that can be read, in words.
+    /// Something else, described for people.
     Page(String),
-    /// The beginning of what may have been the reply.
+    /// The beginning of a body that broke off, described for people.
     Broken(String),
 }
 
+/// One message posted, and its response.
 pub(super) struct Exchange {
-    pub(super) wire: Arc<Wire>,
+    pub(super) requester: Arc<Requester>,
     pub(super) post: Post,
-    news: Sender<News>,
+    events: Sender<ExchangeEvent>,
 }
 
 impl Exchange {
-    pub(super) const fn new(wire: Arc<Wire>, post: Post, news: Sender<News>) -> Self {
-        Self { wire, post, news }
+    pub(super) const fn new(requester: Arc<Requester>, post: Post, events: Sender<ExchangeEvent>) -> Self {
+        Self { requester, post, events }
     }
 
-    /// Runs it to its end.
+    /// Posts the message and handles its response.
     pub(super) async fn run(self) {
-        if let Some(owed) = self.post.owed.clone() {
-            return self.ask(owed).await;
+        if let Some(pending) = self.post.pending.clone() {
+            return self.post_request(pending).await;
         }
-        let limit = self.wire.limits.request;
-        match timeout(limit, self.tell()).await {
+        let limit = self.requester.limits.request;
+        match timeout(limit, self.post_one_way()).await {
             Ok(()) => {}
-            Err(_) => self.not_told(&"it was not accepted in time"),
+            Err(_) => self.log_not_accepted(&"it was not accepted in time"),
         }
     }
 
-    pub(super) async fn say(&self, news: News) {
-        // The link has gone, and with it everybody who would hear.
-        let _ = self.news.send(news).await;
+    pub(super) async fn report(&self, event: ExchangeEvent) {
+        // An error means that the transport was dropped.
+        let _ = self.events.send(event).await;
     }
 
-    pub(super) async fn lose(&self, owed: &RequestId, cause: LinkError) {
-        self.say(News::Came(Inbound::Lost { id: owed.clone(), cause })).await;
+    /// Reports that the response to a request is lost.
+    pub(super) async fn fail(&self, pending: &RequestId, cause: LinkError) {
+        self.report(ExchangeEvent::Message(Inbound::Lost { id: pending.clone(), cause })).await;
     }
 
     pub(super) fn error(&self, what: impl AsRef<str>, retryable: bool) -> LinkError {
-        self.post.sending.error(what, retryable)
+        self.post.http_request.error(what, retryable)
     }
 
-    // ---- what is only told ----
+    // ---- messages without a response ----
 
-    /// Says that the server has not taken what has no reply. A response that is lost is a request of the server that fails.
-    fn not_told(&self, reason: &dyn fmt::Display) {
-        let about = &self.post.sending.about;
-        match self.post.repeatable {
-            Repeatable::Awaited => {
+    /// Logs that the server has not accepted a message that has no response. Where that is our response, a request of the
+    /// server fails.
+    fn log_not_accepted(&self, reason: &dyn fmt::Display) {
+        let about = &self.post.http_request.about;
+        match self.post.retry_class {
+            RetryClass::Awaited => {
                 tracing::warn!(target: "mcpjoin", %about, %reason, "the server has not taken it");
             }
             _ => tracing::debug!(target: "mcpjoin", %about, %reason, "the server has not taken it"),
         }
     }
 
-    /// Posts something that has no reply. What the server has seen nothing of is tried again, since it may wait for it; a
-    /// response also where that is not known.
-    async fn tell(&self) {
+    /// Posts a message that has no response. It is sent again if the server has not seen it; our response to a request of
+    /// the server also if that is not known.
+    async fn post_one_way(&self) {
         let mut waits = 0;
         let response = loop {
-            match self.send(self.wire.limits.request).await {
+            match self.send(self.requester.limits.request).await {
                 Ok(response) => break response,
-                Err(unanswered)
-                    if (unanswered.unsent || self.post.repeatable == Repeatable::Awaited)
-                        && waits < UNASKED_RETRIES =>
+                Err(failure)
+                    if (failure.unsent || self.post.retry_class == RetryClass::Awaited)
+                        && waits < MAX_UNASKED_RETRIES =>
                 {
-                    sleep(FIRST_WAIT * 2_u32.saturating_pow(waits)).await;
+                    sleep(FIRST_RETRY_DELAY * 2_u32.saturating_pow(waits)).await;
                     waits += 1;
                 }
-                Err(unanswered) => return self.not_told(&unanswered.error),
+                Err(failure) => return self.log_not_accepted(&failure.error),
             }
         };
         if response.status().is_success() {
-            // A short body is read to its end, so that the connection can be used again.
-            let _ = timeout(LINGER, whole(response, failure::EXCERPT)).await;
+            // The connection can be used again after the body was read to its end.
+            let _ = timeout(STREAM_END_TIMEOUT, read_body(response, response_error::MAX_EXCERPT_BYTES)).await;
             return;
         }
-        if let Some(generation) = self.gone(response.status(), None) {
-            // Nothing that was told to a session that has ended means anything to the next one.
-            self.say(News::Gone { generation, again: None }).await;
+        if let Some(generation) = self.lost_session(response.status(), None) {
+            // It belonged to the lost session, and is not sent in the next one.
+            self.report(ExchangeEvent::SessionLost { generation, refused: None }).await;
             return;
         }
-        self.not_told(&failure::page(response).await);
+        self.log_not_accepted(&response_error::page(response).await);
     }
 
-    // ---- what is asked ----
+    // ---- requests ----
 
-    async fn ask(self, owed: RequestId) {
-        let owed = &owed;
+    async fn post_request(self, pending: RequestId) {
+        let pending = &pending;
         let budget = match self.post.role {
-            Role::Probe(_) => self.wire.limits.initialize,
-            _ => self.wire.limits.request,
+            Role::Probe(_) => self.requester.limits.initialize,
+            _ => self.requester.limits.request,
         };
         let response = match self.send(budget).await {
             Ok(response) => response,
-            Err(unanswered) => return self.unanswered(owed, unanswered).await,
+            Err(failure) => return self.handle_failure(pending, failure).await,
         };
-        if self.post.elsewhere && response.status().is_success() {
-            let _ = timeout(LINGER, whole(response, failure::EXCERPT)).await;
+        if self.post.reply_on_stream && response.status().is_success() {
+            let _ = timeout(STREAM_END_TIMEOUT, read_body(response, response_error::MAX_EXCERPT_BYTES)).await;
             return;
         }
         let head = response.headers().clone();
         if response.status().is_success() && media_type(&response) == MediaType::EventStream {
             return match compressed(&response) {
-                Some(what) => self.lose(owed, self.error(what, false)).await,
-                None => self.follow(response, &head, owed).await,
+                Some(what) => self.fail(pending, self.error(what, false)).await,
+                None => self.read_stream(response, &head, pending).await,
             };
         }
-        let answer = self.read(response, owed).await;
+        let response = self.read(response, pending).await;
         match self.post.role {
-            Role::Probe(probe) => self.probed(probe, answer, &head, owed).await,
-            _ => self.answered(answer, owed).await,
+            Role::Probe(probe) => self.handle_probe_response(probe, response, &head, pending).await,
+            _ => self.handle_response(response, pending).await,
         }
     }
 
-    /// Sends it; waits and sends it again where the server asks for that and the time allows it.
-    async fn send(&self, budget: Duration) -> Result<Response, Unanswered> {
+    /// Sends the message. Sends it again after a pause where [`RetryClass`] allows that and `budget` is long enough.
+    async fn send(&self, budget: Duration) -> Result<Response, RequestError> {
         let started = Instant::now();
         let mut waits = 0;
         loop {
-            let response = self.wire.send(&self.post.sending).await?;
+            let response = self.requester.send(&self.post.http_request).await?;
             let left = budget.saturating_sub(started.elapsed());
             let (status, head) = (response.status(), response.headers());
-            let Some(pause) = self.post.repeatable.pause(status, head, waits) else { return Ok(response) };
-            if pause > left.min(LONGEST_WAIT) {
+            let Some(pause) = self.post.retry_class.delay(status, head, waits) else { return Ok(response) };
+            if pause > left.min(MAX_RETRY_AFTER) {
                 return Ok(response);
             }
-            let about = &self.post.sending.about;
+            let about = &self.post.http_request.about;
             tracing::info!(target: "mcpjoin", "{about}: {status}; sent again in {} ms", pause.as_millis());
             drop(response);
             if waits == 0 && self.post.role == Role::Probe(Probe::Discover) {
-                self.say(News::Postponed).await;
+                self.report(ExchangeEvent::ProbePostponed).await;
             }
             waits += 1;
             sleep(pause).await;
@@ -251,73 +214,89 @@ impl Exchange {
     }
 
     /// Reads a response that is no event stream.
-    async fn read(&self, response: Response, owed: &RequestId) -> Answer {
+    async fn read(&self, response: Response, pending: &RequestId) -> ReadResponse {
         let (status, head) = (response.status(), response.headers().clone());
-        let limits = &self.wire.limits;
-        let page = |what: String| match told_to_wait(status, &head) {
-            Some(wait) => Said::Page(format!("{what}; {wait}")),
-            None => Said::Page(what),
+        let limits = &self.requester.limits;
+        let page = |what: String| match retry_after_text(status, &head) {
+            Some(wait) => ResponseContent::Page(format!("{what}; {wait}")),
+            None => ResponseContent::Page(what),
         };
         let json = media_type(&response) == MediaType::Json;
         if !json && (!status.is_success() || head.contains_key(name::CONTENT_TYPE)) {
-            return Answer { status, what: page(failure::page(response).await) };
+            return ReadResponse { status, content: page(response_error::page(response).await) };
         }
         let ends_with_connection = ends_with_connection(&response);
-        let what = match whole(response, limits.message).await {
-            // What a refusal would have said matters less than that it is one.
-            Whole::Broken(what) if status.is_success() => Said::Broken(format!("{status}; {what}")),
-            Whole::Broken(what) | Whole::Compressed(what) => Said::Page(format!("{status}; {what}")),
-            Whole::TooLong { head, length } => {
-                Said::Inbound(too_long(&head, limits.message, length, &self.wire.origin, Some(owed)))
+        let content = match read_body(response, limits.message).await {
+            // A refusal stays one, also without the rest of its body.
+            Content::Broken(what) if status.is_success() => {
+                ResponseContent::Broken(format!("{status}; {what}"))
             }
-            Whole::Text(text) if text.trim_ascii().is_empty() => page(failure::page_of(status, &head, &[])),
-            Whole::Text(text) => match read(&text, &limits.decode, &self.wire.origin, Some(owed)) {
-                // Whoever refuses says so in any form.
-                Inbound::Malformed { .. } if !status.is_success() => {
-                    page(failure::page_of(status, &head, &text))
+            Content::Broken(what) | Content::Compressed(what) => {
+                ResponseContent::Page(format!("{status}; {what}"))
+            }
+            Content::TooLong { head, length } => ResponseContent::Inbound(too_long(
+                &head,
+                limits.message,
+                length,
+                &self.requester.origin,
+                Some(pending),
+            )),
+            Content::Text(text) if text.trim_ascii().is_empty() => {
+                page(response_error::page_of(status, &head, &[]))
+            }
+            Content::Text(text) => {
+                match decode_message(&text, &limits.decode, &self.requester.origin, Some(pending)) {
+                    // A refusal may have any form.
+                    Inbound::Malformed { .. } if !status.is_success() => {
+                        page(response_error::page_of(status, &head, &text))
+                    }
+                    // Without the content type of JSON it may be something else.
+                    Inbound::Malformed { error, .. } if !json => {
+                        page(format!("{}: {}", response_error::page_of(status, &head, &text), error.kind))
+                    }
+                    inbound if ends_with_connection && is_cut_off(&inbound) => {
+                        ResponseContent::Broken(format!(
+                            "{status}; the body broke off: the connection was closed in the middle of it"
+                        ))
+                    }
+                    Inbound::Malformed { mut error, excerpt, origin } => {
+                        // The body of a response can only be the response to this request.
+                        error.id.get_or_insert_with(|| pending.clone());
+                        ResponseContent::Inbound(Inbound::Malformed { error, excerpt, origin })
+                    }
+                    inbound => ResponseContent::Inbound(inbound),
                 }
-                // Whoever does not say that it is JSON may say something else.
-                Inbound::Malformed { error, .. } if !json => {
-                    page(format!("{}: {}", failure::page_of(status, &head, &text), error.kind))
-                }
-                inbound if ends_with_connection && is_cut_off(&inbound) => Said::Broken(format!(
-                    "{status}; the body broke off: the connection was closed in the middle of it"
-                )),
-                Inbound::Malformed { mut error, excerpt, origin } => {
-                    // The body of a response is the reply, or nothing is.
-                    error.id.get_or_insert_with(|| owed.clone());
-                    Said::Inbound(Inbound::Malformed { error, excerpt, origin })
-                }
-                inbound => Said::Inbound(inbound),
-            },
+            }
         };
-        Answer { status, what }
+        ReadResponse { status, content }
     }
 
-    /// The reply to a request that is no probe.
-    async fn answered(&self, answer: Answer, owed: &RequestId) {
-        if let Some(generation) = self.gone(answer.status, answer.error()) {
-            if self.post.again {
-                // A session that was made for it did not help. Whoever comes next may try another one.
-                return self.lose(owed, self.error(answer.text(), true)).await;
+    /// Handles the response to a request that is no probe.
+    async fn handle_response(&self, response: ReadResponse, pending: &RequestId) {
+        if let Some(generation) = self.lost_session(response.status, response.error()) {
+            if self.post.is_resent {
+                // A new session did not help. The next request may try another one.
+                return self.fail(pending, self.error(response.text(), true)).await;
             }
-            let again = self.post.outbound.clone().map(Box::new);
-            if again.is_none() {
-                self.lose(owed, self.error(answer.text(), true)).await;
+            let refused = self.post.outbound.clone().map(Box::new);
+            if refused.is_none() {
+                self.fail(pending, self.error(response.text(), true)).await;
             }
-            self.say(News::Gone { generation, again }).await;
+            self.report(ExchangeEvent::SessionLost { generation, refused }).await;
             return;
         }
-        let status = answer.status;
-        let mismatched = answer.error().is_some_and(|error| error.code == code::HEADER_MISMATCH);
-        match answer.what {
-            Said::Inbound(refusal) if mismatched && self.post.modern && self.post.outbound.is_some() => {
+        let status = response.status;
+        let mismatched = response.error().is_some_and(|error| error.code == code::HEADER_MISMATCH);
+        match response.content {
+            ResponseContent::Inbound(refusal)
+                if mismatched && self.post.modern && self.post.outbound.is_some() =>
+            {
                 let Some(call) = self.post.outbound.clone().map(Box::new) else { return };
-                self.say(News::Mismatched { call, refusal }).await;
+                self.report(ExchangeEvent::HeadersMismatched { call, refusal }).await;
             }
-            Said::Inbound(inbound) => self.hand_in(inbound, owed).await,
-            Said::Broken(what) => self.lose(owed, self.error(what, true)).await,
-            Said::Page(what) => {
+            ResponseContent::Inbound(inbound) => self.deliver(inbound, pending).await,
+            ResponseContent::Broken(what) => self.fail(pending, self.error(what, true)).await,
+            ResponseContent::Page(what) => {
                 let what = match status {
                     StatusCode::UNAUTHORIZED => format!("not authorized: {what}"),
                     StatusCode::FORBIDDEN => format!("forbidden: {what}"),
@@ -327,27 +306,35 @@ impl Exchange {
                     _ => what,
                 };
                 let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-                self.lose(owed, self.error(what, later).of(failure::kind(status))).await;
+                self.fail(pending, self.error(what, later).of(response_error::kind(status))).await;
             }
         }
     }
 
-    /// Hands in a body; the request is lost when its reply was not in it.
-    async fn hand_in(&self, inbound: Inbound, owed: &RequestId) {
-        let settled = settles(&inbound, owed);
-        self.say(News::Came(inbound)).await;
-        if !settled {
+    /// Delivers a message. If it is not the response to the request, the request is lost.
+    async fn deliver(&self, inbound: Inbound, pending: &RequestId) {
+        let is_answered = answers(&inbound, pending);
+        self.report(ExchangeEvent::Message(inbound)).await;
+        if !is_answered {
             let cause = self.error("the response brought something else than the reply", false);
-            self.lose(owed, cause).await;
+            self.fail(pending, cause).await;
         }
     }
 
-    /// The reply to a probe, by the rules of `proto::http::classify`.
-    async fn probed(&self, probe: Probe, answer: Answer, head: &HeaderMap, owed: &RequestId) {
-        let status = answer.status;
-        let text = answer.text();
-        let message = match &answer.what {
-            Said::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => Some(&reply.outcome),
+    /// Handles the response to a probe by the rules of `proto::http::classify`.
+    async fn handle_probe_response(
+        &self,
+        probe: Probe,
+        response: ReadResponse,
+        head: &HeaderMap,
+        pending: &RequestId,
+    ) {
+        let status = response.status;
+        let text = response.text();
+        let message = match &response.content {
+            ResponseContent::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
+                Some(&reply.outcome)
+            }
             _ => None,
         };
         let body = match message {
@@ -356,71 +343,71 @@ impl Exchange {
             None => ProbeBody::Other,
         };
         let verdict = verdict(probe, status.as_u16(), body);
-        match (verdict, answer.what) {
+        match (verdict, response.content) {
             (ProbeVerdict::Authenticate, _) => {
                 let what = if status == StatusCode::UNAUTHORIZED { "not authorized" } else { "forbidden" };
                 let cause = self.error(format!("{what}: {text}"), false).of(LinkErrorKind::Unauthorized);
-                self.say(News::Ended(LinkEnd::failed(cause))).await;
+                self.report(ExchangeEvent::Closed(LinkEnd::failed(cause))).await;
             }
             (ProbeVerdict::Unavailable, _) => {
-                self.say(News::Ended(LinkEnd::failed(self.error(text, true)))).await;
+                self.report(ExchangeEvent::Closed(LinkEnd::failed(self.error(text, true)))).await;
             }
             (ProbeVerdict::TryHttpSse, what) => {
                 let Some(initialize) = self.post.outbound.clone() else { return };
                 let reply = match what {
-                    Said::Inbound(inbound) if settles(&inbound, owed) => Some(inbound),
+                    ResponseContent::Inbound(inbound) if answers(&inbound, pending) => Some(inbound),
                     _ => None,
                 };
                 let cause = self.error(text, false).of(LinkErrorKind::Foreign);
-                let refused = Refused { initialize, id: owed.clone(), reply, cause };
-                self.say(News::TryHttpSse(Box::new(refused))).await;
+                let refused = RefusedInitialize { initialize, id: pending.clone(), reply, cause };
+                self.report(ExchangeEvent::TryHttpSse(Box::new(refused))).await;
             }
-            (ProbeVerdict::Legacy, Said::Inbound(inbound)) if probe == Probe::Initialize => {
-                self.initialized(inbound, head, owed).await;
+            (ProbeVerdict::Legacy, ResponseContent::Inbound(inbound)) if probe == Probe::Initialize => {
+                self.initialized(inbound, head, pending).await;
             }
-            (_, Said::Inbound(inbound)) => self.hand_in(inbound, owed).await,
-            (_, Said::Broken(what)) => self.lose(owed, self.error(what, true)).await,
-            (_, Said::Page(what)) => {
+            (_, ResponseContent::Inbound(inbound)) => self.deliver(inbound, pending).await,
+            (_, ResponseContent::Broken(what)) => self.fail(pending, self.error(what, true)).await,
+            (_, ResponseContent::Page(what)) => {
                 let cause = self.error(what, status.is_server_error());
-                self.lose(owed, cause.of(failure::kind(status))).await;
+                self.fail(pending, cause.of(response_error::kind(status))).await;
             }
         }
     }
 
-    /// `initialize` was answered.
-    pub(super) async fn initialized(&self, reply: Inbound, head: &HeaderMap, owed: &RequestId) {
-        match LegacySession::of(&reply, head, owed) {
-            Ok(Some(session)) => self.say(News::Initialized { session, reply }).await,
-            Ok(None) => self.hand_in(reply, owed).await,
-            Err(what) => self.lose(owed, self.error(what, false)).await,
+    /// Handles the response to `initialize`.
+    pub(super) async fn initialized(&self, reply: Inbound, head: &HeaderMap, pending: &RequestId) {
+        match LegacySession::of(&reply, head, pending) {
+            Ok(Some(session)) => self.report(ExchangeEvent::Initialized { session, reply }).await,
+            Ok(None) => self.deliver(reply, pending).await,
+            Err(what) => self.fail(pending, self.error(what, false)).await,
         }
     }
 
-    /// Nothing came back.
-    async fn unanswered(&self, owed: &RequestId, unanswered: Unanswered) {
+    /// No response came.
+    async fn handle_failure(&self, pending: &RequestId, failure: RequestError) {
         let hopeless = matches!(
-            unanswered.error.kind,
+            failure.error.kind,
             LinkErrorKind::Unauthorized | LinkErrorKind::Unreached | LinkErrorKind::Untrusted
         );
-        if self.post.role == Role::Probe(Probe::Discover) && (unanswered.unsent || hopeless) {
-            // There is nobody who could be asked in another way, or nobody who may ask, or who can say so.
-            return self.say(News::Ended(LinkEnd::failed(unanswered.error))).await;
+        if self.post.role == Role::Probe(Probe::Discover) && (failure.unsent || hopeless) {
+            // The other era would fail in the same way: no server, no trust, or no authorization.
+            return self.report(ExchangeEvent::Closed(LinkEnd::failed(failure.error))).await;
         }
-        self.lose(owed, unanswered.error).await;
+        self.fail(pending, failure.error).await;
     }
 
-    /// The session that the server has forgotten, by its generation.
-    fn gone(&self, status: StatusCode, error: Option<&ErrorObject>) -> Option<u64> {
+    /// The generation of the session, if the response says that the server has lost it.
+    fn lost_session(&self, status: StatusCode, error: Option<&ErrorObject>) -> Option<u64> {
         let session = self.post.session.as_ref().filter(|session| session.id.is_some())?;
-        (!self.post.elsewhere && forgets_session(status.as_u16(), error)).then_some(session.generation)
+        (!self.post.reply_on_stream && forgets_session(status.as_u16(), error)).then_some(session.generation)
     }
 }
 
-impl Answer {
-    /// The error that came, where it was one.
+impl ReadResponse {
+    /// The error in the response, if it has one.
     fn error(&self) -> Option<&ErrorObject> {
-        match &self.what {
-            Said::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
+        match &self.content {
+            ResponseContent::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
                 reply.outcome.as_ref().err()
             }
             _ => None,
@@ -428,19 +415,20 @@ impl Answer {
     }
 
     fn text(&self) -> String {
-        match &self.what {
-            Said::Page(what) | Said::Broken(what) => what.clone(),
-            Said::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => match &reply.outcome
-            {
-                Err(error) => format!("{}: {error}", self.status),
-                Ok(_) => self.status.to_string(),
-            },
-            Said::Inbound(_) => self.status.to_string(),
+        match &self.content {
+            ResponseContent::Page(what) | ResponseContent::Broken(what) => what.clone(),
+            ResponseContent::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
+                match &reply.outcome {
+                    Err(error) => format!("{}: {error}", self.status),
+                    Ok(_) => self.status.to_string(),
+                }
+            }
+            ResponseContent::Inbound(_) => self.status.to_string(),
         }
     }
 }
 
-/// The body of a message.
+/// The bytes of a message.
 pub(super) fn body(outbound: &Outbound) -> Bytes {
     super::super::gather::Gather::whole(outbound).freeze()
 }

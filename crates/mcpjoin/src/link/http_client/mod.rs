@@ -1,38 +1,45 @@
-//! The link of a client to a server over HTTP.
+//! The transport of a client to a server over HTTP.
 //!
-//! Made by [`Link::http`](super::Link::http). One POST for each message
+//! Built by [`Link::http`](super::Link::http), driven by `connection`. It posts each message
 //! ([2026-07-28](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http),
-//! [2025-11-25](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http)), and, where
-//! the server knows none, [HTTP+SSE](https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
-//! The era is the session's to find out; this link tells it what came of each probe.
+//! [2025-11-25](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http)), and speaks
+//! [HTTP+SSE](https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse) where the server
+//! knows no Streamable HTTP.
 //!
-//! The link owns its exchanges and polls them itself, so that dropping it ends them all at once. It never answers for
-//! the session, and sends nothing twice that may have been executed.
+//! ```text
+//! push --> queue --> start: message_headers --> exchange --> requester --> crate::http::Client
+//!                                                  |
+//!                                                  v
+//!        session_stream, http_sse       body or response_stream
+//!                    |                             |
+//!                    +-------> event_stream <------+
+//!                                   |
+//!                                   v
+//! poll_inbound <-- deliver <-- handle_event: exchange_event, seen_events
+//! ```
+//!
+//! Invariants: the transport polls its exchanges itself, so dropping it ends them all at once. It does not decide the era:
+//! it reports the response to each probe to the session. It does not answer for the session. It sends a message twice only
+//! if the server has not processed it (`resend`), or if a second copy does no harm (`retry`).
 
-mod again;
-mod challenge;
-mod connect;
+mod body;
+mod builder;
 mod credentials;
+mod event_stream;
 mod exchange;
-mod failure;
-mod heard;
-mod issuer;
-mod legacy;
-mod listen;
-mod outgoing;
-mod proxy;
-mod reading;
-mod refused;
-mod relist;
-mod reopen;
-mod resuming;
-mod running;
-mod sse2024;
-mod tls;
-mod waiting;
-mod wire;
-#[cfg(unix)]
-mod witness;
+mod exchange_event;
+mod http_sse;
+mod in_flight;
+mod message_headers;
+mod queue;
+mod requester;
+mod resend;
+mod response_error;
+mod response_stream;
+mod retry;
+mod seen_events;
+mod session;
+mod session_stream;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -45,78 +52,70 @@ use http::header::HeaderMap;
 use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
 use mcpjoin_proto::{Message, Method, RequestId};
-use reqwest::Url;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Sleep, sleep};
+use url::Url;
 
-pub(crate) use challenge::reason as refusal;
-pub(crate) use connect::Checked;
-pub use connect::{HttpConnect, HttpHandle, HttpSetupError, HttpWay};
-pub(crate) use credentials::ErasedCredentials;
+pub use builder::Checked;
+pub use builder::{HttpConnect, HttpHandle, HttpWay};
+pub use credentials::ErasedCredentials;
 pub use credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
-pub(crate) use failure::readable;
-#[cfg(feature = "oauth")]
-pub(crate) use failure::{describe, find, root};
 #[cfg(unix)]
-pub(crate) use failure::{is_an_authoritys, tls_text, untrusted_issuer};
-pub(crate) use proxy::Proxy;
-#[cfg(unix)]
-pub(crate) use proxy::is_excepted;
-#[cfg(feature = "oauth")]
-pub(crate) use tls::config as tls_config;
-pub(crate) use wire::shown;
-#[cfg(unix)]
-pub(crate) use witness::Exchanged;
+pub use requester::Exchanged;
+pub use response_error::{readable, refusal_reason as refusal};
 
-use self::exchange::{Exchange, News, Post, Refused, Role, body};
-use self::heard::Heard;
-use self::legacy::{LegacySession, Memory};
-use self::outgoing::{Outgoing, message_headers};
-use self::running::{Running, Ticket, What};
-use self::waiting::{Gate, Kind, Waiting, cancelled};
-use self::wire::{Sending, Wire};
-use super::{Io, cannot_reopen};
+pub use crate::http::HttpSetupError;
 
-/// Bytes of messages that wait here before no more are taken: as many as wait in a session
-/// ([`Limits::queued_calls`]). It is more than other links hold, because what waits here are calls, and what the
-/// server asks meanwhile must find its way past them.
-const WAITING: usize = 8 * 1024 * 1024;
-/// What has come and was not taken yet. Beyond, the exchanges wait.
-const CAME: usize = 8;
-/// How long closing may take in all: what was said last, and the end of the session.
-const FAREWELL: Duration = Duration::from_secs(1);
+use self::exchange::{Exchange, Post, Role, body};
+use self::exchange_event::{ExchangeEvent, RefusedInitialize};
+use self::in_flight::{InFlight, Task, TaskId};
+use self::message_headers::{MessageHeaders, message_headers};
+use self::queue::{MessageKind, QueuedMessage, SendGate, cancelled};
+use self::requester::{HttpRequest, Requester};
+use self::seen_events::SeenEvents;
+use self::session::{LegacySession, SessionSettings};
+use super::{Transport, cannot_reopen};
 
-/// The link.
+/// Bytes of queued messages above which no more are taken: as many as a session queues ([`Limits::queued_calls`]). Other
+/// transports take less; here calls are queued, and responses to what the server asks meanwhile must pass them.
+const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
+/// Received messages that the connection has not taken yet. Above it the exchanges wait.
+const MAX_UNREAD_MESSAGES: usize = 8;
+/// How long closing may take in all: the last messages, and the end of the session.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The transport.
 struct HttpLink {
-    wire: Arc<Wire>,
+    requester: Arc<Requester>,
     handle: HttpHandle,
-    /// HTTP+SSE alone.
+    /// Only HTTP+SSE is tried.
     legacy_sse: bool,
-    /// Whether to open the stream of a session.
+    /// Whether a session opens its stream.
     get_stream: bool,
-    way: Way,
-    gate: Gate,
+    mode: Mode,
+    gate: SendGate,
     session: Option<Arc<LegacySession>>,
-    memory: Memory,
-    /// The events of the session that have been taken.
-    heard_events: Heard,
-    outgoing: Outgoing,
-    /// Messages for which the gate is not open.
-    waiting: VecDeque<Waiting>,
-    /// Requests that wait until others have ended.
-    queued: VecDeque<Waiting>,
+    settings: SessionSettings,
+    /// The events of the session that were delivered.
+    seen_events: SeenEvents,
+    headers: MessageHeaders,
+    /// Messages in order, until the gate is open.
+    waiting: VecDeque<QueuedMessage>,
+    /// Requests beyond the limit of those in flight.
+    queued: VecDeque<QueuedMessage>,
     waiting_bytes: usize,
-    running: Running,
+    in_flight: InFlight,
     /// The stream of the session.
-    stream: Option<Ticket>,
+    stream: Option<TaskId>,
     /// The probe of the era.
     probe: Option<RequestId>,
-    /// The server has accepted to speak.
+    /// The server has accepted a probe.
     opened: bool,
-    news: Sender<News>,
-    heard: Receiver<News>,
+    events: Sender<ExchangeEvent>,
+    event_receiver: Receiver<ExchangeEvent>,
+    /// Messages for the connection.
     ready: VecDeque<Inbound>,
     reader: Option<Waker>,
     ended: Option<LinkEnd>,
@@ -124,45 +123,48 @@ struct HttpLink {
     closing: Option<Closing>,
 }
 
-/// How the server is reached.
-enum Way {
+/// The transport of the specification in use.
+enum Mode {
     Streamable,
-    /// The place to post to when it is known, and what Streamable HTTP has come to.
+    /// `endpoint`: the URL to post to, once the stream has named it. `refused`: the `initialize` that Streamable HTTP has
+    /// refused before.
     HttpSse {
         endpoint: Option<Url>,
-        refused: Option<Box<Refused>>,
+        refused: Option<Box<RefusedInitialize>>,
     },
 }
 
-/// What closing waits for: what was said last, then the end of the session; and until when.
+/// The two steps of closing, with the timeout of both.
 enum Closing {
-    Leaving(Pin<Box<Sleep>>),
-    Ending(Pin<Box<Sleep>>),
+    /// Messages without a response are sent.
+    Flushing(Pin<Box<Sleep>>),
+    /// The session is ended at the server.
+    EndingSession(Pin<Box<Sleep>>),
 }
 
 impl HttpLink {
-    fn new(wire: Wire, legacy_sse: bool, get_stream: bool, handle: HttpHandle) -> Self {
-        let (news, heard) = channel(CAME);
+    fn new(requester: Requester, legacy_sse: bool, get_stream: bool, handle: HttpHandle) -> Self {
+        let (events, event_receiver) = channel(MAX_UNREAD_MESSAGES);
         Self {
-            wire: Arc::new(wire),
+            requester: Arc::new(requester),
             handle,
             legacy_sse,
             get_stream,
-            way: Way::Streamable,
-            gate: Gate::Open,
+            mode: Mode::Streamable,
+            gate: SendGate::Open,
             session: None,
-            memory: Memory::default(),
-            heard_events: Heard::default(),
-            outgoing: Outgoing::default(),
+            settings: SessionSettings::default(),
+            seen_events: SeenEvents::default(),
+            headers: MessageHeaders::default(),
             waiting: VecDeque::new(),
             queued: VecDeque::new(),
             waiting_bytes: 0,
-            running: Running::default(),
+            in_flight: InFlight::default(),
             stream: None,
             probe: None,
             opened: false,
-            news,
-            heard,
+            events,
+            event_receiver,
             ready: VecDeque::new(),
             reader: None,
             ended: None,
@@ -171,79 +173,78 @@ impl HttpLink {
         }
     }
 
-    // ---- what runs ----
+    // ---- tasks in flight ----
 
-    /// Something is over.
-    fn over(&mut self, what: What) {
-        match what {
-            What::Request { id, .. } => {
-                if self.gate == Gate::Postponed && self.probe.as_ref() == Some(&id) {
-                    self.gate = Gate::Open;
+    fn task_finished(&mut self, task: Task) {
+        match task {
+            Task::Request { id, .. } => {
+                if self.gate == SendGate::Postponed && self.probe.as_ref() == Some(&id) {
+                    self.gate = SendGate::Open;
                 }
             }
-            What::Initialized => {
-                if self.gate == Gate::Initialized {
-                    self.gate = Gate::Open;
+            Task::Initialized => {
+                if self.gate == SendGate::Initialized {
+                    self.gate = SendGate::Open;
                 }
                 self.open_stream();
             }
-            What::Cancel(id) => self.abort(&id),
-            What::Told | What::Reopening | What::Background => {}
+            Task::Cancel(id) => self.abort(&id),
+            Task::OneWay | Task::ReopenSession | Task::Background => {}
         }
     }
 
-    /// Ends the exchange of a request.
+    /// Aborts the exchange of a request.
     fn abort(&mut self, id: &RequestId) {
-        self.outgoing.forget(id);
-        self.running.end_request(id);
+        self.headers.forget(id);
+        self.in_flight.abort_request(id);
     }
 
-    /// Takes a request out of those that wait. Says whether it was there: then nothing of it has left.
-    fn withdraw(&mut self, id: &RequestId) -> bool {
-        let mut withdrawn = 0;
+    /// Removes a request from the queues. Returns whether it was there: then nothing of it was sent.
+    fn remove_queued(&mut self, id: &RequestId) -> bool {
+        let mut removed = 0;
         for queue in [&mut self.waiting, &mut self.queued] {
             queue.retain(|waiting| {
                 let other = waiting.id() != Some(id);
                 if !other {
-                    withdrawn += waiting.size;
+                    removed += waiting.size;
                 }
                 other
             });
         }
-        self.waiting_bytes = self.waiting_bytes.saturating_sub(withdrawn);
-        withdrawn > 0
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(removed);
+        removed > 0
     }
 
-    /// Opens the stream of the session, in place of an earlier one.
+    /// Opens the stream of the session in place of an earlier one.
     fn open_stream(&mut self) {
         if let Some(stream) = self.stream.take() {
-            self.running.end(stream);
+            self.in_flight.abort(stream);
         }
         let Some(session) = self.session.clone().filter(|session| session.streams && self.get_stream) else {
             return;
         };
-        if matches!(self.way, Way::HttpSse { .. }) || self.closing.is_some() {
+        if matches!(self.mode, Mode::HttpSse { .. }) || self.closing.is_some() {
             return;
         }
-        let stream = listen::listen(Arc::clone(&self.wire), session, self.news.clone());
-        self.stream = Some(self.running.begin(What::Background, stream));
+        let stream = session_stream::listen(Arc::clone(&self.requester), session, self.events.clone());
+        self.stream = Some(self.in_flight.start(Task::Background, stream));
     }
 
-    // ---- what goes out ----
+    // ---- outgoing ----
 
-    /// Starts what may start. Says whether anything was.
+    /// Starts the exchanges that may start. Returns whether one was started.
     fn pump(&mut self) -> bool {
         let mut started = false;
-        while self.gate == Gate::Open && self.ended.is_none() {
+        while self.gate == SendGate::Open && self.ended.is_none() {
             let Some(waiting) = self.waiting.pop_front() else { break };
-            if waiting.is_counted() && !self.running.has_room() {
+            if waiting.is_counted() && !self.in_flight.has_capacity() {
                 self.queued.push_back(waiting);
                 continue;
             }
             self.start(waiting);
             started = true;
         }
-        while self.gate == Gate::Open && self.ended.is_none() && self.running.has_room() {
+        while self.gate == SendGate::Open && self.ended.is_none() && self.in_flight.has_capacity() {
             let Some(waiting) = self.queued.pop_front() else { break };
             self.start(waiting);
             started = true;
@@ -251,67 +252,77 @@ impl HttpLink {
         started
     }
 
-    fn start(&mut self, waiting: Waiting) {
+    fn start(&mut self, waiting: QueuedMessage) {
         self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.size);
         self.sent += 1;
-        let Some(Kind { role, repeatable, about, what, owed }) = waiting.kind() else { return };
-        // Whatever came back to the probe, the session has not taken it for an agreement.
+        let Some(MessageKind { role, retry_class, about, task, pending }) = waiting.kind() else { return };
+        // The session probes again: it has not accepted the response to an earlier probe.
         self.opened &= role != Role::Probe(Probe::Initialize);
-        // Later ones, when everything is agreed, are requests like others; so are those whose reply comes on another
-        // stream.
-        let agreed = self.opened || matches!(self.way, Way::HttpSse { .. });
-        let role = if agreed && owed.is_some() { Role::Request } else { role };
+        // After the agreement a probe is a request like others; so is one whose response comes on another stream.
+        let agreed = self.opened || matches!(self.mode, Mode::HttpSse { .. });
+        let role = if agreed && pending.is_some() { Role::Request } else { role };
         if role == Role::Probe(Probe::Discover) {
-            self.probe.clone_from(&owed);
+            self.probe.clone_from(&pending);
         }
         if let Some(request) = waiting.request() {
-            self.memory.note(request);
+            self.settings.record(request);
         }
-        let Waiting { outbound, again, .. } = waiting;
-        let elsewhere = matches!(self.way, Way::HttpSse { .. });
-        let url = match &self.way {
-            Way::HttpSse { endpoint: Some(endpoint), .. } => endpoint.clone(),
-            _ => self.wire.url.clone(),
+        let QueuedMessage { outbound, is_resent, .. } = waiting;
+        let reply_on_stream = matches!(self.mode, Mode::HttpSse { .. });
+        let url = match &self.mode {
+            Mode::HttpSse { endpoint: Some(endpoint), .. } => endpoint.clone(),
+            _ => self.requester.url.clone(),
         };
-        let mut sending = Sending { url, ..self.wire.sending(HttpMethod::POST, about) };
-        let session = self.session.clone().filter(|_| !elsewhere);
-        let modern = if elsewhere {
-            sending.headers = message_headers();
+        let mut http_request = HttpRequest { url, ..self.requester.request(HttpMethod::POST, about) };
+        let session = self.session.clone().filter(|_| !reply_on_stream);
+        let modern = if reply_on_stream {
+            http_request.headers = message_headers();
             false
         } else {
-            match self.outgoing.dress(&outbound, session.as_deref()) {
-                Ok(dressed) => {
-                    sending.headers = dressed.headers;
-                    dressed.modern
+            match self.headers.of_message(&outbound, session.as_deref()) {
+                Ok(headed) => {
+                    http_request.headers = headed.headers;
+                    headed.modern
                 }
                 Err(what) => {
-                    let cause = sending.error(format!("not sent: {what}"), false);
-                    if let Some(id) = owed {
-                        self.hand_in(Inbound::Lost { id, cause });
+                    let cause = http_request.error(format!("not sent: {what}"), false);
+                    if let Some(id) = pending {
+                        self.deliver(Inbound::Lost { id, cause });
                     }
                     return;
                 }
             }
         };
-        sending.body = Some(body(&outbound));
-        if matches!(what, What::Initialized) {
-            self.gate = Gate::Initialized;
+        http_request.body = Some(body(&outbound));
+        if matches!(task, Task::Initialized) {
+            self.gate = SendGate::Initialized;
         }
-        // Kept to be sent again is only what may be refused unexecuted for a reason that the link knows to mend: by a
-        // session that is gone, for the transport, for headers that do not fit the tool.
-        let once = again || owed.is_none();
+        // Kept for a second try: what may be refused unprocessed for a reason that this transport can repair, which is a
+        // lost session, the wrong transport, or headers that do not fit the tool.
+        let once = is_resent || pending.is_none();
         let refusable = session.is_some() || role == Role::Probe(Probe::Initialize);
-        let keep = !once && (refusable || modern && &*sending.about == Method::CallTool.as_str());
+        let keep = !once && (refusable || modern && &*http_request.about == Method::CallTool.as_str());
         let outbound = keep.then_some(outbound);
-        let post = Post { sending, role, repeatable, owed, session, modern, elsewhere, outbound, again };
-        let exchange = Exchange::new(Arc::clone(&self.wire), post, self.news.clone());
-        self.running.begin(what, exchange.run());
+        let post = Post {
+            http_request,
+            role,
+            retry_class,
+            pending,
+            session,
+            modern,
+            reply_on_stream,
+            outbound,
+            is_resent,
+        };
+        let exchange = Exchange::new(Arc::clone(&self.requester), post, self.events.clone());
+        self.in_flight.start(task, exchange.run());
     }
 
-    // ---- what comes in ----
+    // ---- incoming ----
 
-    fn hand_in(&mut self, inbound: Inbound) {
-        self.outgoing.learn(&inbound);
+    /// Queues a message for the connection.
+    fn deliver(&mut self, inbound: Inbound) {
+        self.headers.learn(&inbound);
         if let Inbound::Message { message: Message::Response(reply), .. } = &inbound
             && reply.outcome.is_ok()
             && reply.id.is_some()
@@ -326,11 +337,12 @@ impl HttpLink {
         }
     }
 
-    fn lose(&mut self, waiting: Waiting, cause: &LinkError) {
+    /// Drops a queued message; the session learns that its request is lost.
+    fn fail(&mut self, waiting: QueuedMessage, cause: &LinkError) {
         self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.size);
         if let Some(id) = waiting.id() {
             let (id, cause) = (id.clone(), cause.clone());
-            self.hand_in(Inbound::Lost { id, cause });
+            self.deliver(Inbound::Lost { id, cause });
         }
     }
 
@@ -341,103 +353,17 @@ impl HttpLink {
         }
     }
 
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Came(inbound) => self.hand_in(inbound),
-            News::Heard { inbound, mark, of } => {
-                if !self.heard_events.is_new(mark) {
-                    return;
-                }
-                if let Inbound::Message { message: Message::Response(reply), .. } = &inbound
-                    && let Some(id) =
-                        reply.id.as_ref().filter(|id| mark.is_resumed() && of.as_ref() != Some(id))
-                {
-                    // The reply of another exchange: it has nothing to wait for any more.
-                    self.running.end_request(id);
-                }
-                self.hand_in(inbound);
-            }
-            News::Initialized { session, reply } => {
-                if let Some(probe) = self.probe.take() {
-                    // Whatever it still brings decides nothing any more.
-                    self.abort(&probe);
-                }
-                self.handle.took(HttpWay::Streamable);
-                self.session = Some(Arc::new(session));
-                self.opened = true;
-                self.hand_in(reply);
-            }
-            News::Postponed => {
-                if self.gate == Gate::Open {
-                    self.gate = Gate::Postponed;
-                }
-            }
-            News::TryHttpSse(refused) => self.turn_to_http_sse(Some(refused)),
-            News::Endpoint(url) => {
-                self.handle.took(HttpWay::HttpSse);
-                let Way::HttpSse { endpoint, refused } = &mut self.way else { return };
-                *endpoint = Some(url);
-                if let Some(refused) = refused.take() {
-                    self.send_again(refused.initialize);
-                }
-                self.gate = Gate::Open;
-            }
-            News::NoHttpSse(cause) => self.no_http_sse(cause),
-            News::Gone { generation, again } => self.gone(generation, again),
-            News::Mismatched { call, refusal } => self.relist(*call, refusal),
-            News::Relisted { call, refusal, pages } => self.relisted(call, refusal, &pages),
-            News::Reopened(session) => {
-                self.session = Some(Arc::new(session));
-                self.heard_events = Heard::default();
-                self.gate = Gate::Open;
-                self.open_stream();
-            }
-            News::NotReopened { cause, fatal } => {
-                self.gate = Gate::Open;
-                for waiting in std::mem::take(&mut self.waiting) {
-                    self.lose(waiting, &cause);
-                }
-                if fatal {
-                    self.end(LinkEnd::failed(cause));
-                }
-            }
-            News::Ended(end) => self.end(end),
-        }
-    }
-
-    fn turn_to_http_sse(&mut self, refused: Option<Box<Refused>>) {
-        self.way = Way::HttpSse { endpoint: None, refused };
-        self.gate = Gate::Endpoint;
-        let stream = sse2024::listen(Arc::clone(&self.wire), self.news.clone());
-        self.running.begin(What::Background, stream);
-    }
-
-    /// There is no stream of 2024-11-05 either: what Streamable HTTP has come to is the answer.
-    fn no_http_sse(&mut self, cause: LinkError) {
-        let Way::HttpSse { refused, .. } = &mut self.way else { return };
-        let Some(refused) = refused.take() else { return self.end(LinkEnd::failed(cause)) };
-        self.way = Way::Streamable;
-        self.gate = Gate::Open;
-        match refused.reply {
-            Some(reply) => self.hand_in(reply),
-            None => {
-                let cause = sse2024::both_failed(&refused.cause, &cause);
-                self.hand_in(Inbound::Lost { id: refused.id, cause });
-            }
-        }
-    }
-
-    /// Moves everything on that can move.
+    /// Polls all parts until none makes progress.
     fn drive(&mut self, cx: &mut Context<'_>) {
         loop {
             let mut moved = self.pump();
-            while let Poll::Ready(what) = self.running.poll_over(cx) {
-                self.over(what);
+            while let Poll::Ready(task) = self.in_flight.poll_finished(cx) {
+                self.task_finished(task);
                 moved = true;
             }
-            while self.ready.len() < CAME {
-                let Poll::Ready(Some(news)) = self.heard.poll_recv(cx) else { break };
-                self.hear(news);
+            while self.ready.len() < MAX_UNREAD_MESSAGES {
+                let Poll::Ready(Some(event)) = self.event_receiver.poll_recv(cx) else { break };
+                self.handle_event(event);
                 moved = true;
             }
             if !moved {
@@ -446,19 +372,19 @@ impl HttpLink {
         }
     }
 
-    /// The request that ends the session at the server, where it has one with an id.
-    fn ending(&self) -> Option<Sending> {
+    /// The request that ends the session at the server, if the session has an id.
+    fn session_end_request(&self) -> Option<HttpRequest> {
         let session = self.session.as_ref().filter(|session| session.id.is_some())?;
-        if self.gate == Gate::Reopening || matches!(self.way, Way::HttpSse { .. }) {
+        if self.gate == SendGate::Reopening || matches!(self.mode, Mode::HttpSse { .. }) {
             return None;
         }
         let mut headers = HeaderMap::new();
         session.write(&mut headers);
-        Some(Sending { headers, ..self.wire.sending(HttpMethod::DELETE, "the end of the session") })
+        Some(HttpRequest { headers, ..self.requester.request(HttpMethod::DELETE, "the end of the session") })
     }
 }
 
-impl Io for HttpLink {
+impl Transport for HttpLink {
     fn caps(&self) -> LinkCaps {
         LinkCaps { exchanges: true, ..LinkCaps::default() }
     }
@@ -468,8 +394,8 @@ impl Io for HttpLink {
     }
 
     fn configure(&mut self, limits: &Limits) {
-        // What runs already keeps the limits that it began with.
-        Arc::make_mut(&mut self.wire).limits = limits.clone();
+        // Exchanges in flight keep the limits that they were started with.
+        Arc::make_mut(&mut self.requester).limits = limits.clone();
     }
 
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
@@ -485,38 +411,38 @@ impl Io for HttpLink {
     }
 
     fn has_room(&self) -> bool {
-        self.waiting_bytes < WAITING
+        self.waiting_bytes < MAX_QUEUED_BYTES
     }
 
     fn push(&mut self, outbound: Outbound) {
         if let Outbound::Abort { id } = &outbound {
-            self.withdraw(id);
+            self.remove_queued(id);
             self.abort(id);
             return;
         }
         // Only a server closes streams.
         let closes = matches!(outbound, Outbound::CloseStream { .. });
-        if closes || cancelled(&outbound).is_some_and(|id| self.withdraw(&id)) {
+        if closes || cancelled(&outbound).is_some_and(|id| self.remove_queued(&id)) {
             return;
         }
-        let waiting = Waiting::new(outbound);
+        let waiting = QueuedMessage::new(outbound);
         if self.legacy_sse {
             if waiting.request().is_some_and(|request| request.method == Method::Discover) {
-                // Servers of 2024-11-05 have never heard of it, and some do not survive it.
+                // No server of 2024-11-05 knows it, and some crash on it.
                 let what = "HTTP+SSE has no server/discover";
                 let cause = LinkError::new(what, false);
-                return self.lose(waiting, &cause);
+                return self.fail(waiting, &cause);
             }
-            if matches!(self.way, Way::Streamable) {
-                self.turn_to_http_sse(None);
+            if matches!(self.mode, Mode::Streamable) {
+                self.switch_to_http_sse(None);
             }
         }
         self.waiting_bytes = self.waiting_bytes.saturating_add(waiting.size);
         self.waiting.push_back(waiting);
     }
 
-    /// Everything that was pushed is on its way, or waits for its turn with a bound of its own: the time that its
-    /// request has. So a server that lets requests wait is not one that takes nothing.
+    /// Always ready: a pushed message is in flight, or queued with the timeout of its request. A server that delays
+    /// responses does not count as one that accepts nothing.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         self.drive(cx);
         Poll::Ready(Ok(()))
@@ -528,51 +454,51 @@ impl Io for HttpLink {
         self.waiting_bytes = 0;
     }
 
-    /// Messages whose exchange has begun.
+    /// Messages whose exchange was started.
     fn sent(&self) -> u64 {
         self.sent
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd> {
         if self.closing.is_none() {
-            self.closing = Some(Closing::Leaving(Box::pin(sleep(FAREWELL))));
+            self.closing = Some(Closing::Flushing(Box::pin(sleep(CLOSE_TIMEOUT))));
             self.queued.clear();
             self.waiting.retain(|waiting| waiting.request().is_none());
-            self.running.end_all_but_told();
+            self.in_flight.abort_requests_and_streams();
         }
         loop {
-            // Nobody hears any more what comes now, and nobody is to wait for that.
+            // Messages that arrive now are dropped, so that no exchange waits for room.
             self.drive(cx);
-            let heard = !self.ready.is_empty();
+            let received = !self.ready.is_empty();
             self.ready.clear();
-            if heard {
+            if received {
                 continue;
             }
-            let over = self.running.is_empty() && self.waiting.is_empty();
+            let finished = self.in_flight.is_empty() && self.waiting.is_empty();
             match self.closing.take() {
-                Some(Closing::Leaving(mut until)) => {
-                    if !over && until.as_mut().poll(cx).is_pending() {
-                        self.closing = Some(Closing::Leaving(until));
+                Some(Closing::Flushing(mut until)) => {
+                    if !finished && until.as_mut().poll(cx).is_pending() {
+                        self.closing = Some(Closing::Flushing(until));
                         return Poll::Pending;
                     }
-                    if let Some(sending) = self.ending() {
-                        let wire = Arc::clone(&self.wire);
+                    if let Some(http_request) = self.session_end_request() {
+                        let requester = Arc::clone(&self.requester);
                         self.session = None;
-                        self.running.begin(What::Told, async move {
-                            if let Err(unanswered) = wire.send(&sending).await {
-                                tracing::debug!(target: "mcpjoin", error = %unanswered.error, "not ended");
+                        self.in_flight.start(Task::OneWay, async move {
+                            if let Err(failure) = requester.send(&http_request).await {
+                                tracing::debug!(target: "mcpjoin", error = %failure.error, "not ended");
                             }
                         });
                     }
-                    self.closing = Some(Closing::Ending(until));
+                    self.closing = Some(Closing::EndingSession(until));
                 }
-                Some(Closing::Ending(mut until)) => {
-                    if !over && until.as_mut().poll(cx).is_pending() {
-                        self.closing = Some(Closing::Ending(until));
+                Some(Closing::EndingSession(mut until)) => {
+                    if !finished && until.as_mut().poll(cx).is_pending() {
+                        self.closing = Some(Closing::EndingSession(until));
                         return Poll::Pending;
                     }
-                    self.closing = Some(Closing::Ending(until));
-                    self.running.clear();
+                    self.closing = Some(Closing::EndingSession(until));
+                    self.in_flight.clear();
                     return Poll::Ready(self.ended.clone().unwrap_or_else(LinkEnd::end_of_stream));
                 }
                 None => return Poll::Ready(LinkEnd::end_of_stream()),
@@ -580,8 +506,8 @@ impl Io for HttpLink {
         }
     }
 
-    fn standing(&self) -> crate::link::Standing {
-        self.wire.standing()
+    fn identity(&self) -> crate::link::PeerIdentity {
+        self.requester.identity()
     }
 
     fn poll_reopen(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {

@@ -1,20 +1,20 @@
-//! What the link does with what it is given.
+//! The transport as the connection drives it: queues, limits, and what waits for what.
 
 use mcpjoin_proto::session::Route;
 use mcpjoin_proto::{Notification, Payload, Raw, Request};
 
-use super::running::REQUESTS;
+use super::in_flight::MAX_REQUESTS_IN_FLIGHT;
 use super::*;
 use crate::link::Link;
 
 #[test]
 fn limits_hold_for_what_begins_behind_them_whatever_runs_already() {
     let mut link = Link::http("http://127.0.0.1:1/").link().expect("a URL");
-    let running = Arc::clone(&link.wire);
+    let running = Arc::clone(&link.requester);
     let mut limits = Limits::default();
     limits.message = 7;
     link.configure(&limits);
-    assert_eq!(link.wire.limits, limits);
+    assert_eq!(link.requester.limits, limits);
     assert_eq!(running.limits, Limits::default());
 }
 
@@ -33,19 +33,19 @@ fn request(id: i64, method: Method, bytes: usize) -> Outbound {
 fn messages_wait_to_be_sent_up_to_a_total_of_bytes() {
     const BYTES: usize = 8 << 20;
     let mut link = link();
-    link.gate = Gate::Endpoint;
+    link.gate = SendGate::Endpoint;
     let ping = |id: i64, bytes: usize| request(id, Method::Ping, bytes);
     link.push(ping(1, 8));
     let one = link.waiting_bytes;
     link.push(ping(2, BYTES - 3 * one + 8));
     link.push(ping(3, 8));
     assert_eq!((link.waiting_bytes, link.has_room()), (BYTES, false));
-    // One that is withdrawn gives its room back, and so do those that go.
+    // An aborted message frees its bytes, and so does one that is sent.
     link.push(Outbound::Abort { id: 1.into() });
     link.push(Outbound::Abort { id: 3.into() });
     link.push(ping(4, one + 8 - 1));
     assert_eq!((link.waiting_bytes, link.has_room()), (BYTES - 1, true));
-    link.gate = Gate::Open;
+    link.gate = SendGate::Open;
     link.pump();
     assert_eq!((link.waiting_bytes, link.has_room()), (0, true));
 }
@@ -53,19 +53,19 @@ fn messages_wait_to_be_sent_up_to_a_total_of_bytes() {
 #[tokio::test]
 async fn one_request_more_than_may_be_under_way_waits_until_another_has_ended() {
     let mut link = link();
-    for id in 0..REQUESTS as i64 {
-        assert!(link.running.has_room(), "{id}");
-        link.running.begin(What::Request { id: id.into(), counted: true }, std::future::pending());
+    for id in 0..MAX_REQUESTS_IN_FLIGHT as i64 {
+        assert!(link.in_flight.has_capacity(), "{id}");
+        link.in_flight.start(Task::Request { id: id.into(), counted: true }, std::future::pending());
     }
     link.push(request(1000, Method::ListTools, 8));
-    // Neither a stream to listen on nor what is no request waits for its turn.
+    // Neither a stream to listen on nor a notification is queued.
     link.push(request(1001, Method::Listen, 8));
     let told = Notification { method: Method::Initialized, params: None };
     link.push(Outbound::Message { message: told.into(), route: Route::Session });
     let mut cx = Context::from_waker(Waker::noop());
     assert!(link.poll_flush(&mut cx).is_ready());
     assert_eq!((link.sent(), link.queued.len()), (2, 1));
-    link.gate = Gate::Open;
+    link.gate = SendGate::Open;
     link.abort(&7.into());
     assert!(link.poll_flush(&mut cx).is_ready());
     assert_eq!((link.sent(), link.queued.len()), (3, 0));
@@ -76,18 +76,18 @@ async fn what_came_and_is_not_taken_holds_the_exchanges_up() {
     let mut link = link();
     let lost = |id: i64| Inbound::Lost { id: id.into(), cause: LinkError::new("lost", false) };
     let mut cx = Context::from_waker(Waker::noop());
-    let (mut came, news) = (0..100, link.news.clone());
-    // As many wait in the link as in the channel.
+    let (mut came, events) = (0..100, link.events.clone());
+    // The transport holds as many as the channel.
     for _ in 0..2 {
-        for id in came.by_ref().take(CAME) {
-            assert!(news.try_send(News::Came(lost(id))).is_ok(), "{id}");
+        for id in came.by_ref().take(MAX_UNREAD_MESSAGES) {
+            assert!(events.try_send(ExchangeEvent::Message(lost(id))).is_ok(), "{id}");
         }
-        assert!(news.try_send(News::Postponed).is_err(), "there is no room");
+        assert!(events.try_send(ExchangeEvent::ProbePostponed).is_err(), "there is no room");
         assert!(link.poll_flush(&mut cx).is_ready());
-        assert_eq!(link.ready.len(), CAME);
+        assert_eq!(link.ready.len(), MAX_UNREAD_MESSAGES);
     }
-    assert!(news.try_send(News::Postponed).is_err(), "there is still no room");
-    for wanted in 0..2 * CAME as i64 {
+    assert!(events.try_send(ExchangeEvent::ProbePostponed).is_err(), "there is still no room");
+    for wanted in 0..2 * MAX_UNREAD_MESSAGES as i64 {
         let Poll::Ready(Inbound::Lost { id, .. }) = link.poll_inbound(&mut cx) else { panic!("{wanted}") };
         assert_eq!(id, wanted.into());
     }
@@ -101,33 +101,33 @@ fn asked(id: i64, method: Method) -> Request {
 #[test]
 fn so_many_requests_run_at_once_and_none_where_the_gate_is_shut_or_all_is_over() {
     let mut link = Link::http("http://127.0.0.1:1/").link().expect("a URL");
-    for id in (0..).take(REQUESTS + 2) {
+    for id in (0..).take(MAX_REQUESTS_IN_FLIGHT + 2) {
         let message = Message::Request(asked(id, Method::Ping));
         link.push(Outbound::Message { message, route: Route::Session });
     }
     assert!(link.pump());
-    assert_eq!((link.sent, link.queued.len()), (REQUESTS as u64, 2));
+    assert_eq!((link.sent, link.queued.len()), (MAX_REQUESTS_IN_FLIGHT as u64, 2));
     assert!(!link.pump(), "there is no room");
-    link.running.clear();
-    link.gate = Gate::Reopening;
+    link.in_flight.clear();
+    link.gate = SendGate::Reopening;
     assert!(!link.pump());
-    link.gate = Gate::Open;
+    link.gate = SendGate::Open;
     link.ended = Some(LinkEnd::end_of_stream());
     assert!(!link.pump());
     link.ended = None;
     assert!(link.pump());
-    assert_eq!((link.sent, link.queued.len()), (REQUESTS as u64 + 2, 0));
+    assert_eq!((link.sent, link.queued.len()), (MAX_REQUESTS_IN_FLIGHT as u64 + 2, 0));
 }
 
 #[test]
 fn what_was_refused_in_an_earlier_session_opens_no_other() {
     let mut link = Link::http("http://127.0.0.1:1/").link().expect("a URL");
-    link.memory.note(&asked(1, Method::Initialize));
+    link.settings.record(&asked(1, Method::Initialize));
     let agreed = "2025-11-25".to_owned();
     link.session =
         Some(Arc::new(LegacySession { id: None, agreed, header: None, streams: false, generation: 1 }));
-    for (generation, gate) in [(0, Gate::Open), (1, Gate::Reopening)] {
-        link.gone(generation, None);
+    for (generation, gate) in [(0, SendGate::Open), (1, SendGate::Reopening)] {
+        link.session_lost(generation, None);
         assert_eq!(link.gate, gate, "{generation}");
     }
 }

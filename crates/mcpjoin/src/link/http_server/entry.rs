@@ -18,7 +18,7 @@ use super::wire::Wire;
 use crate::link::Link;
 
 /// What is served: it opens connections, and is asked what HTTP has to know of it.
-pub(crate) trait Serves: Send + Sync {
+pub trait Serves: Send + Sync {
     /// Opens a connection over a link: gives what it is acted on by, and what runs it.
     fn open(&self, link: Link) -> (Box<dyn Served>, Serving);
 
@@ -32,7 +32,7 @@ pub(crate) trait Serves: Send + Sync {
 }
 
 /// A connection, as far as the link's side may act on it.
-pub(crate) trait Served: Send + Sync {
+pub trait Served: Send + Sync {
     /// The revision that the peers have agreed on, once they have.
     fn version(&self) -> Option<Version>;
 
@@ -44,7 +44,7 @@ pub(crate) trait Served: Send + Sync {
 }
 
 /// What runs a connection until it is over. Dropping it ends the connection at once.
-pub(crate) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How often a connection that always has more to do is polled in one go. Twice is what a handler takes that is not
 /// ready at once; whoever has thousands of calls under way is not to keep others waiting for more than that.

@@ -16,7 +16,7 @@ use super::memory::Full;
 use super::reply;
 use super::slot::{Form, Slot, State, Wake, keep};
 use super::wire::{Routing, STANDING, Wire};
-use crate::link::{Io, cannot_reopen};
+use crate::link::{Transport, cannot_reopen};
 
 /// What stands around the payload of a message, in bytes: mostly less.
 const ENVELOPE: usize = 160;
@@ -224,7 +224,7 @@ fn refused(messages: &[Message], full: Full) -> Vec<Message> {
 /// The connection's end.
 pub(super) struct HttpIo(pub(super) Arc<Wire>);
 
-impl Io for HttpIo {
+impl Transport for HttpIo {
     fn caps(&self) -> LinkCaps {
         LinkCaps { exchanges: true, ..LinkCaps::default() }
     }

@@ -12,7 +12,7 @@
 
 mod admission;
 mod body;
-mod entry;
+pub(crate) mod entry;
 mod events;
 mod exchange;
 mod framing;
@@ -50,6 +50,7 @@ use http_body::Body;
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::classify::{Class, HttpMethod, LegacyKind, Offer, SessionLookup, classify};
 use mcpjoin_proto::session::{Limits, Origin};
+use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{DecodeError, Era, ErrorObject, Message, RequestId, Version, code};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -123,10 +124,11 @@ type LegacyPool = HashMap<stateless::Kind, Vec<Arc<Entry>>>;
 const POOL: usize = 256;
 
 /// So many characters of a path that leads nowhere are shown to who asked for it.
-const SHOWN_PATH: usize = 100;
+const MAX_PATH_CHARS: usize = 100;
 
 impl HttpService {
-    pub(crate) fn new(
+    #[doc(hidden)]
+    pub fn new(
         options: HttpOptions,
         limits: Arc<Limits>,
         versions: Vec<Version>,
@@ -360,7 +362,7 @@ impl Shared {
     /// Says where the endpoint is, and why a request may miss it.
     fn no_place(&self, path: &str) -> Response<HttpBody> {
         let endpoint = self.options.path.as_deref().unwrap_or("/");
-        let shown: String = path.chars().take(SHOWN_PATH).flat_map(char::escape_debug).collect();
+        let shown = Line::of(path).truncated(MAX_PATH_CHARS);
         reply::text(
             404,
             format!(

@@ -129,12 +129,14 @@ impl HttpListener {
     }
 
     /// The socket alone, for whoever answers in another way.
-    pub(crate) fn into_socket(self) -> TcpListener {
+    #[doc(hidden)]
+    pub fn into_socket(self) -> TcpListener {
         self.socket
     }
 
     /// Serves everyone who comes, until `end` is ready; then what is in progress is finished.
-    pub(crate) async fn serve(self, service: HttpService, end: impl Future<Output = ()>) {
+    #[doc(hidden)]
+    pub async fn serve(self, service: HttpService, end: impl Future<Output = ()>) {
         let Self { socket, .. } = self;
         let (over, ending) = watch::channel(false);
         let mut tasks = JoinSet::new();

@@ -449,7 +449,7 @@ mod tests {
     use super::super::events::MemoryEvents;
     use super::super::io::HttpIo;
     use super::*;
-    use crate::link::Io as _;
+    use crate::link::Transport as _;
 
     struct Woken(AtomicBool);
 

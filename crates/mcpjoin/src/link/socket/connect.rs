@@ -38,7 +38,7 @@ pub struct SocketConnect(Target);
 /// Where a connection leads to, for whoever looks at it before.
 #[cfg(unix)]
 #[derive(Clone, Debug)]
-pub(crate) enum SocketPlace {
+pub enum SocketPlace {
     /// `host:port`, as it was given.
     Tcp(String),
     /// The path of a Unix socket.
@@ -130,7 +130,8 @@ impl SocketConnect {
 
     /// Where it leads to.
     #[cfg(unix)]
-    pub(crate) fn place(&self) -> SocketPlace {
+    #[doc(hidden)]
+    pub fn place(&self) -> SocketPlace {
         match &self.0 {
             Target::Tcp(target) => SocketPlace::Tcp(target.address.clone()),
             Target::Unix(target) => SocketPlace::Unix(target.path.clone()),
@@ -139,7 +140,8 @@ impl SocketConnect {
 
     /// How long connecting may take in all.
     #[cfg(unix)]
-    pub(crate) const fn within(&self) -> Duration {
+    #[doc(hidden)]
+    pub const fn within(&self) -> Duration {
         match &self.0 {
             Target::Tcp(target) => target.timeout,
             Target::Unix(target) => target.timeout,
@@ -178,7 +180,7 @@ async fn link<S: Socket>(target: S::Target, origin: Origin) -> Result<Link, Sock
 }
 
 /// The parts of `host:port`.
-pub(crate) fn host_and_port(address: &str) -> Result<(&str, u16), SocketErrorKind> {
+pub fn host_and_port(address: &str) -> Result<(&str, u16), SocketErrorKind> {
     let wrong = |what| Err(SocketErrorKind::Address(what));
     let Some((host, port)) = address.rsplit_once(':') else { return wrong("it has no port") };
     let Ok(port) = port.parse() else { return wrong("its port is no number below 65536") };
@@ -208,8 +210,7 @@ impl TcpTarget {
 }
 
 /// The connection alone, for what is no MCP: `host:port`, within that time.
-#[cfg(feature = "quic")]
-pub(crate) async fn tcp_stream(address: &str, timeout: Duration) -> Result<TcpStream, SocketError> {
+pub async fn tcp_stream(address: &str, timeout: Duration) -> Result<TcpStream, SocketError> {
     TcpTarget { address: address.to_owned(), timeout }.connect().await
 }
 
@@ -251,7 +252,7 @@ async fn reach(address: &str, attempts: &mut Vec<Attempt>) -> Result<TcpStream, 
 
 /// The addresses of a name that are tried: the first kind of address first, then one of each kind in turn, so that a
 /// machine on which one kind does not work loses a quarter second and not all of its time.
-pub(crate) fn in_turn(found: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+pub fn in_turn(found: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let found: Vec<SocketAddr> = found.into_iter().take(ADDRESSES).collect();
     let first = found.first().is_some_and(SocketAddr::is_ipv6);
     let (preferred, others): (Vec<_>, Vec<_>) =

@@ -28,17 +28,12 @@ use tokio::time::{Sleep, sleep};
 
 pub use connect::SocketConnect;
 #[cfg(unix)]
-pub(crate) use connect::SocketPlace;
-#[cfg(any(unix, feature = "quic"))]
-pub(crate) use connect::host_and_port;
-#[cfg(feature = "quic")]
-pub(crate) use connect::{in_turn, tcp_stream};
-pub use listen::{ListenAddress, Listener, ListenerHandle};
+pub use connect::SocketPlace;
+pub use connect::{host_and_port, in_turn, tcp_stream};
 
-pub(super) use self::listen::Place;
 use super::stream::{Source, Stream};
 use super::tap::Tap;
-use super::{Io, Link, cannot_reopen};
+use super::{Link, Transport, cannot_reopen};
 
 /// How long the peer may take to close its side after we have closed ours. A socket that is closed while something
 /// comes in is reset, and a reset can destroy what we said last before the peer has read it.
@@ -54,6 +49,14 @@ pub struct SocketError {
     /// Why.
     #[source]
     pub kind: SocketErrorKind,
+}
+
+impl SocketError {
+    /// An error about this address, for transports that are made elsewhere.
+    #[must_use]
+    pub fn new(target: impl Into<String>, kind: SocketErrorKind) -> Self {
+        Self { target: target.into(), kind }
+    }
 }
 
 /// The ways in which a socket cannot be had.
@@ -194,7 +197,7 @@ enum Far<S: Socket> {
     /// A server that we have connected to, and can connect to again.
     Server { target: S::Target, opening: Option<Opening<S>> },
     /// A client that has come to us, and whether it has shown that it speaks JSON.
-    Client { _place: Place, heard: bool },
+    Client { heard: bool },
 }
 
 type Opening<S> = Pin<Box<dyn Future<Output = Result<S, SocketError>> + Send>>;
@@ -220,7 +223,7 @@ impl<S: Socket> SocketLink<S> {
     /// A web page can make a browser send a request with anything in its body to any port of this machine. Its head
     /// comes first, so whoever does not begin with JSON is not listened to.
     fn is_stranger(&mut self, inbound: &Inbound) -> bool {
-        let Far::Client { heard, .. } = &mut self.far else { return false };
+        let Far::Client { heard } = &mut self.far else { return false };
         match inbound {
             _ if *heard => false,
             Inbound::Malformed { excerpt, .. } => {
@@ -235,7 +238,7 @@ impl<S: Socket> SocketLink<S> {
     }
 }
 
-impl<S: Socket> Io for SocketLink<S> {
+impl<S: Socket> Transport for SocketLink<S> {
     fn caps(&self) -> LinkCaps {
         let server = matches!(self.far, Far::Server { .. });
         LinkCaps { exchanges: false, reopens: server, remote: server }

@@ -398,8 +398,8 @@ fn issuing_over_tls(jwk: Value) -> String {
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-    let key = include_bytes!("../../../../tests/fixtures/tls/server.key");
-    let certificate = include_bytes!("../../../../tests/fixtures/tls/server.pem");
+    let key = mcpjoin_test_support::tls::KEY;
+    let certificate = mcpjoin_test_support::tls::SERVER;
     let key = PrivateKeyDer::from_pem_slice(key).expect("a key");
     let certificate = CertificateDer::from_pem_slice(certificate).expect("a certificate");
     let config =
@@ -443,7 +443,7 @@ fn the_keys_of_an_issuer_are_fetched_from_whom_an_extra_authority_has_signed() {
         claims["iss"] = issuer.clone().into();
         let token = signer.sign(&claims, None);
         unavailable(&JwtVerifier::new(&*issuer).expect("a verifier"), &token).await;
-        let authority = include_bytes!("../../../../tests/fixtures/tls/ca.pem");
+        let authority = mcpjoin_test_support::tls::CA;
         let resource = |pem: &[u8]| {
             let builder = ResourceServer::builder("https://tools.example/mcp");
             builder.issuer("https://as.example").issuer(&*issuer).extra_ca(pem).build()

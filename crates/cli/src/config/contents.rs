@@ -1,0 +1,258 @@
+//! What a configuration file holds: its dialect, its entries by their names, and what concerns the whole file.
+//!
+//! - JSON: `mcpServers` of claude_desktop_config.json, .mcp.json, .cursor/mcp.json, mcp_servers.json and many more
+//!   (<https://modelcontextprotocol.io/docs/develop/connect-local-servers>), `servers` and `inputs` of VS Code
+//!   (<https://code.visualstudio.com/docs/copilot/reference/mcp-configuration>), `mcp` of opencode
+//!   (<https://opencode.ai/docs/mcp-servers/>), `context_servers` of Zed.
+//! - TOML: `[[servers]]` of mcp_servers.toml, `[mcp_servers.NAME]` of Codex (<https://developers.openai.com/codex/mcp>).
+//!
+//! Called by `files`. An entry is not read here: a fault in one hides no other.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::dialect::Dialect;
+use super::source::{Problem, Source};
+use super::tree::{Member, Node, Value, find, parse_json, parse_toml, similar, unknown};
+use super::{called, tree};
+
+/// The member that holds the entries in most files.
+const MCP_SERVERS: &str = "mcpServers";
+/// The same in the settings of Zed, whose entries have the same members.
+const ZED_SERVERS: &str = "context_servers";
+/// The members of a JSON file that hold entries, and in which dialect; of several the first one is read.
+const HOLDERS: [(&str, Dialect); 4] = [
+    (MCP_SERVERS, Dialect::McpServersJson),
+    ("servers", Dialect::VsCodeJson),
+    ("mcp", Dialect::OpencodeJson),
+    (ZED_SERVERS, Dialect::McpServersJson),
+];
+/// Claude Code's entries for one folder each, by its path; most of its entries are there.
+const PROJECTS: &str = "projects";
+
+/// The array of tables in mcp_servers.toml.
+const TOML_SERVERS: &str = "servers";
+/// The table of tables of Codex.
+const CODEX_SERVERS: &str = "mcp_servers";
+/// Scalars of mcp_servers.toml that stand above the first entry.
+pub(super) const TOP_LEVEL: [&str; 5] =
+    [CONCURRENCY_LIMIT, "daemon_ttl", "retry_delay_ms", "retry_max", TIMEOUT_SECS];
+/// Those of them that mean something here.
+const TIMEOUT_SECS: &str = "timeout_secs";
+const CONCURRENCY_LIMIT: &str = "concurrency_limit";
+/// The largest value of [`CONCURRENCY_LIMIT`].
+const MAX_CONCURRENCY: u64 = 64;
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) entries: Vec<Entry>,
+    /// What is wrong beside the entries, or not known.
+    pub(super) warnings: Vec<Problem>,
+    /// For entries without a timeout of their own.
+    pub(super) timeout: Option<Duration>,
+    /// How many servers of the file may run at once.
+    pub(super) at_once: Option<usize>,
+    /// The values that VS Code asks its user for.
+    pub(super) inputs: Vec<Input>,
+}
+
+/// A value that an entry names with `${input:ID}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Input {
+    pub(super) id: String,
+    pub(super) description: Option<String>,
+    pub(super) default: Option<String>,
+}
+
+/// An entry that has not been read yet.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    /// Where the name stands.
+    pub(super) at: usize,
+    pub(super) node: Node,
+}
+
+impl Entry {
+    fn of(member: &Member) -> Self {
+        Self { name: member.name.clone(), at: member.at, node: member.node.clone() }
+    }
+}
+
+/// Reads a JSON file. `here`: the working directory.
+pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, Contents), Problem> {
+    let Some(Value::Table(root)) = parse_json(source.text())?.map(|root| root.value) else {
+        return Err(Problem::new(0, format!("this must be an object with {MCP_SERVERS}")));
+    };
+    let local = here.map_or_else(Vec::new, |here| of_folder(&root, here));
+    let mut contents = Contents { entries: local.iter().map(Entry::of).collect(), ..Contents::default() };
+    let mut holders = Vec::new();
+    for (name, dialect) in HOLDERS {
+        holders.extend(find(&root, &[name])?.map(|member| (member, dialect)));
+    }
+    let mut holders = holders.into_iter();
+    let Some((holder, mut dialect)) = holders.next() else {
+        return if local.is_empty() {
+            Err(no_servers(&root))
+        } else {
+            Ok((Dialect::McpServersJson, contents))
+        };
+    };
+    let (mut servers, mut inputs) = (holder, find(&root, &["inputs"])?);
+    // The settings of VS Code hold under `mcp` what its own file is.
+    let within = holder.node.members(&holder.name).unwrap_or_default();
+    if dialect == Dialect::OpencodeJson && within.iter().any(|member| member.name == "servers") {
+        dialect = Dialect::VsCodeJson;
+        (servers, inputs) = (find(within, &["servers"])?.unwrap_or(holder), find(within, &["inputs"])?);
+    }
+    let Value::Table(members) = &servers.node.value else {
+        let text = format!("{} must be an object: a name and what it starts", servers.name);
+        return Err(Problem::new(servers.node.at, text));
+    };
+    // Gemini CLI has settings of another kind under `mcp`.
+    let holds_tables = |member: &Member| {
+        let members = member.node.members("").unwrap_or_default();
+        members.iter().any(|member| matches!(member.node.value, Value::Table(_)))
+    };
+    for (other, _) in holders.filter(|(other, _)| holds_tables(other)) {
+        let text = format!("{} is not read, because {} is there", other.name, holder.name);
+        contents.warnings.push(Problem::new(other.at, text));
+    }
+    for member in members {
+        let name = called(&member.name);
+        if let Some(first) = local.iter().find(|first| first.name == member.name) {
+            let line = source.line(first.at);
+            let text = format!("{name} is not read, because this folder has one of that name in line {line}");
+            contents.warnings.push(Problem::new(member.at, text));
+        } else if servers.name == ZED_SERVERS && is_extension(&member.node) {
+            let text = format!("{name} is left out: an extension of Zed starts it");
+            contents.warnings.push(Problem::new(member.at, text));
+        } else {
+            contents.entries.push(Entry::of(member));
+        }
+    }
+    if let Some(inputs) = inputs.filter(|_| dialect == Dialect::VsCodeJson) {
+        match inputs.node.items("inputs") {
+            Ok(items) => items.iter().for_each(|item| match input(item) {
+                Ok(input) => contents.inputs.push(input),
+                Err(problem) => contents.warnings.push(problem),
+            }),
+            Err(problem) => contents.warnings.push(problem),
+        }
+    }
+    Ok((dialect, contents))
+}
+
+/// The entries that Claude Code keeps for this folder, or for the nearest one above that has any.
+fn of_folder(root: &[Member], here: &Path) -> Vec<Member> {
+    let Ok(Some(projects)) = find(root, &[PROJECTS]) else { return Vec::new() };
+    let projects = projects.node.members(PROJECTS).unwrap_or_default();
+    let of = |folder: &Path| {
+        let project = projects.iter().find(|project| Path::new(&project.name) == folder)?;
+        let members = project.node.members(PROJECTS).ok()?;
+        let servers = members.iter().find(|member| member.name == MCP_SERVERS)?;
+        Some(servers.node.members(MCP_SERVERS).ok()?.to_vec()).filter(|servers| !servers.is_empty())
+    };
+    here.ancestors().find_map(of).unwrap_or_default()
+}
+
+/// Whether an entry of Zed does not say how the server is reached: an extension knows it.
+fn is_extension(entry: &Node) -> bool {
+    let members = entry.members("an entry").unwrap_or_default();
+    let has = |name: &str| members.iter().any(|member| member.name == name);
+    !has("command") && !has("url") && (has("settings") || has("source"))
+}
+
+/// A value that VS Code asks its user for.
+fn input(item: &Node) -> Result<Input, Problem> {
+    let members = item.members("an input")?;
+    let id = find(members, &["id"])?.ok_or_else(|| Problem::new(item.at, "an input has no id"))?;
+    let text = |name| find(members, &[name])?.map(|member| Ok(member.text()?.text)).transpose();
+    let (description, default) = (text("description")?, text("default")?);
+    Ok(Input { id: id.text()?.text, description, default })
+}
+
+/// The problem of a file without entries, with the member that was perhaps meant to hold them.
+fn no_servers(root: &[Member]) -> Problem {
+    let meant = similar(MCP_SERVERS, root.iter().map(|member| member.name.as_str()));
+    match root.iter().find(|member| Some(member.name.as_str()) == meant) {
+        Some(member) => {
+            let name = called(&member.name);
+            Problem::new(member.at, format!("there is no {MCP_SERVERS}; is {name} meant to be it?"))
+        }
+        None => Problem::empty(format!("there is no {MCP_SERVERS}")),
+    }
+}
+
+/// Reads a TOML file.
+pub(super) fn of_toml(source: &Source) -> Result<(Dialect, Contents), Problem> {
+    let root = parse_toml(source.text())?;
+    match (find(&root, &[TOML_SERVERS])?, find(&root, &[CODEX_SERVERS])?) {
+        (Some(servers), codex) => {
+            let mut contents = of_tables(&root, servers)?;
+            contents.warnings.extend(codex.map(|codex| {
+                let text = format!("{CODEX_SERVERS} is not read, because [[{TOML_SERVERS}]] is there");
+                Problem::new(codex.at, text)
+            }));
+            Ok((Dialect::ServersToml, contents))
+        }
+        (None, Some(codex)) => {
+            let entries = codex.node.members(CODEX_SERVERS)?.iter().map(Entry::of).collect();
+            Ok((Dialect::CodexToml, Contents { entries, ..Contents::default() }))
+        }
+        (None, None) => {
+            Err(Problem::empty(format!("there is no [[{TOML_SERVERS}]] and no [{CODEX_SERVERS}.NAME]")))
+        }
+    }
+}
+
+/// Each table of the array is an entry.
+fn of_tables(root: &[Member], servers: &Member) -> Result<Contents, Problem> {
+    let mut contents = Contents::default();
+    if let Some(timeout) = find(root, &[TIMEOUT_SECS])? {
+        match timeout.node.time(TIMEOUT_SECS, 1000) {
+            Ok(timeout) => contents.timeout = Some(timeout),
+            Err(problem) => contents.warnings.push(problem),
+        }
+    }
+    if let Some(limit) = find(root, &[CONCURRENCY_LIMIT])? {
+        match limit.node.whole(CONCURRENCY_LIMIT) {
+            Ok(limit @ 1..=MAX_CONCURRENCY) => contents.at_once = usize::try_from(limit).ok(),
+            Ok(_) => {
+                let text = format!("{CONCURRENCY_LIMIT} must be from 1 to {MAX_CONCURRENCY}");
+                contents.warnings.push(Problem::new(limit.node.at, text));
+            }
+            Err(problem) => contents.warnings.push(problem),
+        }
+    }
+    // The others say how that program keeps servers running and tries again. Here a server runs for one question.
+    for name in TOP_LEVEL.into_iter().filter(|name| ![TIMEOUT_SECS, CONCURRENCY_LIMIT].contains(name)) {
+        let number = find(root, &[name])?.map(|member| member.node.whole(name));
+        contents.warnings.extend(number.and_then(Result::err));
+    }
+    let known = [&[TOML_SERVERS, CODEX_SERVERS][..], &TOP_LEVEL].concat();
+    contents.warnings.extend(unknown(root, &known, &[]));
+    let Value::List(tables) = &servers.node.value else {
+        let text = format!("{TOML_SERVERS} must be an array of tables: [[{TOML_SERVERS}]]");
+        return Err(Problem::new(servers.at, text));
+    };
+    for table in tables {
+        match name_of(table) {
+            Ok((at, name)) => contents.entries.push(Entry { name, at, node: table.clone() }),
+            Err(problem) => contents.warnings.push(problem),
+        }
+    }
+    Ok(contents)
+}
+
+/// The name of an entry, and where it stands.
+fn name_of(table: &Node) -> Result<(usize, String), Problem> {
+    let name = find(table.members(TOML_SERVERS)?, &["name"])?;
+    let name = name.ok_or_else(|| Problem::new(table.at, "an entry has no name"))?;
+    let tree::Text { at, text } = name.text()?;
+    if text.is_empty() {
+        return Err(Problem::new(at, "an entry has an empty name"));
+    }
+    Ok((name.at, text))
+}

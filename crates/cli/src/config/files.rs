@@ -1,0 +1,211 @@
+//! Configuration files: read once in a run, each understood as far as the names of its entries.
+//!
+//! Used by everything in `config`. A file that was not named cannot keep the others from being read.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::contents::{self, Contents};
+use super::dialect::Dialect;
+use super::places::{self, Candidate, Origin};
+use super::source::{Problem, Source};
+use super::variables::{Names, Texts};
+use super::{MAX_NAMES, called, trust};
+use crate::args::Configured;
+use crate::failure::Failure;
+use crate::ui::Ui;
+
+/// How many warnings about one file, or one entry, are printed.
+const MAX_WARNINGS: usize = 10;
+
+/// A file that has been understood as far as the names of its entries.
+#[derive(Debug)]
+pub(super) struct Configuration {
+    pub(super) source: Source,
+    pub(super) dialect: Dialect,
+    pub(super) origin: Origin,
+    /// Of [`Origin::Here`]: the real path of the folder, and the file from there on.
+    pub(super) here: Option<(PathBuf, &'static str)>,
+    pub(super) contents: Contents,
+    /// The warnings about the file as a whole have been printed.
+    warned: AtomicBool,
+}
+
+/// A file that cannot be used.
+pub(super) struct Unread {
+    pub(super) failure: Failure,
+    /// It is well-formed, and has no entries.
+    pub(super) empty: bool,
+}
+
+/// The files in which an entry is looked for.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) configurations: Vec<Configuration>,
+    /// Those that cannot be used.
+    pub(super) broken: Vec<Broken>,
+}
+
+/// A file that was not named and that cannot be used.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) path: PathBuf,
+    pub(super) failure: Failure,
+    /// How many configurations stand before it.
+    pub(super) before: usize,
+}
+
+/// What was read in this run, shared by all clones: each file is read once, however many of its entries are used.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Readings(Arc<Mutex<Vec<Reading>>>);
+
+#[derive(Debug)]
+struct Reading {
+    /// Of `FILE#NAME`.
+    file: Option<OsString>,
+    files: Result<Arc<Files>, Failure>,
+}
+
+impl Readings {
+    /// The files in which an entry is looked for when `file` is named with it; `read` reads them where that was not done
+    /// before.
+    pub(super) fn of(
+        &self,
+        file: Option<&OsStr>,
+        read: impl FnOnce() -> Result<Files, Failure>,
+    ) -> Result<Arc<Files>, Failure> {
+        let known = self.lock().iter().find(|known| known.file.as_deref() == file).map(|it| it.files.clone());
+        known.unwrap_or_else(|| {
+            let files = read().map(Arc::new);
+            self.lock().push(Reading { file: file.map(OsStr::to_owned), files: files.clone() });
+            files
+        })
+    }
+
+    /// How many servers may run at once, from the first file that says it.
+    pub(crate) fn at_once(&self) -> Option<usize> {
+        let readings = self.lock();
+        let files = readings.iter().filter_map(|reading| reading.files.as_ref().ok());
+        files.flat_map(|files| &files.configurations).find_map(|found| found.contents.at_once)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Reading>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads every file in which entries are searched. `file`: of `FILE#NAME`.
+///
+/// # Errors
+/// When a file that was named cannot be used.
+pub(super) fn read(file: Option<&OsStr>, configured: &Configured) -> Result<Files, Failure> {
+    let (mut configurations, mut broken) = (Vec::new(), Vec::new());
+    for place in places::all(file, configured)? {
+        match Configuration::at(&place) {
+            Ok(configuration) => configurations.push(configuration),
+            Err(Unread { failure, .. }) if place.origin == Origin::Chosen => return Err(failure),
+            Err(Unread { empty: true, .. }) if place.shared => {}
+            Err(Unread { failure, .. }) => {
+                broken.push(Broken { path: place.path, failure, before: configurations.len() });
+            }
+        }
+    }
+    Ok(Files { configurations, broken })
+}
+
+impl Configuration {
+    pub(super) fn at(place: &Candidate) -> Result<Self, Unread> {
+        let source = match &place.text {
+            Some(text) => Source::new(&place.path, text.clone()),
+            None => Source::read(&place.path, place.origin == Origin::Chosen)
+                .map_err(|failure| Unread { failure, empty: false })?,
+        };
+        let configuration = Self::of(source, place.origin)?;
+        Ok(Self { here: place.here.clone(), ..configuration })
+    }
+
+    pub(super) fn of(source: Source, origin: Origin) -> Result<Self, Unread> {
+        let here = std::env::current_dir().ok();
+        let read = match written_in(&source) {
+            Written::Json => contents::of_json(&source, here.as_deref()),
+            Written::Toml => contents::of_toml(&source),
+            Written::Yaml => Err(Problem::new(0, "this is YAML, which is not read: JSON and TOML are")
+                .hint("write the entry as JSON, or type the server's command or address")),
+        };
+        match read {
+            Ok((dialect, contents)) => {
+                let warned = AtomicBool::new(false);
+                Ok(Self { source, dialect, origin, here: None, contents, warned })
+            }
+            Err(problem) => Err(Unread { failure: source.failure(&problem), empty: problem.empty }),
+        }
+    }
+
+    /// The problem of several entries with that name: it is not clear which of them is meant.
+    pub(super) fn twice(&self, name: &str) -> Option<Problem> {
+        let same: Vec<_> = self.contents.entries.iter().filter(|entry| entry.name == name).collect();
+        let second = same.get(1)?;
+        let lines: Vec<String> =
+            same.iter().take(MAX_NAMES).map(|entry| self.source.line(entry.at).to_string()).collect();
+        let (count, name, lines) = (same.len(), called(name), lines.join(", "));
+        let text =
+            format!("{count} entries are called {name}, in lines {lines}: which one is meant is not clear");
+        Some(Problem::new(second.at, text).hint("leave one of them, or give each a name of its own"))
+    }
+
+    /// Prints the warnings about the file as a whole, once.
+    pub(super) fn warn(&self, ui: &Ui) {
+        if self.warned.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if self.source.writable_by_all() {
+            ui.warning(&format!("anybody may write to {}: chmod o-w it", self.source.name()));
+        }
+        if let Some(problem) = trust::problem().filter(|_| self.asks()) {
+            ui.warning(problem);
+        }
+        self.print(ui, &self.contents.warnings);
+    }
+
+    /// Prints warnings about the file.
+    pub(super) fn print(&self, ui: &Ui, warnings: &[Problem]) {
+        for problem in warnings.iter().take(MAX_WARNINGS) {
+            ui.note(&format!("warning: {}", self.source.say(problem)));
+        }
+        if let Some(more) = warnings.len().checked_sub(MAX_WARNINGS + 1) {
+            ui.note(&format!("warning: {} more of {}", more + 1, self.source.name()));
+        }
+    }
+
+    /// What its entries may name: `lookup` returns our variables.
+    pub(super) fn names(&self, lookup: fn(&str) -> Option<OsString>, workspace: PathBuf) -> Names<'_> {
+        let files = self.dialect == Dialect::OpencodeJson;
+        Names { lookup, workspace, inputs: &self.contents.inputs, files, texts: Texts::default() }
+    }
+
+    /// The same with the variables of this process.
+    pub(super) fn names_of_process(&self) -> Names<'_> {
+        self.names(|name| std::env::var_os(name), places::workspace(self.source.path()))
+    }
+}
+
+/// The syntax of a file.
+enum Written {
+    Json,
+    Toml,
+    Yaml,
+}
+
+/// By its name, and where that says nothing, by its first character.
+fn written_in(source: &Source) -> Written {
+    let extension = source.path().extension().and_then(OsStr::to_str).unwrap_or_default();
+    match extension.to_ascii_lowercase().as_str() {
+        "toml" => Written::Toml,
+        "json" | "jsonc" | "json5" => Written::Json,
+        "yaml" | "yml" => Written::Yaml,
+        _ if source.text().trim_start().starts_with(['{', '/']) => Written::Json,
+        _ => Written::Toml,
+    }
+}

@@ -1,0 +1,183 @@
+//! `PATH` as the user's own shell sets it: the shell of `$SHELL` is run, reads its start files and prints the value, as
+//! editors ask it.
+//!
+//! Used by `paths` for a terminal and for a Linux desktop. The shell has no standard input and no controlling terminal,
+//! [`SHELL_TIMEOUT`] to end, and everything that its start files have started is ended with it. A random marker stands on
+//! both sides of the value, so that text of the start files is not mistaken for it. Whatever goes wrong is stated: there is
+//! then no value. `MCPJOIN_CHILD` is set, by which start files can tell that they are asked.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::time::Duration;
+
+use mcpjoin_proto::session::ProcessExit;
+
+use super::World;
+use mcpjoin::internal::ProgramOutput;
+use mcpjoin::link::ChildCommand;
+
+/// How long a shell may take from its start to its end. Version managers for node take up to two seconds.
+pub(super) const SHELL_TIMEOUT: Duration = Duration::from_secs(5);
+/// From SIGTERM, which an interactive shell ignores, to SIGKILL.
+const SHELL_KILL_AFTER: Duration = Duration::from_millis(500);
+/// How many characters of what a shell wrote to standard error are shown.
+const MAX_STDERR_CHARS: usize = 160;
+/// Stands in a command for the marker.
+const MARKER: &str = "MARKER";
+
+/// How a kind of shell is asked.
+struct Syntax {
+    names: &'static [&'static str],
+    /// Options of a login shell in a terminal, up to the one before the command.
+    interactive: &'static [&'static str],
+    /// Options of a login shell without a terminal.
+    login: &'static [&'static str],
+    /// Prints `MARKER=` the value `=MARKER`. Those two do not stand in the command itself: it may be printed, too.
+    command: &'static str,
+}
+
+/// nu takes `-l` with a command, and reads all of its files then; `-i` besides takes the terminal, and fails without one
+/// (<https://github.com/zed-industries/zed/pull/51420>). csh takes `-l` alone, without any other option
+/// (<https://github.com/zed-industries/zed/issues/24890>).
+const SYNTAXES: [Syntax; 5] = [
+    Syntax {
+        names: &["bash", "zsh", "sh", "dash", "ash", "ksh", "ksh93", "mksh", "oksh", "yash"],
+        interactive: &["-ilc"],
+        login: &["-lc"],
+        command: r#"command printf "%s=%s=%s" MARKER "$PATH" MARKER"#,
+    },
+    Syntax {
+        names: &["fish"],
+        interactive: &["-ilc"],
+        login: &["-lc"],
+        command: r#"builtin printf "%s=%s=%s" MARKER "$PATH" MARKER"#,
+    },
+    Syntax {
+        names: &["nu"],
+        interactive: &["-l", "-c"],
+        login: &["-l", "-c"],
+        command: r#"print (["MARKER" ($env.PATH | str join (char esep)) "MARKER"] | str join "=")"#,
+    },
+    Syntax {
+        names: &["csh", "tcsh"],
+        interactive: &["-ic"],
+        login: &["-c"],
+        command: r#"echo "MARKER""=""$PATH""=""MARKER""#,
+    },
+    Syntax {
+        names: &["pwsh"],
+        interactive: &["-Login", "-Command"],
+        login: &["-Login", "-Command"],
+        command: "[Console]::Out.Write('MARKER' + '=' + $env:PATH + '=' + 'MARKER')",
+    },
+];
+
+/// A shell and the words that it is run with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    shell: OsString,
+    options: &'static [&'static str],
+    command: &'static str,
+}
+
+impl Question {
+    /// How the shell of `$SHELL` is asked in that world: `interactive` as in a window of a terminal.
+    ///
+    /// # Errors
+    /// Why it cannot be asked.
+    pub(super) fn new(world: &World, interactive: bool) -> Result<Self, String> {
+        let shell = world.set("SHELL").ok_or("SHELL is not set: it is not known which shell to ask")?;
+        let path = Path::new(shell);
+        let shown = path.display();
+        if !path.is_absolute() {
+            return Err(format!("SHELL is {shown}, which is no absolute path"));
+        }
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let syntax = SYNTAXES.iter().find(|syntax| syntax.names.contains(&name));
+        let Some(syntax) = syntax else {
+            return Err(format!("SHELL is {shown}, and mcpjoin does not know how to ask such a shell"));
+        };
+        let options = if interactive { syntax.interactive } else { syntax.login };
+        Ok(Self { shell: shell.to_owned(), options, command: syntax.command })
+    }
+
+    /// `/bin/bash -ilc`
+    pub(super) fn shown(&self) -> String {
+        format!("{} {}", Path::new(&self.shell).display(), self.options.join(" "))
+    }
+
+    /// The whole command line, with `MARKER` for the marker.
+    pub(super) fn command_line(&self) -> String {
+        format!("{} '{}'", self.shown(), self.command)
+    }
+
+    /// Runs the shell, which begins with this `PATH`, and gives the one that it has when it has read its files.
+    ///
+    /// # Errors
+    /// What was tried, and what came back.
+    pub(super) async fn ask(
+        &self,
+        world: &World,
+        path: &OsStr,
+        timeout: Duration,
+    ) -> Result<OsString, String> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|_| "the system gives no randomness".to_owned())?;
+        let marker = random.iter().fold("mcpjoin-".to_owned(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        let mut command = ChildCommand::new(world.real(Path::new(&self.shell)))
+            .args(self.options)
+            .arg(self.command.replace(MARKER, &marker))
+            .env_clear()
+            .env("PATH", path)
+            .new_session()
+            .shutdown(Duration::ZERO, SHELL_KILL_AFTER);
+        // Start files that have run set such a variable (NixOS), and do nothing where they find it.
+        let is_passed =
+            |name: &OsStr| !name.is_empty() && name != "PATH" && !name.as_bytes().starts_with(b"__");
+        for (name, value) in world.variables.iter().filter(|(name, _)| is_passed(name)) {
+            command = command.env(name, value);
+        }
+        let home = world.home().map(|home| world.real(home)).filter(|home| home.is_dir());
+        command = command.current_dir(home.unwrap_or_else(|| world.real(Path::new("/"))));
+        let shown = self.shown();
+        let output = command.output(timeout).await.map_err(|error| format!("{shown}: {error}"))?;
+        if output.timed_out {
+            return Err(format!("{shown} did not end within {} s", timeout.as_secs_f32()));
+        }
+        match output.report.exit {
+            Some(ProcessExit::Code(0)) => {}
+            Some(exit) => return Err(format!("{shown} ended with {exit}{}", last_line(&output))),
+            None => return Err(format!("{shown} ended, and its exit status is not known")),
+        }
+        match value(&output.stdout, &marker) {
+            Some(value) if !value.is_empty() => Ok(OsString::from_vec(value.to_owned())),
+            Some(_) => Err(format!("{shown} printed an empty PATH")),
+            None => Err(format!("{shown} ended with exit code 0 and printed no PATH{}", last_line(&output))),
+        }
+    }
+}
+
+/// What stands between the two markers.
+fn value<'a>(output: &'a [u8], marker: &str) -> Option<&'a [u8]> {
+    let (before, after) = (format!("{marker}="), format!("={marker}"));
+    let begin = memchr::memmem::find(output, before.as_bytes())? + before.len();
+    let end = memchr::memmem::find(&output[begin..], after.as_bytes())?;
+    Some(&output[begin..begin + end])
+}
+
+/// The last line of standard error that is not about the missing terminal, to be put behind a statement.
+fn last_line(output: &ProgramOutput) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let is_of_terminal =
+        |line: &&str| ["job control", "terminal process group"].iter().any(|part| line.contains(part));
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    match lines.rfind(|line| !is_of_terminal(line)) {
+        Some(line) => format!(": {}", line.chars().take(MAX_STDERR_CHARS).collect::<String>()),
+        None => String::new(),
+    }
+}

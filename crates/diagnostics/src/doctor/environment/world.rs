@@ -1,0 +1,219 @@
+//! The world that an examination looks at: a root folder, variables, a clock, name resolution and loopback connections.
+//!
+//! Everything that `environment` reads goes through it, so that tests can examine one that is broken. It changes nothing.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fmt, fs};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A larger file of settings is not read.
+const MAX_FILE_BYTES: u64 = 2 << 20;
+/// Of a folder at most so many names are read.
+const MAX_FOLDER_NAMES: usize = 10_000;
+/// As much of a file as the system looks at to see what runs it.
+const MAX_HEAD_BYTES: u64 = 256;
+
+/// A look-up or a connection that takes its time.
+type Pending<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
+
+/// What is looked at: the surroundings of this process, or others. Cheap to clone.
+#[derive(Clone)]
+pub struct World {
+    pub(super) root: PathBuf,
+    pub(super) variables: BTreeMap<OsString, OsString>,
+    /// The number of the user.
+    pub(super) user: u32,
+    /// Since the beginning of 1970, in UTC.
+    pub(super) now: Duration,
+    /// How many files may be open; `None`: any number.
+    pub(super) open_files: Option<u64>,
+    pub(super) is_mac: bool,
+    pub(super) resolve: Arc<dyn Fn(String) -> Pending<Vec<IpAddr>> + Send + Sync>,
+    pub(super) loopback: Arc<dyn Fn(IpAddr) -> Pending<()> + Send + Sync>,
+}
+
+impl World {
+    /// The surroundings of this process.
+    #[must_use]
+    pub fn here() -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            variables: std::env::vars_os().collect(),
+            user: rustix::process::geteuid().as_raw(),
+            now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
+            is_mac: cfg!(target_os = "macos"),
+            resolve: Arc::new(|name| Box::pin(resolve(name))),
+            loopback: Arc::new(|address| Box::pin(loopback(address))),
+        }
+    }
+
+    /// Another world: what lies below this folder, with no variable. Names and addresses are those of this machine.
+    #[must_use]
+    pub fn below(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), variables: BTreeMap::new(), is_mac: false, ..Self::here() }
+    }
+
+    /// The same with a variable.
+    pub(super) fn with_variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    /// The same without a variable.
+    pub(super) fn without_variable(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.variables.remove(name.as_ref());
+        self
+    }
+
+    pub(super) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// A variable that is set to something.
+    pub(super) fn set(&self, name: &str) -> Option<&OsStr> {
+        self.variable(name).filter(|value| !value.is_empty())
+    }
+
+    /// The user's home, by the variable alone.
+    pub(super) fn home(&self) -> Option<&Path> {
+        self.set("HOME").map(Path::new).filter(|home| home.is_absolute())
+    }
+
+    pub(super) fn resolve(&self, name: &str) -> Pending<Vec<IpAddr>> {
+        (self.resolve)(name.to_owned())
+    }
+
+    pub(super) fn loopback(&self, address: IpAddr) -> Pending<()> {
+        (self.loopback)(address)
+    }
+
+    /// Where a path of that world lies in ours.
+    pub(super) fn real(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    pub(super) fn metadata(&self, path: &Path) -> Option<Metadata> {
+        fs::metadata(self.real(path)).ok()
+    }
+
+    /// Where a link leads. `None`: there is no link.
+    pub(super) fn link_target(&self, path: &Path) -> Option<PathBuf> {
+        fs::read_link(self.real(path)).ok()
+    }
+
+    /// Whether a file is there that may be run.
+    pub(super) fn is_program(&self, path: &Path) -> bool {
+        self.metadata(path)
+            .is_some_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    }
+
+    /// The text of a regular file of at most 2 MiB.
+    pub(super) fn read(&self, path: &Path) -> Option<String> {
+        let file = self.open(path)?;
+        if file.metadata().ok()?.len() > MAX_FILE_BYTES {
+            return None;
+        }
+        text(file.take(MAX_FILE_BYTES))
+    }
+
+    /// The beginning of a file, as much as the system looks at to see what runs it.
+    pub(super) fn head(&self, path: &Path) -> Option<String> {
+        text(self.open(path)?.take(MAX_HEAD_BYTES))
+    }
+
+    /// Opens a regular file. One that blocks, as some of `/proc` do, has nothing to read.
+    fn open(&self, path: &Path) -> Option<fs::File> {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(self.real(path)).ok()?;
+        file.metadata().ok()?.is_file().then_some(file)
+    }
+
+    /// The names in a folder, in order.
+    pub(super) fn list(&self, folder: &Path) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.real(folder)) else { return Vec::new() };
+        let mut names: Vec<String> = entries
+            .take(MAX_FOLDER_NAMES)
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Whether the user may make files in that folder, or write to that file.
+    pub(super) fn is_writable(&self, path: &Path) -> bool {
+        let Some(metadata) = self.metadata(path) else { return false };
+        if self.user == rustix::process::geteuid().as_raw() {
+            use rustix::fs::{Access, access};
+            let needed =
+                if metadata.is_dir() { Access::WRITE_OK | Access::EXEC_OK } else { Access::WRITE_OK };
+            return access(self.real(path), needed).is_ok();
+        }
+        let needed = if metadata.is_dir() { 0o3 } else { 0o2 };
+        let shift = if metadata.uid() == self.user { 6 } else { 0 };
+        metadata.permissions().mode() >> shift & needed == needed
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Values of variables may be secrets.
+        f.debug_struct("World")
+            .field("root", &self.root)
+            .field("variables", &self.variables.len())
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What can be read of a file.
+fn text(mut file: impl Read) -> Option<String> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+async fn resolve(name: String) -> io::Result<Vec<IpAddr>> {
+    Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
+}
+
+/// Listens on the address and sends a byte to itself.
+async fn loopback(address: IpAddr) -> io::Result<()> {
+    let listener = TcpListener::bind((address, 0)).await?;
+    let there = listener.local_addr()?;
+    let (accepted, mut ours) = tokio::try_join!(listener.accept(), TcpStream::connect(there))?;
+    ours.write_all(b"x").await?;
+    let mut byte = [0];
+    let (mut theirs, _) = accepted;
+    theirs.read_exact(&mut byte).await.map(|_| ())
+}
+
+/// Looks at files on a thread of its own, so that a folder of another machine that does not answer delays nothing for longer
+/// than this. `None` when it took longer.
+pub(in crate::doctor) async fn within<T: Send + 'static>(
+    timeout: Duration,
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, outcome) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new()
+        .name("looking".into())
+        .spawn(move || {
+            // The receiver is gone when it has taken too long.
+            let _ = done.send(look());
+        })
+        .ok()?;
+    tokio::time::timeout(timeout, outcome).await.ok()?.ok()
+}

@@ -1,0 +1,134 @@
+//! Looks for the MCP endpoint of a server at its usual paths, when it is not at the URL that was given.
+//!
+//! Called by the examination over HTTP. Each path gets a GET at the same origin, of whose response only the head is read.
+//! Where HTTP+SSE has failed, the URL itself gets a `ping`. No header of the user is sent.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::Method;
+use http::header::{self, HeaderMap, HeaderValue};
+use mcpjoin_proto::decode::{Decoded, decode};
+use mcpjoin_proto::{DecodeLimits, Message};
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use mcpjoin::internal::http::{Client, ClientOptions, Proxies, shown};
+
+/// The usual paths of MCP. Those of HTTP+SSE have `/sse`.
+const USUAL_PATHS: [&str; 4] = ["/mcp", "/sse", "/mcp/", "/"];
+/// How long a response may take, body included.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A path that no server has.
+const UNKNOWN_PATH: &str = "/mcpjoin-asks-for-what-is-not-there";
+/// How much of a response to `ping` is read.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024;
+
+/// The result of the search.
+pub(super) enum Elsewhere {
+    /// The advice: the URL at which something responds as an MCP server would.
+    Perhaps(String),
+    /// Every path has this status, which therefore says nothing about a path.
+    Same(u16),
+    /// No path responds as an MCP server would.
+    Nowhere,
+    /// Some paths gave no response.
+    Unknown,
+}
+
+/// Tries the usual paths. `guarded`: the server answers 401 everywhere, so that a 401 says nothing about a path.
+pub(super) async fn elsewhere(
+    url: &Url,
+    tls: &rustls::ClientConfig,
+    within: Duration,
+    guarded: bool,
+) -> Elsewhere {
+    let client = client(tls, within);
+    let client = &client;
+    let deadline = Instant::now() + RESPONSE_TIMEOUT;
+    let get = |path: &str| {
+        let mut there = url.clone();
+        there.set_path(path);
+        there.set_query(None);
+        let accept = HeaderValue::from_static("text/event-stream");
+        let headers = HeaderMap::from_iter([(header::ACCEPT, accept)]);
+        async move {
+            let sent = client.send(Method::GET, &there, headers, None);
+            let response = timeout_at(deadline, sent).await.ok()?.ok()?;
+            let kind = response.headers().get(header::CONTENT_TYPE);
+            let streams = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+            Some((there, response.status().as_u16(), streams))
+        }
+    };
+    let asked: Vec<_> = USUAL_PATHS.iter().copied().filter(|path| *path != url.path()).map(get).collect();
+    let (nowhere, answers) = tokio::join!(get(UNKNOWN_PATH), join_all(asked));
+    let everywhere = nowhere.map(|(_, status, _)| status);
+    let perhaps = answers.iter().flatten().find_map(|(there, status, streams)| match status {
+        200 if *streams && there.path().starts_with("/sse") => {
+            Some(format!("write sse+{}: an event stream answers there", shown(there)))
+        }
+        200 if *streams => Some(format!("write {}: an event stream answers there", shown(there))),
+        401 if guarded => None,
+        // The status of a path that no server has says nothing about another one.
+        status if Some(*status) == everywhere => None,
+        // The responses of Streamable HTTP to a GET without a session.
+        400 | 401 | 405 | 406 => {
+            Some(format!("write {}: it answers there as an MCP server would ({status})", shown(there)))
+        }
+        _ => None,
+    });
+    let same = everywhere.filter(|status| answers.iter().flatten().all(|(_, other, _)| other == status));
+    match (perhaps, same) {
+        (Some(advice), _) => Elsewhere::Perhaps(advice),
+        (None, Some(status)) => Elsewhere::Same(status),
+        (None, None) if answers.iter().all(Option::is_some) => Elsewhere::Nowhere,
+        (None, None) => Elsewhere::Unknown,
+    }
+}
+
+/// The URL, if it responds to a POST as Streamable HTTP does: with a message, or with an error about the session.
+pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, within: Duration) -> Option<String> {
+    let deadline = Instant::now() + RESPONSE_TIMEOUT;
+    let headers = HeaderMap::from_iter([
+        (header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+    ]);
+    let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    let client = client(tls, within);
+    let sent = client.send(Method::POST, url, headers, ping);
+    let mut response = timeout_at(deadline, sent).await.ok()?.ok()?;
+    // Some servers write that as text.
+    let refused = response.status() == 400;
+    let mut body = Vec::new();
+    let read = async {
+        while let Ok(Some(piece)) = response.chunk().await {
+            body.extend_from_slice(&piece[..piece.len().min(MAX_RESPONSE_BYTES - body.len())]);
+            if body.len() == MAX_RESPONSE_BYTES {
+                break;
+            }
+        }
+    };
+    // An event stream may go on.
+    let _ = timeout_at(deadline.min(Instant::now() + within), read).await;
+    let text = String::from_utf8_lossy(&body).into_owned();
+    if refused && text.to_ascii_lowercase().contains("session") {
+        return Some(shown(url));
+    }
+    let mut texts =
+        std::iter::once(text.trim()).chain(text.lines().filter_map(|line| line.strip_prefix("data:")));
+    let is_reply = |text: &str| {
+        let decoded = decode(&text.trim().to_owned().into(), &DecodeLimits::default());
+        matches!(decoded, Ok(Decoded::Message(Message::Response(_))))
+    };
+    texts.any(is_reply).then(|| shown(url))
+}
+
+/// A client that adds nothing of the user's to what it sends.
+fn client(tls: &rustls::ClientConfig, within: Duration) -> Client {
+    Client::new(ClientOptions {
+        proxies: Some(Proxies::from_system()),
+        ..ClientOptions::new(tls.clone(), within.min(RESPONSE_TIMEOUT))
+    })
+}

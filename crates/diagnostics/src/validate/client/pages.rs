@@ -1,0 +1,144 @@
+//! Lists, cut into pages where they have one: a client that reads pages reads these, and one that does not shows it.
+//!
+//! Called with what crosses, before it goes on. What the client gets is what the server has, in the same order; the last
+//! entries alone come by a cursor of ours, which the server never sees.
+
+use std::collections::{HashMap, HashSet};
+
+use mcpjoin_proto::types::Members;
+use mcpjoin_proto::{Kind, Message, Method, Raw, Request, RequestId, code};
+use mcpjoin_rules::Line;
+
+/// Leads to what we have held back.
+const REST: &str = "mcpjoin-look-rest";
+/// Leads to the last entry of all, in the era in which an empty cursor is one.
+const EMPTY: &str = "";
+/// For how long a client may keep such a page, in the era that says it: long enough for each list, short enough to see
+/// whether it is asked for again then.
+const TTL: &str = "1000";
+/// Requests that are not answered yet; more than that are not cut.
+const WAITING: usize = 1000;
+
+/// The lists that are cut, and what has been held back of them.
+#[derive(Default)]
+pub(super) struct Pages {
+    /// By the run, the method and the cursor.
+    rest: HashMap<(usize, Method, &'static str), Rest>,
+    asked: HashMap<(usize, RequestId), (Method, bool)>,
+    /// Runs in which a cursor has been refused.
+    refused: HashSet<usize>,
+    /// Whether one is to be.
+    refuses: bool,
+}
+
+struct Rest {
+    result: Members<Raw>,
+    entries: Vec<Raw>,
+    next: Option<&'static str>,
+}
+
+impl Pages {
+    pub(super) fn new(refuses: bool) -> Self {
+        Self { refuses, ..Self::default() }
+    }
+
+    /// The client has asked: its answer, where that is ours.
+    pub(super) fn asked(&mut self, run: usize, modern: bool, line: &Line) -> Option<Vec<u8>> {
+        let request = only(line)?;
+        let key = key(&request.method)?;
+        let cursor = request.params.as_ref().and_then(|params| member(params.raw(), "cursor"));
+        let cursor = cursor.filter(|cursor| cursor.kind() != Kind::Null);
+        let given = cursor.as_ref().and_then(Raw::to_string_value);
+        let known = [REST, EMPTY].into_iter().find(|ours| given.as_deref() == Some(*ours));
+        let rest = known.and_then(|ours| self.rest.get(&(run, request.method.clone(), ours)));
+        let Some(rest) = rest else {
+            if self.asked.len() < WAITING {
+                self.asked.insert((run, request.id.clone()), (request.method.clone(), cursor.is_some()));
+            }
+            return None;
+        };
+        if self.refuses && modern && self.refused.insert(run) {
+            let error = format!(r#"{{"code":{},"message":"The cursor has expired"}}"#, code::INVALID_PARAMS);
+            return response(&request.id, "error", &error);
+        }
+        let result = page(&rest.result, key, &rest.entries, rest.next)?;
+        response(&request.id, "result", result.as_str())
+    }
+
+    /// The server has answered: the same, with less in it, where it is a list that ends.
+    pub(super) fn answered(&mut self, run: usize, modern: bool, line: &Line) -> Option<Vec<u8>> {
+        let mut parts = line.parts();
+        let (Some(Ok(Message::Response(answer))), None) = (parts.next(), parts.next()) else { return None };
+        let id = answer.id.as_ref()?;
+        let (method, is_later) = self.asked.remove(&(run, id.clone()))?;
+        let result: Members<Raw> = answer.outcome.as_ref().ok()?.raw().decode().ok()?;
+        if line.is_array() || result.get("nextCursor").is_some_and(|next| next.kind() != Kind::Null) {
+            return None;
+        }
+        let key = key(&method)?;
+        let mut entries: Vec<Raw> = result.get(key)?.decode().ok()?;
+        let mut hold = |ours: &'static str, entries: Vec<Raw>, next| {
+            let rest = Rest { result: result.clone(), entries, next };
+            self.rest.insert((run, method.clone(), ours), rest);
+        };
+        let next = match (entries.len(), modern, is_later) {
+            (0 | 1, ..) => return None,
+            (2, true, false) | (_, false, _) => {
+                hold(REST, entries.split_off(entries.len() - 1), None);
+                REST
+            }
+            (_, true, false) => {
+                hold(EMPTY, entries.split_off(entries.len() - 1), None);
+                hold(REST, entries.split_off(entries.len() - 1), Some(EMPTY));
+                REST
+            }
+            (_, true, true) => {
+                hold(EMPTY, entries.split_off(entries.len() - 1), None);
+                EMPTY
+            }
+        };
+        let page = page(&result, key, &entries, Some(next))?;
+        response(id, "result", page.as_str())
+    }
+}
+
+/// The one request in a line.
+pub(super) fn only(line: &Line) -> Option<&Request> {
+    let mut parts = line.parts();
+    match (parts.next(), parts.next()) {
+        (Some(Ok(Message::Request(request))), None) if !line.is_array() => Some(request),
+        _ => None,
+    }
+}
+
+/// A response of ours.
+pub(super) fn response(id: &RequestId, name: &str, outcome: &str) -> Option<Vec<u8>> {
+    let id = Raw::from_value(id).ok()?;
+    Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":{outcome}}}"#).into_bytes())
+}
+
+/// Where the entries of a list are.
+const fn key(method: &Method) -> Option<&'static str> {
+    match method {
+        Method::ListTools => Some("tools"),
+        Method::ListPrompts => Some("prompts"),
+        Method::ListResources => Some("resources"),
+        Method::ListResourceTemplates => Some("resourceTemplates"),
+        _ => None,
+    }
+}
+
+fn page(result: &Members<Raw>, key: &str, entries: &[Raw], next: Option<&str>) -> Option<Raw> {
+    let mut page = result.clone().with(key, Raw::from_value(entries).ok()?);
+    if let Some(next) = next {
+        page.insert("nextCursor", Raw::string(next));
+    }
+    if page.contains_key("ttlMs") {
+        page.insert("ttlMs", Raw::parse(TTL).ok()?);
+    }
+    Raw::from_value(&page).ok()
+}
+
+fn member(raw: &Raw, name: &str) -> Option<Raw> {
+    raw.decode::<Members<Raw>>().ok()?.get(name).cloned()
+}

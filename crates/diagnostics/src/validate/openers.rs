@@ -1,0 +1,243 @@
+//! The first request of a connection, in every form that a client may have, and what a server makes of it.
+//!
+//! Called by `mcpjoin validate --eras`, once for each opener, each over a link of its own. It judges nothing: a row of
+//! the table says what came. How both eras begin: <https://modelcontextprotocol.io/specification/2026-07-28/basic/lifecycle>
+//! and <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization>.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcpjoin_proto::session::{Inbound, Limits, LinkEnd, Outbound, Route};
+use mcpjoin_proto::{Era, Message, Method, Raw, RequestId, Response, Version};
+use mcpjoin_rules::Revisions;
+use tokio::time::{Instant, timeout_at};
+
+use super::live::Live;
+use super::probes::{self, Manner};
+use super::runs::member;
+use mcpjoin::link::{BareLink, Link};
+
+/// How long the far end may take to leave once it has answered: what is left then is ended with the link.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A first request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Opener {
+    /// `server/discover` in a version, which need not exist.
+    Discover(Version),
+    /// `server/discover` without the `_meta` that says which version it is.
+    DiscoverBare,
+    /// A list of tools in a version, with nothing before it: the modern era needs no opening.
+    List(Version),
+    /// `initialize` with a version, which need not exist, nor be one that has a handshake.
+    Initialize(Version),
+    /// `initialize` without `protocolVersion`.
+    InitializeBare,
+    /// A list of tools without a version and with nothing before it, as if a session were open.
+    ListBare,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum OpenerAnswer {
+    /// A result that says this version (`initialize`).
+    Version(Version),
+    /// A result that says these versions (`server/discover`).
+    Versions(Vec<Version>),
+    /// A result, and no version in it.
+    Result,
+    /// An error of JSON-RPC.
+    Refused {
+        /// Its code.
+        code: i64,
+        /// Its message.
+        message: String,
+        /// The versions that it says are spoken, where it does.
+        supported: Vec<Version>,
+    },
+    /// Something that is no answer, for this reason.
+    Unreadable {
+        /// Why it is none.
+        problem: String,
+        /// How it begins.
+        first: Bytes,
+    },
+    /// The exchange ended without an answer: over HTTP, for example, by its status.
+    Lost(String),
+    /// The server has ended, or has closed its side.
+    Closed(LinkEnd),
+    /// Nothing came in this time.
+    Silent(Duration),
+}
+
+impl Opener {
+    /// Every opener: those of the modern era, then those of the legacy era, newest version first.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let newest = Version::newest(Era::Modern);
+        let unknown = Version::parse(probes::NO_VERSION);
+        let mut all = vec![
+            Self::Discover(newest.clone()),
+            Self::Discover(unknown.clone()),
+            Self::DiscoverBare,
+            Self::List(newest.clone()),
+        ];
+        let legacy: Vec<&Version> = Revisions::LEGACY.iter().collect();
+        all.extend(legacy.into_iter().rev().cloned().map(Self::Initialize));
+        all.extend([
+            Self::Initialize(newest),
+            Self::Initialize(unknown),
+            Self::InitializeBare,
+            Self::ListBare,
+        ]);
+        all
+    }
+
+    /// The era in whose manner it is written.
+    #[must_use]
+    pub const fn era(&self) -> Era {
+        match self {
+            Self::Discover(_) | Self::DiscoverBare | Self::List(_) => Era::Modern,
+            Self::Initialize(_) | Self::InitializeBare | Self::ListBare => Era::Legacy,
+        }
+    }
+
+    /// Whether it is one of the legacy era.
+    #[must_use]
+    pub const fn is_legacy(&self) -> bool {
+        matches!(self, Self::Initialize(_) | Self::InitializeBare | Self::ListBare)
+    }
+
+    /// The version that it names.
+    #[must_use]
+    pub const fn version(&self) -> Option<&Version> {
+        match self {
+            Self::Discover(version) | Self::List(version) | Self::Initialize(version) => Some(version),
+            Self::DiscoverBare | Self::InitializeBare | Self::ListBare => None,
+        }
+    }
+
+    /// Its method.
+    #[must_use]
+    pub const fn method(&self) -> &'static str {
+        match self {
+            Self::Discover(_) | Self::DiscoverBare => "server/discover",
+            Self::List(_) | Self::ListBare => "tools/list",
+            Self::Initialize(_) | Self::InitializeBare => "initialize",
+        }
+    }
+
+    /// Whether a session, or what there is instead of one, may follow: the answer has what the opener is for.
+    #[must_use]
+    pub const fn is_opened_by(&self, answer: &OpenerAnswer) -> bool {
+        match self {
+            Self::Discover(_) | Self::DiscoverBare => matches!(answer, OpenerAnswer::Versions(_)),
+            Self::Initialize(_) | Self::InitializeBare => matches!(answer, OpenerAnswer::Version(_)),
+            Self::List(_) | Self::ListBare => matches!(answer, OpenerAnswer::Result),
+        }
+    }
+
+    /// Says it over the link, waits until an answer comes or `within` is over, and ends the link.
+    ///
+    /// Dropped before it is ready, it ends what the link has started at once.
+    pub async fn over(&self, link: Link, limits: &Limits, within: Duration) -> OpenerAnswer {
+        let mut link = link.bare(limits);
+        let answer = self.answer(&mut link, limits, within).await;
+        let _ = timeout_at(Instant::now() + FAREWELL, link.close()).await;
+        answer
+    }
+
+    async fn answer(&self, link: &mut BareLink, limits: &Limits, within: Duration) -> OpenerAnswer {
+        let Some(request) = Live::request_of(&self.line()) else { return OpenerAnswer::Silent(within) };
+        let asked = request.id.clone();
+        link.push(Outbound::Message { message: Message::Request(request), route: Route::Session });
+        let deadline = Instant::now() + within;
+        let mut bad = 0;
+        loop {
+            let Ok(inbound) = timeout_at(deadline, link.recv()).await else {
+                return OpenerAnswer::Silent(within);
+            };
+            match inbound {
+                Inbound::Message { message: Message::Response(response), .. } => {
+                    if let Some(answer) = self.of(response, &asked) {
+                        return answer;
+                    }
+                }
+                Inbound::Malformed { error, excerpt, .. } => {
+                    bad += 1;
+                    if error.id.as_ref() == Some(&asked) || bad >= limits.opening_garbage {
+                        return OpenerAnswer::Unreadable { problem: error.to_string(), first: excerpt };
+                    }
+                }
+                Inbound::Lost { id, cause } if id == asked => return OpenerAnswer::Lost(cause.message),
+                Inbound::Closed { cause } => return OpenerAnswer::Closed(cause),
+                _ => {}
+            }
+        }
+    }
+
+    /// What a response says; `None` when it answers something else.
+    fn of(&self, response: Response, asked: &RequestId) -> Option<OpenerAnswer> {
+        match response {
+            Response { id: Some(id), .. } if id != *asked => None,
+            // A server that could not read what version we mean may leave out the id as well.
+            Response { outcome: Err(error), .. } => {
+                let supported = error.data.as_ref().and_then(|data| member(data, "supported"));
+                let supported = supported.and_then(|list| list.decode::<Vec<String>>().ok());
+                Some(OpenerAnswer::Refused {
+                    code: error.code,
+                    message: error.message,
+                    supported: versions(supported.unwrap_or_default()),
+                })
+            }
+            Response { id: None, .. } => None,
+            Response { outcome: Ok(result), .. } => {
+                let text = |raw: Raw| raw.to_string_value().map(|name| Version::parse(&name));
+                Some(match self.method() {
+                    "initialize" => member(result.raw(), "protocolVersion")
+                        .and_then(text)
+                        .map_or(OpenerAnswer::Result, OpenerAnswer::Version),
+                    "server/discover" => member(result.raw(), "supportedVersions")
+                        .and_then(|list| list.decode::<Vec<String>>().ok())
+                        .map_or(OpenerAnswer::Result, |list| OpenerAnswer::Versions(versions(list))),
+                    _ => OpenerAnswer::Result,
+                })
+            }
+        }
+    }
+
+    /// What is sent.
+    fn line(&self) -> String {
+        let id = "1";
+        match self {
+            Self::Discover(version) => probes::discover(id, Some(version.as_str()), true),
+            Self::DiscoverBare => probes::discover_bare(id),
+            Self::List(version) => {
+                probes::request(&Manner::Modern(version.clone()), id, Method::ListTools.as_str())
+            }
+            Self::Initialize(version) => probes::initialize(id, version.as_str()),
+            Self::InitializeBare => probes::initialize_bare(id),
+            Self::ListBare => probes::request(&Manner::Legacy, id, Method::ListTools.as_str()),
+        }
+    }
+}
+
+fn versions(names: Vec<String>) -> Vec<Version> {
+    names.iter().map(|name| Version::parse(name)).collect()
+}
+
+impl fmt::Display for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Discover(version) => write!(f, "server/discover in {version}"),
+            Self::DiscoverBare => f.write_str("server/discover without a version"),
+            Self::List(version) => write!(f, "tools/list in {version}, nothing before it"),
+            Self::Initialize(version) => write!(f, "initialize with {version}"),
+            Self::InitializeBare => f.write_str("initialize without a version"),
+            Self::ListBare => f.write_str("tools/list without a version, nothing before it"),
+        }
+    }
+}

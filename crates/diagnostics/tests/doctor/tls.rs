@@ -1,0 +1,84 @@
+//! TLS on the way to a server: certificates of every wrong kind, and both ends of a way on which one side speaks none.
+
+use std::time::Duration;
+
+use mcpjoin::Link;
+use mcpjoin::link::HttpConnect;
+use mcpjoin_diagnostics::doctor::{Check, Doctor, Phase, Report};
+
+use crate::alone;
+use crate::http::{Canned, client};
+use crate::support::run;
+use crate::tls_server::{self, CA, KEY};
+
+/// Answers 404, whatever is asked.
+fn server(certificate: &[u8], key: &[u8]) -> u16 {
+    tls_server::server(certificate, key, |_| {
+        Some("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".into())
+    })
+}
+
+async fn examined(connect: HttpConnect) -> Report {
+    Doctor::new(connect.connect_timeout(Duration::from_secs(3)), client()).examine().await
+}
+
+#[test]
+fn each_certificate_that_is_refused_is_diagnosed_as_what_it_is() {
+    run(async {
+        for (pem, id, seen) in [
+            (mcpjoin_test_support::tls::EXPIRED, "certificate-expired", "has expired"),
+            (mcpjoin_test_support::tls::OTHER_NAME, "certificate-name", "not for localhost"),
+            (mcpjoin_test_support::tls::AUTHORITY, "certificate-of-authority", "is an authority's own"),
+        ] {
+            let port = server(pem, KEY);
+            let report = examined(Link::http(format!("https://localhost:{port}/")).extra_ca(CA)).await;
+            let findings = report.findings.iter().filter(|finding| finding.check != Check::Families);
+            let [finding] = &findings.collect::<Vec<_>>()[..] else { panic!("{report:#?}") };
+            assert_eq!((finding.id, finding.phase), (id, Phase::Tls));
+            assert!(finding.seen.contains(seen), "{finding:#?}");
+        }
+        let port = server(mcpjoin_test_support::tls::SERVER, KEY);
+        let report = examined(Link::http(format!("https://127.0.0.1:{port}/"))).await;
+        let finding = alone(&report, "certificate-untrusted", Check::ServerCertificate);
+        assert!(finding.seen.contains("An authority that nobody trusts"), "{finding:#?}");
+        // With the authority the way is in order, and what is wrong lies behind it.
+        let report = examined(Link::http(format!("https://127.0.0.1:{port}/")).extra_ca(CA)).await;
+        alone(&report, "wrong-path", Check::Endpoint);
+        let tls = report.steps.iter().find(|step| step.phase == Phase::Tls).unwrap();
+        assert!(tls.detail.starts_with("TLS 1.3"), "{tls:?}");
+        assert!(report.certificate.unwrap().names.contains(&"127.0.0.1".to_owned()));
+    });
+}
+#[test]
+fn whoever_opens_connections_is_named() {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+    run(async {
+        let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "Zscaler Root CA");
+        let issuer = Issuer::new(params, authority);
+        let own = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let certificate = own.signed_by(&key, &issuer).unwrap();
+        let port = server(certificate.pem().as_bytes(), key.serialize_pem().as_bytes());
+        let report = examined(Link::http(format!("https://127.0.0.1:{port}/mcp"))).await;
+        let finding = alone(&report, "certificate-intercepted", Check::ServerCertificate);
+        assert!(finding.meaning.contains("Zscaler Root CA"), "{finding:#?}");
+    });
+}
+
+#[test]
+fn tls_on_one_side_alone_is_told() {
+    run(async {
+        let canned =
+            Canned::new(|_| Some("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n".into())).await;
+        let connect = Link::http(format!("https://127.0.0.1:{}/mcp", canned.port));
+        let report = Doctor::new(connect.connect_timeout(Duration::from_secs(5)), client()).examine().await;
+        let finding = alone(&report, "no-tls", Check::Tls);
+        assert!(finding.advice.contains("http://"), "{finding:#?}");
+        let port = server(mcpjoin_test_support::tls::SERVER, KEY);
+        let report = examined(Link::http(format!("http://127.0.0.1:{port}/mcp"))).await;
+        let finding = alone(&report, "tls-port", Check::Tls);
+        assert!(finding.advice.contains("https://"), "{finding:#?}");
+    });
+}

@@ -1,0 +1,134 @@
+//! A gateway that asks for tokens: whose servers are whose, and how far a token goes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use mcpjoin::auth::resource::{Principal, Rejected, ResourceServer, TokenVerifier, Verified};
+use mcpjoin::link::{HttpListener, HttpOptions, HttpService};
+use mcpjoin::proto::Era;
+use mcpjoin::proto::session::Ask;
+use mcpjoin::server::{Context, NoArguments, tool};
+use mcpjoin::{Client, Link, Server};
+use mcpjoin_gateway::Gateway;
+use tower_service::Service as _;
+
+const RESOURCE: &str = "http://127.0.0.1:1/mcp";
+
+/// A token is the name of somebody.
+struct ByName;
+
+impl TokenVerifier for ByName {
+    async fn verify(&self, token: &str) -> Result<Verified, Rejected> {
+        let name = token.strip_suffix("-s3cr3t").ok_or_else(|| Rejected::Invalid("none of ours".into()))?;
+        Ok(Verified::new(Principal::new("https://as.example", Some(name), None), [RESOURCE])
+            .scopes(["s3cr3t"]))
+    }
+}
+
+fn options() -> HttpOptions {
+    let resource = ResourceServer::builder(RESOURCE).issuer("https://as.example").verifier(ByName);
+    HttpOptions::new().authorize(resource.build().unwrap())
+}
+
+/// A server that answers with everything that it knows of who asks.
+fn server() -> Server {
+    Server::builder("far", "1")
+        .tool(tool("who"), |_: NoArguments, cx: Context| async move {
+            format!("{:?} {:?}", cx.principal(), cx.params().map(|params| params.raw().clone()))
+        })
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn g145_a_token_that_was_shown_to_us_goes_no_further() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let test = async {
+        // The server is behind HTTP, too, and the heads of all requests to it are looked at.
+        let heads = Arc::new(Mutex::new(String::new()));
+        let seen = heads.clone();
+        let looked = HttpOptions::new().principal(move |head| {
+            seen.lock().unwrap().push_str(&format!("{head:?}\n").to_lowercase());
+            None
+        });
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let target = listener.url();
+        let far =
+            tokio::spawn(async move { server().serve_http(listener, looked, std::future::pending()).await });
+        let gateway = Gateway::builder(move || std::future::ready(Link::http(&target).build())).build();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let (url, serving) = (listener.url(), gateway.clone());
+        let near =
+            tokio::spawn(
+                async move { serving.serve_http(listener, options(), std::future::pending()).await },
+            );
+        for era in [Era::Legacy, Era::Modern] {
+            let builder = Client::builder("near", "1").ask(Ask::Only(era));
+            let link = Link::http(&url).header("authorization", "Bearer alice-s3cr3t").build().unwrap();
+            let client = builder.connect(link).await.unwrap();
+            let result = client.call_tool("who", None).await.unwrap();
+            let told = format!("{:?}", result.content);
+            assert!(told.contains("None"), "{told}");
+            assert!(!told.contains("s3cr3t") && !told.contains("alice"), "{told}");
+            client.close().await;
+        }
+        let refused = Link::http(&url).build().unwrap();
+        assert!(Client::builder("near", "1").connect(refused).await.is_err());
+        let heads = heads.lock().unwrap().clone();
+        assert!(heads.contains("mcp-protocol-version"), "{heads}");
+        for secret in ["s3cr3t", "alice", "authorization", "as.example"] {
+            assert!(!heads.contains(secret), "{heads}");
+        }
+        gateway.close().await;
+        near.abort();
+        far.abort();
+    };
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs");
+    });
+}
+
+async fn list(service: &HttpService, token: &str) -> (u16, String) {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/mcp")
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2025-06-18")
+        .header("authorization", format!("Bearer {token}"));
+    let body = Bytes::from_static(br#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#);
+    let response = service.clone().call(request.body(Full::new(body)).unwrap()).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[test]
+fn without_sessions_nobody_gets_the_server_of_another_principal() {
+    super::run(async {
+        let (started, far) = (Arc::new(AtomicUsize::new(0)), server());
+        let count = started.clone();
+        let gateway = Gateway::builder(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            let (near, theirs) = Link::memory();
+            far.connect(theirs);
+            std::future::ready(Ok::<_, std::io::Error>(near))
+        })
+        .build();
+        let service = gateway.http(options().stateless(true));
+        for (token, servers) in [("alice", 1), ("alice", 1), ("bob", 2), ("alice", 2), ("bob", 2)] {
+            let (status, body) = list(&service, &format!("{token}-s3cr3t")).await;
+            assert_eq!(status, 200, "{body}");
+            assert!(body.contains("\"who\""), "{body}");
+            assert_eq!(started.load(Ordering::Relaxed), servers, "{token}");
+        }
+        assert_eq!(list(&service, "mallory").await.0, 401);
+        assert_eq!(started.load(Ordering::Relaxed), 2);
+        gateway.close().await;
+    });
+}

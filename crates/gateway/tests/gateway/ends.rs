@@ -1,0 +1,623 @@
+//! How clients and servers come and go.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mcpjoin::Link;
+use mcpjoin::client::Restart;
+use mcpjoin::proto::session::{
+    Ask, CloseCause, Inbound, Limits, LinkCaps, LinkEnd, Origin, Outbound, ProcessExit,
+};
+use mcpjoin::proto::{Era, Message, Response};
+use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, Refusal};
+use serde_json::json;
+
+use super::lanes::Person;
+use super::{
+    INITIALIZE, INITIALIZED, INITIALIZED_RESULT, Raw, Servers, client, legacy, modern_request, open_legacy,
+    open_modern, run,
+};
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}}"#;
+
+/// A server that ends in the middle of a call with this exit and these last words.
+async fn dies_in_a_call(
+    builder: impl FnOnce(GatewayBuilder) -> GatewayBuilder,
+    exit: ProcessExit,
+    stderr: &'static [u8],
+) -> serde_json::Value {
+    let (drivers, mut started) = tokio::sync::mpsc::unbounded_channel();
+    let start = move || {
+        let (link, driver) = Link::pair(LinkCaps::default());
+        let _ = drivers.send(driver);
+        std::future::ready(Ok::<_, io::Error>(link))
+    };
+    let gateway = builder(Gateway::builder(start)).build();
+    let (mut client, _served) = client(&gateway);
+    client.say(INITIALIZE).await;
+    let mut server = started.recv().await.unwrap();
+    let origin = Arc::new(Origin::new("test"));
+    loop {
+        let Some(Outbound::Message { message: Message::Request(request), .. }) = server.recv().await else {
+            continue;
+        };
+        if request.method.as_str() == "tools/call" {
+            break;
+        }
+        let result = mcpjoin::proto::Raw::parse(INITIALIZED_RESULT).unwrap();
+        let outcome = Ok(mcpjoin::proto::Payload::from_raw(result));
+        let message = Message::Response(Response { id: Some(request.id), outcome });
+        server.send(Inbound::Message { message, origin: origin.clone() }).await.unwrap();
+        client.line().await;
+        client.say(INITIALIZED).await;
+        client.say(CALL).await;
+    }
+    let mut end = LinkEnd::end_of_stream();
+    end.exit = Some(exit);
+    end.stderr = stderr.into();
+    server.send(Inbound::Closed { cause: end }).await.unwrap();
+    let reply = client.value().await;
+    // The session goes on, with the next server.
+    client.say(r#"{"jsonrpc":"2.0","id":6,"method":"ping"}"#).await;
+    client.hears(r#"{"jsonrpc":"2.0","id":6,"result":{}}"#).await;
+    drop(server);
+    reply
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_of_a_call_says_how() {
+    run(async {
+        let reply =
+            dies_in_a_call(|builder| builder, ProcessExit::Code(3), b"first\nno such database\n").await;
+        assert_eq!(
+            reply,
+            json!({"jsonrpc": "2.0", "id": 5, "error": {
+                "code": -32603,
+                "message": "the server ended (exit code 3); its last line on stderr: no such database",
+                "data": {"gateway": "serverEnded", "exitCode": 3},
+            }})
+        );
+        let reply = dies_in_a_call(|builder| builder, ProcessExit::Signal(9), b"").await;
+        assert_eq!(reply["error"]["message"], "the server ended (signal 9)");
+        assert_eq!(reply["error"]["data"], json!({"gateway": "serverEnded", "signal": 9}));
+    });
+}
+
+#[test]
+fn what_a_client_is_told_of_the_end_of_its_server_are_the_words_for_it() {
+    run(async {
+        let words = |builder: GatewayBuilder| builder.words(|text| text.replace("hunter2", "***"));
+        let reply = dies_in_a_call(words, ProcessExit::Code(3), b"no use: hunter2\n").await;
+        assert_eq!(
+            reply["error"]["message"],
+            "the server ended (exit code 3); its last line on stderr: no use: ***"
+        );
+        let (servers, start) = Servers::set();
+        *servers.failing.lock().unwrap() = Some("no such program: `hunter2`");
+        let gateway = words(Gateway::builder(start)).build();
+        for first in [INITIALIZE.to_owned(), modern_request("1", "a/b", "", "")] {
+            let (mut client, _served) = client(&gateway);
+            client.say(&first).await;
+            let reply = client.value().await;
+            assert_eq!(reply["error"]["message"], "the server was not started: no such program: `***`");
+        }
+    });
+}
+
+#[test]
+fn a_stream_on_a_legacy_server_outlives_its_runs_and_ends_when_it_is_given_up() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let restart = Restart::default().starts(2);
+        let gateway = Gateway::builder(start).restart(restart).ask(Ask::Only(Era::Legacy)).build();
+        let (mut client, _served) = client(&gateway);
+        let filter = r#""notifications":{"toolsListChanged":true},"#;
+        client.say(&modern_request("\"s\"", "subscriptions/listen", filter, "")).await;
+        for run in 1..=2 {
+            let mut server = servers.next().await;
+            server.line().await;
+            server.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{INITIALIZED_RESULT}}}"#)).await;
+            server.hears(INITIALIZED).await;
+            let told = client.value().await;
+            let method = if run == 1 { "subscriptions/acknowledged" } else { "tools/list_changed" };
+            assert_eq!(told["method"], format!("notifications/{method}"));
+        }
+        let end = client.value().await;
+        assert_eq!(end["id"], "s");
+        assert_eq!(end["error"]["data"], json!({"gateway": "givenUp", "starts": 2}));
+    });
+}
+
+#[test]
+fn a_server_that_was_started_again_is_told_what_its_client_had_asked_and_the_client_that_lists_may_differ() {
+    run(async {
+        let (_gateway, mut client, mut server, mut servers, _served) = legacy(|builder| builder).await;
+        client
+            .say(r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error","x":-0}}"#)
+            .await;
+        server
+            .hears(
+                r#"{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"error","x":-0}}"#,
+            )
+            .await;
+        server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        client.line().await;
+        for (number, (method, uri)) in
+            [("subscribe", "a"), ("subscribe", "b"), ("unsubscribe", "a")].into_iter().enumerate()
+        {
+            let id = number + 3;
+            client
+                .say(&format!(
+                    r#"{{"jsonrpc":"2.0","id":9,"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#
+                ))
+                .await;
+            server.hears(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#)).await;
+            server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)).await;
+            client.line().await;
+        }
+        client.say(CALL).await;
+        server.line().await;
+        drop(server);
+        let reply = client.value().await;
+        assert_eq!(reply["error"]["message"], "the peer closed the connection");
+        let mut server = servers.next().await;
+        open_legacy(&mut server).await;
+        server
+            .hears(
+                r#"{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"error","x":-0}}"#,
+            )
+            .await;
+        server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        server.hears(r#"{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"b"}}"#).await;
+        server.say(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"gone"}}"#).await;
+        client.hears(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
+        client.say(CALL).await;
+        server.hears(&CALL.replace(":5", ":4")).await;
+        server.say(r#"{"jsonrpc":"2.0","id":4,"result":{"again":-0}}"#).await;
+        client.hears(r#"{"jsonrpc":"2.0","id":5,"result":{"again":-0}}"#).await;
+    });
+}
+
+#[test]
+fn a_server_that_does_not_stay_is_given_up_and_the_error_says_so() {
+    run(async {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let notes = heard.clone();
+        let (_gateway, mut client, server, mut servers, _served) = legacy(move |builder| {
+            builder
+                .restart(Restart::default().starts(2).pauses(Duration::from_secs(1), Duration::from_secs(1)))
+                .on_event(move |event| notes.lock().unwrap().push(format!("{event:?}")))
+        })
+        .await;
+        drop(server);
+        drop(servers.next().await);
+        client.say(CALL).await;
+        let reply = client.value().await;
+        assert_eq!(reply["error"]["data"], json!({"gateway": "givenUp", "starts": 2}));
+        let text = reply["error"]["message"].as_str().unwrap();
+        assert!(text.starts_with("the server was given up after 2 starts"), "{text}");
+        let heard = heard.lock().unwrap();
+        assert_eq!(heard.iter().filter(|event| event.starts_with("Started")).count(), 1);
+        assert_eq!(heard.iter().filter(|event| event.starts_with("Ended")).count(), 2);
+    });
+}
+
+#[test]
+fn whoever_opens_a_session_is_told_why_there_is_no_server() {
+    run(async {
+        let (servers, start) = Servers::set();
+        *servers.failing.lock().unwrap() = Some("no such program: `nope`");
+        let gateway = Gateway::builder(start).build();
+        for first in [INITIALIZE.to_owned(), modern_request("\"hello\"", "server/discover", "", "")] {
+            let (mut client, served) = client(&gateway);
+            client.say(&first).await;
+            client
+                .hears(r#"{"jsonrpc":"2.0","id":"hello","error":{"code":-32603,"message":"the server was not started: no such program: `nope`","data":{"gateway":"notStarted"}}}"#)
+                .await;
+            assert_eq!(client.hear().await, None);
+            let end = served.await.unwrap();
+            assert!(matches!(&end, GatewayEnd::NoServer(Refusal::NotStarted(_))), "{end}");
+        }
+        // The server's own refusal is its own.
+        *servers.failing.lock().unwrap() = None;
+        let mut servers = servers;
+        let (mut client, _served) = client(&gateway);
+        client.say(INITIALIZE).await;
+        let mut server = servers.next().await;
+        server.line().await;
+        server
+            .say(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"log in","data":[-0]}}"#)
+            .await;
+        client
+            .hears(r#"{"jsonrpc":"2.0","id":"hello","error":{"code":-32000,"message":"log in","data":[-0]}}"#)
+            .await;
+        assert_eq!(server.hear().await, None);
+        // What was offered is what the client wants, and not the newest.
+        let (mut client, _served) = super::client(&gateway);
+        client.say(INITIALIZE).await;
+        let mut server = servers.next().await;
+        server.line().await;
+        let answered = INITIALIZED_RESULT.replace("2025-06-18", "1999-01-01");
+        server.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{answered}}}"#)).await;
+        let reply = client.value().await;
+        let error = reply["error"]["message"].to_string();
+        assert!(error.contains("1999-01-01") && error.contains("it offered 2025-06-18"), "{reply}");
+    });
+}
+
+#[test]
+fn one_server_more_than_there_may_be_is_refused() {
+    run(async {
+        let (gateway, _client, _server, servers, _served) = legacy(|builder| builder.upstreams(1)).await;
+        let (mut second, served) = client(&gateway);
+        second.say(INITIALIZE).await;
+        let reply = second.value().await;
+        assert_eq!(
+            reply["error"]["message"],
+            "there is no server left for one more client: 1 may run at once"
+        );
+        assert_eq!(reply["error"]["data"], json!({"gateway": "tooManyServers", "limit": 1}));
+        assert!(matches!(served.await.unwrap(), GatewayEnd::NoServer(Refusal::TooMany { limit: 1 })));
+        assert_eq!(servers.starts(), 1);
+    });
+}
+
+#[test]
+fn nothing_of_a_server_is_left_when_its_client_has_left_in_whichever_phase() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let gateway = Gateway::builder(start).build();
+        // Before it has said anything: no server was ever wanted.
+        let (nobody, served) = client(&gateway);
+        drop(nobody);
+        served.await.unwrap();
+        assert_eq!(servers.starts(), 0);
+        // While the server is asked who it is: the client has closed its side, and waits no longer than a server that ends
+        // may take.
+        let (mut waits, served) = client(&gateway);
+        waits.say(INITIALIZE).await;
+        let mut server = servers.next().await;
+        server.line().await;
+        waits.finish().await;
+        let began = tokio::time::Instant::now();
+        assert_eq!(server.hear().await, None);
+        assert_eq!(began.elapsed().as_secs(), 10);
+        assert!(matches!(served.await.unwrap(), GatewayEnd::Client(CloseCause::Link(_))));
+        // In the middle of a call, which is cancelled when its time to finish is over.
+        let (mut calls, served) = client(&gateway);
+        calls.say(INITIALIZE).await;
+        let mut server = servers.next().await;
+        open_legacy(&mut server).await;
+        calls.line().await;
+        calls.say(INITIALIZED).await;
+        calls.say(CALL).await;
+        server.line().await;
+        drop(calls);
+        served.await.unwrap();
+        while server.hear().await.is_some() {}
+        // Whoever serves is dropped.
+        let (mut dropped, served) = client(&gateway);
+        dropped.say(INITIALIZE).await;
+        let mut server = servers.next().await;
+        open_legacy(&mut server).await;
+        dropped.line().await;
+        served.abort();
+        assert_eq!(server.hear().await, None);
+        assert_eq!(dropped.hear().await, None);
+        // None has a place any more.
+        gateway.close().await;
+    });
+}
+
+#[test]
+fn what_is_said_before_there_is_a_server_is_neither_lost_nor_out_of_order() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let gateway = Gateway::builder(start).build();
+        let (mut client, _served) = client(&gateway);
+        // What decides nothing is answered at once.
+        client.say(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).await;
+        client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+        client.say("no JSON").await;
+        assert_eq!(client.value().await["error"]["code"], -32700);
+        client.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#).await;
+        assert_eq!(client.value().await["error"]["code"], -32600);
+        assert_eq!(servers.starts(), 0);
+        client.say(INITIALIZE).await;
+        client.say(INITIALIZED).await;
+        for number in 0..50 {
+            client.say(&format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"m/{number}"}}"#)).await;
+        }
+        client.finish().await;
+        let mut server = servers.next().await;
+        open_legacy(&mut server).await;
+        assert_eq!(client.value().await["id"], "hello");
+        for number in 0..50 {
+            let asked = server.value().await;
+            assert_eq!(asked["method"], format!("m/{number}"));
+            server.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {}}).to_string()).await;
+        }
+        for _ in 0..50 {
+            assert!(client.value().await["result"].is_object());
+        }
+        assert_eq!(client.hear().await, None);
+        assert_eq!(server.hear().await, None);
+    });
+}
+
+#[test]
+fn a_message_that_is_too_large_for_the_server_or_from_it_is_named_with_the_limit() {
+    run(async {
+        let mut limits = Limits::default();
+        limits.message = 2000;
+        let (_gateway, mut client, mut server, _servers, _served) =
+            legacy(|builder| builder.upstream_limits(limits)).await;
+        let expected = json!({ "gateway": "tooLarge", "limit": 2000 });
+        let long = "x".repeat(3000);
+        let call = CALL.replace("\"t\"", &format!("\"{long}\""));
+        client.say(&call).await;
+        let error = client.value().await["error"].take();
+        assert_eq!(error["data"], expected, "{error}");
+        client.say(CALL).await;
+        let id = server.value().await["id"].take();
+        server.say(&json!({ "jsonrpc": "2.0", "id": id, "result": { "long": long } }).to_string()).await;
+        let error = client.value().await["error"].take();
+        assert_eq!(error["data"], expected, "{error}");
+    });
+}
+
+#[test]
+fn a_call_without_a_sign_of_life_ends_and_is_cancelled() {
+    run(async {
+        let (_gateway, mut client, mut server, _servers, _served) =
+            legacy(|builder| builder.timeout(Duration::from_secs(7))).await;
+        client.say(CALL).await;
+        server.line().await;
+        let reply = client.value().await;
+        assert_eq!(reply["error"]["message"], "tools/call was not answered within 7 s");
+        assert_eq!(reply["error"]["data"], json!({"gateway": "timeout", "afterMs": 7000}));
+        server
+            .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"timeout"}}"#)
+            .await;
+    });
+}
+
+#[test]
+fn a_stream_that_a_server_fills_ends_in_order_with_its_clients_connection() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let gateway = Gateway::builder(start).build();
+        let (mut client, served) = client(&gateway);
+        let listen = |id: &str| modern_request(id, "subscriptions/listen", r#""notifications":{},"#, "");
+        client.say(&listen("\"s\"")).await;
+        let mut server = servers.next().await;
+        open_modern(&mut server).await;
+        server.hears(&listen("2")).await;
+        client.say(&modern_request("1", "tools/call", "", "")).await;
+        server.hears(&modern_request("3", "tools/call", "", "")).await;
+        client.finish().await;
+        client
+            .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s"}}"#)
+            .await;
+        let end = client.value().await;
+        assert_eq!(end["id"], "s");
+        assert_eq!(end["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "s");
+        server
+            .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#)
+            .await;
+        // What is asked is still answered.
+        server.say(r#"{"jsonrpc":"2.0","id":3,"result":{"n":-0}}"#).await;
+        client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{"n":-0}}"#).await;
+        assert_eq!(client.hear().await, None);
+        served.await.unwrap();
+        // The server is for whoever comes next.
+        gateway.close().await;
+        assert_eq!(server.hear().await, None);
+    });
+}
+
+#[test]
+fn a_modern_server_that_was_given_up_is_another_one_for_the_next_request() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let gateway = Gateway::builder(start).restart(Restart::default().starts(1)).build();
+        let (mut client, _served) = client(&gateway);
+        client.say(&modern_request("1", "a/b", "", "")).await;
+        let mut server = servers.next().await;
+        open_modern(&mut server).await;
+        server.line().await;
+        drop(server);
+        assert_eq!(client.value().await["error"]["data"]["gateway"], "serverEnded");
+        client.say(&modern_request("2", "a/b", "", "")).await;
+        assert_eq!(client.value().await["error"]["data"]["gateway"], "givenUp");
+        client.say(&modern_request("3", "a/b", "", "")).await;
+        let mut server = servers.next().await;
+        open_modern(&mut server).await;
+        server.line().await;
+        server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        client.hears(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
+    });
+}
+
+/// A client that has asked for a server, and where to give it one.
+async fn while_it_starts() -> (Raw, tokio::sync::oneshot::Sender<Link>) {
+    let (started, start) = tokio::sync::oneshot::channel();
+    let start = Mutex::new(Some(start));
+    let gateway = Gateway::builder(move || {
+        let start = start.lock().unwrap().take().unwrap();
+        async move { start.await.map_err(|_| io::Error::other("not started")) }
+    })
+    .build();
+    // What one side has written and the other not read.
+    const ROOM: usize = 4096;
+    let (link, mut client) = Raw::pair_of(ROOM);
+    tokio::spawn(async move { gateway.serve(link).await });
+    client.say(INITIALIZE).await;
+    (client, started)
+}
+
+#[test]
+fn who_says_much_while_its_server_starts_is_read_up_to_a_bound_and_loses_nothing() {
+    run(async {
+        let (mut client, started) = while_it_starts().await;
+        let mut said = 0;
+        let flood = async {
+            loop {
+                client.say(&format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"n":{said}}}}}"#)).await;
+                said += 1;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(60), flood).await.is_err());
+        // 1,024 messages are held; 200 more are in the two buffers of the pipe, at 40 bytes each.
+        assert!((1023..1500).contains(&said), "{said} messages were read");
+        let (link, mut server) = Raw::pair();
+        started.send(link).unwrap();
+        open_legacy(&mut server).await;
+        for number in 0..said {
+            assert_eq!(server.value().await["params"]["n"], number);
+        }
+    });
+}
+
+#[test]
+fn what_is_held_while_a_server_starts_has_a_total_in_bytes_whatever_it_is() {
+    run(async {
+        let long = "x".repeat(1 << 20);
+        let params = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"n":"{long}"}}}}"#);
+        let named = format!(r#"{{"jsonrpc":"2.0","method":"{long}"}}"#);
+        for line in [&params, &named, &format!("[{params}]")] {
+            let (mut client, _started) = while_it_starts().await;
+            let mut said = 0;
+            let flood = async {
+                loop {
+                    client.say(line).await;
+                    said += 1;
+                }
+            };
+            assert!(tokio::time::timeout(Duration::from_secs(60), flood).await.is_err());
+            assert_eq!(said, 8, "messages of a mebibyte were read; {}", &line[..40]);
+        }
+    });
+}
+
+#[test]
+fn who_says_much_before_it_opens_and_reads_nothing_is_read_no_more() {
+    run(async {
+        let (_servers, start) = Servers::set();
+        let gateway = Gateway::builder(start).build();
+        let (mut client, _served) = client(&gateway);
+        let ping = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(4000));
+        let mut said = 0;
+        let flood = async {
+            while said < 10_000 {
+                client.say(&ping).await;
+                said += 1;
+            }
+        };
+        let outcome = tokio::time::timeout(Duration::from_secs(60), flood).await;
+        assert!(outcome.is_err(), "40 MB of answers are held for somebody who reads none");
+        // Once it reads, it is read again.
+        for _ in 0..said {
+            assert!(client.line().await.ends_with(r#""result":{}}"#));
+        }
+    });
+}
+
+#[test]
+fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_its_own_does_not() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let gateway = Gateway::builder(start).upstreams(1).build();
+        let mut modern = Person::at(&gateway, "192.0.2.1:5");
+        modern.say(modern_request("1", "a/b", "", "")).await;
+        let mut server = servers.next().await;
+        open_modern(&mut server).await;
+        server.line().await;
+        // It is in use.
+        let (mut refused, _refused) = client(&gateway);
+        refused.say(INITIALIZE).await;
+        assert_eq!(refused.value().await["error"]["data"]["gateway"], "tooManyServers");
+        server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        modern.next().await;
+        let (mut legacy, served) = client(&gateway);
+        legacy.say(INITIALIZE).await;
+        assert_eq!(server.hear().await, None);
+        let mut server = servers.next().await;
+        open_legacy(&mut server).await;
+        legacy.line().await;
+        drop(legacy);
+        served.await.unwrap();
+        // And so for a modern client that declares something else.
+        modern.say(modern_request("2", "a/b", "", "")).await;
+        let mut server = servers.next().await;
+        open_modern(&mut server).await;
+        server.line().await;
+        server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        modern.next().await;
+        let other = |id: &str| modern_request(id, "a/b", "", "").replace(r#""elicitation":{},"#, "");
+        modern.say(other("3")).await;
+        assert_eq!(server.hear().await, None);
+        let mut server = servers.next().await;
+        open_modern(&mut server).await;
+        server.line().await;
+        server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        modern.next().await;
+        // A client that has its connection for itself keeps its server, but may have another one instead.
+        let (mut alone, _alone) = client(&gateway);
+        alone.say(&modern_request("1", "a/b", "", "")).await;
+        assert_eq!(server.hear().await, None);
+        let mut server = servers.next().await;
+        open_modern(&mut server).await;
+        server.line().await;
+        server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        alone.line().await;
+        modern.say(modern_request("4", "a/b", "", "")).await;
+        assert_eq!(modern.next().await["error"]["data"]["gateway"], "tooManyServers");
+        alone.say(&other("2")).await;
+        assert_eq!(server.hear().await, None);
+        open_modern(&mut servers.next().await).await;
+    });
+}
+
+#[test]
+fn whoever_comes_to_a_listener_is_served_until_the_end_in_either_era() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let test = async {
+        let far = mcpjoin::Server::builder("far", "1")
+            .tool(mcpjoin::server::tool("t"), |_: mcpjoin::server::NoArguments, _| async { "done" })
+            .build()
+            .unwrap();
+        let gateway = Gateway::builder(move || {
+            let (near, theirs) = Link::memory();
+            far.connect(theirs);
+            std::future::ready(Ok::<_, io::Error>(near))
+        })
+        .build();
+        let listener = mcpjoin::link::Listener::tcp("127.0.0.1:0").await.unwrap();
+        let address = listener.address().tcp().unwrap().to_string();
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let serving = gateway.clone();
+        let served =
+            tokio::spawn(async move { serving.serve_all(listener, async { drop(ended.await) }).await });
+        let mut clients = Vec::new();
+        for era in [Era::Legacy, Era::Modern] {
+            let link = Link::tcp(&address).await.unwrap();
+            let builder = mcpjoin::Client::builder("c", "1").ask(Ask::Only(era));
+            let client = builder.connect(link).await.unwrap();
+            let result = client.call_tool("t", None).await.unwrap();
+            assert_eq!(result.content[0].as_text(), Some("done"));
+            clients.push(client);
+        }
+        assert!(!served.is_finished());
+        drop(end);
+        served.await.unwrap();
+        for client in clients {
+            client.closed().await;
+        }
+        gateway.close().await;
+    };
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs");
+    });
+}

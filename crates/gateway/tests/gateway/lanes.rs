@@ -1,0 +1,780 @@
+//! Modern clients that nobody can tell apart before a legacy server that asks: whose question it is, is certain.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use mcpjoin::Link;
+use mcpjoin::link::LinkDriver;
+use mcpjoin::proto::session::{Ask, Inbound, LinkCaps, Origin, Outbound};
+use mcpjoin::proto::{Era, RequestId, decode, encode};
+use mcpjoin_gateway::{Gateway, GatewayBuilder};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::{Raw, client, modern_request, run};
+
+const HOME: &str = "192.0.2.1:7";
+const ASKABLE: &str = r#"{"elicitation":{},"roots":{}}"#;
+/// What a server of ours keeps beyond the first is kept so long.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// Somebody who comes over HTTP, as the gateway sees it: there is no session, and nothing but an address.
+pub(crate) struct Person {
+    driver: LinkDriver,
+    origin: Arc<Origin>,
+    capabilities: &'static str,
+}
+
+impl Person {
+    pub(crate) fn at(gateway: &Gateway, address: &str) -> Self {
+        Self::with(gateway, address, LinkCaps { exchanges: true, ..LinkCaps::default() })
+    }
+
+    /// Somebody with a connection that is no exchange over HTTP.
+    pub(crate) fn on_stream(gateway: &Gateway, address: &str) -> Self {
+        Self::with(gateway, address, LinkCaps::default())
+    }
+
+    fn with(gateway: &Gateway, address: &str, caps: LinkCaps) -> Self {
+        let (link, driver) = Link::pair(caps);
+        let gateway = gateway.clone();
+        tokio::spawn(async move { gateway.serve(link).await });
+        let origin = Arc::new(Origin { peer: Some(address.into()), ..Origin::new("http") });
+        Self { driver, origin, capabilities: ASKABLE }
+    }
+
+    pub(crate) fn of(gateway: &Gateway, principal: &str) -> Self {
+        let mut person = Self::at(gateway, HOME);
+        person.origin = Arc::new(Origin { principal: Some(principal.into()), ..(*person.origin).clone() });
+        person
+    }
+
+    async fn ask_with(&mut self, id: i64, method: &str, mut params: Value, meta: Value) {
+        let capabilities: Value = serde_json::from_str(self.capabilities).unwrap();
+        let mut all = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
+        });
+        all.as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
+        params["_meta"] = all;
+        self.say(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()).await;
+    }
+
+    pub(crate) async fn say(&mut self, text: String) {
+        assert!(self.tries(text).await, "the connection is over");
+    }
+
+    /// The same on a connection that may be over; whether it was taken.
+    pub(crate) async fn tries(&mut self, text: String) -> bool {
+        let Ok(decode::Decoded::Message(message)) = decode::decode(&Bytes::from(text), &Default::default())
+        else {
+            panic!("no message")
+        };
+        self.driver.send(Inbound::Message { message, origin: self.origin.clone() }).await.is_ok()
+    }
+
+    async fn ask(&mut self, id: i64, method: &str, params: Value) {
+        self.ask_with(id, method, params, json!({})).await;
+    }
+
+    async fn call(&mut self, id: i64, tool: &str) {
+        self.ask(id, "tools/call", json!({ "name": tool })).await;
+    }
+
+    /// Comes back with the answer to the first question.
+    async fn answer(&mut self, id: i64, tool: &str, state: &str, answer: &str) {
+        let answers = json!({ "ask-1": { "action": "accept", "content": { "said": answer } } });
+        let params = json!({ "name": tool, "requestState": state, "inputResponses": answers });
+        self.ask(id, "tools/call", params).await;
+    }
+
+    /// Leaves the exchange of a request.
+    async fn leave(&mut self, id: i64) {
+        self.leaves(RequestId::from(id)).await;
+    }
+
+    pub(crate) async fn leaves(&mut self, id: RequestId) {
+        self.driver.send(Inbound::Detached { id }).await.unwrap();
+    }
+
+    pub(crate) async fn next(&mut self) -> Value {
+        self.heard().await.expect("an answer")
+    }
+
+    /// The next message; `None` when the connection is over.
+    pub(crate) async fn heard(&mut self) -> Option<Value> {
+        loop {
+            if let Outbound::Message { message, .. } = self.driver.recv().await? {
+                let mut text = BytesMut::new();
+                encode::message(&message, &mut text);
+                return Some(serde_json::from_slice(&text).unwrap());
+            }
+        }
+    }
+
+    /// What it is asked: the question's words and the state.
+    async fn asked(&mut self) -> (String, String) {
+        let reply = self.next().await;
+        let result = &reply["result"];
+        assert_eq!(result["resultType"], "input_required", "{reply}");
+        let questions = result["inputRequests"].as_object().unwrap();
+        assert_eq!(questions.len(), 1, "{reply}");
+        let words = questions["ask-1"]["params"]["message"].as_str().unwrap().to_owned();
+        (words, result["requestState"].as_str().unwrap().to_owned())
+    }
+
+    async fn error(&mut self) -> Value {
+        let reply = self.next().await;
+        assert!(reply["error"].is_object(), "{reply}");
+        reply["error"].clone()
+    }
+
+    async fn text(&mut self) -> String {
+        let reply = self.next().await;
+        let text = reply["result"]["content"][0]["text"].as_str();
+        text.unwrap_or_else(|| panic!("no result: {reply}")).to_owned()
+    }
+
+    async fn is_silent(&mut self) {
+        let silence = tokio::time::timeout(Duration::from_secs(5), self.next()).await;
+        assert!(silence.is_err(), "{silence:?}");
+    }
+}
+
+/// So much time passes, in which everything happens that can.
+async fn passes(time: Duration) {
+    let nothing = std::future::pending::<()>();
+    assert!(tokio::time::timeout(time, nothing).await.is_err());
+}
+
+/// The servers that a gateway starts, by their numbers: each opens by itself.
+struct Programs {
+    said: UnboundedReceiver<(usize, Value)>,
+    to: Arc<Mutex<Vec<UnboundedSender<Option<String>>>>>,
+}
+
+impl Programs {
+    fn before() -> (Self, GatewayBuilder) {
+        let (says, said) = unbounded_channel();
+        let to = Arc::new(Mutex::new(Vec::new()));
+        let all = to.clone();
+        let builder = Gateway::builder(move || {
+            let (link, server) = Raw::pair();
+            let (tell, told) = unbounded_channel();
+            let number = {
+                let mut all: std::sync::MutexGuard<'_, Vec<_>> = all.lock().unwrap();
+                all.push(tell);
+                all.len() - 1
+            };
+            tokio::spawn(program(number, server, told, says.clone()));
+            std::future::ready(Ok::<_, std::io::Error>(link))
+        });
+        (Self { said, to }, builder.ask(Ask::Only(Era::Legacy)))
+    }
+
+    fn starts(&self) -> usize {
+        self.to.lock().unwrap().len()
+    }
+
+    /// The next request or notification that any of them gets; `Null`: that one has ended.
+    async fn next(&mut self) -> (usize, Value) {
+        self.said.recv().await.unwrap()
+    }
+
+    /// The next one, which is of this method: at which of them, and its id.
+    async fn hear(&mut self, method: &str) -> (usize, Value) {
+        let (server, said) = self.next().await;
+        assert_eq!(said["method"], method, "{server}: {said}");
+        (server, said["id"].clone())
+    }
+
+    fn say(&self, server: usize, said: &Value) {
+        self.to.lock().unwrap()[server].send(Some(said.to_string())).unwrap();
+    }
+
+    fn die(&self, server: usize) {
+        self.to.lock().unwrap()[server].send(None).unwrap();
+    }
+
+    fn ask(&self, server: usize, words: &str) {
+        let schema = json!({ "type": "object", "properties": {} });
+        let params = json!({ "message": words, "requestedSchema": schema });
+        self.say(
+            server,
+            &json!({ "jsonrpc": "2.0", "id": words, "method": "elicitation/create", "params": params }),
+        );
+    }
+
+    fn answer(&self, server: usize, id: &Value, text: &str) {
+        let result = json!({ "content": [{ "type": "text", "text": text }] });
+        self.say(server, &json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+    }
+
+    async fn is_silent(&mut self) {
+        let silence = tokio::time::timeout(Duration::from_secs(5), self.next()).await;
+        assert!(silence.is_err(), "{silence:?}");
+    }
+}
+
+async fn program(
+    number: usize,
+    mut server: Raw,
+    mut told: UnboundedReceiver<Option<String>>,
+    says: UnboundedSender<(usize, Value)>,
+) {
+    loop {
+        let heard = tokio::select! {
+            heard = server.hear() => heard,
+            said = told.recv() => match said {
+                Some(Some(said)) => { server.say(&said).await; continue; }
+                _ => return,
+            },
+        };
+        let Some(heard) = heard else {
+            let _ = says.send((number, Value::Null));
+            return;
+        };
+        let heard: Value = serde_json::from_str(&heard).unwrap();
+        let result = match heard["method"].as_str() {
+            Some("initialize") => json!({
+                "protocolVersion": "2025-11-25",
+                "serverInfo": { "name": "s", "version": "1" },
+                "capabilities": {
+                    "tools": { "listChanged": true }, "logging": {},
+                    "resources": { "subscribe": true, "listChanged": true },
+                },
+            }),
+            Some("notifications/initialized") => continue,
+            Some("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") => {
+                let _ = says.send((number, heard.clone()));
+                json!({})
+            }
+            _ => {
+                let _ = says.send((number, heard));
+                continue;
+            }
+        };
+        server.say(&json!({ "jsonrpc": "2.0", "id": heard["id"], "result": result }).to_string()).await;
+    }
+}
+
+#[test]
+fn two_at_one_address_are_each_asked_what_their_own_call_asks() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        for kind in ["address", "principal"] {
+            let mut people = match kind {
+                "address" => [Person::at(&gateway, HOME), Person::at(&gateway, "192.0.2.1:8")],
+                _ => [Person::of(&gateway, "ada"), Person::of(&gateway, "ada")],
+            };
+            let mut calls = Vec::new();
+            for (person, tool) in people.iter_mut().zip(["first", "second"]) {
+                person.call(1, tool).await;
+                calls.push(servers.hear("tools/call").await);
+            }
+            // In reverse order, so that the oldest is not by luck the right one.
+            for ((server, _), words) in calls.iter().zip(["the first's", "the second's"]).rev() {
+                servers.ask(*server, words);
+                passes(Duration::from_secs(1)).await;
+            }
+            for ((person, tool), (server, id)) in people.iter_mut().zip(["first", "second"]).zip(&calls) {
+                let (words, state) = person.asked().await;
+                assert_eq!(words, format!("the {tool}'s"), "{kind}");
+                person.answer(2, tool, &state, tool).await;
+                let (told, answer) = servers.next().await;
+                assert_eq!((told, &answer["id"]), (*server, &json!(words)));
+                assert_eq!(answer["result"]["content"]["said"], tool);
+                servers.answer(*server, id, tool);
+                assert_eq!(person.text().await, tool);
+            }
+        }
+        assert_eq!(servers.starts(), 4);
+        // One after the other there is nothing to tell apart, and one server is enough.
+        let mut person = Person::at(&gateway, "192.0.2.3:1");
+        for id in 1..=3 {
+            person.call(id, "alone").await;
+            let (server, id) = servers.hear("tools/call").await;
+            assert_eq!(server, 4);
+            servers.answer(server, &id, "alone");
+            assert_eq!(person.text().await, "alone");
+        }
+    });
+}
+
+#[test]
+fn twenty_at_once_before_four_servers_are_served_in_order_and_none_hears_anothers_question() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.upstreams(4).build();
+        let mut people = Vec::new();
+        for number in 0..20 {
+            let mut person = Person::at(&gateway, HOME);
+            person.call(1, &format!("tool {number}")).await;
+            people.push(Some(person));
+            passes(Duration::from_millis(1)).await;
+        }
+        let (ends, mut ended) = unbounded_channel();
+        for (number, person) in people.iter_mut().enumerate() {
+            let (mut person, ends) = (person.take().unwrap(), ends.clone());
+            tokio::spawn(async move {
+                let tool = format!("tool {number}");
+                let (words, state) = person.asked().await;
+                assert_eq!(words, tool);
+                // Some take their time.
+                passes(Duration::from_secs(1 + [0, 1, 2][number % 3])).await;
+                person.answer(2, &tool, &state, &tool).await;
+                assert_eq!(person.text().await, tool);
+                ends.send(number).unwrap();
+            });
+        }
+        drop(ends);
+        let (mut order, mut calls) = (Vec::new(), BTreeMap::new());
+        let mut most = 0;
+        while order.len() < 20 || !calls.is_empty() {
+            let (server, said) = servers.next().await;
+            match said["params"]["name"].as_str() {
+                Some(tool) => {
+                    order.push(tool.to_owned());
+                    assert!(calls.insert(server, (tool.to_owned(), said["id"].clone())).is_none(), "{tool}");
+                    most = most.max(calls.len());
+                    servers.ask(server, tool);
+                }
+                None => {
+                    let (tool, id) = calls.remove(&server).unwrap();
+                    assert_eq!(said["result"]["content"]["said"], tool);
+                    servers.answer(server, &id, &tool);
+                }
+            }
+        }
+        let wanted: Vec<_> = (0..20).map(|number| format!("tool {number}")).collect();
+        assert_eq!(order, wanted);
+        assert_eq!((most, servers.starts()), (4, 4));
+        let mut all = Vec::new();
+        while let Some(number) = ended.recv().await {
+            all.push(number);
+        }
+        assert_eq!(all.len(), 20);
+    });
+}
+
+#[test]
+fn a_call_that_waits_for_its_client_holds_its_server_and_fails_with_it() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
+        one.call(1, "one").await;
+        let (first, first_id) = servers.hear("tools/call").await;
+        servers.ask(first, "one?");
+        let (_, first_state) = one.asked().await;
+        two.call(1, "two").await;
+        let (second, _) = servers.hear("tools/call").await;
+        assert_ne!(first, second);
+        servers.ask(second, "two?");
+        let (words, second_state) = two.asked().await;
+        assert_eq!(words, "two?");
+        servers.die(second);
+        // It is there again, and knows nothing of the call.
+        while servers.starts() < 3 {
+            passes(Duration::from_secs(1)).await;
+        }
+        two.answer(2, "two", &second_state, "yes").await;
+        let error = two.error().await;
+        assert_eq!(error["data"]["gateway"], "serverEnded", "{error}");
+        one.answer(2, "one", &first_state, "yes").await;
+        assert_eq!(servers.next().await.1["result"]["content"]["said"], "yes");
+        servers.answer(first, &first_id, "one");
+        assert_eq!(one.text().await, "one");
+    });
+}
+
+#[test]
+fn a_state_is_good_for_nobody_else_and_cannot_be_made_up() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let mut one = Person::at(&gateway, HOME);
+        one.call(1, "one").await;
+        let (server, id) = servers.hear("tools/call").await;
+        servers.ask(server, "one?");
+        let (_, state) = one.asked().await;
+        let mut forged = state.clone().into_bytes();
+        let last = forged.len() - 1;
+        forged[last] = if forged[last] == b'0' { b'1' } else { b'0' };
+        let forged = String::from_utf8(forged).unwrap();
+        let refused = "is not one that this bridge has given";
+        for (mut person, state, why) in [
+            (Person::at(&gateway, "192.0.2.2:1"), &state, refused),
+            (Person::of(&gateway, "ada"), &state, refused),
+            (Person::at(&gateway, HOME), &forged, refused),
+        ] {
+            person.answer(1, "one", state, "mine").await;
+            let error = person.error().await;
+            assert_eq!(error["code"], -32602);
+            assert!(error["message"].as_str().unwrap().contains(why), "{error}");
+        }
+        one.answer(2, "another", &state, "mine").await;
+        let error = one.error().await;
+        assert!(error["message"].as_str().unwrap().contains("belongs to another request"), "{error}");
+        one.answer(3, "one", &state, "mine").await;
+        assert_eq!(servers.next().await.1["result"]["content"]["said"], "mine");
+        servers.answer(server, &id, "one");
+        assert_eq!(one.text().await, "one");
+        one.answer(4, "one", &state, "mine").await;
+        let error = one.error().await;
+        assert!(error["message"].as_str().unwrap().contains("was used already"), "{error}");
+    });
+}
+
+#[test]
+fn who_can_be_asked_nothing_shares_one_server_and_so_does_what_is_no_call() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let mut people: Vec<_> = (0..10).map(|_| Person::at(&gateway, HOME)).collect();
+        let mut ids = Vec::new();
+        for person in &mut people {
+            person.capabilities = r#"{"com.example/own":{}}"#;
+            person.call(1, "t").await;
+            ids.push(servers.hear("tools/call").await);
+        }
+        // It is told at once that nobody can be asked.
+        servers.ask(0, "anybody?");
+        assert_eq!(servers.next().await.1["error"]["code"], -32601);
+        for (person, (server, id)) in people.iter_mut().zip(&ids).rev() {
+            assert_eq!(*server, 0);
+            servers.answer(0, id, "t");
+            assert_eq!(person.text().await, "t");
+        }
+        assert_eq!(servers.starts(), 1);
+        // Who can be asked has a call under way: what nobody is asked in goes past it.
+        let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
+        one.call(1, "one").await;
+        let (busy, _) = servers.hear("tools/call").await;
+        for (id, method) in [(1, "tools/list"), (2, "completion/complete"), (3, "own/method")] {
+            two.ask(id, method, json!({})).await;
+            let (server, id) = servers.hear(method).await;
+            assert_eq!(server, busy);
+            servers.say(server, &json!({ "jsonrpc": "2.0", "id": id, "result": { "tools": [] } }));
+            two.next().await;
+        }
+        assert_eq!(servers.starts(), 2);
+    });
+}
+
+#[test]
+fn a_question_that_may_be_about_what_another_has_asked_waits_until_it_is_not() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
+        one.call(1, "one").await;
+        let (server, _) = servers.hear("tools/call").await;
+        two.ask(1, "tools/list", json!({})).await;
+        let (_, list) = servers.hear("tools/list").await;
+        servers.ask(server, "one?");
+        one.is_silent().await;
+        // A server that wants to know this for the list does not answer the list before it does.
+        servers.say(server, &json!({ "jsonrpc": "2.0", "id": list, "result": { "tools": [] } }));
+        two.next().await;
+        let (words, state) = one.asked().await;
+        assert_eq!(words, "one?");
+        one.answer(2, "one", &state, "yes").await;
+        assert_eq!(servers.next().await.1["result"]["content"]["said"], "yes");
+        two.ask(2, "tools/list", json!({})).await;
+        servers.hear("tools/list").await;
+        servers.ask(server, "whose?");
+        let (_, refused) = servers.next().await;
+        assert_eq!(refused["error"]["data"]["gateway"], "severalClients", "{refused}");
+        one.is_silent().await;
+    });
+}
+
+#[test]
+fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_hear_its_question() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
+        // A stream keeps the server, which serves everything else.
+        let filter = json!({ "notifications": { "toolsListChanged": true } });
+        two.ask(9, "subscriptions/listen", filter).await;
+        two.next().await;
+        one.call(1, "one").await;
+        let (left, _) = servers.hear("tools/call").await;
+        one.leave(1).await;
+        servers.hear("notifications/cancelled").await;
+        two.call(1, "two").await;
+        let (other, id) = servers.hear("tools/call").await;
+        assert_ne!(left, other);
+        servers.ask(left, "one, still there?");
+        let (_, refused) = servers.next().await;
+        assert_eq!(refused["error"]["data"]["gateway"], "nobodyToAsk", "{refused}");
+        two.is_silent().await;
+        two.ask(2, "tools/list", json!({})).await;
+        assert_eq!(servers.hear("tools/list").await.0, left);
+        servers.answer(other, &id, "two");
+        assert_eq!(two.text().await, "two");
+        // Once nobody uses it, it makes room for one of which nothing is in doubt.
+        let mut three = Person::at(&gateway, "192.0.2.9:1");
+        three.call(1, "three").await;
+        let (left, _) = servers.hear("tools/call").await;
+        three.leave(1).await;
+        servers.hear("notifications/cancelled").await;
+        three.ask(2, "tools/list", json!({})).await;
+        let mut ended = false;
+        let fresh = loop {
+            let (server, said) = servers.next().await;
+            if said.is_null() {
+                assert_eq!(server, left);
+                ended = true;
+                continue;
+            }
+            assert_eq!(said["method"], "tools/list");
+            break server;
+        };
+        assert_ne!(fresh, left);
+        if !ended {
+            assert_eq!(servers.next().await, (left, Value::Null));
+        }
+    });
+}
+
+#[test]
+fn who_waits_in_vain_for_a_server_is_told_the_limit_and_its_option() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.upstreams(1).timeout(Duration::from_secs(30)).build();
+        let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
+        one.call(1, "one").await;
+        let (server, id) = servers.hear("tools/call").await;
+        servers.ask(server, "one?");
+        let (_, state) = one.asked().await;
+        let began = tokio::time::Instant::now();
+        two.call(1, "two").await;
+        let error = two.error().await;
+        assert_eq!(began.elapsed().as_secs(), 30);
+        assert_eq!(error["data"], json!({ "gateway": "noTurn", "limit": 1, "afterMs": 30_000 }));
+        let words = error["message"].as_str().unwrap();
+        assert!(words.contains("--max-sessions") && words.contains("within 30 s"), "{words}");
+        // Who leaves while it waits is not waited for.
+        two.call(2, "two").await;
+        passes(Duration::from_secs(1)).await;
+        two.leave(2).await;
+        two.call(3, "three").await;
+        servers.is_silent().await;
+        one.answer(2, "one", &state, "yes").await;
+        assert_eq!(servers.next().await.1["result"]["content"]["said"], "yes");
+        servers.answer(server, &id, "one");
+        assert_eq!(one.text().await, "one");
+        let (_, said) = servers.next().await;
+        assert_eq!(said["params"]["name"], "three");
+    });
+}
+
+#[test]
+fn streams_hear_once_levels_hold_everywhere_and_what_is_idle_ends() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let [mut hears, mut one, mut two] = [0; 3].map(|_| Person::at(&gateway, HOME));
+        let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["x://a"] });
+        hears.ask(1, "subscriptions/listen", json!({ "notifications": filter })).await;
+        assert_eq!(hears.next().await["method"], "notifications/subscriptions/acknowledged");
+        let (home, _) = servers.hear("resources/subscribe").await;
+        let level = json!({ "io.modelcontextprotocol/logLevel": "info" });
+        let mut calls = Vec::new();
+        for person in [&mut one, &mut two] {
+            person.ask_with(1, "tools/call", json!({ "name": "t" }), level.clone()).await;
+            let (server, _) = servers.hear("logging/setLevel").await;
+            let (at, id) = servers.hear("tools/call").await;
+            assert_eq!(server, at);
+            calls.push((server, id));
+        }
+        let beyond = calls[1].0;
+        assert_ne!(home, beyond);
+        for server in [home, beyond] {
+            let changed = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params });
+            servers.say(server, &changed("tools/list_changed", json!({})));
+            servers.say(server, &changed("resources/updated", json!({ "uri": "x://a" })));
+            servers.say(server, &changed("message", json!({ "level": "error", "data": server })));
+        }
+        for method in ["tools/list_changed", "resources/updated"] {
+            assert_eq!(hears.next().await["method"], format!("notifications/{method}"));
+        }
+        hears.is_silent().await;
+        for (person, (server, id)) in [&mut one, &mut two].into_iter().zip(&calls) {
+            assert_eq!(person.next().await["params"]["data"], *server);
+            servers.answer(*server, id, "t");
+            assert_eq!(person.text().await, "t");
+        }
+        let began = tokio::time::Instant::now();
+        assert_eq!(servers.next().await, (beyond, Value::Null));
+        assert!(began.elapsed() >= IDLE && began.elapsed() < IDLE * 2, "{:?}", began.elapsed());
+        servers.is_silent().await;
+        gateway.close().await;
+        assert_eq!(servers.next().await, (home, Value::Null));
+    });
+}
+
+#[test]
+fn a_client_of_a_stream_has_its_server_for_itself_and_it_ends_with_it() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let mut people = Vec::new();
+        for number in 0..2 {
+            let (mut person, served) = client(&gateway);
+            for id in 0..2 {
+                person.say(&modern_request(&id.to_string(), "tools/call", r#""name":"t","#, "")).await;
+                assert_eq!(servers.hear("tools/call").await.0, number);
+            }
+            people.push((person, served));
+        }
+        let (person, served) = people.remove(0);
+        drop(person);
+        served.await.unwrap();
+        loop {
+            let (server, said) = servers.next().await;
+            assert_eq!(server, 0);
+            if said.is_null() {
+                break;
+            }
+        }
+        servers.is_silent().await;
+        assert_eq!(servers.starts(), 2);
+        // Whoever serves is dropped.
+        let (_person, served) = people.remove(0);
+        served.abort();
+        loop {
+            let (server, said) = servers.next().await;
+            assert_eq!(server, 1);
+            if said.is_null() {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn pages_that_a_server_wants_visited_bring_the_call_back_to_that_server() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let [mut one, mut two] = [0; 2].map(|_| Person::at(&gateway, HOME));
+        for person in [&mut one, &mut two] {
+            person.capabilities = r#"{"elicitation":{"form":{},"url":{}}}"#;
+        }
+        one.call(1, "one").await;
+        let (server, id) = servers.hear("tools/call").await;
+        let page =
+            json!({ "mode": "url", "elicitationId": "e", "url": "https://example.org/", "message": "m" });
+        let error = json!({ "code": -32042, "message": "visit", "data": { "elicitations": [page] } });
+        servers.say(server, &json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+        let asked = one.next().await["result"].clone();
+        two.call(1, "two").await;
+        assert_ne!(servers.hear("tools/call").await.0, server);
+        // Nobody has a call there that it could be about.
+        servers.ask(server, "anybody?");
+        assert_eq!(servers.next().await.1["error"]["data"]["gateway"], "nobodyToAsk");
+        let answers = json!({ "page-1": { "action": "accept" } });
+        let back = json!({ "name": "one", "requestState": asked["requestState"], "inputResponses": answers });
+        one.ask(2, "tools/call", back).await;
+        let (again, id) = servers.hear("tools/call").await;
+        assert_eq!(again, server);
+        servers.answer(server, &id, "done");
+        assert_eq!(one.text().await, "done");
+    });
+}
+
+#[test]
+fn streams_of_two_clients_share_what_the_server_is_asked_for() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let [mut one, mut other] = [0; 2].map(|_| Person::at(&gateway, HOME));
+        let filter = |uris: &[&str]| json!({ "notifications": { "toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": uris } });
+        one.ask(1, "subscriptions/listen", filter(&["x://a", "x://b"])).await;
+        let acknowledged = one.next().await;
+        assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+        assert_eq!(
+            acknowledged["params"]["notifications"],
+            json!({ "toolsListChanged": true, "resourceSubscriptions": ["x://a", "x://b"] })
+        );
+        assert_eq!(acknowledged["params"]["_meta"], json!({ "io.modelcontextprotocol/subscriptionId": 1 }));
+        for uri in ["x://a", "x://b"] {
+            let (_, said) = servers.next().await;
+            assert_eq!(
+                (&said["method"], &said["params"]),
+                (&json!("resources/subscribe"), &json!({ "uri": uri }))
+            );
+        }
+        other.ask(9, "subscriptions/listen", filter(&["x://b"])).await;
+        assert_eq!(other.next().await["method"], "notifications/subscriptions/acknowledged");
+        servers.is_silent().await;
+        let updated = json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": "x://b", "own": 1 } });
+        servers.say(0, &updated);
+        for (person, id) in [(&mut one, 1), (&mut other, 9)] {
+            let told = person.next().await;
+            assert_eq!(
+                told["params"],
+                json!({ "uri": "x://b", "own": 1, "_meta": { "io.modelcontextprotocol/subscriptionId": id } })
+            );
+        }
+        for list in ["tools", "prompts"] {
+            let method = format!("notifications/{list}/list_changed");
+            servers.say(0, &json!({ "jsonrpc": "2.0", "method": method }));
+        }
+        for person in [&mut one, &mut other] {
+            assert_eq!(person.next().await["method"], "notifications/tools/list_changed");
+        }
+        one.leave(1).await;
+        let (_, said) = servers.next().await;
+        assert_eq!(
+            (&said["method"], &said["params"]["uri"]),
+            (&json!("resources/unsubscribe"), &json!("x://a"))
+        );
+        servers.say(0, &updated);
+        assert_eq!(other.next().await["method"], "notifications/resources/updated");
+        one.is_silent().await;
+        // The run that follows is asked anew, and what may have changed meanwhile is told.
+        servers.die(0);
+        let (again, said) = servers.next().await;
+        assert_eq!((again, &said["params"]), (1, &json!({ "uri": "x://b" })));
+        assert_eq!(other.next().await["method"], "notifications/tools/list_changed");
+        other.leave(9).await;
+        servers.hear("resources/unsubscribe").await;
+    });
+}
+
+#[test]
+fn a_server_that_did_not_answer_in_time_gets_no_other_call_that_could_hear_its_question() {
+    for method in ["tools/call", "completion/complete"] {
+        run(async {
+            let (mut servers, builder) = Programs::before();
+            let gateway = builder.timeout(Duration::from_secs(30)).build();
+            let [mut hears, mut one, mut two] = [0; 3].map(|_| Person::at(&gateway, HOME));
+            // A stream keeps the server.
+            let filter = json!({ "notifications": { "toolsListChanged": true } });
+            hears.ask(9, "subscriptions/listen", filter).await;
+            hears.next().await;
+            one.ask(1, method, json!({ "name": "one" })).await;
+            let (late, _) = servers.hear(method).await;
+            assert_eq!(one.error().await["data"]["gateway"], "timeout", "{method}");
+            servers.hear("notifications/cancelled").await;
+            two.call(1, "two").await;
+            let (other, id) = servers.hear("tools/call").await;
+            servers.ask(late, "one, still there?");
+            let (at, refused) = servers.next().await;
+            assert_eq!(at, late);
+            assert_eq!(refused["error"]["data"]["gateway"], "nobodyToAsk", "{method}: {refused}");
+            two.is_silent().await;
+            assert_ne!(late, other, "{method}");
+            servers.answer(other, &id, "two");
+            assert_eq!(two.text().await, "two");
+        });
+    }
+}

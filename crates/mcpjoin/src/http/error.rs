@@ -1,0 +1,216 @@
+//! Why a request came to nothing, in words that say what a person can do about it.
+
+use std::error::Error as StdError;
+use std::io;
+use std::time::Duration;
+
+use hyper_util::client::legacy;
+use mcpjoin_proto::session::LinkErrorKind;
+use rustls::CertificateError;
+use url::Url;
+
+use super::tls::Untrusted;
+
+/// Any error, as the parts of a connector hand it on.
+pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// A link over HTTP cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpSetupError {
+    /// The URL is none that can be connected to. It is not repeated here: it may hold a password.
+    #[error("the URL cannot be used: {0}")]
+    Url(String),
+    /// A header cannot be sent. Its value is not repeated here.
+    #[error("the header {name:?} cannot be sent: {problem}")]
+    Header {
+        /// Its name.
+        name: String,
+        /// Why not.
+        problem: &'static str,
+    },
+    /// An extra certificate cannot be read.
+    #[error("the extra certificate cannot be used: {0}")]
+    Certificate(String),
+    /// The client cannot be set up.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Client(String),
+}
+
+/// Why there is no response, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The URL cannot be requested.
+    #[error("the URL cannot be written in a request")]
+    InvalidUrl,
+    /// The exchange failed: no connection, or none that lived until the response.
+    #[error("no connection, or none that lasted until a response came")]
+    Exchange(#[source] legacy::Error),
+    /// Reading the body failed.
+    #[error("the body broke off")]
+    Body(#[source] hyper::Error),
+}
+
+impl Error {
+    /// Whether no connection was made: the server has seen nothing of the request.
+    pub fn is_connect(&self) -> bool {
+        matches!(self, Self::Exchange(error) if error.is_connect())
+    }
+}
+
+/// A name was not resolved.
+#[derive(Debug, thiserror::Error)]
+#[error("the name was not resolved")]
+pub(super) struct ResolveError(#[source] pub(super) BoxError);
+
+/// Connecting took longer than it may.
+#[derive(Debug, thiserror::Error)]
+#[error("connecting timed out")]
+pub(super) struct ConnectTimedOut;
+
+/// What failed, in which way, and whether the same may succeed later. `proxied`: the connection leads through a proxy.
+pub fn describe(
+    error: &Error,
+    url: &Url,
+    connect_timeout: Duration,
+    proxied: bool,
+) -> (LinkErrorKind, String, bool) {
+    let host = url.host_str().unwrap_or_default();
+    let unreached = |what| (LinkErrorKind::Unreached, what, true);
+    if !proxied && find::<ResolveError>(error).is_some() {
+        return unreached(format!("the name {host} was not resolved: {}", root(error)));
+    }
+    if let Some(tls) = find::<rustls::Error>(error) {
+        if matches!(tls, rustls::Error::InvalidMessage(_)) {
+            // Nothing that could be trusted: no further authority helps.
+            return (LinkErrorKind::Unreached, tls_text(tls, host), false);
+        }
+        return (LinkErrorKind::Untrusted, tls_text(tls, host), false);
+    }
+    if error.is_connect() {
+        if is_timeout(error) {
+            return unreached(format!("no connection within {} ms", connect_timeout.as_millis()));
+        }
+        return unreached(match (is_refused(error), proxied) {
+            (true, false) => "connection refused: nothing listens there".into(),
+            (true, true) => "connection refused: no proxy listens there".into(),
+            (false, false) => format!("no connection: {}", root(error)),
+            (false, true) => format!("the proxy made no connection to {host}: {}", root(error)),
+        });
+    }
+    let what = format!("the connection broke before a response came: {}", root(error));
+    (LinkErrorKind::Broken, what, true)
+}
+
+/// Whether nothing listens there.
+pub fn is_refused(error: &Error) -> bool {
+    let system = find::<io::Error>(error);
+    error.is_connect() && system.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Whether time ran out: that of connecting, that of the system, or that of a ping of HTTP/2.
+pub fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let timed_out = error.is::<ConnectTimedOut>()
+            || error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout)
+            || error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
+        if timed_out {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// What TLS has against the server.
+pub fn tls_text(error: &rustls::Error, host: &str) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(problem) => match problem {
+            CertificateError::Other(other) if other.0.is::<Untrusted>() => {
+                format!("the certificate of {host} is {} (an extra CA can be given)", other.0)
+            }
+            problem if is_an_authoritys(problem) => {
+                format!(
+                    "the certificate of {host} is an authority's own (CA:TRUE), which no server may show as its own"
+                )
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                format!("the certificate of {host} has expired")
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                format!("the certificate of {host} is not valid yet: are the clocks right?")
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                format!("the certificate is not for {host}: {problem}")
+            }
+            problem => format!("the certificate of {host} is refused: {problem}"),
+        },
+        rustls::Error::InvalidMessage(_) => {
+            format!("{host} does not speak TLS on that port (is it http, not https?): {error}")
+        }
+        error => format!("TLS with {host} failed: {error}"),
+    }
+}
+
+/// Whether a server has shown an authority's certificate as its own. The type of that error is in a crate behind rustls, and
+/// its name is all that there is of it.
+pub fn is_an_authoritys(problem: &CertificateError) -> bool {
+    matches!(problem, CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity")
+}
+
+/// The name of the issuer of a certificate, where the error is that no authority here trusts the issuer.
+#[cfg(unix)]
+pub fn untrusted_issuer(error: &CertificateError) -> Option<String> {
+    match error {
+        CertificateError::Other(other) => {
+            let issuer = other.0.downcast_ref::<Untrusted>()?.issuer.as_deref();
+            Some(issuer.unwrap_or("somebody without a name").to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The error of that type in a chain of errors, also where it is wrapped in one of the system.
+pub fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<T>() {
+            return Some(found);
+        }
+        next = inner(error);
+    }
+    None
+}
+
+/// The next error in a chain. An error of the system hides what it wraps from `source`.
+fn inner<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+    if let Some(wrapped) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        return Some(wrapped);
+    }
+    error.source()
+}
+
+/// The last error of a chain: the cause of all others.
+pub fn root(error: &(dyn StdError + 'static)) -> String {
+    let mut last = error;
+    while let Some(next) = inner(last) {
+        last = next;
+    }
+    last.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outside")]
+    struct Outside(#[source] io::Error);
+
+    #[test]
+    fn the_last_error_of_a_chain_is_told_also_where_one_of_the_system_hides_it() {
+        let last = Outside(io::Error::other("what really happened"));
+        assert_eq!(root(&io::Error::other(last)), "what really happened");
+    }
+}

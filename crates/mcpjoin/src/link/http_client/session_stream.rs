@@ -1,0 +1,100 @@
+//! The stream of a legacy session, for messages that belong to no request.
+//!
+//! Started by the transport once `initialized` was accepted. It is optional: no failure of it ends the session.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server>
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use mcpjoin_proto::http::origin::MediaType;
+use tokio::sync::mpsc::Sender;
+use tokio::time::sleep;
+
+use super::body::compressed;
+use super::event_stream::{EventStream, StreamItem};
+use super::exchange_event::ExchangeEvent;
+use super::requester::{Requester, media_type};
+use super::response_stream::{MAX_RECONNECT_DELAY, reconnect_delay, stream_request};
+use super::retry::retry_after_of;
+use super::session::LegacySession;
+use crate::http::Response;
+
+/// Opens the stream, delivers its messages, and resumes it when it ends, until the server refuses it.
+pub(super) async fn listen(
+    requester: Arc<Requester>,
+    session: Arc<LegacySession>,
+    reports: Sender<ExchangeEvent>,
+) {
+    let limits = &requester.limits;
+    let mut events = EventStream::new(limits.message, &requester.event_hash);
+    let mut failures = 0_u32;
+    let mut opened = false;
+    loop {
+        let http_request = stream_request(&requester, &session, events.last());
+        let mut asked = None;
+        match requester.send(&http_request).await {
+            Ok(response) if is_stream(&response) => {
+                let mut response = response;
+                if opened {
+                    events.next_body();
+                }
+                opened = true;
+                loop {
+                    match events.next(&mut response, &limits.decode, &requester.origin, None).await {
+                        StreamItem::Inbound(inbound, key) => {
+                            let message = match key {
+                                Some(key) => ExchangeEvent::StreamMessage { inbound, key, request: None },
+                                None => ExchangeEvent::Message(inbound),
+                            };
+                            if reports.send(message).await.is_err() {
+                                return;
+                            }
+                        }
+                        StreamItem::Other(_) => {}
+                        StreamItem::Ended => break,
+                        StreamItem::Broken(error) => {
+                            tracing::debug!(target: "mcpjoin", error, "the stream of the session broke");
+                            break;
+                        }
+                    }
+                }
+                failures = if events.has_new_events { 0 } else { failures.saturating_add(1) };
+            }
+            Ok(response) => {
+                let status = response.status();
+                tracing::debug!(target: "mcpjoin", %status, "no stream of the session");
+                if status == StatusCode::BAD_REQUEST && events.last().is_some() {
+                    // The server may not have stored the events. If it has lost the session, the next response says so.
+                    events = EventStream::new(limits.message, &requester.event_hash);
+                    continue;
+                }
+                let is_lost = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
+                if opened && is_lost && session.id.is_some() {
+                    let lost = ExchangeEvent::SessionLost { generation: session.generation, refused: None };
+                    let _ = reports.send(lost).await;
+                    return;
+                }
+                let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+                // 409: for the server the broken stream is still open.
+                let still_open = opened && status == StatusCode::CONFLICT;
+                if !later && !still_open {
+                    return;
+                }
+                asked = retry_after_of(response.headers()).map(|asked| asked.min(MAX_RECONNECT_DELAY));
+                failures = failures.saturating_add(1);
+            }
+            Err(failure) => {
+                tracing::debug!(target: "mcpjoin", error = %failure.error, "no stream of the session");
+                failures = failures.saturating_add(1);
+            }
+        }
+        let wait = reconnect_delay(events.retry(), failures.saturating_sub(1));
+        sleep(asked.map_or(wait, |asked| asked.max(wait))).await;
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    response.status().is_success()
+        && media_type(response) == MediaType::EventStream
+        && compressed(response).is_none()
+}

@@ -1,0 +1,197 @@
+//! The certificates as Orchestra's programs make them: Ed25519, a year, one authority, a certificate for each name that
+//! serves both ends.
+//!
+//! Differences that nobody can see on the wire are avoided as well: the key files have the first form of PKCS #8, which
+//! every reader knows.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use rcgen::string::{BmpString, Ia5String, PrintableString, TeletexString, UniversalString};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData as _, SanType, SerialNumber,
+};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use sha2::{Digest as _, Sha256};
+
+use mcpjoin_quic::endpoint::{CertificateErrorKind, CertificateFacts, Moment};
+
+const ORGANIZATION: &str = "Orchestra";
+const AUTHORITY: &str = "Orchestra CA";
+/// How long a certificate counts.
+const YEAR: i64 = 365 * 86_400;
+/// How long ago it has begun to count, so that another machine's clock may be a little behind.
+const EARLIER: i64 = 60;
+/// A certificate is made anew when it counts for no longer than this.
+pub(super) const REST: i64 = 30 * 86_400;
+
+type Made<T> = Result<T, CertificateErrorKind>;
+
+fn failed(error: &rcgen::Error) -> CertificateErrorKind {
+    CertificateErrorKind::Tls(error.to_string())
+}
+
+/// A new key.
+pub(super) fn new_key() -> Made<KeyPair> {
+    /// What stands before the 32 bytes of an Ed25519 key: <https://www.rfc-editor.org/rfc/rfc8410#section-7>.
+    const HEAD: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
+    let mut der = [0; 48];
+    let (head, secret) = der.split_at_mut(HEAD.len());
+    head.copy_from_slice(&HEAD);
+    random(secret)?;
+    KeyPair::try_from(&PrivatePkcs8KeyDer::from(&der[..])).map_err(|error| failed(&error))
+}
+
+/// The key in a PEM text.
+pub(super) fn read_key(pem: &[u8]) -> Made<KeyPair> {
+    KeyPair::from_pem(&String::from_utf8_lossy(pem))
+        .map_err(|error| CertificateErrorKind::Key(error.to_string()))
+}
+
+/// The SHA-256 of its public half, as [`CertificateFacts::key_hash`] is.
+pub(super) fn key_hash(key: &KeyPair) -> [u8; 32] {
+    Sha256::digest(key.subject_public_key_info()).into()
+}
+
+fn random(bytes: &mut [u8]) -> Made<()> {
+    getrandom::fill(bytes).map_err(|error| CertificateErrorKind::Tls(error.to_string()))
+}
+
+/// What every certificate has: from a minute ago for a year.
+fn params(now: Moment, begins: Option<Moment>) -> Made<CertificateParams> {
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let seconds = |moment: i64| Duration::from_secs(u64::try_from(moment).unwrap_or_default());
+    let mut serial = [0; 16];
+    random(&mut serial)?;
+    let mut params = CertificateParams::default();
+    params.not_before = epoch + seconds(begins.unwrap_or(Moment(now.0 - EARLIER)).0);
+    params.not_after = epoch + seconds(now.0 + YEAR);
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    Ok(params)
+}
+
+/// Orchestra writes its names as `PrintableString`.
+fn printable(text: &str) -> Made<DnValue> {
+    // What has other characters, no name of Orchestra's own, is written as UTF-8.
+    Ok(PrintableString::try_from(text).map_or_else(|_| text.into(), DnValue::PrintableString))
+}
+
+fn name(common: &str) -> Made<DistinguishedName> {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::OrganizationName, printable(ORGANIZATION)?);
+    name.push(DnType::CommonName, printable(common)?);
+    Ok(name)
+}
+
+/// The certificate of an authority with that key, as PEM. `old` is the one that it takes the place of.
+pub(super) fn authority(key: &KeyPair, old: Option<&CertificateFacts>, now: Moment) -> Made<String> {
+    let mut params = params(now, old.map(CertificateFacts::begins))?;
+    params.distinguished_name = match old {
+        Some(old) => name_of(old)?,
+        None => name(AUTHORITY)?,
+    };
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(1));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    if let Some(id) = old.and_then(|old| old.key_id.clone()) {
+        params.key_identifier_method = KeyIdMethod::PreSpecified(id);
+    }
+    Ok(params.self_signed(key).map_err(|error| failed(&error))?.pem())
+}
+
+/// Whether an authority is of Orchestra's make: its own certificate can then be made anew without losing anything.
+pub(super) fn is_ours(authority: &CertificateFacts) -> bool {
+    authority.self_issued && authority.subject == format!("{AUTHORITY} ({ORGANIZATION})")
+}
+
+/// A certificate for that name and that key, signed by the authority, as PEM. `more` are names that it is to have beside
+/// those that every one has.
+pub(super) fn leaf(
+    common: &str,
+    more: &[String],
+    key: &KeyPair,
+    authority: &CertificateFacts,
+    authority_key: KeyPair,
+    now: Moment,
+) -> Made<String> {
+    let mut params = params(now, None)?;
+    params.distinguished_name = name(common)?;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let cannot = |_| CertificateErrorKind::Name(common.to_owned());
+    params.subject_alt_names = vec![
+        SanType::DnsName(Ia5String::try_from(common).map_err(cannot)?),
+        SanType::DnsName(Ia5String::try_from("localhost").map_err(cannot)?),
+        SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        SanType::IpAddress(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+    ];
+    for more in more {
+        let more = match more.parse::<IpAddr>() {
+            Ok(address) => SanType::IpAddress(address),
+            Err(_) => SanType::DnsName(Ia5String::try_from(more.as_str()).map_err(cannot)?),
+        };
+        if !params.subject_alt_names.contains(&more) {
+            params.subject_alt_names.push(more);
+        }
+    }
+    let mut signer = CertificateParams::default();
+    signer.distinguished_name = name_of(authority)?;
+    if let Some(id) = authority.key_id.clone() {
+        params.use_authority_key_identifier_extension = true;
+        signer.key_identifier_method = KeyIdMethod::PreSpecified(id);
+    }
+    let issuer = Issuer::new(signer, authority_key);
+    Ok(params.signed_by(key, &issuer).map_err(|error| failed(&error))?.pem())
+}
+
+/// The subject of a certificate as it stands there, each text in the encoding that it has: certificates are held
+/// together by the bytes of it.
+fn name_of(facts: &CertificateFacts) -> Made<DistinguishedName> {
+    let unknown = || {
+        CertificateErrorKind::Tls(format!(
+            "the name of `{}` has an encoding that is not known",
+            facts.subject
+        ))
+    };
+    let mut name = DistinguishedName::new();
+    for (kind, tag, text) in &facts.subject_parts {
+        let utf8 = || std::str::from_utf8(text).map_err(|_| unknown());
+        let value = match tag {
+            0x0c => DnValue::Utf8String(utf8()?.to_owned()),
+            0x13 => DnValue::PrintableString(PrintableString::try_from(utf8()?).map_err(|_| unknown())?),
+            0x14 => DnValue::TeletexString(TeletexString::try_from(utf8()?).map_err(|_| unknown())?),
+            0x16 => DnValue::Ia5String(Ia5String::try_from(utf8()?).map_err(|_| unknown())?),
+            0x1c => {
+                DnValue::UniversalString(UniversalString::from_utf32be(text.clone()).map_err(|_| unknown())?)
+            }
+            0x1e => DnValue::BmpString(BmpString::from_utf16be(text.clone()).map_err(|_| unknown())?),
+            _ => return Err(unknown()),
+        };
+        let kind = DnType::from_oid(&object(kind).ok_or_else(unknown)?);
+        if name.get(&kind).is_some() {
+            return Err(unknown());
+        }
+        name.push(kind, value);
+    }
+    Ok(name)
+}
+
+/// The numbers of an object identifier.
+fn object(der: &[u8]) -> Option<Vec<u64>> {
+    let mut numbers = Vec::new();
+    let mut number = 0_u64;
+    for byte in der {
+        number = number.checked_mul(128)? + u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            if numbers.is_empty() {
+                let first = (number / 40).min(2);
+                numbers.push(first);
+                number -= first * 40;
+            }
+            numbers.push(number);
+            number = 0;
+        }
+    }
+    Some(numbers)
+}

@@ -1,0 +1,122 @@
+//! What there is, for `doctor`: every file, what it says, and what is wrong with it. Nothing is made or changed.
+
+use std::path::{Path, PathBuf};
+
+use super::directory::{fault, is_name, not_for_others};
+use super::{Certificates, profile};
+use mcpjoin_quic::endpoint::{Authorities, CertificateError, CertificateFacts, Identity, now, private};
+
+/// The certificates of a name.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CertificateReport {
+    /// The folder.
+    pub directory: PathBuf,
+    /// What is wrong with the folder itself.
+    pub problem: Option<String>,
+    /// The authority's certificate and key, then those of the name. Files that are missing and will be made are not in
+    /// it.
+    pub files: Vec<CertificateFile>,
+}
+
+/// A file of certificates or a key.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CertificateFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What its first certificate says; `None` for a key, and for what cannot be read.
+    pub facts: Option<CertificateFacts>,
+    /// What is wrong with it, and what to do.
+    pub problem: Option<String>,
+}
+
+impl CertificateReport {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.problem.is_none() && self.files.iter().all(|file| file.problem.is_none())
+    }
+}
+
+pub(super) fn report(certificates: &Certificates, name: &str) -> CertificateReport {
+    let directory = certificates.directory.clone();
+    let own = |kind: &str| directory.join(format!("{name}.{kind}"));
+    let authority = certificates.ca.clone().unwrap_or_else(|| directory.join("ca.crt"));
+    let (certificate, key) = certificates.pair.clone().unwrap_or_else(|| (own("crt"), own("key")));
+    let mut problem = None;
+    if directory.exists() {
+        problem = not_for_others(&directory).err().map(|error| error.to_string());
+    }
+    if !is_name(name) {
+        problem = Some(format!("`{name}` is no name that files of certificates can have"));
+    }
+    let mut files = Vec::new();
+    let authorities = if certificates.ca.is_some() || authority.exists() {
+        let read = Authorities::from_file(&authority);
+        files.push(authority_file(authority, &read));
+        read.ok()
+    } else {
+        None
+    };
+    if certificates.ca.is_none() && directory.join("ca.key").exists() {
+        files.push(key_file(directory.join("ca.key")));
+    }
+    if certificates.pair.is_some() || certificate.exists() || key.exists() {
+        let read = Identity::from_files(&certificate, &key);
+        files.push(identity_file(certificate, &read, authorities.as_ref(), name));
+        files.push(key_file(key));
+    }
+    CertificateReport { directory, problem, files }
+}
+
+fn authority_file(path: PathBuf, read: &Result<Authorities, CertificateError>) -> CertificateFile {
+    let facts = read.as_ref().ok().and_then(Authorities::facts);
+    let problem = match (read, &facts) {
+        (Err(error), _) => Some(error.to_string()),
+        (_, Some(facts)) => dates(facts).or_else(|| {
+            (!facts.is_authority).then(|| "it says that it is no authority's (basic constraints)".to_owned())
+        }),
+        _ => None,
+    };
+    CertificateFile { path, facts, problem }
+}
+
+fn identity_file(
+    path: PathBuf,
+    read: &Result<Identity, CertificateError>,
+    authorities: Option<&Authorities>,
+    name: &str,
+) -> CertificateFile {
+    let facts = read.as_ref().ok().and_then(Identity::facts);
+    let problem = match (read, authorities) {
+        (Err(error), _) => Some(error.to_string()),
+        (Ok(identity), Some(authorities)) => fault(identity, authorities, name),
+        (Ok(_), None) => facts.as_ref().and_then(dates),
+    };
+    CertificateFile { path, facts, problem }
+}
+
+fn key_file(path: PathBuf) -> CertificateFile {
+    let problem = problem_of(&path).map(|error| error.to_string());
+    CertificateFile { path, facts: None, problem }
+}
+
+fn problem_of(path: &Path) -> Option<CertificateError> {
+    let pem = match std::fs::read(path) {
+        Ok(pem) => pem,
+        Err(error) => return Some(CertificateError::io(path, error)),
+    };
+    let read = profile::read_key(&pem).map_err(|kind| CertificateError::at(path, kind));
+    private(path).and(read).err()
+}
+
+fn dates(facts: &CertificateFacts) -> Option<String> {
+    if facts.begins() > now() {
+        Some(format!("it is not valid before {}: is this machine's clock right?", facts.begins()))
+    } else if facts.ends() < now() {
+        Some(format!("it expired on {}", facts.ends()))
+    } else {
+        None
+    }
+}

@@ -1,0 +1,123 @@
+//! The result of a tool: the text that Orchestra's own bridge makes of it, and beside it what that leaves out.
+
+use std::collections::BTreeMap;
+
+use mcpjoin_proto::types::{CallToolResult, Content, Meta};
+use mcpjoin_proto::{ErrorObject, Kind, Raw};
+
+use super::super::super::value::{Struct, ValueError};
+use super::super::super::wire::ToolResponse;
+use super::handler::Asked;
+use mcpjoin::internal::in_words_of;
+
+/// The code of a failed tool, as the orchestrator gives it.
+pub(super) const ERROR_CODE: &str = "orchestra/errorCode";
+/// Where the first whole number is, from 2^53 on and below 1e21, that its sender may have rounded: see
+/// [`Json::beyond_exact`](super::super::super::value::Json::beyond_exact).
+const BEYOND_EXACT: &str = "orchestra/numberBeyondExact";
+/// What was left out, and why.
+const OMITTED: &str = "orchestra/structuredContentOmitted";
+
+pub(super) fn of(asked: &Asked<'_>, response: ToolResponse) -> Result<Raw, ErrorObject> {
+    let read = read(response.result.as_ref()).map_err(|error| {
+        ErrorObject::internal(format!("the orchestrator's answer cannot be read: result: {error}"))
+    })?;
+    let mut meta = Meta::new();
+    if let Some(path) = &read.beyond_exact {
+        meta.insert(BEYOND_EXACT, Raw::string(path));
+        asked.warn(&format!(
+            "the result has a whole number from 2^53 on at {path}, which its sender may have rounded"
+        ));
+    }
+    let mut result = if response.success {
+        match read.blocks {
+            Some(content) => CallToolResult::new(content),
+            None => CallToolResult::text(read.text),
+        }
+    } else {
+        if !response.error_code.is_empty() {
+            meta.insert(ERROR_CODE, Raw::string(&response.error_code));
+        }
+        CallToolResult::error(error_text(&response))
+    };
+    in_words_of(asked.profile, &mut result.content);
+    if let Some(structured) = read.structured.filter(|_| asked.profile.structured_content) {
+        // The line that it becomes has room for a frame, and the text is in it already.
+        let length: usize = result.content.iter().filter_map(Content::as_text).map(str::len).sum();
+        if length + structured.len() < asked.shared.message - asked.shared.message / 16 {
+            result.structured_content = Some(structured);
+        } else {
+            meta.insert(OMITTED, Raw::string("with it the result is longer than a message may be"));
+        }
+    }
+    if !meta.is_empty() {
+        result.meta = Some(meta);
+    }
+    Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))
+}
+
+/// What a failed tool says.
+pub(in super::super) fn error_text(response: &ToolResponse) -> String {
+    match (response.error_code.as_str(), response.error_message.as_str()) {
+        (code, "") => format!("tool error: {code}"),
+        (_, message) => message.to_owned(),
+    }
+}
+
+/// The text of a result: the member `text`, or the JSON of all of it.
+pub(in super::super) fn text_of(result: Option<&Struct>) -> Result<String, ValueError> {
+    read(result).map(|read| read.text)
+}
+
+/// What a result says.
+#[derive(Default)]
+struct Read {
+    text: String,
+    /// All of it, where it is more than the text.
+    structured: Option<Raw>,
+    /// The blocks that a host of ours has passed on.
+    blocks: Option<Vec<Content>>,
+    beyond_exact: Option<String>,
+}
+
+fn read(result: Option<&Struct>) -> Result<Read, ValueError> {
+    let Some(result) = result else { return Ok(Read::default()) };
+    let json = result.to_json()?;
+    let whole = json.json;
+    let beyond_exact = json.beyond_exact;
+    // What was just written as an object can be read as one.
+    let members: BTreeMap<String, Raw> = whole.decode().unwrap_or_default();
+    let Some(text) = members.get("text") else {
+        return Ok(Read { text: result.to_go_text()?, structured: Some(whole), blocks: None, beyond_exact });
+    };
+    let is_text = text.kind() == Kind::String;
+    let text = text.to_string_value().unwrap_or_default().into_owned();
+    if is_text && members.len() == 1 {
+        return Ok(Read { text, structured: None, blocks: None, beyond_exact });
+    }
+    if is_text && let Some(content) = blocks(&members) {
+        let structured = members.get("structuredContent").filter(|value| value.kind() == Kind::Object);
+        return Ok(Read { text, structured: structured.cloned(), blocks: Some(content), beyond_exact });
+    }
+    Ok(Read { text, structured: Some(whole), blocks: None, beyond_exact })
+}
+
+/// The blocks of MCP content that our own host puts beside the text, and nothing that only looks like them.
+fn blocks(members: &BTreeMap<String, Raw>) -> Option<Vec<Content>> {
+    const KNOWN: [&str; 4] = ["content", "structuredContent", "structuredContentOmitted", "text"];
+    if members.keys().any(|key| !KNOWN.contains(&key.as_str())) {
+        return None;
+    }
+    let blocks: Vec<Content> = members.get("content")?.decode().ok()?;
+    let known = |block: &Content| {
+        matches!(
+            block,
+            Content::Text(_)
+                | Content::Image(_)
+                | Content::Audio(_)
+                | Content::ResourceLink(_)
+                | Content::Resource(_)
+        )
+    };
+    blocks.iter().all(known).then_some(blocks)
+}

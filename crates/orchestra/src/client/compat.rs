@@ -1,0 +1,230 @@
+//! The bridge as its first document describes it, reply by reply: one revision, tools alone, and nothing that the document
+//! does not name.
+//!
+//! Called by the command line's `bridge --compat 1.0`, for clients that were made for exactly that and fall over anything
+//! else. No session is opened here and none is checked. What the document says nothing of is done as the specification of
+//! JSON-RPC asks.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use mcpjoin_proto::session::{Inbound, Limits, LinkEnd, Outbound, Route};
+use mcpjoin_proto::types::CallToolResult;
+use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response, Version};
+use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
+
+use super::super::CALLER;
+use super::super::value::Numbers;
+use super::super::wire::{MAX_FRAME, ToolRequest, ToolResponse};
+use super::bridge::{arguments, failed, schema_of, text_of};
+use super::{Orchestrator, SetupError};
+use mcpjoin::link::{BareLink, Link};
+
+/// Requests that are answered at once; while there are so many, nothing is read.
+const HANDLING: usize = 100;
+
+/// An answer on its way.
+type Answer<'a> = Pin<Box<dyn Future<Output = (RequestId, Result<Raw, ErrorObject>)> + Send + 'a>>;
+
+/// Serves a client exactly as the document of the first version says, until it has gone. What is in progress then is
+/// finished within [`Limits::drain`] (10 s). `numbers` says what becomes of a number that Orchestra cannot carry.
+///
+/// Dropping the future ends the connection to the client.
+///
+/// # Errors
+/// [`SetupError`] when the orchestrator and we turn out not to accept each other at the first handshake.
+pub async fn serve_compat(
+    link: Link,
+    orchestrator: &Orchestrator,
+    numbers: Numbers,
+) -> Result<LinkEnd, SetupError> {
+    tokio::select! {
+        biased;
+        error = refused(orchestrator) => Err(error),
+        end = serve(link, orchestrator, numbers) => Ok(end),
+    }
+}
+
+async fn refused(orchestrator: &Orchestrator) -> SetupError {
+    let mut seen = 0;
+    loop {
+        match orchestrator.connected(seen).await {
+            Ok(number) => seen = number,
+            Err(error) => return error,
+        }
+    }
+}
+
+async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> LinkEnd {
+    let mut limits = Limits::default();
+    limits.message = MAX_FRAME;
+    let mut link = link.bare(&limits);
+    let mut answers: FuturesUnordered<Answer<'_>> = FuturesUnordered::new();
+    let end = loop {
+        let inbound = tokio::select! {
+            biased;
+            Some((id, outcome)) = answers.next() => {
+                reply(&mut link, Some(id), outcome, limits.message);
+                continue;
+            }
+            inbound = link.recv(), if answers.len() < HANDLING => inbound,
+        };
+        match inbound {
+            Inbound::Message { message: Message::Request(request), .. } => {
+                answers.push(Box::pin(async move {
+                    let outcome = answer(orchestrator, numbers, &request).await;
+                    (request.id, outcome)
+                }));
+            }
+            Inbound::Message { message: Message::Notification(notification), .. } => {
+                tracing::debug!(target: "mcpjoin", method = %notification.method, "a notification");
+            }
+            Inbound::Malformed { error, .. } => {
+                let id = error.id.clone();
+                reply(&mut link, id, Err(error.to_error_object()), limits.message);
+            }
+            Inbound::Batch { .. } => {
+                let error = ErrorObject::invalid_request("one request in each line, and no array of them");
+                reply(&mut link, None, Err(error), limits.message);
+            }
+            Inbound::Closed { cause } => break cause,
+            // Nothing was asked of the client, and it has one line to be on.
+            _ => {}
+        }
+    };
+    let until = Instant::now() + limits.drain;
+    while let Ok(Some((id, outcome))) = timeout_at(until, answers.next()).await {
+        reply(&mut link, Some(id), outcome, limits.message);
+    }
+    // Who does not take its answers in time does not get them.
+    let _ = timeout_at(Instant::now() + limits.drain, link.close()).await;
+    end
+}
+
+fn reply(link: &mut BareLink, id: Option<RequestId>, outcome: Result<Raw, ErrorObject>, limit: usize) {
+    let outcome = match outcome {
+        Ok(result) if result.len() > limit => Err(ErrorObject::internal(format!(
+            "the result of {} bytes is longer than a message may be: {limit} bytes",
+            result.len()
+        ))),
+        outcome => outcome,
+    };
+    let response = Response { id, outcome: outcome.map(Payload::from_raw) };
+    link.push(Outbound::Message { message: Message::Response(response), route: Route::Session });
+}
+
+async fn answer(
+    orchestrator: &Orchestrator,
+    numbers: Numbers,
+    request: &Request,
+) -> Result<Raw, ErrorObject> {
+    match request.method {
+        Method::Initialize => written(&Initialized::default()),
+        Method::Ping => Ok(Raw::empty_object()),
+        Method::ListTools => list(orchestrator).await,
+        Method::CallTool => call(orchestrator, numbers, request).await,
+        _ => Err(ErrorObject::method_not_found(request.method.as_str())),
+    }
+}
+
+async fn list(orchestrator: &Orchestrator) -> Result<Raw, ErrorObject> {
+    let mut tools = orchestrator.list_tools().await.map_err(|error| failed("list_tools", &error))?;
+    tools.sort_by(|left, right| left.name.cmp(&right.name));
+    tools.dedup_by(|later, first| later.name == first.name);
+    let mut listed = Listed { tools: Vec::new() };
+    for tool in tools {
+        match schema_of(tool.input_schema) {
+            Ok(input_schema) => {
+                listed.tools.push(Tool { name: tool.name, description: tool.description, input_schema });
+            }
+            Err(problem) => {
+                tracing::warn!(target: "mcpjoin", tool = tool.name, problem, "a tool is left out");
+            }
+        }
+    }
+    written(&listed)
+}
+
+async fn call(orchestrator: &Orchestrator, numbers: Numbers, request: &Request) -> Result<Raw, ErrorObject> {
+    let params = request.params.as_ref();
+    let name = params.and_then(Payload::name_string).filter(|name| !name.is_empty());
+    let Some(name) = name else {
+        return Err(ErrorObject::invalid_params("missing required parameter: name"));
+    };
+    let request = ToolRequest {
+        tool_name: name.into_owned(),
+        arguments: arguments(params.and_then(Payload::arguments), numbers, |problem| {
+            tracing::warn!(target: "mcpjoin", problem);
+        })?,
+        caller_plugin: CALLER.to_owned(),
+        ..ToolRequest::default()
+    };
+    let response = orchestrator.tool_call(request).await.map_err(|error| failed("tool_call", &error))?;
+    let result = if response.success {
+        CallToolResult::text(text_of(response.result.as_ref()).map_err(|error| {
+            ErrorObject::internal(format!("the orchestrator's answer cannot be read: result: {error}"))
+        })?)
+    } else {
+        CallToolResult::error(said(&response))
+    };
+    written(&result)
+}
+
+/// The document has the code and not the message; where there is no code, the message is all there is.
+fn said(response: &ToolResponse) -> String {
+    match (response.error_code.as_str(), response.error_message.as_str()) {
+        ("", message) if !message.is_empty() => message.to_owned(),
+        (code, _) => format!("tool error: {code}"),
+    }
+}
+
+fn written(value: &impl Serialize) -> Result<Raw, ErrorObject> {
+    Raw::from_value(value).map_err(|error| ErrorObject::internal(error.to_string()))
+}
+
+/// What `initialize` is answered with, whatever the client asks for.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Initialized {
+    protocol_version: Version,
+    capabilities: Capabilities,
+    server_info: ServerInfo,
+}
+
+#[derive(Serialize)]
+struct Capabilities {
+    tools: Raw,
+}
+
+#[derive(Serialize)]
+struct ServerInfo {
+    name: &'static str,
+    version: &'static str,
+}
+
+impl Default for Initialized {
+    fn default() -> Self {
+        Self {
+            protocol_version: Version::V2024_11_05,
+            capabilities: Capabilities { tools: Raw::empty_object() },
+            server_info: ServerInfo { name: "orchestra", version: "1.0.0" },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Listed {
+    tools: Vec<Tool>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tool {
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    description: String,
+    input_schema: Raw,
+}

@@ -1,0 +1,373 @@
+//! Keeps one connection to the orchestrator: makes it, makes it again, and finds out early when the far end is gone.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+
+use super::super::certs::Certificates;
+use super::super::{ALPN, CLIENT_NAME};
+use super::error::{Fault, OrchestratorErrorKind};
+use super::exchange;
+use super::options::OrchestratorOptions;
+use mcpjoin_quic::endpoint::{self as quic, ClientTls, Connection, QuicError, QuicErrorKind};
+
+/// The pause between two attempts to connect: at first, doubled each time, and at most. A tenth of it more or less, so
+/// that many clients of one orchestrator do not come at once.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// How long nothing may come from a near peer to which something was sent.
+const SILENCE: Duration = Duration::from_millis(250);
+/// How many times as long as there and back is long for a peer.
+const LONG: u32 = 8;
+/// In so many parts a silence is measured, and what is asked in it has one of them for a sign of life.
+const QUARTERS: u32 = 4;
+/// The same at most while a call waits for the connection.
+const EAGER: Duration = Duration::from_millis(200);
+
+/// Where the connection stands.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    /// There is none, and what came of the last attempt; `None` before the first one has ended.
+    Away(Option<String>),
+    /// There is one: the how manyth.
+    Open(Connection, u64),
+    /// The far end and we do not accept each other, and never have.
+    Refused(QuicError),
+    /// There will be none any more.
+    Closed,
+}
+
+/// What the keeper and the calls share.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    address: Arc<str>,
+    certificates: Certificates,
+    options: OrchestratorOptions,
+    state: watch::Sender<State>,
+    /// How many calls wait for a connection.
+    waiting: AtomicUsize,
+    /// One more does.
+    wanted: Notify,
+    /// Nothing has come for too long after something was sent.
+    suspected: Notify,
+    /// How many exchanges last longer than that, whatever has come.
+    lasting: AtomicUsize,
+    /// One more does.
+    lasts: Notify,
+}
+
+impl Keeping {
+    pub(super) fn new(address: Arc<str>, certificates: Certificates, options: OrchestratorOptions) -> Self {
+        Self {
+            address,
+            certificates,
+            options,
+            state: watch::Sender::new(State::Away(None)),
+            waiting: AtomicUsize::new(0),
+            wanted: Notify::new(),
+            suspected: Notify::new(),
+            lasting: AtomicUsize::new(0),
+            lasts: Notify::new(),
+        }
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// Somebody has written to the connection, and nothing has come since.
+    pub(super) fn suspect(&self) {
+        self.suspected.notify_one();
+    }
+
+    /// An exchange lasts longer than a far end may be silent: until this is dropped, the keeper looks for it now and then.
+    pub(super) fn lasting(&self) -> Counted<'_> {
+        Counted::new(&self.lasting, &self.lasts)
+    }
+
+    /// How long nothing may have come after something was sent.
+    pub(super) fn silence(&self, connection: &Connection) -> Duration {
+        connection.round_trip().saturating_mul(LONG).max(SILENCE).min(self.options.silence)
+    }
+
+    /// Why a connection has ended that we have closed.
+    pub(super) fn given_up(&self) -> String {
+        match &*self.state.borrow() {
+            State::Away(Some(why)) => why.clone(),
+            State::Open(..) => "it said nothing any more, and another connection was made".to_owned(),
+            _ => QuicErrorKind::ClosedByUs.to_string(),
+        }
+    }
+
+    /// The connection, when there is one within the bound.
+    pub(super) async fn connection(&self) -> Result<Connection, OrchestratorErrorKind> {
+        let after = self.options.wait;
+        let mut state = self.state.subscribe();
+        let _waiting = match &*state.borrow_and_update() {
+            // One that has just ended is not worth a try: the keeper is about to see it, too.
+            State::Open(connection, _) if connection.ended().is_none() => return Ok(connection.clone()),
+            State::Closed => return Err(OrchestratorErrorKind::Closed),
+            State::Refused(error) => return Err(OrchestratorErrorKind::Refused(error.kind.clone())),
+            _ => Counted::new(&self.waiting, &self.wanted),
+        };
+        let until = Instant::now() + after;
+        loop {
+            let changed = timeout_at(until, state.changed()).await;
+            match (&*state.borrow_and_update(), changed) {
+                (State::Open(connection, _), _) if connection.ended().is_none() => {
+                    return Ok(connection.clone());
+                }
+                (State::Closed, _) | (_, Ok(Err(_))) => return Err(OrchestratorErrorKind::Closed),
+                (State::Refused(error), _) => {
+                    return Err(OrchestratorErrorKind::Refused(error.kind.clone()));
+                }
+                (_, Ok(Ok(()))) => {}
+                (State::Away(Some(why)), Err(_)) => {
+                    return Err(OrchestratorErrorKind::Unconnected { after, why: why.clone() });
+                }
+                (_, Err(_)) => {
+                    let why = "nothing has come back from that address".to_owned();
+                    return Err(OrchestratorErrorKind::Unconnected { after, why });
+                }
+            }
+        }
+    }
+
+    /// Makes the connection, and makes it again whenever it has ended. Ends by being dropped, or when the first
+    /// connection that could be made was refused.
+    pub(super) async fn keep(&self, mut first: Option<ClientTls>) {
+        let mut pause = PAUSE.0;
+        let mut number = 0;
+        loop {
+            let attempted = Instant::now();
+            match self.connect(first.take()).await {
+                Ok(connection) => {
+                    pause = PAUSE.0;
+                    number = self.stay(connection, number).await;
+                }
+                Err(error) if number == 0 && is_refusal(&error.kind) => {
+                    self.state.send_replace(State::Refused(error));
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(target: "mcpjoin", %error, "no connection to the orchestrator");
+                    self.state.send_replace(State::Away(Some(error.kind.to_string())));
+                }
+            }
+            self.rest(attempted, jittered(pause)).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// Waits before the next attempt; less long when somebody wants the connection.
+    async fn rest(&self, attempted: Instant, pause: Duration) {
+        let eager = attempted + pause.min(EAGER);
+        let mut patient = pin!(sleep_until(attempted + pause));
+        while self.waiting.load(Ordering::Relaxed) == 0 {
+            tokio::select! {
+                () = &mut patient => return,
+                () = self.wanted.notified() => {}
+            }
+        }
+        sleep_until(eager).await;
+    }
+
+    async fn connect(&self, tls: Option<ClientTls>) -> Result<Connection, QuicError> {
+        let tls = match tls {
+            Some(tls) => tls,
+            // Read afresh: one that was renewed on disk counts from the next connection on.
+            None => {
+                let certificates = self.certificates.clone();
+                let read = tokio::task::spawn_blocking(move || certificates.client(CLIENT_NAME, ALPN)).await;
+                let failed = |kind| QuicError::new(self.address.clone(), kind);
+                read.map_err(|error| failed(QuicErrorKind::Transport(error.to_string())))?
+                    .map_err(|error| failed(QuicErrorKind::Certificate(error)))?
+            }
+        };
+        quic::connect(&self.address, &tls, &self.options.quic()).await
+    }
+
+    /// Lets the calls have the connection until it has ended. Gives how many there have been.
+    async fn stay(&self, mut connection: Connection, mut number: u64) -> u64 {
+        loop {
+            number += 1;
+            let silent = self.state.send_replace(State::Open(connection.clone(), number));
+            if let State::Open(silent, _) = silent {
+                silent.close(0, "client closed");
+            }
+            match self.end(&connection).await {
+                Ended::Replaced(fresh) => connection = fresh,
+                Ended::Lost(why) => {
+                    let address = &self.address;
+                    tracing::warn!(
+                        target: "mcpjoin",
+                        "the orchestrator at {address} is gone, and is looked for again: {why}"
+                    );
+                    self.state.send_replace(State::Away(Some(why)));
+                    // Who waits for an answer learns it, where the connection has not ended by itself.
+                    connection.close(0, "client closed");
+                    return number;
+                }
+            }
+        }
+    }
+
+    /// Waits for the end of a connection, and looks for its far end when that says nothing where a living one would.
+    async fn end(&self, connection: &Connection) -> Ended {
+        let found = async {
+            loop {
+                tokio::select! {
+                    () = self.suspected.notified() => {}
+                    () = self.silent_for_long(connection) => {}
+                }
+                if let Some(ended) = self.look(connection).await {
+                    return ended;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            error = connection.closed() => Ended::Lost(error.kind.to_string()),
+            ended = found => ended,
+        }
+    }
+
+    /// Waits until nothing has come for a while in which an answer was waited for: with one timer, however many wait.
+    async fn silent_for_long(&self, connection: &Connection) {
+        let mut silent = 0;
+        while silent < QUARTERS {
+            while self.lasting.load(Ordering::Relaxed) == 0 {
+                self.lasts.notified().await;
+                silent = 0;
+            }
+            let heard = connection.received();
+            sleep(self.options.silence / QUARTERS).await;
+            silent = if connection.received() == heard { silent + 1 } else { 0 };
+        }
+    }
+
+    /// Asks the far end for a sign of life. When there is none, tries whether anybody is there, and another connection
+    /// beside the silent one.
+    async fn look(&self, connection: &Connection) -> Option<Ended> {
+        let heard = connection.received();
+        let silent = || connection.received() == heard;
+        let a_while = self.silence(connection) / QUARTERS;
+        // Something that has to be acknowledged, and a while in which it would be.
+        let _ = timeout(a_while, exchange::health(connection)).await;
+        if !silent() {
+            return None;
+        }
+        let begun = Instant::now();
+        let mut nobody = pin!(connection.nobody_listens());
+        let deserted = |error| Some(Ended::Lost(format!("nobody listens there any more: {error}")));
+        let fresh = tokio::select! {
+            biased;
+            error = &mut nobody => return deserted(error),
+            fresh = self.connect(None) => fresh,
+        };
+        match fresh {
+            Ok(fresh) => {
+                // Whoever shakes hands can also acknowledge, in as much time. It is asked once more: of what was lost on the
+                // way before nothing is sent again for a while.
+                let as_long = begun.elapsed().min(self.options.silence).max(a_while);
+                let _ = timeout(as_long, exchange::health(connection)).await;
+                if silent() {
+                    return Some(Ended::Replaced(fresh));
+                }
+                fresh.close(0, "client closed");
+            }
+            Err(error) => {
+                // Both have asked the system, and it may have answered the other one first.
+                if let Ok(error) = timeout(a_while, nobody).await {
+                    return deserted(error);
+                }
+                // Nobody says anything. The idle limit says when it is over, and until then it may come back.
+                tracing::debug!(target: "mcpjoin", %error, "the orchestrator is silent");
+            }
+        }
+        None
+    }
+
+    /// Ends it, and waits until the far end was told, at most so long.
+    pub(super) async fn close(&self, most: Duration) {
+        if let State::Open(connection, _) = self.state.send_replace(State::Closed) {
+            connection.close(0, "client closed");
+            connection.settled(most).await;
+        }
+    }
+
+    /// The same without waiting.
+    pub(super) fn shut(&self) {
+        if let State::Open(connection, _) = self.state.send_replace(State::Closed) {
+            connection.close(0, "client closed");
+        }
+    }
+}
+
+enum Ended {
+    Lost(String),
+    Replaced(Connection),
+}
+
+/// Whether trying again is of no use: the two have to be told to accept each other first.
+const fn is_refusal(kind: &QuicErrorKind) -> bool {
+    matches!(
+        kind,
+        QuicErrorKind::Certificate(_)
+            | QuicErrorKind::Protocol { .. }
+            | QuicErrorKind::Refused(_)
+            | QuicErrorKind::RefusedByPeer { .. }
+    )
+}
+
+/// A tenth more or less.
+pub(super) fn jittered(time: Duration) -> Duration {
+    let mut byte = [128];
+    // Without random numbers all of them come at the same time, which does no harm but to their server.
+    let _ = getrandom::fill(&mut byte);
+    time * (2304 + u32::from(byte[0]) * 2) / 2560
+}
+
+/// One of those that the keeper counts.
+pub(super) struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize, told: &Notify) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        told.notify_one();
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What an exchange over a connection that was closed under it failed with.
+pub(super) fn fault_of(connection: &Connection, sent: bool, otherwise: impl FnOnce() -> Fault) -> Fault {
+    match connection.ended() {
+        Some(error) if sent => Fault::Lost(error.kind.to_string()),
+        Some(error) => Fault::Unsent(error.kind.to_string()),
+        None => otherwise(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::jittered;
+
+    #[test]
+    fn a_time_is_a_tenth_more_or_less_and_not_always_the_same() {
+        let time = Duration::from_secs(30);
+        let times: Vec<Duration> = (0..200).map(|_| jittered(time)).collect();
+        assert!(times.iter().all(|drawn| (27..=33).contains(&drawn.as_secs())), "{times:?}");
+        assert!(times.iter().any(|drawn| *drawn < time) && times.iter().any(|drawn| *drawn > time));
+    }
+}

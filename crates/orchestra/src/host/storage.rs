@@ -1,0 +1,211 @@
+//! Resources as Orchestra's storage: documents by path.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use mcpjoin_proto::types::{ReadResourceResult, Resource, ResourceContents};
+use mcpjoin_proto::{Raw, code as rpc};
+use serde::Serialize;
+
+use super::Host;
+use super::offer::Offer;
+use super::refusal::{Refusal, code};
+use crate::percent::{decoded, encoded};
+use crate::value::{Numbers, Struct};
+use crate::wire::{
+    StorageEntry, StorageListRequest, StorageListResponse, StorageReadRequest, StorageReadResponse,
+};
+
+/// The folder and the ending under which Orchestra's clients find a document.
+const FOLDER: &str = "docs/";
+const ENDING: &str = ".md";
+
+/// The storage type of which a path is a URI.
+const URIS: &str = "mcp";
+
+impl Host {
+    pub(super) async fn storage_list(
+        &self,
+        list: StorageListRequest,
+    ) -> Result<StorageListResponse, Refusal> {
+        check(&list.storage_type)?;
+        let inner = &*self.inner;
+        let resources = inner.resources.list(&inner.offers, inner.limits.patience).await.some()?;
+        let path = |uri: &str| if list.storage_type == URIS { uri.to_owned() } else { path_of(uri) };
+        let entries = resources.into_values().map(|resource| entry(path(&resource.uri), &resource));
+        let entries = entries.filter(|entry| {
+            let name = entry.path.rsplit('/').next().unwrap_or_default();
+            let matches = |text: &str| matches(list.pattern.as_bytes(), text.as_bytes());
+            entry.path.starts_with(&list.prefix)
+                && (list.pattern.is_empty() || matches(&entry.path) || matches(name))
+        });
+        Ok(StorageListResponse { entries: entries.collect() })
+    }
+
+    pub(super) async fn storage_read(
+        &self,
+        read: StorageReadRequest,
+    ) -> Result<StorageReadResponse, Refusal> {
+        check(&read.storage_type)?;
+        let inner = &*self.inner;
+        let uri = uri_of(&read.path);
+        let patience = inner.limits.patience;
+        let offers: Vec<&Offer> = match inner.resources.find(&inner.offers, &uri, patience).await? {
+            Some(offer) => vec![offer],
+            // It may be one of a template.
+            None => inner.offers.iter().rev().collect(),
+        };
+        let mut last = None;
+        for offer in offers {
+            let client = offer.reached(patience).await?;
+            if client.peer().server_capabilities().is_none_or(|server| server.resources.is_none()) {
+                continue;
+            }
+            match client.read_resource(uri.as_str()).await {
+                Ok(result) => return contents(offer.name(), &uri, result),
+                Err(error) => {
+                    let refusal = Refusal::of(offer.name(), &error);
+                    let unknown = error.remote().is_some_and(|error| {
+                        matches!(error.code, rpc::RESOURCE_NOT_FOUND | rpc::INVALID_PARAMS)
+                    });
+                    if !unknown {
+                        last = Some(Refusal { code: of_storage(refusal.code), ..refusal });
+                    }
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| Refusal::new(code::NOT_FOUND, format!("there is no resource {uri:?}"))))
+    }
+}
+
+/// A server's own error is one of the storage; the rest keeps its name.
+fn of_storage(refused: &'static str) -> &'static str {
+    if matches!(refused, code::HANDLER | code::VALIDATION) { code::STORAGE } else { refused }
+}
+
+fn check(storage_type: &str) -> Result<(), Refusal> {
+    match storage_type {
+        "" | "markdown" | URIS => Ok(()),
+        other => Err(Refusal::new(code::ROUTING, format!("no plugin provides storage {other:?}"))),
+    }
+}
+
+fn entry(path: String, resource: &Resource) -> StorageEntry {
+    StorageEntry { path, size: resource.size.unwrap_or_default(), version: 0, modified_at: None }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    uri: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    contents: &'a [ResourceContents],
+}
+
+fn contents(server: &str, uri: &str, result: ReadResourceResult) -> Result<StorageReadResponse, Refusal> {
+    let invalid = |what: String| {
+        Refusal::new(
+            code::INVALID_RESPONSE,
+            format!("the MCP server `{server}`: the resource {uri:?}: {what}"),
+        )
+    };
+    let [first, rest @ ..] = &*result.contents else { return Err(invalid("it has no contents".to_owned())) };
+    let (content, uri, mime_type) = match first {
+        ResourceContents::Text(text) => {
+            (Bytes::from(text.text.clone()), text.uri.as_str(), text.mime_type.as_deref())
+        }
+        ResourceContents::Blob(blob) => {
+            let bytes =
+                STANDARD.decode(&blob.blob).map_err(|error| invalid(format!("no base64: {error}")))?;
+            (Bytes::from(bytes), blob.uri.as_str(), blob.mime_type.as_deref())
+        }
+        _ => return Err(invalid("it is neither text nor bytes".to_owned())),
+    };
+    let metadata = Raw::from_value(&Metadata { uri, mime_type, contents: rest });
+    let metadata = metadata.map_err(|error| invalid(error.to_string()))?;
+    let metadata =
+        Struct::from_json(&metadata, Numbers::Lossy).map_err(|error| invalid(error.to_string()))?;
+    Ok(StorageReadResponse { content, metadata: Some(metadata), version: 0 })
+}
+
+/// Where Orchestra's clients find a resource.
+fn path_of(uri: &str) -> String {
+    format!("{FOLDER}{}{ENDING}", encoded(uri, b""))
+}
+
+/// The other way. What is no such path is the URI itself, and so is a name in which a client has decoded it.
+fn uri_of(path: &str) -> String {
+    let name = path.strip_prefix(FOLDER).and_then(|path| path.strip_suffix(ENDING));
+    let Some(name) = name else { return path.to_owned() };
+    if name.contains(':') {
+        return name.to_owned();
+    }
+    decoded(name).unwrap_or_else(|| name.to_owned())
+}
+
+/// `*` is any text, `?` any one byte. In time that is the product of both lengths at most.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut read) = (0, 0);
+    // Where the last star was, and how far the text was read then.
+    let mut star: Option<(usize, usize)> = None;
+    while read < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, read));
+                at += 1;
+            }
+            Some(wanted) if *wanted == b'?' || text.get(read) == Some(wanted) => {
+                at += 1;
+                read += 1;
+            }
+            _ => match &mut star {
+                Some((place, taken)) => {
+                    *taken += 1;
+                    (at, read) = (*place + 1, *taken);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(at..).unwrap_or_default().iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{matches, path_of, uri_of};
+
+    #[test]
+    fn a_path_is_a_uri_and_the_other_way_round() {
+        for uri in ["file:///a b/ü.txt", "test://static-text", "a:%41", "note"] {
+            assert_eq!(uri_of(&path_of(uri)), uri, "{}", path_of(uri));
+        }
+        assert_eq!(path_of("test://a.md"), "docs/test%3A%2F%2Fa.md.md");
+        // A client may have decoded it, or not have encoded it at all.
+        assert_eq!(uri_of("docs/test://a%20b.md"), "test://a%20b");
+        assert_eq!(uri_of("test://a.md"), "test://a.md");
+        assert_eq!(uri_of("docs/100%.md"), "100%");
+        assert_eq!(uri_of("docs/%FF.md"), "%FF");
+    }
+
+    #[test]
+    fn patterns_match_as_globs_do() {
+        for (pattern, text, whether) in [
+            ("*.md", "a.md", true),
+            ("*.md", "a.mdx", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*a*b*", "xxaxxbxx", true),
+            ("*a*b*", "xxbxxaxx", false),
+            ("", "", true),
+            ("**", "", true),
+            ("?", "", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), whether, "{pattern} {text}");
+        }
+        // As many stars as can be: it still ends.
+        let (pattern, text) = ("*a".repeat(500) + "b", "a".repeat(5000));
+        assert!(!matches(pattern.as_bytes(), text.as_bytes()));
+    }
+}

@@ -1,0 +1,137 @@
+//! Frames: a length of 32 bits, big-endian, and a message of that many bytes.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+pub use mcpjoin_proto::codec::prefixed::FrameDecoder;
+use mcpjoin_proto::codec::prefixed::{FrameError, PREFIX_BYTES};
+use prost::Message;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+/// The longest message that a frame carries, in bytes: 16 MiB, its length not counted. Every program of Orchestra holds
+/// to it, in both directions.
+pub const MAX_FRAME: usize = 16 * 1024 * 1024;
+
+/// Why a message could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// Longer than [`MAX_FRAME`]. On reading nothing was allocated for it.
+    #[error("a frame of {length} bytes is longer than Orchestra's limit of {limit} bytes (16 MiB)")]
+    TooLong {
+        /// The length, in bytes.
+        length: usize,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// The stream ended inside a frame or inside its length.
+    #[error("the stream ended inside a frame: {received} of {expected} bytes arrived")]
+    Truncated {
+        /// The size of the frame with its length, in bytes; 4 when the length itself is incomplete.
+        expected: usize,
+        /// How many of these bytes arrived.
+        received: usize,
+    },
+    /// The stream ended before a frame began. This is also how an orchestrator answers what it could not read.
+    #[error("the stream ended without an answer: the far end could not read the request, or gave it up")]
+    Empty,
+    /// The frame is no message of the kind that was expected.
+    #[error("the frame is no message of orchestra.plugin.v1: {0}")]
+    Undecodable(#[from] prost::DecodeError),
+    /// The stream or connection has failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl From<FrameError> for WireError {
+    fn from(error: FrameError) -> Self {
+        match error {
+            FrameError::TooLong { length, limit } => Self::TooLong { length, limit },
+            FrameError::Truncated { expected, received } => Self::Truncated { expected, received },
+        }
+    }
+}
+
+/// The frame of a message, its length before it.
+///
+/// ```
+/// use mcpjoin_orchestra::wire::{self, ListToolsRequest, PluginRequest, plugin_request::Request};
+///
+/// let request = PluginRequest { request_id: "7".into(), request: Some(Request::ListTools(ListToolsRequest {})) };
+/// let frame = wire::encode(&request)?;
+/// assert_eq!(frame[..], *b"\0\0\0\x06\x0a\x017\xaa\x01\0");
+/// assert_eq!(wire::decode::<PluginRequest>(frame.slice(4..))?, request);
+/// # Ok::<(), wire::WireError>(())
+/// ```
+///
+/// # Errors
+/// [`WireError::TooLong`].
+pub fn encode<M: Message>(message: &M) -> Result<Bytes, WireError> {
+    let length = message.encoded_len();
+    let too_long = WireError::TooLong { length, limit: MAX_FRAME };
+    let Some(prefix) = u32::try_from(length).ok().filter(|_| length <= MAX_FRAME) else {
+        return Err(too_long);
+    };
+    let mut frame = BytesMut::with_capacity(PREFIX_BYTES + length);
+    frame.extend_from_slice(&prefix.to_be_bytes());
+    message.encode_raw(&mut frame);
+    Ok(frame.freeze())
+}
+
+/// The message in a frame, its length taken off. What this form of the schema does not know is passed over.
+///
+/// Values inside a [`Struct`](super::super::value::Struct) are looked at when they are asked for, so what is wrong
+/// inside one is no error here.
+///
+/// # Errors
+/// [`WireError::Undecodable`].
+pub fn decode<M: Message + Default>(frame: Bytes) -> Result<M, WireError> {
+    Ok(M::decode(frame)?)
+}
+
+/// Reads one frame, its length taken off. What follows it is lost: a stream carries one in each direction. Memory is
+/// taken as bytes arrive, whatever the length says. There is no time limit but the caller's; dropped before it is
+/// ready, it has lost what it had read.
+///
+/// # Errors
+/// [`WireError::Empty`], [`WireError::Truncated`], [`WireError::TooLong`] as soon as the length has arrived, and
+/// [`WireError::Io`].
+pub async fn read_frame<R: AsyncRead + Unpin + ?Sized>(from: &mut R) -> Result<Bytes, WireError> {
+    let mut frames = FrameDecoder::new(MAX_FRAME);
+    loop {
+        let read = from.read_buf(&mut frames.room()).await?;
+        if read == 0 {
+            frames.finish();
+        }
+        if let Some(frame) = frames.poll_frame()? {
+            return Ok(frame);
+        }
+        if read == 0 {
+            return Err(WireError::Empty);
+        }
+    }
+}
+
+/// Reads one frame and the message in it.
+///
+/// # Errors
+/// Those of [`read_frame`] and [`decode`].
+pub async fn read<M: Message + Default>(
+    from: &mut (impl AsyncRead + Unpin + ?Sized),
+) -> Result<M, WireError> {
+    decode(read_frame(from).await?)
+}
+
+/// Writes a message as a frame and flushes it. It does not end the stream.
+///
+/// # Errors
+/// [`WireError::TooLong`], then nothing was written; [`WireError::Io`].
+pub async fn write(
+    to: &mut (impl AsyncWrite + Unpin + ?Sized),
+    message: &impl Message,
+) -> Result<(), WireError> {
+    let frame = encode(message)?;
+    to.write_all(&frame).await?;
+    to.flush().await?;
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! Group H's twelve bad certificates: six that a client shows, six that a server shows. Each is refused, no stream is
+//! ever opened, and both ends say why.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mcpjoin_orchestra::certs::Certificates;
+use mcpjoin_orchestra::client::{Orchestrator, OrchestratorOptions, SetupError};
+use mcpjoin_orchestra::{ALPN, CLIENT_NAME, SERVER_NAME};
+use mcpjoin_quic::endpoint::{
+    self as quic, Authorities, ClientTls, ClientsAre, Identity, Listener, QuicError, QuicErrorKind,
+    QuicOptions, ServerTls, Trust,
+};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ED25519,
+};
+
+use crate::{Folder, run};
+
+/// An authority of the test's own.
+struct Authority {
+    params: CertificateParams,
+    key: KeyPair,
+    pem: String,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(1));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { params, key, pem }
+    }
+
+    /// A certificate for `localhost`, changed by the test.
+    fn signs(&self, change: impl FnOnce(&mut CertificateParams)) -> Shown {
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let mut params =
+            CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "somebody");
+        change(&mut params);
+        let signed = params.signed_by(&key, &Issuer::from_params(&self.params, &self.key)).unwrap();
+        Shown { certificate: signed.pem(), key: key.serialize_pem() }
+    }
+
+    fn trusted(&self) -> Authorities {
+        Authorities::from_pem(self.pem.as_bytes()).unwrap()
+    }
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone)]
+struct Shown {
+    certificate: String,
+    key: String,
+}
+
+impl Shown {
+    fn identity(&self) -> Identity {
+        Identity::from_pem(self.certificate.as_bytes(), self.key.as_bytes()).unwrap()
+    }
+}
+
+fn expired(params: &mut CertificateParams) {
+    params.not_after = rcgen::date_time_ymd(2020, 2, 29);
+}
+
+fn early(params: &mut CertificateParams) {
+    params.not_before = rcgen::date_time_ymd(2999, 1, 1);
+}
+
+fn only(usage: ExtendedKeyUsagePurpose) -> impl FnOnce(&mut CertificateParams) {
+    move |params| params.extended_key_usages = vec![usage]
+}
+
+/// What both ends say of a handshake that fails: the client, then the server.
+fn refused(client: &ClientTls, server: ServerTls) -> (QuicError, QuicError) {
+    run(async {
+        let server = move || Ok(server.clone());
+        let listener = Listener::bind("127.0.0.1:0", server, QuicOptions::default()).await.unwrap();
+        let address = listener.address().to_string();
+        let options = QuicOptions::default();
+        let accept = async { listener.accept().await.unwrap().establish().await };
+        let (ours, theirs) = tokio::join!(quic::connect(&address, client, &options), accept);
+        let theirs = match theirs {
+            Err(theirs) => theirs,
+            // The server is through with a client that then refuses it only when it is told.
+            Ok(connection) => connection.accept().await.expect_err("no stream is opened"),
+        };
+        (ours.expect_err("the client was accepted"), theirs)
+    })
+}
+
+/// What the bridge makes of the same: it gives up at once, and for good.
+fn the_bridge_gives_up(shown: &Shown, trusted: &Authority, server: ServerTls, says: &str) {
+    let folder = Folder::new(&format!("bad-{:?}", std::thread::current().id()));
+    fs::create_dir_all(folder.path()).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.file(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    };
+    let certificates = Certificates::in_directory(folder.path())
+        .ca(file("trusted.crt", &trusted.pem))
+        .pair(file("shown.crt", &shown.certificate), file("shown.key", &shown.key));
+    run(async {
+        let server = move || Ok(server.clone());
+        let listener = Listener::bind("127.0.0.1:0", server, QuicOptions::default()).await.unwrap();
+        let address = listener.address().to_string();
+        let options = OrchestratorOptions::default();
+        let orchestrator = match Orchestrator::quic(&address, certificates, options).await {
+            Ok(orchestrator) => orchestrator,
+            // What can be seen of a certificate of ours is said before anybody is asked.
+            Err(SetupError::Certificate(error)) => {
+                let error = error.to_string();
+                assert!(error.contains("shown.crt"), "{error}");
+                assert!(error.contains("2020-02-29") || error.contains("2999-01-01"), "{error}");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let accept = async {
+            // The connection of one that hears of its refusal only when it is through goes on until then.
+            if let Ok(connection) = listener.accept().await.unwrap().establish().await {
+                connection.closed().await;
+            }
+        };
+        let (refused, ()) = tokio::join!(orchestrator.connected(0), accept);
+        let refused = refused.expect_err("it has to end with 2");
+        assert!(matches!(refused, SetupError::Refused(_)), "{refused}");
+        assert!(refused.to_string().contains(says) && refused.to_string().contains(&address), "{refused}");
+        let error = orchestrator.list_tools().await.unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    });
+}
+
+/// A client shows what it should not. The server says `reason`, and the client hears what it means.
+fn client_is_refused(shown: Option<Shown>, trusted: &Authority, reason: &str, heard: &str) {
+    let server = trusted.signs(|_| {}).identity();
+    let identity = shown.as_ref().map(Shown::identity);
+    let server = ServerTls::new(server, &ClientsAre::Required(trusted.trusted()), ALPN).unwrap();
+    let client = ClientTls::new(&Trust::Authorities(trusted.trusted()), identity, ALPN).unwrap();
+    let (ours, theirs) = refused(&client, server.clone());
+    assert!(theirs.to_string().contains(reason), "the server says: {theirs}");
+    assert!(matches!(ours.kind, QuicErrorKind::RefusedByPeer { .. }), "the client says: {ours}");
+    assert!(ours.to_string().contains(heard), "the client says: {ours}");
+    // The bridge always has one to show.
+    if let Some(shown) = shown {
+        the_bridge_gives_up(&shown, trusted, server, heard);
+    }
+}
+
+/// A server shows what it should not. The client says `reason`, and the server hears what it means.
+fn server_is_refused(server: &Shown, trusted: &Authority, reason: &str, heard: &str) {
+    let shown = trusted.signs(|_| {});
+    let client = Some(shown.identity());
+    let client = ClientTls::new(&Trust::Authorities(trusted.trusted()), client, ALPN).unwrap();
+    let server = ServerTls::new(server.identity(), &ClientsAre::Required(trusted.trusted()), ALPN).unwrap();
+    let (ours, theirs) = refused(&client, server.clone());
+    assert!(matches!(ours.kind, QuicErrorKind::Refused(_)), "the client says: {ours}");
+    assert!(ours.to_string().contains(reason), "the client says: {ours}");
+    assert!(theirs.to_string().contains(heard), "the server says: {theirs}");
+    the_bridge_gives_up(&shown, trusted, server, reason);
+}
+
+#[test]
+fn h146_a_client_without_a_certificate_is_refused() {
+    let ca = Authority::new("one");
+    client_is_refused(None, &ca, "no certificate", "it wants one, and we have shown none");
+}
+
+#[test]
+fn h147_a_client_of_another_authority_is_refused() {
+    let (ca, other) = (Authority::new("one"), Authority::new("other"));
+    let reason = "`somebody`, signed by `other`, is signed by an authority that is not the one here";
+    client_is_refused(Some(other.signs(|_| {})), &ca, reason, "is not trusted there (unknown_ca)");
+}
+
+#[test]
+fn h147_an_expired_client_is_refused() {
+    let ca = Authority::new("one");
+    let reason = "expired on 2020-02-29 00:00:00 UTC";
+    client_is_refused(Some(ca.signs(expired)), &ca, reason, "(certificate_expired)");
+}
+
+#[test]
+fn h147_a_client_that_is_not_valid_yet_is_refused() {
+    let ca = Authority::new("one");
+    let reason = "is not valid before 2999-01-01 00:00:00 UTC";
+    client_is_refused(Some(ca.signs(early)), &ca, reason, "it refuses our certificate");
+}
+
+#[test]
+fn h147_a_client_with_a_certificate_for_servers_is_refused() {
+    let ca = Authority::new("one");
+    let identity = ca.signs(only(ExtendedKeyUsagePurpose::ServerAuth));
+    client_is_refused(Some(identity), &ca, "is for servers alone", "it refuses our certificate");
+}
+
+#[test]
+fn h148_a_server_of_another_authority_is_refused() {
+    let (ca, other) = (Authority::new("one"), Authority::new("other"));
+    let reason = "signed by `other`, is signed by an authority that is not the one here";
+    server_is_refused(&other.signs(|_| {}), &ca, reason, "is not trusted there (unknown_ca)");
+}
+
+#[test]
+fn h148_an_expired_server_is_refused() {
+    let ca = Authority::new("one");
+    server_is_refused(&ca.signs(expired), &ca, "expired on 2020-02-29", "(certificate_expired)");
+}
+
+#[test]
+fn h148_a_server_that_is_not_valid_yet_is_refused() {
+    let ca = Authority::new("one");
+    server_is_refused(&ca.signs(early), &ca, "is not valid before 2999-01-01", "it refuses our certificate");
+}
+
+#[test]
+fn h148_a_server_with_a_certificate_for_clients_is_refused() {
+    let ca = Authority::new("one");
+    let identity = ca.signs(only(ExtendedKeyUsagePurpose::ClientAuth));
+    server_is_refused(&identity, &ca, "is for clients alone", "it refuses our certificate");
+}
+
+#[test]
+fn h148_a_server_of_another_name_is_refused() {
+    let ca = Authority::new("one");
+    let identity = ca.signs(|params| {
+        params.subject_alt_names = vec![rcgen::SanType::DnsName("orchestrator".try_into().unwrap())];
+    });
+    let reason = "is for `orchestrator`, and not for the name that was asked for (--server-name)";
+    server_is_refused(&identity, &ca, reason, "it refuses our certificate");
+    // Under the name that it has it is taken.
+    let client =
+        ClientTls::new(&Trust::Authorities(ca.trusted()), Some(ca.signs(|_| {}).identity()), ALPN).unwrap();
+    let server = ServerTls::new(identity.identity(), &ClientsAre::Required(ca.trusted()), ALPN).unwrap();
+    run(async {
+        let listener =
+            Listener::bind("127.0.0.1:0", move || Ok(server.clone()), QuicOptions::default()).await.unwrap();
+        let (address, client) = (listener.address().to_string(), client.server_name("orchestrator"));
+        let accept = async { listener.accept().await.unwrap().establish().await };
+        let options = QuicOptions::default();
+        let (ours, theirs) = tokio::join!(quic::connect(&address, &client, &options), accept);
+        ours.unwrap();
+        theirs.unwrap();
+    });
+}
+
+/// The files of the authority, and of that name.
+fn files(folder: &Folder, name: &str) -> [PathBuf; 4] {
+    [
+        folder.file("ca.crt"),
+        folder.file("ca.key"),
+        folder.file(&format!("{name}.crt")),
+        folder.file(&format!("{name}.key")),
+    ]
+}
+
+/// A listener and a client of one folder, connected once; then the authority is removed and made anew, and one
+/// side still has the old certificates in memory.
+fn authority_is_removed(old_client: bool) -> (QuicError, QuicError) {
+    let folder = Folder::new(if old_client { "removed-client" } else { "removed-server" });
+    let certificates = Certificates::in_directory(folder.path());
+    let of_folder = certificates.clone();
+    let old_server = certificates.server(SERVER_NAME, true, ALPN).unwrap();
+    let client = certificates.client(CLIENT_NAME, ALPN).unwrap();
+    run(async move {
+        let server = move || {
+            if old_client { of_folder.server(SERVER_NAME, true, ALPN) } else { Ok(old_server.clone()) }
+        };
+        let listener = Listener::bind("127.0.0.1:0", server, QuicOptions::default()).await.unwrap();
+        let (address, options) = (listener.address().to_string(), QuicOptions::default());
+        let establish = async || listener.accept().await.unwrap().establish().await;
+        let (ours, theirs) = tokio::join!(quic::connect(&address, &client, &options), establish());
+        ours.unwrap().close(0, "");
+        theirs.unwrap();
+        for file in files(&folder, CLIENT_NAME).iter().chain(&files(&folder, SERVER_NAME)[2..]) {
+            fs::remove_file(file).unwrap();
+        }
+        let client = if old_client { client } else { certificates.client(CLIENT_NAME, ALPN).unwrap() };
+        let (ours, theirs) = tokio::join!(quic::connect(&address, &client, &options), establish());
+        let theirs = match theirs {
+            Err(theirs) => theirs,
+            Ok(connection) => connection.accept().await.unwrap_err(),
+        };
+        (ours.unwrap_err(), theirs)
+    })
+}
+
+#[test]
+fn h147_h163_a_client_of_an_authority_that_was_removed_is_refused_by_a_server_that_runs_on() {
+    let (ours, theirs) = authority_is_removed(true);
+    // The client that keeps the old authority finds the new server's certificate wrong first.
+    assert!(ours.to_string().contains("has the name of the authority here but not its signature"), "{ours}");
+    assert!(theirs.to_string().contains("it refuses our certificate"), "{theirs}");
+}
+
+#[test]
+fn h148_h163_a_server_of_an_authority_that_was_removed_is_refused_without_a_restart() {
+    let (ours, theirs) = authority_is_removed(false);
+    assert!(ours.to_string().contains("has the name of the authority here but not its signature"), "{ours}");
+    assert!(theirs.to_string().contains("it refuses our certificate"), "{theirs}");
+}
+
+#[test]
+fn a_pinned_key_is_taken_whoever_has_signed_it_and_no_other() {
+    let ca = Authority::new("one");
+    let identity = ca.signs(|params| params.subject_alt_names.clear()).identity();
+    let hash = identity.facts().unwrap().key_hash;
+    let server = ServerTls::new(identity, &ClientsAre::Anybody, "mcp").unwrap();
+    let wrong = ClientTls::new(&Trust::Key([7; 32]), None, "mcp").unwrap();
+    let (ours, _) = refused(&wrong, server.clone());
+    assert!(ours.to_string().contains("its public key is not the one that was pinned"), "{ours}");
+    run(async {
+        let listener =
+            Listener::bind("127.0.0.1:0", move || Ok(server.clone()), QuicOptions::default()).await.unwrap();
+        let (address, mut options) = (listener.address().to_string(), QuicOptions::default());
+        options.connect_timeout = Duration::from_secs(20);
+        let right = ClientTls::new(&Trust::Key(hash), None, "mcp").unwrap();
+        let accept = async { listener.accept().await.unwrap().establish().await };
+        let (ours, theirs) = tokio::join!(quic::connect(&address, &right, &options), accept);
+        ours.unwrap();
+        assert_eq!(theirs.unwrap().peer_name(), None);
+    });
+}

@@ -1,0 +1,393 @@
+//! A connection that is lost: made again, reads made again, no call of a tool run twice, and who waits is told.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use mcpjoin_orchestra::certs::Certificates;
+use mcpjoin_orchestra::client::{
+    Orchestrator, OrchestratorError, OrchestratorErrorKind, OrchestratorOptions,
+};
+use mcpjoin_orchestra::wire::plugin_request::Request;
+use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::lossy::{Lossy, Rates};
+use crate::stand_in::StandIn;
+use crate::support::{Act, Folder, Scripted, call_of, done, handle, handle_with, healthy, run, tools, usual};
+
+/// How long the call after a restart may take: 2 s, and more where the machine is so busy that the first took long.
+fn most(first: Instant) -> Duration {
+    Duration::from_secs(2).max(20 * first.elapsed())
+}
+
+/// A stand-in whose tools are up, a handle on it with the numbers that it has by itself, and how long that may take at
+/// most which is to take 2 s.
+async fn connected(certificates: &Certificates) -> (StandIn, Orchestrator, Duration) {
+    let stand_in = StandIn::start(certificates).await;
+    stand_in.up(&["slow", "echo", "fail"]);
+    let first = Instant::now();
+    let orchestrator = handle(stand_in.address(), certificates).await;
+    assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
+    (stand_in, orchestrator, most(first))
+}
+
+/// A call that is not answered, which has arrived.
+async fn in_flight(stand_in: &StandIn, orchestrator: &Orchestrator) -> JoinHandle<OrchestratorError> {
+    let mut arrivals = stand_in.arrivals();
+    let orchestrator = orchestrator.clone();
+    let call = tokio::spawn(async move { orchestrator.tool_call(call_of("slow")).await.unwrap_err() });
+    arrivals.recv().await.unwrap();
+    call
+}
+
+/// Waits for the call, and says how long that has taken.
+async fn lost(call: JoinHandle<OrchestratorError>, why: &str) -> Duration {
+    let begun = Instant::now();
+    let error = call.await.unwrap();
+    assert!(matches!(error.kind, OrchestratorErrorKind::Lost { maybe_done: true, .. }), "{error}");
+    let error = error.to_string();
+    assert!(error.contains(why) && error.contains("it may have been done or not"), "{error}");
+    begun.elapsed()
+}
+
+#[test]
+fn after_a_restart_the_next_call_is_right() {
+    let folder = Folder::new();
+    run(async {
+        let (mut stand_in, orchestrator, most) = connected(&folder.certificates()).await;
+        stand_in.stop().await;
+        stand_in.start_again().await;
+        stand_in.up(&["echo"]);
+        let begun = Instant::now();
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
+        assert!(begun.elapsed() < most, "{:?} and not {most:?}", begun.elapsed());
+        assert_eq!(stand_in.calls().len(), 1);
+        assert_eq!(orchestrator.connected(1).await.unwrap(), 2);
+    });
+}
+
+/// Who waits for one call makes no other that would look for the orchestrator.
+#[test]
+fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        // How long the call has been under way, and how long there is nobody then.
+        let cases = [(0, 0), (0, 700), (1_300, 0), (1_300, 2_500)].map(|(under_way, away)| {
+            let certificates = &certificates;
+            async move {
+                let (mut stand_in, orchestrator, most) = connected(certificates).await;
+                let mut call = in_flight(&stand_in, &orchestrator).await;
+                assert!(
+                    timeout(Duration::from_millis(under_way), &mut call).await.is_err(),
+                    "it is under way"
+                );
+                stand_in.kill().await;
+                let _ = timeout(Duration::from_millis(away), pending::<()>()).await;
+                stand_in.start_again().await;
+                let why = if away < 1_000 { "" } else { "nobody listens there any more" };
+                let took = lost(call, why).await;
+                println!("killed after {under_way} ms, back after {away} ms: told {took:?} later");
+                assert!(took < 2 * most, "{took:?} and not {most:?}");
+                assert_eq!(orchestrator.connected(1).await.unwrap(), 2);
+                assert_eq!(stand_in.calls().len(), 1, "nothing was called twice");
+            }
+        });
+        join_all(cases).await;
+    });
+}
+
+#[test]
+fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
+    let folder = Folder::new();
+    run(async {
+        let (mut stand_in, orchestrator, most) = connected(&folder.certificates()).await;
+        let call = in_flight(&stand_in, &orchestrator).await;
+        stand_in.kill().await;
+        let took = lost(call, "nobody listens there any more").await;
+        println!("told {took:?} after it was killed");
+        assert!(took < 2 * most, "{took:?} and not {most:?}");
+        let why = orchestrator.connected(1);
+        assert!(timeout(Duration::ZERO, why).await.is_err(), "there is no other connection");
+    });
+}
+
+#[test]
+fn a_call_in_flight_ends_at_once_when_the_orchestrator_is_told_to_stop() {
+    let folder = Folder::new();
+    run(async {
+        let (mut stand_in, orchestrator, _) = connected(&folder.certificates()).await;
+        let call = in_flight(&stand_in, &orchestrator).await;
+        tokio::join!(lost(call, "it has closed the connection (code 0)"), stand_in.stop());
+    });
+}
+
+/// However many calls are under way, and however long.
+#[test]
+fn a_far_end_that_answers_is_asked_once_in_each_time_of_silence_and_keeps_its_connection() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
+        let scripted = Scripted::new(&certificates, move |request| {
+            if matches!(request.request, Some(Request::Health(_))) {
+                asked.send(()).unwrap();
+            }
+            usual(request)
+        })
+        .await;
+        let options = quick();
+        let silence = options.silence;
+        let orchestrator = handle_with(scripted.address, &certificates, options).await;
+        let mut arrivals = scripted.arrivals();
+        let calls = (0..50).map(|_| {
+            let orchestrator = orchestrator.clone();
+            tokio::spawn(async move { orchestrator.tool_call(call_of("slow")).await })
+        });
+        let calls: Vec<_> = calls.collect();
+        for _ in 0..50 {
+            arrivals.recv().await.unwrap();
+        }
+        // What was asked before the calls.
+        while asks.try_recv().is_ok() {}
+        let begun = Instant::now();
+        for _ in 0..6 {
+            asks.recv().await.unwrap();
+        }
+        assert!(begun.elapsed() >= 4 * silence, "{:?}", begun.elapsed());
+        assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
+        calls.iter().for_each(JoinHandle::abort);
+    });
+}
+
+/// Closes the connection at the first request of its kind, and answers from then on.
+fn closing(once: Arc<AtomicBool>) -> impl Fn(&mcpjoin_orchestra::wire::PluginRequest) -> Act {
+    move |request| match request.request {
+        Some(Request::Health(_)) => healthy(),
+        _ if !once.swap(true, Ordering::SeqCst) => Act::Close,
+        _ => usual(request),
+    }
+}
+
+#[test]
+fn a_read_is_made_again_when_the_connection_is_lost_under_it() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let scripted = Scripted::new(&certificates, closing(Arc::default())).await;
+        let orchestrator = handle(scripted.address, &certificates).await;
+        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
+        assert_eq!(scripted.requests().len(), 2);
+    });
+}
+
+#[test]
+fn a_call_of_a_tool_is_not_and_says_that_it_may_have_run() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let scripted = Scripted::new(&certificates, closing(Arc::default())).await;
+        let orchestrator = handle(scripted.address, &certificates).await;
+        let error = orchestrator.tool_call(call_of("echo")).await.unwrap_err();
+        assert!(matches!(error.kind, OrchestratorErrorKind::Lost { maybe_done: true, .. }), "{error}");
+        assert!(error.to_string().contains("it may have been done or not"), "{error}");
+        assert_eq!(scripted.calls().len(), 1);
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success, "the next one is another");
+    });
+}
+
+#[test]
+fn a_read_is_not_made_again_for_ever() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let scripted = Scripted::new(&certificates, |_| Act::Close).await;
+        let orchestrator = handle(scripted.address, &certificates).await;
+        let error = orchestrator.list_tools().await.unwrap_err();
+        assert!(matches!(error.kind, OrchestratorErrorKind::Lost { maybe_done: false, .. }), "{error}");
+        assert!(scripted.requests().len() <= 3, "{}", scripted.requests().len());
+    });
+}
+
+fn quick() -> OrchestratorOptions {
+    let mut options = OrchestratorOptions::default();
+    options.silence = Duration::from_millis(200);
+    options
+}
+
+#[test]
+fn who_is_gone_is_noticed_within_15_s_also_when_the_limit_begins_anew_with_the_keep_alive() {
+    let client = OrchestratorOptions::default();
+    assert!(client.idle + client.keep_alive <= Duration::from_secs(15), "{client:?}");
+    let host = mcpjoin_orchestra::host::quic_options();
+    assert!(host.idle + host.keep_alive <= Duration::from_secs(15), "{host:?}");
+}
+
+#[test]
+fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_made_again() {
+    let folder = Folder::new();
+    run(async {
+        let scripted = Scripted::new(&folder.certificates(), usual).await;
+        let relay = Lossy::to(scripted.address, Rates::NONE).await;
+        let mut options = quick();
+        (options.idle, options.keep_alive) = (Duration::from_secs(4), Duration::from_millis(400));
+        let orchestrator = handle_with(relay.address, &folder.certificates(), options).await;
+        assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
+        // Twice as long as it may be silent, and nothing is asked.
+        let another = timeout(Duration::from_secs(8), orchestrator.connected(1)).await;
+        assert!(another.is_err(), "the first one has not held");
+        let mut arrivals = scripted.arrivals();
+        let call = tokio::spawn({
+            let orchestrator = orchestrator.clone();
+            async move { orchestrator.tool_call(call_of("slow")).await.unwrap_err() }
+        });
+        arrivals.recv().await.unwrap();
+        relay.point(None);
+        let begun = Instant::now();
+        let error = call.await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+        let OrchestratorErrorKind::Lost { why, maybe_done: true } = error.kind else { panic!("{error}") };
+        assert!(why.contains("the peer or the network is gone"), "{why}");
+        // The network is there again.
+        relay.point(Some(scripted.address));
+        assert_eq!(orchestrator.connected(1).await.unwrap(), 2);
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
+        assert_eq!(scripted.calls().len(), 2, "nothing was called twice");
+    });
+}
+
+#[test]
+fn a_killed_orchestrator_that_is_back_is_reached_within_two_seconds() {
+    let folder = Folder::new();
+    run(async {
+        let (mut stand_in, orchestrator, most) = connected(&folder.certificates()).await;
+        stand_in.kill().await;
+        stand_in.start_again().await;
+        stand_in.up(&["echo"]);
+        let begun = Instant::now();
+        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 1);
+        assert!(begun.elapsed() < most, "{:?} and not {most:?}", begun.elapsed());
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
+        assert_eq!(stand_in.calls().len(), 1);
+    });
+}
+
+#[test]
+fn a_tool_is_not_called_over_a_connection_that_has_been_silent_before_it_gives_a_sign_of_life() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let mut stand_in = StandIn::start(&certificates).await;
+        let mut options = quick();
+        options.doubt = Duration::ZERO;
+        let orchestrator = handle_with(stand_in.address(), &certificates, options).await;
+        assert_eq!(orchestrator.list_tools().await.unwrap(), []);
+        stand_in.kill().await;
+        stand_in.start_again().await;
+        stand_in.up(&["echo"]);
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success, "it was not lost");
+        assert_eq!(stand_in.calls().len(), 1);
+    });
+}
+
+#[test]
+fn a_slow_tool_is_not_taken_for_a_dead_peer() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let (go, told) = tokio::sync::watch::channel(false);
+        let scripted = Scripted::new(&certificates, move |request| match request.request {
+            Some(Request::ToolCall(_)) => Act::When(told.clone(), tools(&[])),
+            _ => usual(request),
+        })
+        .await;
+        let mut options = quick();
+        options.silence = Duration::from_millis(50);
+        let orchestrator = handle_with(scripted.address, &certificates, options).await;
+        let mut call = std::pin::pin!(orchestrator.tool_call(call_of("x")));
+        let early = timeout(Duration::from_millis(800), &mut call).await;
+        assert!(early.is_err(), "it waits many times as long as a peer may be silent: {early:?}");
+        go.send(true).unwrap();
+        // What comes back is no answer to a call, which does not matter here: it came.
+        assert!(matches!(call.await.unwrap_err().kind, OrchestratorErrorKind::Unexpected { .. }));
+        assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
+        assert_eq!(scripted.calls().len(), 1);
+    });
+}
+
+/// When the network is back, the connection that was silent is asked once more before it is given up: by itself it says
+/// nothing for as long as it has waited already.
+#[test]
+fn a_call_in_flight_survives_a_network_that_is_away_for_a_moment() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let moments = [600, 900, 1_200, 1_500, 1_800, 2_100, 2_400, 2_700, 3_000].map(|moment| {
+            let certificates = &certificates;
+            async move {
+                let (go, told) = tokio::sync::watch::channel(false);
+                let scripted = Scripted::new(certificates, move |request| match request.request {
+                    Some(Request::ToolCall(_)) => Act::When(told.clone(), done(&json!({ "text": "x" }))),
+                    _ => usual(request),
+                })
+                .await;
+                let relay = Lossy::to(scripted.address, Rates::NONE).await;
+                let orchestrator = handle(relay.address, certificates).await;
+                let mut arrivals = scripted.arrivals();
+                let mut call = tokio::spawn({
+                    let orchestrator = orchestrator.clone();
+                    async move { orchestrator.tool_call(call_of("x")).await }
+                });
+                arrivals.recv().await.unwrap();
+                for (is_away, time) in
+                    [(true, Duration::from_millis(moment)), (false, Duration::from_secs(3))]
+                {
+                    relay.cut(is_away);
+                    let early = timeout(time, &mut call).await;
+                    assert!(early.is_err(), "away for {moment} ms: {early:?}");
+                }
+                go.send(true).unwrap();
+                assert!(call.await.unwrap().unwrap().success, "away for {moment} ms");
+                assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
+            }
+        });
+        join_all(moments).await;
+    });
+}
+
+#[test]
+fn no_call_runs_twice_while_the_orchestrator_is_killed_and_back_under_load() {
+    let folder = Folder::new();
+    run(async {
+        let (mut stand_in, orchestrator, _) = connected(&folder.certificates()).await;
+        let mut arrivals = stand_in.arrivals();
+        let calls = (0..200).map(|number| {
+            let orchestrator = orchestrator.clone();
+            async move {
+                let name = format!("call-{number}");
+                // Nobody has a tool of that name, which is an answer as any other.
+                (orchestrator.tool_call(call_of(&name)).await.is_ok(), name)
+            }
+        });
+        let kill = async {
+            for _ in 0..50 {
+                arrivals.recv().await.unwrap();
+            }
+            stand_in.kill().await;
+            stand_in.start_again().await;
+        };
+        let (outcomes, ()) = tokio::join!(join_all(calls), kill);
+        let ran: Vec<String> = stand_in.calls().into_iter().map(|call| call.tool_name).collect();
+        for (answered, name) in outcomes {
+            let runs = ran.iter().filter(|known| **known == name).count();
+            assert!(runs <= 1, "{name} has run {runs} times");
+            assert!(!answered || runs == 1, "{name} was answered and has not run");
+        }
+        stand_in.up(&["echo"]);
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
+    });
+}

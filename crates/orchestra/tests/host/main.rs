@@ -1,0 +1,168 @@
+//! Orchestra's host, asked over the wire: what it answers, what it does with what is no request, and how it bears a bad
+//! network. The exchanges of the real programs are those of `../base/golden.txt`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "the seed of a run is told, so that it can be made again")]
+
+mod endings;
+mod exchanges;
+#[path = "../bridge/faulty_orchestrator.rs"]
+mod faulty_orchestrator;
+mod frames;
+mod network;
+mod results;
+
+use mcpjoin_test_support::lossy;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use mcpjoin::client::ClientBuilder;
+use mcpjoin::proto::Raw;
+use mcpjoin::server::Server;
+use mcpjoin::{Client, Link};
+use mcpjoin_orchestra::certs::Certificates;
+use mcpjoin_orchestra::host::{self, Host, HostLimits, Offer};
+use mcpjoin_orchestra::value::{Numbers, Struct};
+use mcpjoin_orchestra::wire::plugin_request::Request;
+use mcpjoin_orchestra::wire::plugin_response::Response;
+use mcpjoin_orchestra::wire::{self, PluginRequest, PluginResponse, ToolRequest, ToolResponse};
+use mcpjoin_orchestra::{ALPN, CLIENT_NAME, SERVER_NAME};
+use mcpjoin_quic::endpoint::{self as quic, Connection, Listener, QuicOptions};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// No test takes longer: a hang is a failure.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Runs a test on a runtime of its own, within the deadline.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let outcome =
+        runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") });
+    runtime.shutdown_background();
+    outcome
+}
+
+/// A folder of certificates of a test's own, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static FOLDERS: AtomicU32 = AtomicU32::new(0);
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("mcpjoin-orchestra-host-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn certificates(&self) -> Certificates {
+        Certificates::in_directory(&self.0)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn client() -> ClientBuilder {
+    Client::builder("orchestra-host-test", "1")
+}
+
+/// An MCP server as one of the host's, under its own name.
+async fn offer(name: &str, server: &Server) -> Offer {
+    let (ours, theirs) = Link::memory();
+    server.connect(theirs);
+    Offer::client(name, client().connect(ours).await.unwrap())
+}
+
+/// A host that serves, and a connection to it.
+struct Stage {
+    connection: Connection,
+    address: String,
+    end: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<()>,
+    folder: Folder,
+}
+
+impl Stage {
+    async fn of(server: &Server) -> Self {
+        Self::with([offer("one", server).await], HostLimits::default()).await
+    }
+
+    async fn with(offers: impl IntoIterator<Item = Offer>, limits: HostLimits) -> Self {
+        let folder = Folder::new();
+        let certificates = folder.certificates();
+        let tls = move || certificates.server(SERVER_NAME, true, ALPN);
+        let listener = Listener::bind("127.0.0.1:0", tls, host::quic_options()).await.unwrap();
+        let address = listener.address().to_string();
+        let host = Host::new(offers, limits);
+        let (end, ends) = oneshot::channel::<()>();
+        let serving = tokio::spawn(async move {
+            host.serve(listener, async { drop(ends.await) }).await;
+        });
+        let connection = connect(&folder, &address).await;
+        Self { connection, address, end: Some(end), serving, folder }
+    }
+
+    async fn ask(&self, request: Request) -> Response {
+        ask(&self.connection, request).await
+    }
+
+    async fn call(&self, tool: &str, arguments: &str) -> ToolResponse {
+        match self.ask(call(tool, arguments)).await {
+            Response::ToolCall(response) => response,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn refused(&self, request: Request) -> (String, String) {
+        match self.ask(request).await {
+            Response::ToolCall(ToolResponse { success: false, error_code, error_message, .. }) => {
+                (error_code, error_message)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn connect(folder: &Folder, address: &str) -> Connection {
+    let tls = folder.certificates().client(CLIENT_NAME, ALPN).unwrap();
+    quic::connect(address, &tls, &QuicOptions::default()).await.unwrap()
+}
+
+async fn ask(connection: &Connection, request: Request) -> Response {
+    let request = PluginRequest { request_id: "an id".to_owned(), request: Some(request) };
+    let (mut send, mut receive) = connection.open().await.unwrap();
+    wire::write(&mut send, &request).await.unwrap();
+    send.finish().unwrap();
+    let answer: PluginResponse = wire::read(&mut receive).await.unwrap();
+    assert_eq!(answer.request_id, "an id");
+    answer.response.unwrap()
+}
+
+/// What comes back for these bytes, up to the end of the stream.
+async fn bytes(connection: &Connection, bytes: &[u8]) -> Vec<u8> {
+    let (mut send, mut receive) = connection.open().await.unwrap();
+    // Who has read enough may stop.
+    if send.write_all(bytes).await.is_ok() {
+        let _ = send.finish();
+    }
+    receive.read_to_end(usize::MAX).await.unwrap()
+}
+
+fn call(tool: &str, arguments: &str) -> Request {
+    let arguments = Struct::from_json(&Raw::parse(arguments.to_owned()).unwrap(), Numbers::Exact).unwrap();
+    let request =
+        ToolRequest { tool_name: tool.to_owned(), arguments: Some(arguments), ..ToolRequest::default() };
+    Request::ToolCall(request)
+}
+
+fn json(value: &Option<Struct>) -> Value {
+    let json = value.as_ref().unwrap().to_json().unwrap();
+    serde_json::from_str(json.json.as_str()).unwrap()
+}

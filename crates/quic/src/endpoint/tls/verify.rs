@@ -1,0 +1,228 @@
+//! Verifiers that remember in words why they have refused a certificate.
+//!
+//! webpki decides; what is added is whose certificate it was, what was wrong with it, and what a person can do.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+use super::certificate::CertificateFacts;
+use super::time::Moment;
+use crate::endpoint::connection::Refusal;
+
+/// A verifier, and the place for what it has refused.
+pub(super) struct Recorded<V: ?Sized> {
+    verifier: Arc<V>,
+    refusal: Refusal,
+}
+
+impl<V: ?Sized> Recorded<V> {
+    pub(super) const fn new(verifier: Arc<V>, refusal: Refusal) -> Self {
+        Self { verifier, refusal }
+    }
+
+    fn record(&self, certificate: &CertificateDer<'_>, error: &Error) {
+        let reason = reason(certificate, error);
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+    }
+}
+
+impl<V: ?Sized> fmt::Debug for Recorded<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorded")
+    }
+}
+
+/// Why a certificate is refused.
+pub(crate) fn reason(certificate: &CertificateDer<'_>, error: &Error) -> String {
+    let Some(facts) = CertificateFacts::read(certificate) else {
+        return format!("it cannot be read ({error})");
+    };
+    let whose = format!("`{}`, signed by `{}`", facts.subject, facts.issuer);
+    let why = match error {
+        Error::InvalidCertificate(error) => match error {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                format!("expired on {}", facts.ends())
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                format!("is not valid before {}: is one of the clocks wrong?", Moment(facts.not_before))
+            }
+            CertificateError::UnknownIssuer => {
+                "is signed by an authority that is not the one here: both sides need the same ca.crt".to_owned()
+            }
+            CertificateError::BadSignature => {
+                "has the name of the authority here but not its signature: ca.crt was made anew, or is not the one that has signed it".to_owned()
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                format!("is for {}, and not for the name that was asked for (--server-name)", list(&facts.names))
+            }
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+                let for_whom = match (facts.for_servers, facts.for_clients) {
+                    (true, false) => "for servers alone",
+                    (false, true) => "for clients alone",
+                    _ => "for neither servers nor clients",
+                };
+                format!("is {for_whom} (extended key usage)")
+            }
+            error => format!("does not count: {error}"),
+        },
+        error => format!("does not count: {error}"),
+    };
+    format!("{whose}, {why}")
+}
+
+fn list(names: &[String]) -> String {
+    const MOST: usize = 8;
+    if names.is_empty() {
+        return "no name".to_owned();
+    }
+    let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("`{name}`")).collect();
+    let more = if names.len() > MOST { " and others" } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+impl ServerCertVerifier for Recorded<dyn ServerCertVerifier> {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified =
+            self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        verified.inspect_err(|error| self.record(end_entity, error))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}
+
+impl ClientCertVerifier for Recorded<dyn ClientCertVerifier> {
+    fn offer_client_auth(&self) -> bool {
+        self.verifier.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.verifier.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.verifier.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.verifier.verify_client_cert(end_entity, intermediates, now);
+        verified.inspect_err(|error| self.record(end_entity, error))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}
+
+/// Takes the one public key that it knows.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    hash: [u8; 32],
+    provider: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    pub(super) const fn new(hash: [u8; 32], provider: Arc<CryptoProvider>) -> Self {
+        Self { hash, provider }
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        // Neither is a secret, so it does not matter how long comparing takes.
+        match CertificateFacts::read(end_entity) {
+            Some(facts) if facts.key_hash == self.hash => Ok(ServerCertVerified::assertion()),
+            Some(facts) => {
+                let hash: String = facts.key_hash.iter().map(|byte| format!("{byte:02x}")).collect();
+                Err(Error::General(format!(
+                    "its public key is not the one that was pinned, but sha256:{hash}"
+                )))
+            }
+            None => Err(Error::General("its public key cannot be read".to_owned())),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("only TLS 1.3 is spoken".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

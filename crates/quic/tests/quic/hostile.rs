@@ -1,0 +1,231 @@
+//! Clients that do what they may not: nothing but their own streams, or their own connection, suffers.
+
+use mcpjoin::proto::session::Limits;
+use mcpjoin_quic::ALPN;
+use mcpjoin_quic::endpoint::{self as quic, ClientTls, ClientsAre, Identity, QuicOptions, Trust};
+use serde_json::{Value, json};
+
+use crate::by_hand::{Wire, call, connect, initialize, modern, note};
+use crate::{Gate, Up, builder, limits, run};
+
+async fn up(limits: Limits) -> (Up, Gate) {
+    let gate = Gate::default();
+    (Up::new(builder(&gate).limits(limits).build().unwrap()).await, gate)
+}
+
+fn list(id: u64) -> Value {
+    modern(id, "tools/list", json!({}))
+}
+
+#[test]
+fn garbage_and_half_messages_are_answered_on_their_own_stream() {
+    run(async {
+        let (up, _) = up(Limits::default()).await;
+        let (connection, _session) = connect(&up).await;
+        assert!(Wire::ask(&connection, &list(1)).await["result"].is_object());
+        for (sent, id) in [
+            ("no json\n", Value::Null),
+            (r#"{"jsonrpc":"2.0","id":5,"method":"#, json!(5)),
+            ("{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":7}\n", json!(6)),
+            ("[1,2]\n", Value::Null),
+        ] {
+            let mut wire = Wire::open(&connection).await;
+            wire.send.write_all(sent.as_bytes()).await.unwrap();
+            wire.send.finish().unwrap();
+            let answer = wire.hear().await.unwrap_or_else(|| panic!("{sent}: an answer"));
+            assert!(answer["error"]["code"].is_i64(), "{sent}: {answer}");
+            if !id.is_null() && !answer["id"].is_null() {
+                assert_eq!(answer["id"], id, "{sent}");
+            }
+            assert_eq!(wire.hear().await, None, "{sent}");
+        }
+        // What wants no answer gets none.
+        for sent in ["", "\n\n", "{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}\n"] {
+            let mut wire = Wire::open(&connection).await;
+            wire.send.write_all(sent.as_bytes()).await.unwrap();
+            wire.send.finish().unwrap();
+            assert!(Wire::ask(&connection, &list(2)).await["result"].is_object(), "{sent}");
+        }
+    });
+}
+
+#[test]
+fn a_second_request_on_a_stream_cuts_it_off() {
+    run(async {
+        let (up, gate) = up(Limits::default()).await;
+        let (connection, _session) = connect(&up).await;
+        Wire::ask(&connection, &list(1)).await;
+        let mut wire = Wire::open(&connection).await;
+        wire.say(&modern(2, "tools/call", json!({"name": "wait", "arguments": {}}))).await;
+        gate.begin(1).await;
+        wire.say(&list(3)).await;
+        assert_eq!(wire.reset_with().await, 2);
+        // The first one is given up with it.
+        gate.left.notified().await;
+        assert!(Wire::ask(&connection, &list(4)).await["result"].is_object());
+    });
+}
+
+#[test]
+fn an_id_that_is_in_use_cuts_its_stream_off_and_harms_no_other() {
+    run(async {
+        let (up, gate) = up(Limits::default()).await;
+        let (connection, _session) = connect(&up).await;
+        Wire::ask(&connection, &list(1)).await;
+        let wait = modern(2, "tools/call", json!({"name": "wait", "arguments": {}}));
+        let mut first = Wire::open(&connection).await;
+        first.say(&wait).await;
+        gate.begin(1).await;
+        let mut second = Wire::open(&connection).await;
+        second.say(&wait).await;
+        assert_eq!(second.reset_with().await, 2);
+        gate.go_on.add_permits(1);
+        assert_eq!(first.hear().await.unwrap()["id"], 2);
+    });
+}
+
+#[test]
+fn a_line_that_never_ends_is_refused_when_it_passes_the_limit() {
+    run(async {
+        let (up, _) = up(limits(|limits| limits.message = 4096)).await;
+        let (connection, _session) = connect(&up).await;
+        let mut wire = Wire::open(&connection).await;
+        wire.send
+            .write_all(br#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":""#)
+            .await
+            .unwrap();
+        let stopped = loop {
+            match wire.send.write(&[b'x'; 1000]).await {
+                Ok(_) => tokio::task::yield_now().await,
+                Err(quinn::WriteError::Stopped(code)) => break code.into_inner(),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(stopped, 3);
+        let answer = wire.hear().await.unwrap();
+        assert_eq!(answer["id"], 5);
+        assert!(answer["error"]["message"].as_str().unwrap().contains("4096"), "{answer}");
+        assert_eq!(wire.hear().await, None);
+        assert!(Wire::ask(&connection, &list(1)).await["result"].is_object());
+    });
+}
+
+#[test]
+fn streams_that_stall_in_the_middle_of_large_messages_stop_no_small_one() {
+    run(async {
+        let (up, _) = up(Limits::default()).await;
+        let (connection, _session) = connect(&up).await;
+        // More of them than may be read at once, each with as much as the server takes of it unread.
+        let mut stalled = Vec::new();
+        for _ in 0..100 {
+            let mut wire = Wire::open(&connection).await;
+            wire.send.write_all(&vec![b' '; 100 * 1024]).await.unwrap();
+            wire.send.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"").await.unwrap();
+            stalled.push(wire);
+        }
+        for id in 200..220 {
+            assert!(Wire::ask(&connection, &list(id)).await["result"].is_object());
+        }
+    });
+}
+
+#[test]
+fn a_message_that_stops_half_way_ends_its_stream_and_no_other() {
+    run(async {
+        let (up, _) = up(limits(|limits| limits.write_stall = std::time::Duration::from_millis(100))).await;
+        let (connection, _session) = connect(&up).await;
+        let mut wire = Wire::open(&connection).await;
+        wire.send.write_all(b"{\"jsonrpc\":\"2.0\",").await.unwrap();
+        assert_eq!(wire.reset_with().await, 4);
+        assert!(Wire::ask(&connection, &list(1)).await["result"].is_object());
+    });
+}
+
+#[test]
+fn an_answer_that_nobody_reads_ends_its_stream_and_no_other() {
+    run(async {
+        let (up, _) = up(limits(|limits| limits.write_stall = std::time::Duration::from_millis(100))).await;
+        let (connection, _session) = connect(&up).await;
+        let mut wire = Wire::open(&connection).await;
+        wire.say(&modern(2, "tools/call", json!({"name": "size", "arguments": {"bytes": 4_000_000}}))).await;
+        // Our own window for one stream is a quarter of it, and nothing of it is read.
+        let reset = wire.receive.get_mut().received_reset().await.unwrap();
+        assert_eq!(reset.map(quinn::VarInt::into_inner), Some(4));
+        assert!(Wire::ask(&connection, &list(3)).await["result"].is_object());
+    });
+}
+
+#[test]
+fn the_stream_of_the_session_cut_off_is_the_end_of_the_connection() {
+    run(async {
+        let (up, _) = up(Limits::default()).await;
+        let (connection, mut session) = connect(&up).await;
+        assert!(Wire::ask(&connection, &initialize(1)).await["result"].is_object());
+        session.say(&note("notifications/initialized", &json!({}))).await;
+        assert!(Wire::ask(&connection, &call(2, "origin")).await["result"].is_object());
+        session.send.reset(1_u32.into()).unwrap();
+        let closed = connection.closed().await;
+        assert!(closed.to_string().contains("code 2"), "{closed}");
+    });
+}
+
+#[test]
+fn a_stream_of_the_session_that_ends_lets_nobody_wait() {
+    run(async {
+        let (up, _) = up(Limits::default()).await;
+        let (connection, mut session) = connect(&up).await;
+        assert!(Wire::ask(&connection, &initialize(1)).await["result"].is_object());
+        session.send.finish().unwrap();
+        // `initialized` will never come: who asks without it is answered, whatever the session makes of it.
+        assert_eq!(Wire::ask(&connection, &call(2, "origin")).await["id"], 2);
+    });
+}
+
+#[test]
+fn streams_beyond_the_limit_are_not_given() {
+    run(async {
+        let (up, _) = up(Limits::default()).await;
+        let (connection, _session) = connect(&up).await;
+        let mut open = Vec::new();
+        for _ in 0..255 {
+            let mut wire = Wire::open(&connection).await;
+            wire.send.write_all(b" ").await.unwrap();
+            open.push(wire);
+        }
+        let more = connection.open();
+        tokio::pin!(more);
+        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(more.as_mut().poll(cx).is_pending())).await);
+        // One that ends makes room, at the latest when an eighth of them has.
+        for mut wire in open.drain(..64) {
+            wire.send.reset(0_u32.into()).unwrap();
+        }
+        more.await.unwrap();
+    });
+}
+
+#[test]
+fn connections_beyond_the_limit_are_turned_away_with_the_reason() {
+    run(async {
+        let identity = Identity::self_signed(["localhost"]).unwrap();
+        let pin = identity.facts().unwrap().key_hash;
+        let listener =
+            mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientsAre::Anybody)))
+                .await
+                .unwrap();
+        let listener = listener.max_connections(1);
+        let (address, handle) = (listener.address().port().unwrap(), listener.handle());
+        let server = builder(&Gate::default()).build().unwrap();
+        let task = server.clone();
+        let serving = tokio::spawn(async move { task.serve_all(listener, std::future::pending()).await });
+        let up = Up { address, pin, server, stop: None, serving };
+        let (connection, _session) = connect(&up).await;
+        assert!(Wire::ask(&connection, &list(1)).await["result"].is_object());
+        let tls = ClientTls::new(&Trust::Key(pin), None, ALPN).unwrap();
+        let closed = match quic::connect(&up.address.to_string(), &tls, &QuicOptions::default()).await {
+            Ok(second) => second.closed().await,
+            Err(error) => error,
+        };
+        assert!(closed.to_string().contains("as many connections"), "{closed}");
+        assert_eq!((handle.open(), handle.refused()), (1, 1));
+    });
+}

@@ -1,0 +1,231 @@
+//! MCP over real QUIC on loopback: both ends ours, or one end played stream by stream as `docs/quic.md` describes it.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod by_hand;
+mod calls;
+mod doctor;
+mod endpoint;
+mod hostile;
+mod large;
+mod limits;
+mod trust;
+
+use mcpjoin_test_support::lossy;
+use mcpjoin_test_support::ports;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mcpjoin::client::ClientBuilder;
+use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::proto::types::{
+    CallToolResult, ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, LoggingLevel, Members,
+};
+use mcpjoin::proto::{Era, Raw};
+use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, blocking, tool};
+use mcpjoin::{Client, Server};
+use mcpjoin_quic::endpoint::{ClientsAre, Identity, Trust};
+use mcpjoin_quic::{QuicConnect, QuicListen};
+use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::task::JoinHandle;
+
+/// No test takes longer: a hang is a failure.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+const BOTH: [Era; 2] = [Era::Modern, Era::Legacy];
+
+/// Runs a test on a runtime of its own, within the deadline.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let outcome =
+        runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") });
+    runtime.shutdown_background();
+    outcome
+}
+
+/// What the tools of the server wait for, and tell.
+#[derive(Clone)]
+struct Gate {
+    /// A handler that waits has begun.
+    began: Arc<Semaphore>,
+    go_on: Arc<Semaphore>,
+    /// Handlers that wait now, and the most there were at once.
+    waiting: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+    /// A handler that waited is gone.
+    left: Arc<Notify>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            began: Arc::new(Semaphore::new(0)),
+            go_on: Arc::new(Semaphore::new(0)),
+            waiting: Arc::default(),
+            most: Arc::default(),
+            left: Arc::default(),
+        }
+    }
+}
+
+struct Waiting(Gate);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.0.left.notify_one();
+    }
+}
+
+impl Gate {
+    async fn begin(&self, count: u32) {
+        self.began.acquire_many(count).await.unwrap().forget();
+    }
+
+    async fn wait(self) {
+        let now = self.waiting.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        let waiting = Waiting(self);
+        waiting.0.began.add_permits(1);
+        waiting.0.go_on.acquire().await.unwrap().forget();
+    }
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Text {
+    text: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Size {
+    bytes: usize,
+}
+
+fn builder(gate: &Gate) -> ServerBuilder {
+    let slow = gate.clone();
+    Server::builder("quic", "1")
+        .logging()
+        .dynamic_tools()
+        .tool(tool("echo"), |text: Text, _| async move { text.text })
+        .tool(tool("origin"), |_: NoArguments, cx: Context| async move {
+            let origin = cx.origin().unwrap();
+            format!("{} {}", origin.link, origin.peer.clone().unwrap_or_default())
+        })
+        .tool(tool("size"), blocking(|size: Size, _| "x".repeat(size.bytes)))
+        .tool(tool("steps"), |_: NoArguments, cx: Context| async move {
+            for step in 0..3 {
+                cx.log(LoggingLevel::Info, step);
+                cx.progress(f64::from(step), None, None);
+            }
+            "done"
+        })
+        .tool(tool("ask"), |text: Text, cx: Context| async move {
+            let form = ElicitFormParams::new(text.text, ElicitationSchema::new(Members::new()));
+            let answer = cx.elicit(form).await?;
+            Ok::<_, HandlerError>(answer.action.as_str().to_owned())
+        })
+        .tool(tool("wait"), move |_: NoArguments, _| {
+            let gate = slow.clone();
+            async move {
+                gate.wait().await;
+                "at last"
+            }
+        })
+}
+
+/// A server that listens with a key of its own.
+struct Up {
+    address: SocketAddr,
+    pin: [u8; 32],
+    server: Server,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<()>,
+}
+
+impl Up {
+    async fn new(server: Server) -> Self {
+        Self::with(server, |listen| listen).await
+    }
+
+    async fn with(server: Server, change: impl FnOnce(QuicListen) -> QuicListen) -> Self {
+        let identity = Identity::self_signed(["localhost"]).unwrap();
+        let pin = identity.facts().unwrap().key_hash;
+        let listen = mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientsAre::Anybody)));
+        let listener = change(listen).await.unwrap();
+        let address = listener.address().port().unwrap();
+        assert_eq!(listener.address().to_string(), format!("quic://{address}"));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = server.clone();
+        let serving =
+            tokio::spawn(async move { task.serve_all(listener, async { drop(stopped.await) }).await });
+        Self { address, pin, server, stop: Some(stop), serving }
+    }
+
+    fn link(&self) -> QuicConnect {
+        mcpjoin_quic::connect(self.address.to_string(), Trust::Key(self.pin))
+    }
+
+    async fn client(&self, era: Era) -> Client {
+        client(era).connect(self.link().await.unwrap()).await.unwrap()
+    }
+
+    /// Stops listening, finishes what is in progress.
+    async fn end(mut self) {
+        drop(self.stop.take());
+        self.serving.await.unwrap();
+    }
+}
+
+fn client(era: Era) -> ClientBuilder {
+    Client::builder("quic", "1")
+        .ask(Ask::Only(era))
+        .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
+}
+
+/// A client, and every notification that belongs to none of its calls.
+async fn hearing(up: &Up, era: Era) -> (Client, Heard) {
+    let heard = Heard::default();
+    let (notes, told) = (heard.notes.clone(), heard.told.clone());
+    let client = client(era)
+        .on_notification(move |note| {
+            notes.lock().unwrap().push(note.method.as_str().to_owned());
+            told.notify_one();
+        })
+        .connect(up.link().await.unwrap())
+        .await
+        .unwrap();
+    (client, heard)
+}
+
+#[derive(Clone, Default)]
+struct Heard {
+    notes: Arc<Mutex<Vec<String>>>,
+    told: Arc<Notify>,
+}
+
+impl Heard {
+    async fn until(&self, method: &str) {
+        while !self.notes.lock().unwrap().iter().any(|note| note == method) {
+            self.told.notified().await;
+        }
+    }
+}
+
+fn arguments(value: &serde_json::Value) -> Option<Raw> {
+    Some(Raw::parse(value.to_string()).unwrap())
+}
+
+fn text(result: &CallToolResult) -> String {
+    let content = serde_json::to_value(&result.content).unwrap();
+    content[0]["text"].as_str().unwrap().to_owned()
+}
+
+/// The bounds, with something changed.
+fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
+    let mut limits = Limits::default();
+    change(&mut limits);
+    limits
+}

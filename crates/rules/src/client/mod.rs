@@ -1,0 +1,23 @@
+//! The rules about clients, in the chapters of the rules about servers. They apply to a [`Trace`](crate::Trace) in which
+//! we are the server.
+//!
+//! [`What::Received`](crate::What::Received) is a message of the client, [`What::Sent`](crate::What::Sent) one of ours.
+//! Over HTTP, [`What::Requested`](crate::What::Requested) is the client's request, before the message in it. The rules
+//! check what the client did by itself and how it handled our probes. No rule is about what a client shows to its user:
+//! that is not visible in a trace.
+
+pub(crate) mod cancelling;
+pub(crate) mod features;
+pub(crate) mod headers;
+pub(crate) mod http;
+pub(crate) mod http_sse;
+pub(crate) mod lifecycle;
+pub(crate) mod messages;
+pub(crate) mod meta;
+pub(crate) mod pages;
+pub(crate) mod replies;
+pub(crate) mod responses;
+pub(crate) mod stdio;
+pub(crate) mod streams;
+pub(crate) mod tasks;
+pub(crate) mod utilities;

@@ -1,0 +1,272 @@
+//! What every rule for clients says of clients that keep it and of clients that do not: the transcripts in
+//! `client-*.txt`.
+//!
+//! They are written like those of servers, with us as the server: `<` is what the client has sent, `>` what it got,
+//! after the name of a probe or none. Besides:
+//!
+//! ```text
+//!   opened {"roots":{}}                      a session was opened, with these capabilities of the client or none
+//!   left, gone, killed 15                    the client has closed our input; its process has ended; so did we, by a signal
+//!   1 POST [name: value; ..] < {~,"id":1 ..}  an HTTP request of the client; GET and DELETE, too
+//!   1 json [name: value; ..] > {~,"id":1 ..}  what it got: 200 and a message
+//!   1 202                                    the same without one
+//!   1 event id=b retry=9 < data               an event of its stream
+//!   1 ended, 1 left                          its stream has ended; the client has left it
+//!   = 2025-11-25                             another run, by that revision
+//! ```
+//!
+//! `^` stands for the headers that every POST of the modern era has, `&` for those of a POST in the session.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mcpjoin_proto::Version;
+use mcpjoin_proto::session::ProcessExit;
+use mcpjoin_rules::{
+    BodyEnd, Channel, Ended, HttpRequest, HttpResponse, Line, Outcome, Probe, Run, Selection, StreamEvent,
+    Trace, What, client_rules, judge_client, rules,
+};
+
+use super::{Wanted, accused, headers, opened};
+
+const FILES: [(&str, &str); 6] = [
+    ("client-base.txt", include_str!("client-base.txt")),
+    ("client-lifecycle.txt", include_str!("client-lifecycle.txt")),
+    ("client-stdio.txt", include_str!("client-stdio.txt")),
+    ("client-http.txt", include_str!("client-http.txt")),
+    ("client-features.txt", include_str!("client-features.txt")),
+    ("client-patterns.txt", include_str!("client-patterns.txt")),
+];
+
+const OFFERED: &str =
+    r#"{"tools":{},"prompts":{},"resources":{},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}}}"#;
+
+struct Case {
+    place: String,
+    rule: &'static str,
+    wanted: Wanted,
+    trace: Trace,
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for (file, text) in FILES {
+        let mut rule = "";
+        for (number, line) in text.lines().enumerate() {
+            let place = format!("{file}:{}", number + 1);
+            if line.is_empty() || line.starts_with("# ") {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix("## ") {
+                rule = name;
+            } else if let Some(event) = line.strip_prefix("  ") {
+                add(&mut cases.last_mut().unwrap().trace, event, &place);
+            } else {
+                let (words, wanted) = match line.strip_prefix("passes nothing ") {
+                    Some(words) => (words, Wanted::Nothing),
+                    None => match line.split_once(' ').unwrap() {
+                        ("passes", words) => (words, Wanted::Passes),
+                        ("fails", words) => (words, Wanted::Fails),
+                        _ => panic!("{place}: {line}"),
+                    },
+                };
+                let mut trace = Trace::default();
+                trace.runs.push(opened("first", words, &place));
+                cases.push(Case { place, rule, wanted, trace });
+            }
+        }
+    }
+    cases
+}
+
+fn bytes(line: &str) -> Vec<u8> {
+    let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}}"#;
+    super::bytes(&line.replace('@', meta))
+}
+
+fn now(run: &Run) -> Duration {
+    run.events.last().map_or(Duration::ZERO, |event| event.at)
+}
+
+fn probe(name: &str, place: &str) -> Probe {
+    let name = if name.is_empty() { "answer" } else { name };
+    let known = Probe::ALL.iter().find(|probe| probe.as_str() == name);
+    *known.unwrap_or_else(|| panic!("{place}: no probe {name}"))
+}
+
+fn add(trace: &mut Trace, event: &str, place: &str) {
+    if let Some(words) = event.strip_prefix("= ") {
+        trace.runs.push(opened("next", words, place));
+        return;
+    }
+    let run = trace.runs.last_mut().unwrap();
+    let at = now(run);
+    if let Some((number, event)) = event.split_once(' ')
+        && let Ok(number) = number.parse()
+    {
+        exchanged(run, number, event, place);
+    } else if let Some(line) = event.strip_prefix("< ") {
+        run.note(at, What::Received(Line::new(bytes(line))));
+    } else if let Some(line) = event.strip_prefix("> ") {
+        run.note(at, What::Sent(Probe::Answer, Line::new(bytes(line))));
+    } else if let Some((name, line)) = event.split_once(" > ") {
+        run.note(at, What::Sent(probe(name, place), Line::new(bytes(line))));
+    } else if let Some(capabilities) = event.strip_prefix("opened") {
+        open(run, if capabilities.is_empty() { "{}" } else { capabilities.trim() }, place);
+    } else if let Some(seconds) = event.strip_prefix("after ") {
+        // The time stands at an event: this one changes nothing.
+        let seconds = seconds.strip_suffix('s').unwrap().parse().unwrap();
+        let nothing = Line::new(r#"{"jsonrpc":"2.0","method":"notifications/message"}"#);
+        run.note(at + Duration::from_secs(seconds), What::Sent(Probe::Answer, nothing));
+    } else {
+        run.note(
+            at,
+            match event {
+                "left" => What::InputClosed,
+                "gone" => What::Ended(Ended::default()),
+                _ => {
+                    let signal = event.strip_prefix("killed ").unwrap_or_else(|| panic!("{place}: {event}"));
+                    let exit = Some(ProcessExit::Signal(signal.parse().unwrap()));
+                    What::Ended(Ended { exit, forced: false })
+                }
+            },
+        );
+    }
+}
+
+/// A session is opened as it should be.
+fn open(run: &mut Run, capabilities: &str, place: &str) {
+    let version = run.version.as_str().to_owned();
+    let lines = [
+        format!(
+            r#"< {{~,"id":"open","method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{capabilities},"clientInfo":{{"name":"c","version":"1"}}}}}}"#
+        ),
+        format!(
+            r#"> {{~,"id":"open","result":{{"protocolVersion":"{version}","capabilities":{OFFERED},"serverInfo":{{"name":"s","version":"1"}}}}}}"#
+        ),
+        r#"< {~,"method":"notifications/initialized"}"#.to_owned(),
+    ];
+    if run.channel != Channel::StreamableHttp {
+        for line in &lines {
+            add_to(run, line, place);
+        }
+        return;
+    }
+    let first = "accept: application/json, text/event-stream; content-type: application/json";
+    add_to(run, &format!("900 POST [{first}] {}", lines[0]), place);
+    add_to(run, &format!("900 json [mcp-session-id: abc] {}", lines[1]), place);
+    add_to(run, &format!("901 POST [&] {}", lines[2]), place);
+    add_to(run, "901 202", place);
+}
+
+fn add_to(run: &mut Run, event: &str, place: &str) {
+    let mut trace = Trace { runs: vec![run.clone()], ..Trace::default() };
+    add(&mut trace, event, place);
+    *run = trace.runs.remove(0);
+}
+
+fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
+    let version: Version = run.version.clone();
+    let at = now(run);
+    let both = "accept: application/json, text/event-stream; content-type: application/json";
+    let event = event
+        .replace("[&", &format!("[mcp-session-id: abc; mcp-protocol-version: {version}; {both}"))
+        .replace("[^", &format!("[mcp-protocol-version: {version}; {both}"));
+    let (word, rest) = event.split_once(' ').unwrap_or((&event, ""));
+    let (headers, rest) = headers(rest);
+    match word {
+        "POST" | "GET" | "DELETE" => {
+            let url = "http://localhost/mcp".into();
+            let request = HttpRequest { method: word.into(), url, headers };
+            run.note_in(number, at, What::Requested(Probe::Answer, request));
+            if let Some(line) = rest.strip_prefix("< ") {
+                run.note_in(number, at, What::Received(Line::new(bytes(line))));
+            }
+        }
+        "event" => {
+            let (words, data) = rest.split_once("< ").unwrap_or((rest, ""));
+            let field = |name: &str| words.split(' ').find_map(|word| word.strip_prefix(name));
+            let id = field("id=").map(|id| id.to_owned().into());
+            let name = field("name=").map(|name| name.to_owned().into());
+            let retry = field("retry=").and_then(|retry| retry.parse().ok());
+            let event = StreamEvent { name, id, data: bytes(data).into(), retry };
+            run.note_in(number, at, What::Streamed(event));
+        }
+        "ended" => run.note_in(number, at, What::BodyEnded(BodyEnd::Complete)),
+        "left" => run.note_in(number, at, What::BodyEnded(BodyEnd::Left)),
+        status => {
+            let status = if status == "json" { 200 } else { status.parse().unwrap() };
+            run.note_in(number, at, What::Responded(HttpResponse { status, headers }));
+            if let Some((name, line)) = rest.split_once("> ") {
+                run.note_in(number, at, What::Sent(probe(name.trim(), place), Line::new(bytes(line))));
+            }
+        }
+    }
+}
+
+#[test]
+fn f27_every_rule_for_clients_finds_its_fault_and_no_other_accuses() {
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let report = judge_client(&case.trace, &Selection::default());
+        let accused = accused(&report);
+        let own = report.verdicts.iter().find(|verdict| verdict.rule.slug == case.rule);
+        let outcome = &own.unwrap_or_else(|| panic!("{}: no rule {}", case.place, case.rule)).outcome;
+        let right = match case.wanted {
+            Wanted::Passes => accused.is_empty() && *outcome == Outcome::Passed,
+            Wanted::Nothing => accused.is_empty() && matches!(outcome, Outcome::Skipped(_)),
+            Wanted::Fails => accused == [case.rule],
+        };
+        if !right {
+            wrong.push(format!(
+                "{}: {} {:?}, but {outcome:?}; accused by {accused:?}",
+                case.place, case.rule, case.wanted
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn f27_every_rule_for_clients_has_a_transcript_that_passes_and_one_that_fails() {
+    let mut known: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
+    for case in cases() {
+        let known = known.entry(case.rule).or_default();
+        known.0 |= case.wanted == Wanted::Passes;
+        known.1 |= case.wanted == Wanted::Fails;
+    }
+    let without: Vec<&str> =
+        client_rules().map(|rule| rule.slug).filter(|slug| known.get(slug) != Some(&(true, true))).collect();
+    assert!(without.is_empty(), "{without:?}");
+}
+
+#[test]
+fn the_book_for_clients_is_in_order() {
+    let mut slugs: Vec<&str> = rules().map(|rule| rule.slug).collect();
+    for rule in client_rules() {
+        assert!(!slugs.contains(&rule.slug), "{} stands twice", rule.slug);
+        assert!(rule.slug.starts_with("client-"), "{}", rule.slug);
+        slugs.push(rule.slug);
+        assert!(rule.sentence.ends_with('.') && rule.sentence.len() < 160, "{}", rule.sentence);
+        for version in &Version::ALL {
+            let sources = rule.sources.iter().filter(|source| source.revisions.contains(version)).count();
+            assert!(sources <= 1, "{} has {sources} sources for {version}", rule.slug);
+        }
+        assert!(rule.address().unwrap().starts_with("https://"), "{}", rule.slug);
+    }
+    assert!(client_rules().is_sorted_by_key(|rule| rule.chapter), "the chapters are mixed");
+}
+
+#[test]
+fn rules_for_clients_are_selected_by_name_and_by_chapter() {
+    let count = |only: &[&str]| {
+        let selection = Selection::for_clients(only.iter().copied(), []).unwrap();
+        client_rules().filter(|rule| selection.has(rule)).count()
+    };
+    assert_eq!(count(&["client-request-id"]), 1);
+    let chapters =
+        ["base", "lifecycle", "stdio", "http", "http-sse", "utilities", "patterns", "client-features"];
+    assert_eq!(count(&chapters), client_rules().count());
+    assert_eq!(Selection::for_clients(["id-type"], []).unwrap_err().0, "id-type");
+    assert_eq!(Selection::new(["client-request-id"], []).unwrap_err().0, "client-request-id");
+}

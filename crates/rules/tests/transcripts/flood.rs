@@ -1,0 +1,116 @@
+//! A peer that says as much as is listened to: judging it takes time in proportion, by every rule of both books.
+//!
+//! The bound is on the time of this thread on a processor, where the system tells it, and ten times and more of what is
+//! needed without optimisation. To read each of our requests once more for each message takes minutes.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use mcpjoin_proto::Version;
+use mcpjoin_rules::{Probe, Report, Run, Selection, Trace, judge, judge_client};
+
+/// So many lines are kept of a run: `MOST_LINES` where runs are recorded.
+const LINES: usize = 20_000;
+/// Of a mixture of them these are enough.
+const SOME: usize = 5_000;
+/// So many requests stand on our side: more than are ever sent in one run.
+const OURS: usize = 300;
+const BOUND: Duration = Duration::from_secs(40);
+
+/// The time that this thread has spent on a processor; where the system does not tell it, the time that has passed.
+fn spent() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let told = || {
+        let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+        statistics.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+    };
+    told().unwrap_or_else(|| START.elapsed())
+}
+
+/// What is judged by every rule costs no more than the bound.
+fn is_judged_soon(trace: &Trace, judge: impl Fn(&Trace, &Selection) -> Report) {
+    let before = spent();
+    let report = judge(trace, &Selection::default());
+    let took = spent() - before;
+    assert!(took < BOUND, "{took:?}");
+    assert!(report.failed().next().is_some(), "nothing of this is in order");
+}
+
+fn session(revision: &str) -> Run {
+    let mut run = Run::new("flood", Version::parse(revision));
+    run.sent(Probe::Initialize, r#"{"jsonrpc":"2.0","id":"open","method":"initialize","params":{}}"#);
+    run.received(r#"{"jsonrpc":"2.0","id":"open","result":{"capabilities":{}}}"#);
+    run
+}
+
+/// Requests that ask for progress and log messages, and that nobody answers.
+fn asks(run: &mut Run) {
+    for id in 0..OURS {
+        let meta = format!(r#"{{"progressToken":"ours-{id}"}}"#);
+        run.sent(
+            Probe::Ping,
+            format!(r#"{{"jsonrpc":"2.0","id":"ours-{id}","method":"ping","params":{{"_meta":{meta}}}}}"#),
+        );
+    }
+}
+
+/// Each of the kinds of message by which a server can be tedious, with a name of its own each time.
+fn tells(run: &mut Run, lines: usize, kinds: &[&str]) {
+    for place in 0..lines {
+        let kind = kinds[place % kinds.len()];
+        run.received(format!(r#"{{"jsonrpc":"2.0",{}}}"#, kind.replace('#', &place.to_string())));
+    }
+}
+
+const PROGRESS: &str = r##""method":"notifications/progress","params":{"progressToken":"#","progress":1}"##;
+const CANCELLED: &str = r##""method":"notifications/cancelled","params":{"requestId":"#"}"##;
+const LOG: &str = r##""method":"notifications/message","params":{"level":"info","data":"#"}"##;
+const DONE: &str = r##""method":"notifications/elicitation/complete","params":{"elicitationId":"#"}"##;
+const ASKS: &str = r##""id":"id-#","method":"ping","params":{"_meta":{"progressToken":"#"}}"##;
+const ANSWERS: &str = r##""id":"stray-#","result":{}"##;
+const REFUSES: &str = r##""error":{"code":-32603,"message":"#"}"##;
+
+#[test]
+fn a_flood_of_progress_with_unknown_tokens_is_judged_soon() {
+    let mut trace = Trace::default();
+    for revision in ["2025-11-25", "2026-07-28"] {
+        let mut run = session(revision);
+        asks(&mut run);
+        tells(&mut run, LINES, &[PROGRESS]);
+        trace.runs.push(run);
+    }
+    is_judged_soon(&trace, judge);
+    is_judged_soon(&trace, judge_client);
+}
+
+#[test]
+fn a_flood_of_all_that_a_server_may_say_is_judged_soon() {
+    let mut trace = Trace::default();
+    for revision in ["2025-11-25", "2026-07-28"] {
+        let mut run = session(revision);
+        asks(&mut run);
+        tells(&mut run, SOME, &[CANCELLED, LOG, DONE, ASKS, ANSWERS, REFUSES]);
+        trace.runs.push(run);
+    }
+    is_judged_soon(&trace, judge);
+}
+
+#[test]
+fn a_flood_of_all_that_a_client_may_say_is_judged_soon() {
+    let calls = r##""id":"id-#","method":"tools/call","params":{"name":"a","requestState":"s","_meta":{}}"##;
+    let mut trace = Trace::default();
+    for revision in ["2025-11-25", "2026-07-28"] {
+        let mut run = Run::new("flood", Version::parse(revision));
+        asks(&mut run);
+        tells(&mut run, SOME, &[PROGRESS, CANCELLED, ASKS, ANSWERS, REFUSES, calls]);
+        // What each call needs: answers that come late, all of them at once.
+        for place in 0..SOME {
+            let kind = r##""id":"id-#","result":{"resultType":"input_required","requestState":"state-#"}"##;
+            let kind = kind.replace('#', &place.to_string());
+            run.sent(Probe::Answer, format!(r#"{{"jsonrpc":"2.0",{kind}}}"#));
+        }
+        tells(&mut run, SOME, &[calls]);
+        trace.runs.push(run);
+    }
+    is_judged_soon(&trace, judge_client);
+}

@@ -1,0 +1,23 @@
+//! `cargo xtask beside`: mcpjoin's HTTP client in one process with reqwest, and with rustls on aws-lc-rs (`interop/beside`).
+//!
+//! It builds about 200 packages three times, some of them again for other features, so it is part of `release-check` and not
+//! of `test`.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::steps::{cargo, succeed};
+
+/// The package, which has a workspace of its own.
+pub(crate) const MANIFEST: &str = "interop/beside/Cargo.toml";
+/// What mcpjoin is run beside: each is a feature of the package.
+const OTHERS: [&str; 3] = ["reqwest-without-tls", "reqwest-default", "rustls-aws-lc-rs"];
+
+pub(crate) fn run(root: &Path) -> Result<()> {
+    for other in OTHERS {
+        let options = ["run", "--quiet", "--locked", "--manifest-path", MANIFEST, "--features", other];
+        succeed(&mut cargo(root, &options))?;
+    }
+    Ok(())
+}

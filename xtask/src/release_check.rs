@@ -1,0 +1,61 @@
+//! `cargo xtask release-check`: what is too long for every change, and is run before a release.
+//!
+//! It needs what `test` and `bench` need, the oldest Rust that the project supports, and about three hours.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::steps::{Steps, cargo, succeed};
+use crate::{bench, beside, dist, fuzz, test};
+
+/// How long each fuzz target runs, in seconds: an hour and more of all of them on two processors.
+const FUZZ_SECONDS: u64 = 600;
+/// How often the tests that start, kill and restart processes run, one run after the other.
+const SOAK_RUNS: u32 = 20;
+/// The groups that a soak repeats: child processes, reconnections, and the gateway's schedules.
+const SOAKED: [(&str, &str); 4] = [
+    ("mcpjoin", "child_cycles"),
+    ("mcpjoin", "http_both"),
+    ("mcpjoin-gateway", "gateway"),
+    ("mcpjoin-orchestra", "bridge"),
+];
+
+/// Does every step, and fails if one of them failed.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let mut steps = Steps::default();
+    steps.step("oldest Rust", "cargo +VERSION check --workspace --all-features", || oldest_rust(root));
+    steps.step("beside", "cargo xtask beside", || beside::run(root));
+    steps.step("dist", "cargo xtask dist", || dist::run(root).map(drop));
+    steps.step("soak", "cargo test --test child_cycles, and others, 20 times", || soak(root));
+    steps.step("peers", "cargo xtask bench", || bench::run(root, &bench::Options::parse(&[])?));
+    steps.step("fuzz", &format!("cargo xtask fuzz {FUZZ_SECONDS}"), || fuzz::run(root, FUZZ_SECONDS));
+    steps.step("test", "cargo xtask test", || test::run(root, &test::Options::parse(&[])?));
+    match steps.summary() {
+        0 => Ok(()),
+        failed => bail!("{failed} steps failed"),
+    }
+}
+
+/// Compiles the workspace with the version that `rust-version` names.
+fn oldest_rust(root: &Path) -> Result<()> {
+    let manifest: toml::Table = std::fs::read_to_string(root.join("Cargo.toml"))?.parse()?;
+    let version = manifest["workspace"]["package"]["rust-version"].as_str().context("a rust-version")?;
+    let toolchain = format!("+{version}");
+    let mut command = std::process::Command::new("cargo");
+    command.args([&*toolchain, "check", "--quiet", "--workspace", "--all-features"]).current_dir(root);
+    // Set by the cargo that runs this chore; the other version must not inherit it.
+    command.env_remove("RUSTUP_TOOLCHAIN").env("CARGO_TARGET_DIR", root.join("target/oldest-rust"));
+    succeed(&mut command)
+        .with_context(|| format!("if it is missing: rustup toolchain install {version} --profile minimal"))
+}
+
+fn soak(root: &Path) -> Result<()> {
+    for _ in 0..SOAK_RUNS {
+        for (package, test) in SOAKED {
+            let options = ["test", "--quiet", "--all-features", "--package", package, "--test", test];
+            succeed(&mut cargo(root, &options))?;
+        }
+    }
+    Ok(())
+}
