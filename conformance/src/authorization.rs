@@ -4,13 +4,13 @@
 //! out the rest by itself. The person is [`Redirected`]: who says yes to everything, at once.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
-use mcpjoin::auth::{
-    Assertion, Authorizing, ClientIdentity, Grant, IdentityProvider, OAuth, PrivateKey, Secret, UserAgent,
-    UserAgentError, Visit,
-};
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::proto::Raw;
 use mcpjoin::{Client, Link};
+use mcpjoin_auth::{
+    Assertion, Authorizing, ClientIdentity, Grant, IdentityProvider, OAuth, PrivateKey, Secret, UserAgent,
+    UserAgentError, Visit,
+};
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

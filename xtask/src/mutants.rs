@@ -59,12 +59,7 @@ const AREAS: [Area; 7] = [
         files: "crates/mcpjoin/src/connection/**/*.rs",
         tests: &["stream", "debt", "client_calls", "client_input", "server", "framing"],
     },
-    Area {
-        name: "auth",
-        package: "mcpjoin",
-        files: "crates/mcpjoin/src/auth/**/*.rs",
-        tests: &["http_client", "http_server"],
-    },
+    Area { name: "auth", package: "mcpjoin-auth", files: "crates/auth/src/**/*.rs", tests: &["oauth"] },
     Area {
         name: "process",
         package: "mcpjoin",

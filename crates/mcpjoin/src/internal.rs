@@ -2,20 +2,19 @@
 //!
 //! Used by `mcpjoin-diagnostics`. ARCHITECTURE.md lists what is here; at most 60 items.
 
-#[cfg(feature = "oauth")]
-pub use crate::auth::fetch::{FetchOptions, Fetcher};
-#[cfg(feature = "http")]
+#[cfg(feature = "http-client")]
 pub use crate::http::is_excepted as is_proxy_excepted;
 pub use crate::link::cannot_reopen;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "child"))]
 pub use crate::link::child::ProgramOutput;
 pub use crate::link::gather::Gather;
-#[cfg(feature = "http")]
+#[cfg(feature = "http-client")]
 pub use crate::link::http_client::{Checked, ErasedCredentials, Exchanged, readable, refusal};
-#[cfg(feature = "http")]
+#[cfg(feature = "http-client")]
 pub use crate::link::proxies::{
     EXCEPTIONS as PROXY_EXCEPTIONS, VARIABLES as PROXY_VARIABLES, first as first_variable,
 };
+#[cfg(feature = "socket")]
 pub use crate::link::socket::{SocketPlace, host_and_port, in_turn, tcp_stream};
 pub use crate::link::stream::{decoded, is_cut_off, too_long};
 pub use crate::link::tap::beside;
@@ -25,15 +24,20 @@ pub mod der {
 }
 pub use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE, MAX_ROUNDS};
 pub use crate::known_tools::{KnownTools, MOST as MAX_KNOWN_TOOLS, MOST_BYTES as MAX_KNOWN_TOOL_BYTES};
-#[cfg(feature = "http")]
+#[cfg(feature = "http-server")]
 pub use crate::link::http_server::entry::{Served, Serves, Serving};
 pub use crate::link::subscriber;
+#[cfg(feature = "server")]
 pub use crate::server::capability::undeclared;
+#[cfg(feature = "server")]
 pub use crate::server::input::digest as request_digest;
+#[cfg(feature = "server")]
 pub use crate::server::listening::serve_each;
+#[cfg(feature = "server")]
 pub use crate::server::schema::{is_of_object, wrap, wrapped};
+#[cfg(feature = "server")]
 pub use crate::server::tools::in_words_of;
-#[cfg(feature = "http")]
+#[cfg(feature = "http-client")]
 pub mod http {
     //! The HTTP client of the transport, for examinations that send requests of their own.
     pub use crate::http::*;

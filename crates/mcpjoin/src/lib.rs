@@ -21,34 +21,44 @@
 //! # Ok(())
 //! # }
 //! ```
+#![cfg_attr(
+    not(all(feature = "child", feature = "http-client", feature = "http-server", feature = "socket")),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "what several features share is compiled when one of them is on"
+    )
+)]
 
-#[cfg(feature = "oauth")]
-pub mod auth;
+#[cfg(feature = "client")]
 pub mod client;
 pub mod connection;
 mod der;
 pub mod handler;
-#[cfg(feature = "http")]
+#[cfg(feature = "http-client")]
 mod http;
 #[doc(hidden)]
 pub mod internal;
 mod known_tools;
 pub mod link;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "child"))]
 mod process;
+#[cfg(feature = "server")]
 pub mod server;
 
 pub use mcpjoin_proto as proto;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "child"))]
 pub use process::guard;
 
+#[cfg(feature = "client")]
 pub use client::Client;
 pub use handler::Handler;
 pub use link::Link;
+#[cfg(feature = "server")]
 pub use server::Server;
 
 /// The pages whose programs are compiled, and run where they can be, as examples of this crate.
-#[cfg(all(doctest, unix, feature = "http"))]
+#[cfg(all(doctest, unix, feature = "child", feature = "http-client", feature = "http-server"))]
 mod pages {
     #[doc = include_str!("../docs/writing-a-client.md")]
     struct WritingAClient;

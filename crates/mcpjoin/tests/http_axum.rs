@@ -1,5 +1,4 @@
 //! The service in an application of axum, beside a route of its own: as the documentation of `Server::http` says.
-#![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;

@@ -1,6 +1,5 @@
 //! Our client and our server over HTTP, with a bad network between them: streams that are cut at every byte, a proxy
 //! that drops what is silent, a server that is restarted in the middle.
-#![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use mcpjoin_test_support::ports;

@@ -64,7 +64,6 @@ fn a1_a_gibibyte_without_a_line_feed_fills_no_memory() {
 }
 
 /// Sends a request and reads the head of the response, and its body where the head says how long it is.
-#[cfg(feature = "http")]
 async fn ask(stream: &mut tokio::net::TcpStream, method: &str, headers: &str, body: &str) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let length = body.len();
@@ -84,7 +83,6 @@ async fn ask(stream: &mut tokio::net::TcpStream, method: &str, headers: &str, bo
     head
 }
 
-#[cfg(feature = "http")]
 #[test]
 fn an_http_session_that_lies_idle_holds_4_kib_at_most_and_10_with_an_open_stream() {
     use mcpjoin::link::{HttpListener, HttpOptions};

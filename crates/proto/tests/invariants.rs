@@ -38,7 +38,7 @@ const VERSION_EXCEPTIONS: [Exception; 2] = [
         reason: "the constant reply of a document to the letter: nothing is decided by it",
     },
     Exception {
-        file: "crates/mcpjoin/src/auth/discovery.rs",
+        file: "crates/auth/src/discovery.rs",
         part: "const OWN_AUTHORIZATION: Version = Version::V2025_03_26;",
         reason: "a header of a request for what only that revision has: nothing is decided by it",
     },

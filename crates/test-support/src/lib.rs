@@ -8,6 +8,7 @@ pub mod events;
 pub mod lossy;
 pub mod ports;
 pub mod scripted;
+pub mod scripted_http;
 pub mod tls;
 
 use std::pin::Pin;

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
     unreachable_pub,
     reason = "it is a module of mcpjoin, read here without all that hangs on it"
 )]
-#[path = "../../../crates/mcpjoin/src/auth/metadata.rs"]
+#[path = "../../../crates/auth/src/metadata.rs"]
 mod metadata;
 
 use metadata::{AuthorizationServer, ProtectedResource};

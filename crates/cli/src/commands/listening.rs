@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use mcpjoin::Server;
-use mcpjoin::auth::resource::{ResourceServer, ResourceSetupError};
 use mcpjoin::link::{HttpListener, HttpOptions, Listener};
 use mcpjoin::proto::http::origin::Origin;
+use mcpjoin_auth::resource::{ResourceServer, ResourceSetupError};
 use mcpjoin_quic::endpoint::{Authorities, CertificateError, ClientsAre, Identity};
 use tokio::sync::watch;
 
@@ -337,7 +337,7 @@ fn authorized(options: HttpOptions, asked: Option<Asked>) -> HttpOptions {
     // By that name clients come, whatever stands before us.
     let host = server.resource().split('/').nth(2).unwrap_or_default();
     let options = options.clone().allow_host(host).unwrap_or(options);
-    options.authorize(server)
+    options.admission(server)
 }
 
 /// How serving has ended.

@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
-use mcpjoin::auth::{FileStore, OAuth, OAuthBuilder};
 use mcpjoin::link::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
 use mcpjoin::proto::http::challenge::Challenge;
 use mcpjoin::proto::session::LinkErrorKind;
+use mcpjoin_auth::{FileStore, OAuth, OAuthBuilder};
 
 use crate::args::Connect;
 use crate::config::{Oauth, Remote};
@@ -406,6 +406,6 @@ impl Credentials for Access {
 }
 
 /// What a login cannot be made of.
-pub(crate) fn unusable(error: &mcpjoin::auth::OAuthSetupError) -> Failure {
+pub(crate) fn unusable(error: &mcpjoin_auth::OAuthSetupError) -> Failure {
     Failure::usage(error.to_string(), "http://host:port/path, and --ca FILE, where FILE is in PEM")
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
-use mcpjoin::auth::resource::{Principal, Rejected, ResourceServer, TokenVerifier, Verified};
 use mcpjoin::link::{HttpListener, HttpOptions, HttpService};
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::Ask;
 use mcpjoin::server::{Context, NoArguments, tool};
 use mcpjoin::{Client, Link, Server};
+use mcpjoin_auth::resource::{Principal, Rejected, ResourceServer, TokenVerifier, Verified};
 use mcpjoin_gateway::Gateway;
 use tower_service::Service as _;
 
@@ -31,7 +31,7 @@ impl TokenVerifier for ByName {
 
 fn options() -> HttpOptions {
     let resource = ResourceServer::builder(RESOURCE).issuer("https://as.example").verifier(ByName);
-    HttpOptions::new().authorize(resource.build().unwrap())
+    HttpOptions::new().admission(resource.build().unwrap())
 }
 
 /// A server that answers with everything that it knows of who asks.

@@ -68,7 +68,7 @@ use self::remembered::{Known, Remembered};
 use self::subscription::Watched;
 use self::task::Board;
 use crate::connection::Connection;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "child"))]
 use crate::link::ChildHandle;
 
 /// A client that is connected. Cheap to clone; everything takes `&self` and may be used from several tasks at once.
@@ -85,7 +85,7 @@ pub struct Client {
 struct Inner {
     /// Ended before the connection is.
     watched: Watched,
-    #[cfg(unix)]
+    #[cfg(all(unix, feature = "child"))]
     child: Option<ChildHandle>,
     connection: OpenConnection,
     peer: Arc<Peer>,
@@ -174,14 +174,14 @@ impl Client {
     #[must_use]
     pub fn exit(&self) -> Option<ProcessExit> {
         let told = self.close_cause().as_ref().and_then(error::link_end).and_then(|end| end.exit);
-        #[cfg(unix)]
+        #[cfg(all(unix, feature = "child"))]
         let told = told.or_else(|| self.inner.child.as_ref().and_then(ChildHandle::exit));
         told
     }
 
     /// Watches the server's process, when it is a child of ours. Once [`close`](Self::close) has returned its report
     /// names what could not be ended of what the server had started.
-    #[cfg(unix)]
+    #[cfg(all(unix, feature = "child"))]
     #[must_use]
     pub fn child(&self) -> Option<ChildHandle> {
         self.inner.child.clone()

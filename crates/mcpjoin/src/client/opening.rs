@@ -16,7 +16,7 @@ use super::task::Board;
 use super::{Client, ConnectError, Inner, OpenConnection};
 use crate::connection::{Connection, OnViolation, Overhears, Setup};
 use crate::handler::{ErasedHandler, Kept};
-#[cfg(unix)]
+#[cfg(all(unix, feature = "child"))]
 use crate::link::ChildHandle;
 use crate::link::{Link, PeerIdentity};
 
@@ -44,7 +44,7 @@ pub(super) struct Opening<'a> {
     connection: OpenConnection,
     tasks: Arc<Board>,
     /// Watches the server, when it is a child of ours.
-    #[cfg(unix)]
+    #[cfg(all(unix, feature = "child"))]
     child: Option<ChildHandle>,
     /// Arguments travel in headers, too, where a tool's schema says so.
     headers: bool,
@@ -75,7 +75,7 @@ impl Plan {
                 tasks: tasks.clone(),
             })),
         };
-        #[cfg(unix)]
+        #[cfg(all(unix, feature = "child"))]
         let child = link.child();
         let headers = link.has_headers();
         let identity = link.identity();
@@ -86,7 +86,7 @@ impl Plan {
             plan: self,
             connection,
             tasks,
-            #[cfg(unix)]
+            #[cfg(all(unix, feature = "child"))]
             child,
             headers,
             identity,
@@ -136,7 +136,7 @@ impl Opening<'_> {
             anew: false,
             inner: Arc::new(Inner {
                 watched: Watched::default(),
-                #[cfg(unix)]
+                #[cfg(all(unix, feature = "child"))]
                 child: self.child,
                 connection: self.connection,
                 peer,

@@ -18,20 +18,14 @@ mod proxy;
 mod tests;
 mod tls;
 
-#[cfg(unix)]
 pub use client::Body;
 pub use client::{Client, ClientOptions, Response};
-#[cfg(feature = "oauth")]
 pub use connector::{ResolveHook, Resolving};
-#[cfg(any(unix, feature = "oauth"))]
 pub use error::Error;
 pub use error::HttpSetupError;
-#[cfg(feature = "oauth")]
 pub use error::find;
 pub use error::{describe, is_refused, root};
-#[cfg(unix)]
 pub use error::{is_an_authoritys, is_timeout, tls_text, untrusted_issuer};
-#[cfg(unix)]
 pub use proxy::is_excepted;
 pub use proxy::{Proxies, Proxy};
 pub use tls::config as tls_config;

@@ -1,8 +1,8 @@
 //! The TLS configuration of the client: the authorities of the system, extra ones, and an error that names the issuer of a
 //! certificate that is not trusted.
 //!
-//! The provider is explicit (ring), so none is installed for the process, and one that is installed has no effect. The
-//! issuer is read from the certificate ([RFC 5280, 4.1](https://www.rfc-editor.org/rfc/rfc5280#section-4.1)) without any
+//! The provider is explicit (feature `tls-ring` or `tls-aws-lc-rs`), so none is installed for the process, and one that is
+//! installed has no effect. The issuer is read from the certificate ([RFC 5280, 4.1](https://www.rfc-editor.org/rfc/rfc5280#section-4.1)) without any
 //! check: it is shown, never compared.
 
 use std::sync::{Arc, OnceLock};
@@ -41,7 +41,7 @@ pub fn config(extra_ca: &[Vec<u8>]) -> Result<ClientConfig, HttpSetupError> {
             return Err(HttpSetupError::Certificate("there is no certificate in the PEM text".into()));
         }
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(provider());
     let verifier = SystemVerifier { provider: provider.clone(), extra, verifier: OnceLock::new() };
     if !verifier.extra.is_empty() {
         // A wrong extra certificate fails here, not at the first connection.
@@ -55,6 +55,16 @@ pub fn config(extra_ca: &[Vec<u8>]) -> Result<ClientConfig, HttpSetupError> {
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// The cryptography of TLS, by feature. Without either feature there is no cipher suite, and HTTPS fails when it is set up.
+fn provider() -> CryptoProvider {
+    #[cfg(feature = "tls-ring")]
+    return rustls::crypto::ring::default_provider();
+    #[cfg(all(feature = "tls-aws-lc-rs", not(feature = "tls-ring")))]
+    return rustls::crypto::aws_lc_rs::default_provider();
+    #[cfg(not(any(feature = "tls-ring", feature = "tls-aws-lc-rs")))]
+    compile_error!("the feature `http-client` of mcpjoin needs `tls-ring` or `tls-aws-lc-rs`");
 }
 
 /// A certificate of an authority that is not trusted.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound};
 
-#[cfg(unix)]
+#[cfg(all(unix, feature = "child"))]
 use super::ChildHandle;
 use super::{PeerIdentity, Tap, Transport};
 
@@ -94,7 +94,7 @@ impl<A: TransportLayer> Transport for A {
         self.io_mut().poll_reopen(cx)
     }
 
-    #[cfg(unix)]
+    #[cfg(all(unix, feature = "child"))]
     fn child(&self) -> Option<ChildHandle> {
         self.io().child()
     }

@@ -8,21 +8,22 @@
 //! [`LinkDriver`]'s side.
 
 mod bare;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "child"))]
 pub(crate) mod child;
 pub(crate) mod gather;
-#[cfg(feature = "http")]
+#[cfg(feature = "http-client")]
 pub(crate) mod http_client;
-#[cfg(feature = "http")]
+#[cfg(feature = "http-server")]
 pub(crate) mod http_server;
 mod identity;
 mod layer;
 mod listener;
 mod memory;
 mod pair;
-#[cfg(feature = "http")]
+#[cfg(feature = "http-client")]
 pub(crate) mod proxies;
 mod queue;
+#[cfg(feature = "socket")]
 pub(crate) mod socket;
 #[cfg(unix)]
 mod stdio;
@@ -36,25 +37,26 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
 
-#[cfg(unix)]
+#[cfg(all(unix, feature = "child"))]
 pub use crate::process::{Forced, ShutdownReport, SpawnError, SpawnErrorKind, Survivor};
 pub use bare::BareLink;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "child"))]
 pub use child::{ChildCommand, ChildHandle};
-#[cfg(feature = "http")]
+#[cfg(feature = "http-client")]
 pub use http_client::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError, HttpConnect,
     HttpHandle, HttpSetupError, HttpWay,
 };
-#[cfg(feature = "http")]
+#[cfg(feature = "http-server")]
 pub use http_server::{
-    Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,
-    HttpOptions, HttpService, MemoryEvents, Replay, SessionId,
+    Admission, Admitted, Admitting, Denied, Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture,
+    HttpListenError, HttpListener, HttpOptions, HttpService, MemoryEvents, Replay, SessionId,
 };
 pub use identity::{CredentialKey, PeerIdentity};
 pub use layer::TransportLayer;
 pub use listener::{Accept, ListenAddress, Listener, ListenerHandle};
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
+#[cfg(feature = "socket")]
 pub use socket::{Attempt, SocketConnect, SocketError, SocketErrorKind};
 pub use tap::{Crossed, Tap, Way};
 
@@ -119,7 +121,7 @@ pub trait Transport: Send {
     }
 
     /// The child process that the transport started, if it started one.
-    #[cfg(unix)]
+    #[cfg(all(unix, feature = "child"))]
     fn child(&self) -> Option<ChildHandle> {
         None
     }
@@ -153,7 +155,7 @@ impl Link {
 
     /// Watches the child process at the far end: its id, its last words, how it ended, what could not be ended of
     /// what it had started. `None` when the far end is no child of ours.
-    #[cfg(unix)]
+    #[cfg(all(unix, feature = "child"))]
     #[must_use]
     pub fn child(&self) -> Option<ChildHandle> {
         self.0.child()

@@ -29,7 +29,7 @@ mod completion;
 mod context;
 mod error;
 mod handle;
-#[cfg(feature = "http")]
+#[cfg(feature = "http-server")]
 mod http;
 pub(crate) mod input;
 mod list;

@@ -9,7 +9,7 @@ use std::future::{Future, ready};
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
-#[cfg(feature = "http")]
+#[cfg(feature = "http-server")]
 use mcpjoin_proto::http::params::{HeaderMark, header_marks};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
@@ -160,7 +160,7 @@ pub(super) struct ToolEntry {
     /// Values of its structured result go into an object where a structured result must be one.
     wraps: bool,
     /// The arguments that a client repeats in headers over HTTP, once somebody has asked for them.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "http-server")]
     header_marks: OnceLock<Arc<[HeaderMark]>>,
     /// Its entry in the list, once somebody has asked for it.
     shown: OnceLock<Shown>,
@@ -232,7 +232,7 @@ impl ToolEntry {
             call,
             tasks,
             wraps,
-            #[cfg(feature = "http")]
+            #[cfg(feature = "http-server")]
             header_marks: OnceLock::new(),
             shown: OnceLock::new(),
         }
@@ -273,7 +273,7 @@ impl ToolEntry {
 
     /// The arguments that a client repeats in headers over HTTP. A client leaves out a tool whose marks are invalid, so
     /// nobody repeats anything then.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "http-server")]
     pub(super) fn header_marks(&self) -> &Arc<[HeaderMark]> {
         self.header_marks.get_or_init(|| {
             let marks = match &self.input {

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use http::Method;
-use mcpjoin::auth::resource::{
-    Principal, Rejected, ResourceServer, ResourceServerBuilder, ResourceSetupError, TokenVerifier, Verified,
-};
 use mcpjoin::link::HttpOptions;
 use mcpjoin::proto;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::Tool;
 use mcpjoin::server::Context;
+use mcpjoin_auth::resource::{
+    Principal, Rejected, ResourceServer, ResourceServerBuilder, ResourceSetupError, TokenVerifier, Verified,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Gate, LEGACY, Peer, Reply, builder, call, initialize, modern, run, settle, text};
@@ -51,7 +51,7 @@ fn resource() -> ResourceServerBuilder {
 }
 
 fn options(resource: ResourceServerBuilder) -> HttpOptions {
-    HttpOptions::new().authorize(resource.build().unwrap())
+    HttpOptions::new().admission(resource.build().unwrap())
 }
 
 /// Those of a server that asks for a token with the scope `a`.

@@ -1,9 +1,7 @@
 //! The server over HTTP, as a client that speaks by hand sees it: through the service, without a socket, and over
 //! TCP where bytes and connections matter.
-#![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[cfg(feature = "oauth")]
 mod authorization;
 mod batches;
 mod fairness;

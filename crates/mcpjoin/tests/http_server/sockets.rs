@@ -193,7 +193,6 @@ fn who_sends_all_of_a_body_that_is_too_large_before_it_reads_gets_the_answer_all
     });
 }
 
-#[cfg(feature = "oauth")]
 #[test]
 fn authorization_who_sends_all_of_a_body_before_it_reads_hears_that_its_token_is_no_good() {
     run_for_real(async {
@@ -215,7 +214,6 @@ fn authorization_who_sends_all_of_a_body_before_it_reads_hears_that_its_token_is
     });
 }
 
-#[cfg(feature = "oauth")]
 #[test]
 fn authorization_each_request_on_a_connection_shows_its_own_token_and_a_refusal_leaves_it_open() {
     run_for_real(async {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use mcpjoin::auth::{
+use mcpjoin_auth::{
     ClientIdentity, Discovered, ExplainOptions, Ladder, OnStep, Rule, Rung, Step, Verdict, explain,
 };
 use serde_json::{Value, json};

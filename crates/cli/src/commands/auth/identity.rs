@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use mcpjoin::auth::{ClientIdentity, Secret};
+use mcpjoin_auth::{ClientIdentity, Secret};
 
 use crate::args::AuthClient;
 use crate::connect::{Access, CLIENT_SECRET, read_file};

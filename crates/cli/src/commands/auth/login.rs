@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use mcpjoin::auth::{
+use mcpjoin_auth::{
     AuthError, ClientIdentity, FileStore, Grant, LocalBrowser, Login, LoopbackHost, OAuthBuilder, PrivateKey,
     Rung, Step,
 };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mcpjoin::auth::{FileStore, Logout, OAuthBuilder};
+use mcpjoin_auth::{FileStore, Logout, OAuthBuilder};
 use serde_json::{Value, json};
 
 use super::{folder, printed, reaching, refusal, status, with_access, without_server};
@@ -33,7 +33,7 @@ pub(super) fn run(ui: &Ui, args: args::Logout) -> Result<Exit, Failure> {
         let mut told = Vec::new();
         let (stored, mut failed) = status::all(&folder).await?;
         for kept in stored {
-            let mut builder = mcpjoin::auth::OAuth::builder(&kept.server);
+            let mut builder = mcpjoin_auth::OAuth::builder(&kept.server);
             if let Some(pem) = &extra_ca {
                 builder = builder.extra_ca(pem.clone());
             }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use mcpjoin::auth::{Authorizing, LocalBrowser, UserAgent, UserAgentError, Visit};
+use mcpjoin_auth::{Authorizing, LocalBrowser, UserAgent, UserAgentError, Visit};
 use tokio::sync::mpsc::{self, Receiver};
 
 use super::words;

@@ -1,7 +1,7 @@
 //! Why somebody is not logged in: from what the library says to failures.
 
-use mcpjoin::auth::{AuthError, RegistrationError, Rung, StoreError, UserAgentError};
 use mcpjoin::proto::http::origin::Origin;
+use mcpjoin_auth::{AuthError, RegistrationError, Rung, StoreError, UserAgentError};
 
 use crate::connect::Access;
 use crate::exit::Exit;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use mcpjoin::auth::{FileStore, Login, OAuth};
+use mcpjoin_auth::{FileStore, Login, OAuth};
 use serde_json::{Value, json};
 
 use super::{WITHIN, connecting, folder, login, printed, refusal, with_access, without_server, words};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use mcpjoin::auth::{Login, Step, Verdict};
+use mcpjoin_auth::{Login, Step, Verdict};
 
 use crate::visible;
 

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::super::course::Course;
 use super::super::report::{Check, Finding, Outcome, Phase};
-use mcpjoin::auth::{ExplainOptions, Ladder, Step, Verdict, explain};
 use mcpjoin::link::HttpConnect;
+use mcpjoin_auth::{ExplainOptions, Ladder, Step, Verdict, explain};
 
 /// So many requests are shown beside a finding.
 const SHOWN: usize = 12;

@@ -22,7 +22,7 @@ use super::super::probes::{self, Manner};
 use super::live::{Live, Reply, Until};
 use super::runs::Runs;
 use super::wire::Head;
-use mcpjoin::internal::{FetchOptions, Fetcher};
+use mcpjoin_auth::internal::{FetchOptions, Fetcher};
 
 /// A token that nobody has given.
 const NO_TOKEN: &str = "mcpjoin-no-token";

@@ -211,7 +211,6 @@ impl HttpConnect {
     }
 
     /// The extra certificates, PEM.
-    #[cfg(feature = "oauth")]
     #[doc(hidden)]
     pub fn authorities(&self) -> &[Vec<u8>] {
         &self.extra_ca
@@ -230,7 +229,6 @@ impl HttpConnect {
     }
 
     /// The URL as it was given.
-    #[cfg(feature = "oauth")]
     #[doc(hidden)]
     pub fn url(&self) -> &str {
         &self.url

@@ -24,7 +24,8 @@ pub struct AuthorizationRequest<'a> {
 }
 
 impl<'a> AuthorizationRequest<'a> {
-    #[doc(hidden)]
+    /// A request of `method` to `url`: for tests of [`Credentials`].
+    #[must_use]
     pub const fn new(url: &'a str, method: &'a str) -> Self {
         Self { url, method }
     }
@@ -52,6 +53,24 @@ pub struct AuthorizationChallenge<'a> {
     /// Whether the message can be sent again. If not, it fails in any case, and only the error can be chosen
     /// ([`AfterChallenge::Fail`]).
     pub repeatable: bool,
+}
+
+impl<'a> AuthorizationChallenge<'a> {
+    /// The first refusal of a message that can be sent again, without `WWW-Authenticate` and nonce: for tests of
+    /// [`Credentials`].
+    #[must_use]
+    pub const fn new(url: &'a str, method: &'a str, status: u16) -> Self {
+        Self {
+            url,
+            method,
+            status,
+            www_authenticate: &[],
+            authorization: None,
+            dpop_nonce: None,
+            again: 0,
+            repeatable: true,
+        }
+    }
 }
 
 /// What to do after a challenge.

@@ -1,10 +1,9 @@
-//! The seam behind which authorization stands: who is let in, for how long, and to what.
+//! The seam behind which authorization stands: which requests are admitted, in whose name, and what they may do.
 //!
-//! Implemented by the resource server of [`auth`](crate::auth); asked for each request, behind the guard of `Host` and
-//! `Origin` and before a body is read. Nothing here knows what a token is.
+//! [`Admission`] is called once for each request, after the checks of `Host` and `Origin` and before a body is read. The HTTP
+//! server knows nothing about tokens. `mcpjoin-auth` implements the trait for an OAuth 2.1 resource server.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
-#![cfg_attr(not(feature = "oauth"), allow(dead_code, reason = "there is nobody to be asked"))]
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,15 +22,25 @@ use super::body::HttpBody;
 use super::head::Refusal;
 use super::{Shared, reply, request_id};
 
-/// Who decides.
-pub(crate) trait Admission: Send + Sync {
-    /// The JSON document at a path that is none of the service's own: everybody may read it.
+/// Decides which HTTP requests are admitted. Given to [`HttpOptions::admission`](super::HttpOptions::admission).
+///
+/// Several requests may be decided at the same time. The future of [`admit`](Self::admit) is dropped when the client closes
+/// its connection.
+pub trait Admission: Send + Sync {
+    /// Returns the JSON document at `path`, which is no path of the MCP service. Every client may read it: it is served
+    /// before [`admit`](Self::admit) is called. `None` when there is no document.
     fn document(&self, path: &str) -> Option<Bytes>;
 
-    /// Who makes a request, by its head.
+    /// Decides by the head of a request in whose name it is made.
+    ///
+    /// # Errors
+    /// When the request is refused. The client receives the status and the challenge of [`Denied`].
     fn admit<'a>(&'a self, parts: &'a Parts) -> Admitting<'a>;
 
-    /// Whether they may have these messages done.
+    /// Decides whether an admitted client may send `messages`, the messages of one request.
+    ///
+    /// # Errors
+    /// When one of them is refused; then none is delivered.
     fn allow(
         &self,
         admitted: &Admitted,
@@ -39,30 +48,49 @@ pub(crate) trait Admission: Send + Sync {
     ) -> Result<(), Box<Denied>>;
 }
 
-/// What [`Admission::admit`] finds out.
-pub(crate) type Admitting<'a> = Pin<Box<dyn Future<Output = Result<Admitted, Box<Denied>>> + Send + 'a>>;
+/// The future that [`Admission::admit`] returns.
+pub type Admitting<'a> = Pin<Box<dyn Future<Output = Result<Admitted, Box<Denied>>> + Send + 'a>>;
 
-/// Who was let in.
-#[derive(Clone)]
-pub(crate) struct Admitted {
-    pub(crate) principal: Box<str>,
-    /// In their order, with those that others imply.
-    pub(crate) scopes: Arc<[Box<str>]>,
-    /// Until when streams that have no end of their own may last.
-    pub(crate) until: Option<Instant>,
+/// The client that made an admitted request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Admitted {
+    /// Identifies the client. Sessions, tasks and request states belong to one principal and are invisible to others.
+    pub principal: Box<str>,
+    /// What the client may do, in the order of its token, with the scopes that others imply. Handlers read them in
+    /// [`Context::origin`](crate::server::Context::origin).
+    pub scopes: Arc<[Box<str>]>,
+    /// When the admission expires. Streams without an end of their own are closed then. `None`: never.
+    pub until: Option<Instant>,
 }
 
-/// Why somebody was not let in.
+impl Admitted {
+    /// An admission without scopes that does not expire.
+    #[must_use]
+    pub fn new(principal: impl Into<Box<str>>) -> Self {
+        Self { principal: principal.into(), scopes: Arc::new([]), until: None }
+    }
+}
+
+/// Why a request is refused.
 #[derive(Debug)]
-pub(crate) struct Denied {
-    pub(crate) status: u16,
-    /// How to be let in, where that is known.
-    pub(crate) challenge: Option<HeaderValue>,
-    /// For a person to read.
-    pub(crate) why: String,
+#[non_exhaustive]
+pub struct Denied {
+    /// The HTTP status. With 503 the client is asked to retry after a second.
+    pub status: u16,
+    /// The value of `WWW-Authenticate`, which tells the client how to be admitted.
+    pub challenge: Option<HeaderValue>,
+    /// The message of the JSON-RPC error in the body, for people.
+    pub why: String,
 }
 
 impl Denied {
+    /// A refusal without a challenge.
+    #[must_use]
+    pub fn new(status: u16, why: impl Into<String>) -> Self {
+        Self { status, challenge: None, why: why.into() }
+    }
+
     fn into_response(self, id: Option<RequestId>) -> Response<HttpBody> {
         let mut response = reply::error(self.status, id, ErrorObject::invalid_request(&*self.why));
         if let Some(challenge) = self.challenge {
@@ -76,7 +104,8 @@ impl Denied {
 }
 
 impl Shared {
-    /// Who makes a request: nobody who is asked for, where nobody decides. Gives with it in whose name the request came.
+    /// Admits a request by its head. Returns `None` for the admission where no [`Admission`] is configured, and the origin of
+    /// the request with its principal.
     pub(super) async fn admit(
         &self,
         parts: &Parts,
@@ -84,18 +113,18 @@ impl Shared {
     ) -> Result<(Option<Admitted>, Arc<Origin>), Refusal> {
         let Some(admission) = &self.options.admission else {
             let principal = self.options.principal.as_ref().and_then(|principal| principal(parts));
-            return Ok((None, said_by(origin, principal.map(Into::into), None)));
+            return Ok((None, with_principal(origin, principal.map(Into::into), None)));
         };
         match admission.admit(parts).await {
             Ok(admitted) => {
                 let (principal, scopes) = (admitted.principal.clone(), admitted.scopes.clone());
-                Ok((Some(admitted), said_by(origin, Some(principal), Some(scopes))))
+                Ok((Some(admitted), with_principal(origin, Some(principal), Some(scopes))))
             }
             Err(denied) => Err(Box::new(denied.into_response(None))),
         }
     }
 
-    /// Whether whoever was let in may have that done.
+    /// Checks whether an admitted client may send these messages.
     pub(super) fn allow(&self, admitted: Option<&Admitted>, decoded: &Decoded) -> Result<(), Refusal> {
         let (Some(admission), Some(admitted)) = (&self.options.admission, admitted) else { return Ok(()) };
         let (allowed, id) = match decoded {
@@ -108,8 +137,12 @@ impl Shared {
     }
 }
 
-/// From where a request came, and in whose name.
-fn said_by(origin: Arc<Origin>, principal: Option<Box<str>>, scopes: Option<Arc<[Box<str>]>>) -> Arc<Origin> {
+/// The origin with the principal and the scopes, where there is a principal.
+fn with_principal(
+    origin: Arc<Origin>,
+    principal: Option<Box<str>>,
+    scopes: Option<Arc<[Box<str>]>>,
+) -> Arc<Origin> {
     match principal {
         Some(_) => Arc::new(Origin { principal, scopes, ..(*origin).clone() }),
         None => origin,

@@ -57,10 +57,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Link;
-#[cfg(not(feature = "oauth"))]
-use admission::Admitted;
-#[cfg(feature = "oauth")]
-pub(crate) use admission::{Admission, Admitted, Admitting, Denied};
 use body::{Unread, read};
 use entry::Entry;
 pub(crate) use entry::{Served, Serves, Serving};
@@ -70,6 +66,7 @@ use memory::{Account, Memory, Traffic};
 use sessions::{Session, Sessions};
 use wire::{Refused, Routing, Wire};
 
+pub use admission::{Admission, Admitted, Admitting, Denied};
 pub use body::HttpBody;
 pub use events::{Event, EventId, EventIdError, EventStore, MemoryEvents, Replay, SessionId};
 pub use options::HttpOptions;

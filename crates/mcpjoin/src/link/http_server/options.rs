@@ -303,17 +303,15 @@ impl HttpOptions {
         self
     }
 
-    /// Lets in only who shows a token for this server, as OAuth 2.1 has it
-    /// ([specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization)). What concerns every
-    /// request is checked first: `Host` and `Origin`, the path, and the preflight of CORS.
+    /// Admits only the requests that `admission` admits, for example those with a token of OAuth 2.1
+    /// ([specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization); the crate
+    /// `mcpjoin-auth` has a resource server). Checked before it: `Host` and `Origin`, the path, and the preflight of CORS.
     ///
-    /// Handlers find who asks, and for what they may, in [`Context::origin`](crate::server::Context::origin). A legacy
-    /// session, a task and the state of a request belong to that principal, and so [`HttpOptions::principal`] is not asked
-    /// any more.
-    #[cfg(feature = "oauth")]
+    /// Handlers read the principal and its scopes in [`Context::origin`](crate::server::Context::origin). A legacy session, a
+    /// task and the state of a request belong to that principal, so [`HttpOptions::principal`] is not called any more.
     #[must_use]
-    pub fn authorize(mut self, resource: crate::auth::resource::ResourceServer) -> Self {
-        self.admission = Some(resource.into_admission());
+    pub fn admission(mut self, admission: impl Admission + 'static) -> Self {
+        self.admission = Some(Arc::new(admission));
         self
     }
 

@@ -1,0 +1,297 @@
+//! What is known of one server and of who is logged in to it: the settings, and the login in memory.
+//!
+//! Behind every clone of an `OAuth`. `login`, `refresh` and `refused` change it. The store is the truth, and is read again whenever
+//! something seems to be over; memory is ahead of it only where saving has failed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use http::HeaderValue;
+use tokio::time::Instant;
+
+use super::dpop;
+use super::explain::OnStep;
+use super::fetch::{Fetcher, shown_text};
+use super::flight::Flight;
+use super::kept::Kept;
+use super::ladder::Step;
+use super::login::Obtain;
+use super::registration::{ClientIdentity, Registration, Way};
+use super::store::{ErasedStore, StoreError};
+use super::token::{ClientAssertion, Possession, TokenEndpoint, Tokens};
+use super::user_agent::ErasedUserAgent;
+
+/// A token is refreshed so long before it expires: a request that is on its way must not be refused.
+const BEFORE: Duration = Duration::from_secs(60);
+/// A token that was given less than this ago and is refused will be refused again.
+pub(super) const JUST_NOW: Duration = Duration::from_secs(60);
+/// After a refresh that failed for the network, a token that is still good is used for so long before the next one is tried.
+const PAUSE: Duration = Duration::from_secs(30);
+
+pub(super) struct Account {
+    /// The URL of the server.
+    pub(super) server: String,
+    pub(super) fetcher: Fetcher,
+    pub(super) identity: ClientIdentity,
+    /// What is asked for in any case.
+    pub(super) scopes: Vec<String>,
+    pub(super) store: Box<dyn ErasedStore>,
+    pub(super) user_agent: Option<Box<dyn ErasedUserAgent>>,
+    pub(super) obtain: Option<Arc<dyn Obtain>>,
+    pub(super) assertion: Option<Arc<dyn ClientAssertion>>,
+    /// Tokens are bound to a key where the authorization server can do that.
+    pub(super) dpop: bool,
+    pub(super) on_step: Option<OnStep>,
+    pub(super) state: Mutex<State>,
+    pub(super) refreshing: Flight,
+    pub(super) logging_in: Flight,
+}
+
+/// What changes.
+#[derive(Default)]
+pub(super) struct State {
+    loaded: bool,
+    kept: Option<Arc<Kept>>,
+    /// Of the key that the tokens are bound to.
+    possession: Option<Arc<dyn Possession>>,
+    /// What is in memory is newer than what is stored.
+    unsaved: bool,
+    /// How often a login was kept or forgotten: what was read before counts no longer.
+    changes: u64,
+    /// The last login: with which issuer, and when.
+    pub(super) logged_in: Option<(String, Instant)>,
+    /// When a refresh failed last, for a reason that may pass.
+    pub(super) failed: Option<Instant>,
+}
+
+impl State {
+    /// Nobody is logged in; gives the number of this change.
+    fn forget(&mut self) -> u64 {
+        *self = Self { loaded: true, changes: self.changes + 1, ..Self::default() };
+        self.changes
+    }
+}
+
+impl Account {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The URL of the server for people: there may be a key in its query.
+    pub(super) fn shown(&self) -> String {
+        shown_text(&self.server)
+    }
+
+    /// Tells of a step.
+    pub(super) fn told(&self, step: &Step) {
+        if let Some(told) = &self.on_step {
+            told(step);
+        }
+    }
+
+    /// Whether a new token can be had without one that is stored.
+    pub(super) fn can_log_in(&self) -> bool {
+        self.user_agent.is_some() || self.obtain.is_some()
+    }
+
+    /// The login.
+    pub(super) async fn kept(&self) -> Result<Option<Arc<Kept>>, StoreError> {
+        {
+            let state = self.state();
+            if state.loaded {
+                return Ok(state.kept.clone());
+            }
+        }
+        self.reload().await
+    }
+
+    /// The login, as far as it is in memory.
+    pub(super) fn known(&self) -> Option<Arc<Kept>> {
+        self.state().kept.clone()
+    }
+
+    /// The login as it is stored now, perhaps by another process.
+    pub(super) async fn reload(&self) -> Result<Option<Arc<Kept>>, StoreError> {
+        let changes = {
+            let state = self.state();
+            if state.unsaved {
+                return Ok(state.kept.clone());
+            }
+            state.changes
+        };
+        let text = self.store.load(&self.server).await?;
+        let kept = text.map(|text| Kept::read(&self.server, &text)).transpose()?;
+        let kept = kept.filter(|kept| self.is_ours(&kept.registration));
+        let possession = kept.as_ref().and_then(possession_of);
+        let mut state = self.state();
+        if state.changes != changes {
+            return Ok(state.kept.clone());
+        }
+        let unchanged = state.kept.as_deref() == kept.as_ref();
+        if !unchanged {
+            state.kept = kept.map(Arc::new);
+            state.possession = possession;
+        } else if state.possession.is_none() {
+            state.possession = possession;
+        }
+        state.loaded = true;
+        Ok(state.kept.clone())
+    }
+
+    /// Whether a login was made as the client that we are told to be.
+    fn is_ours(&self, registration: &Registration) -> bool {
+        match &self.identity {
+            ClientIdentity::Registered { id, issuer, .. } => {
+                *id == registration.client_id && issuer.as_ref().is_none_or(|it| *it == registration.issuer)
+            }
+            // Who says nothing of it goes on as whoever has logged in.
+            _ => true,
+        }
+    }
+
+    /// Keeps a login from now on. In memory it is kept also when it cannot be stored.
+    pub(super) async fn keep(
+        &self,
+        kept: Kept,
+        possession: Option<Arc<dyn Possession>>,
+    ) -> Result<(), StoreError> {
+        let text = kept.text();
+        let changes = {
+            let mut state = self.state();
+            state.changes += 1;
+            state.kept = Some(Arc::new(kept));
+            state.possession = possession;
+            state.loaded = true;
+            state.unsaved = true;
+            state.failed = None;
+            state.changes
+        };
+        self.store.save(&self.server, text?).await?;
+        let mut state = self.state();
+        if state.changes == changes {
+            state.unsaved = false;
+        }
+        Ok(())
+    }
+
+    /// Forgets everything, and says whether there was anything.
+    pub(super) async fn forget(&self) -> Result<bool, StoreError> {
+        let changes = self.state().forget();
+        let removed = self.store.remove(&self.server).await?;
+        let mut state = self.state();
+        // Whoever has read the store meanwhile has read what was on its way out.
+        if state.changes == changes {
+            state.forget();
+        }
+        Ok(removed)
+    }
+
+    pub(super) fn possession(&self) -> Option<Arc<dyn Possession>> {
+        self.state().possession.clone()
+    }
+
+    /// Where tokens of that login are asked for.
+    pub(super) fn endpoint<'a>(
+        &'a self,
+        kept: &'a Kept,
+        url: &'a str,
+        possession: Option<&'a Arc<dyn Possession>>,
+    ) -> TokenEndpoint<'a> {
+        TokenEndpoint {
+            fetcher: &self.fetcher,
+            url,
+            issuer: kept.issuer(),
+            client: &kept.registration,
+            assertion: self.assertion.as_deref(),
+            possession: possession.map(|possession| &**possession),
+        }
+    }
+
+    /// Who the client is, in view of what is stored: a client that somebody has registered stays with the issuer with which it was
+    /// used first. A client of a program's own, which has never had a redirect URI, is nobody whom a person logs in as unasked.
+    pub(super) fn identity(&self, stored: Option<&Kept>) -> ClientIdentity {
+        let stored = stored.map(|kept| &kept.registration).filter(|stored| stored.way == Way::PreRegistered);
+        let Some(stored) = stored else { return self.identity.clone() };
+        let fits = self.obtain.is_some() || !stored.redirect_uris.is_empty();
+        match &self.identity {
+            ClientIdentity::Registered { id, secret, issuer: None } => ClientIdentity::Registered {
+                id: id.clone(),
+                secret: secret.clone(),
+                issuer: Some(stored.issuer.clone()),
+            },
+            ClientIdentity::Dynamic { .. } if fits => ClientIdentity::Registered {
+                id: stored.client_id.clone(),
+                secret: stored.client_secret.clone(),
+                issuer: Some(stored.issuer.clone()),
+            },
+            other => other.clone(),
+        }
+    }
+
+    /// Whether it is time to refresh. A token that cannot be refreshed is never stale: the server decides.
+    pub(super) fn is_stale(&self, tokens: &Tokens, now: SystemTime) -> bool {
+        if tokens.refresh.is_none() {
+            return false;
+        }
+        let paused = self.state().failed.is_some_and(|failed| failed.elapsed() < PAUSE);
+        stale(tokens, now) && !(paused && tokens.expires.is_some_and(|expires| now < expires))
+    }
+}
+
+/// The key that the tokens are bound to. It is used whether a new login would have one or not.
+fn possession_of(kept: &Kept) -> Option<Arc<dyn Possession>> {
+    match dpop::possession(Some(kept.key.as_ref()?)) {
+        Ok(possession) => Some(possession),
+        Err(error) => {
+            tracing::warn!(target: "mcpjoin", %error, "the key that is kept cannot be used");
+            None
+        }
+    }
+}
+
+/// Whether a token expires within a minute, or within half of its life where that is less.
+fn stale(tokens: &Tokens, now: SystemTime) -> bool {
+    let Some(expires) = tokens.expires else { return false };
+    let before = tokens.lifetime.map_or(BEFORE, |lifetime| BEFORE.min(lifetime / 2));
+    now.checked_add(before).is_none_or(|now| now >= expires)
+}
+
+/// The value of `Authorization` of a login.
+pub(super) fn authorization(kept: Option<&Arc<Kept>>) -> Option<HeaderValue> {
+    kept?.tokens.as_ref()?.authorization()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::token::TokenKind;
+
+    #[test]
+    fn g141_a_token_is_refreshed_a_minute_before_it_expires_or_when_half_of_its_life_is_over() {
+        let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds);
+        let table: [(Option<u64>, Option<u64>, u64, bool); 9] = [
+            (Some(3600), Some(3600), 0, false),
+            (Some(3600), Some(3600), 3539, false),
+            (Some(3600), Some(3600), 3540, true),
+            (Some(3600), Some(3600), 9999, true),
+            (Some(10), Some(10), 4, false),
+            (Some(10), Some(10), 5, true),
+            (None, Some(3600), 3539, false),
+            (None, Some(3600), 3541, true),
+            (None, None, 9999, false),
+        ];
+        for (lifetime, expires, now, is_stale) in table {
+            let tokens = Tokens {
+                access: "a".into(),
+                kind: TokenKind::Bearer,
+                expires: expires.map(at),
+                lifetime: lifetime.map(Duration::from_secs),
+                refresh: Some("r".into()),
+                scopes: None,
+            };
+            assert_eq!(stale(&tokens, at(now)), is_stale, "{lifetime:?} {expires:?} {now}");
+        }
+    }
+}

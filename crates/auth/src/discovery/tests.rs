@@ -1,0 +1,521 @@
+use std::sync::Mutex;
+
+use super::*;
+use crate::played::{Answer, Played, Seen, answer, json, not_found, run};
+
+const PRM: &str = "GET /.well-known/oauth-protected-resource/mcp";
+const ROOT_PRM: &str = "GET /.well-known/oauth-protected-resource";
+const OAUTH: &str = "GET /.well-known/oauth-authorization-server";
+const OPENID: &str = "GET /.well-known/openid-configuration";
+
+fn refused(challenge: &str) -> Answer {
+    answer("401 Unauthorized", &format!("www-authenticate: {challenge}\r\n"), "")
+}
+
+/// Metadata of an issuer at an origin, with more members or others.
+fn server(issuer: &str, origin: &str, more: &str) -> Answer {
+    json(format!(
+        r#"{{"issuer":"{issuer}","authorization_endpoint":"{origin}/a","token_endpoint":"{origin}/t"{more}}}"#
+    ))
+}
+
+const S256: &str = r#","code_challenge_methods_supported":["S256"]"#;
+
+/// A server for which all is well, but for what a test answers itself.
+async fn played(script: impl Fn(&Seen, &str) -> Option<Answer> + Send + Sync + 'static) -> Played {
+    Played::new(move |seen, own| {
+        if let Some(answer) = script(seen, own) {
+            return answer;
+        }
+        match seen.line.as_str() {
+            "POST /mcp" => refused("Bearer"),
+            PRM => json(format!(r#"{{"resource":"{own}/mcp","authorization_servers":["{own}"]}}"#)),
+            OAUTH => server(own, own, S256),
+            _ => not_found(),
+        }
+    })
+    .await
+}
+
+async fn climbed(server: &Played) -> Ladder {
+    climbed_for(server, Wanted::Code, None).await
+}
+
+async fn climbed_for(server: &Played, wanted: Wanted, issuer: Option<&str>) -> Ladder {
+    let (fetcher, url) = (server.fetcher(), server.url());
+    let told = Mutex::new(Vec::new());
+    let on_step = |step: &Step| told.lock().unwrap().push(step.clone());
+    let discovery = Discovery { fetcher: &fetcher, server: &url, wanted, issuer, on_step: Some(&on_step) };
+    let ladder = discover(&discovery, None).await;
+    assert_eq!(ladder.steps, *told.lock().unwrap(), "each step is told, once");
+    ladder
+}
+
+/// As `rung verdict`, one after the other.
+fn rungs(ladder: &Ladder) -> String {
+    let one = |step: &Step| {
+        let verdict = match step.verdict {
+            Verdict::Held => "held",
+            Verdict::Skipped(_) => "skipped",
+            Verdict::Broken(_) => "broken",
+        };
+        format!("{} {verdict}", step.rung)
+    };
+    ladder.steps.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// What the climb has to end with: a rung, and words in the error; the server's address is written as `~`.
+#[track_caller]
+fn ended(played: &Played, ladder: &Ladder, rung: Rung, words: &str) {
+    let error = ladder.outcome.as_ref().expect_err("it ends");
+    let message = error.message.replace(&played.origin, "~");
+    assert_eq!((error.rung, message.as_str()), (rung, words), "{:#?}", ladder.steps);
+}
+
+#[test]
+fn the_ladder_is_climbed_in_the_order_of_the_specification() {
+    run(async {
+        let at = played(|_, _| None).await;
+        let ladder = climbed(&at).await;
+        let found = ladder.outcome.as_ref().unwrap();
+        assert_eq!(found.resource, at.url());
+        assert_eq!((&*found.issuer, found.assumed), (&*at.origin, false));
+        assert_eq!(found.scopes(&[], true), None);
+        assert_eq!(at.lines(), ["POST /mcp", PRM, OAUTH]);
+        let expected = "server held, challenge skipped, resource-metadata held, resource held, authorization-servers held, \
+                        server-metadata held, issuer held, endpoints held, pkce held";
+        assert_eq!(rungs(&ladder), expected);
+        let step = &ladder.steps[2];
+        assert_eq!((step.status, step.content_type.as_deref()), (Some(200), Some("application/json")));
+        assert!(step.rule.source.contains("https://"));
+        // Nothing that has to do with who the user is goes along.
+        for seen in at.seen() {
+            assert!(!seen.head.contains("authorization:") && !seen.head.contains("cookie"), "{}", seen.head);
+        }
+        assert!(at.seen()[1].head.contains("mcp-protocol-version: 2026-07-28"));
+    });
+}
+
+#[test]
+fn every_place_is_asked_in_its_turn() {
+    run(async {
+        // Not at the path: at the root; and the authorization server's in the last of its places.
+        let at = played(|seen, own| match seen.line.as_str() {
+            PRM => Some(not_found()),
+            ROOT_PRM => {
+                Some(json(format!(r#"{{"resource":"{own}","authorization_servers":["{own}/tenant1"]}}"#)))
+            }
+            "GET /tenant1/.well-known/openid-configuration" => {
+                Some(server(&format!("{own}/tenant1"), own, S256))
+            }
+            OAUTH => Some(not_found()),
+            _ => None,
+        })
+        .await;
+        let ladder = climbed(&at).await;
+        let found = ladder.outcome.as_ref().unwrap();
+        // The resource as it stands there: a reader of URLs would have put a slash behind it.
+        assert_eq!(found.resource, at.origin);
+        assert_eq!(found.issuer, format!("{}/tenant1", at.origin));
+        let (oauth, openid) = (format!("{OAUTH}/tenant1"), format!("{OPENID}/tenant1"));
+        let last = "GET /tenant1/.well-known/openid-configuration";
+        assert_eq!(at.lines(), ["POST /mcp", PRM, ROOT_PRM, &oauth, &openid, last]);
+
+        // Where the challenge says, and nowhere else; and the scopes of the challenge.
+        let at = played(|seen, own| match seen.line.as_str() {
+            "POST /mcp" => Some(refused(&format!(
+                "Basic realm=x, Bearer scope=\"b a\", resource_metadata=\"{own}/here?x=hunter2\""
+            ))),
+            "GET /here?x=hunter2" => {
+                let more = r#","scopes_supported":["a","c"]"#;
+                Some(json(format!(r#"{{"resource":"{own}/mcp","authorization_servers":["{own}"]{more}}}"#)))
+            }
+            OAUTH => Some(server(own, own, &format!(r#"{S256},"scopes_supported":["a","offline_access"]"#))),
+            _ => None,
+        })
+        .await;
+        let ladder = climbed(&at).await;
+        let found = ladder.outcome.as_ref().unwrap();
+        assert_eq!(at.lines(), ["POST /mcp", "GET /here?x=hunter2", OAUTH]);
+        let scopes = |more: &[&str], offline| {
+            let more: Vec<String> = more.iter().map(ToString::to_string).collect();
+            found.scopes(&more, offline).unwrap().join(" ")
+        };
+        assert_eq!(scopes(&[], false), "b a");
+        assert_eq!(scopes(&["z", "a"], true), "b a z offline_access");
+        let unchallenged = Discovered { challenged_scopes: None, ..found.clone() };
+        assert_eq!(unchallenged.scopes(&[], false).unwrap(), ["a", "c"]);
+        assert!(!format!("{:?}", ladder.steps).contains("hunter2"), "no query is told");
+    });
+}
+
+#[test]
+fn g129_metadata_and_endpoints_at_private_addresses_are_not_asked_for() {
+    run(async {
+        for (place, refusal) in [
+            ("https://10.0.0.1/x", "an address in a private network"),
+            ("https://169.254.169.254/latest/", "a link-local address"),
+            ("https://[::ffff:10.0.0.1]/x", "an address in a private network"),
+            ("http://as.example/x", "it is http"),
+            ("https://0x7f.1/x", "it is no URL that is asked"),
+            ("file:///etc/passwd", "it is no URL that is asked"),
+        ] {
+            // Named by the challenge: nothing else is tried either.
+            let named = place.to_owned();
+            let at = played(move |seen, _| {
+                (seen.line == "POST /mcp").then(|| refused(&format!("Bearer resource_metadata=\"{named}\"")))
+            })
+            .await;
+            let error = climbed(&at).await.outcome.unwrap_err();
+            assert!(error.message.contains(refusal), "{error}");
+            assert_eq!((error.rung, at.lines().len()), (Rung::ResourceMetadata, 1));
+
+            // Named as an issuer.
+            let named = place.to_owned();
+            let at = played(move |seen, own| {
+                let body = format!(r#"{{"resource":"{own}/mcp","authorization_servers":["{named}"]}}"#);
+                (seen.line == PRM).then(|| json(body))
+            })
+            .await;
+            let error = climbed(&at).await.outcome.unwrap_err();
+            assert_eq!((error.rung, at.lines().len()), (Rung::ServerMetadata, 2), "{error}");
+
+            // Named as an endpoint.
+            for endpoint in
+                ["authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"]
+            {
+                let named = place.to_owned();
+                let at = played(move |seen, own| {
+                    let body = format!(
+                        r#"{{"issuer":"{own}","authorization_endpoint":"{own}/a","token_endpoint":"{own}/t","registration_endpoint":"{own}/r","revocation_endpoint":"{own}/v"{S256}}}"#
+                    );
+                    let mut body: serde_json::Value = serde_json::from_str(&body).unwrap();
+                    body[endpoint] = named.clone().into();
+                    (seen.line == OAUTH).then(|| json(body.to_string()))
+                })
+                .await;
+                let error = climbed(&at).await.outcome.unwrap_err();
+                assert_eq!(error.rung, Rung::Endpoints, "{error}");
+                assert!(error.message.contains(endpoint) && error.message.contains(refusal), "{error}");
+                assert!(error.advice.is_some());
+            }
+        }
+    });
+}
+
+#[test]
+fn g131_an_issuer_that_is_another_or_none_is_refused() {
+    run(async {
+        for (issuer, words) in [
+            (
+                r#""issuer":"https://honest.example","#,
+                "`issuer` is https://honest.example, and ~ was asked for",
+            ),
+            (r#""issuer":"~/","#, "`issuer` is ~/, and ~ was asked for"),
+            (r#""issuer":"","#, "GET ~/.well-known/oauth-authorization-server: it has no `issuer`"),
+            ("", "GET ~/.well-known/oauth-authorization-server: it has no `issuer`"),
+        ] {
+            let at = played(move |seen, own| {
+                let endpoints = r#""authorization_endpoint":"~/a","token_endpoint":"~/t""#;
+                let body = format!("{{{issuer}{endpoints}{S256}}}").replace('~', own);
+                (seen.line == OAUTH).then(|| json(body))
+            })
+            .await;
+            let ladder = climbed(&at).await;
+            ended(&at, &ladder, Rung::Issuer, words);
+            let step = ladder.steps.iter().find(|step| step.rung == Rung::Issuer).unwrap();
+            let is_slash = step.advice.as_ref().unwrap().contains("slash");
+            assert_eq!(is_slash, issuer.contains('~'), "{step:?}");
+            assert_eq!(
+                at.lines(),
+                ["POST /mcp", PRM, OAUTH, OPENID],
+                "another place of the same issuer may be right"
+            );
+        }
+    });
+}
+
+#[test]
+fn g132_a_resource_that_is_another_server_is_refused() {
+    run(async {
+        for (resource, shown) in [
+            ("https://evil.example/mcp", "https://evil.example/mcp"),
+            ("~/other", "~/other"),
+            ("~/mcp#x", "~/mcp#..."),
+            ("~/mcpx", "~/mcpx"),
+            ("mcp", "mcp"),
+        ] {
+            let at = played(move |seen, own| {
+                let resource = resource.replace('~', own);
+                let body = format!(r#"{{"resource":"{resource}","authorization_servers":["{own}"]}}"#);
+                (seen.line == PRM).then(|| json(body))
+            })
+            .await;
+            let ladder = climbed(&at).await;
+            let words = format!("`resource` is {shown}, which is not the server that was asked, ~/mcp");
+            ended(&at, &ladder, Rung::Resource, &words);
+            assert_eq!(at.lines(), ["POST /mcp", PRM], "nobody else is asked");
+        }
+    });
+}
+
+#[test]
+fn g134_an_authorization_server_without_pkce_is_refused() {
+    run(async {
+        for (more, words) in [
+            ("", "`code_challenge_methods_supported` is missing"),
+            (r#","code_challenge_methods_supported":null"#, "`code_challenge_methods_supported` is missing"),
+            (r#","code_challenge_methods_supported":[]"#, "`code_challenge_methods_supported` has "),
+            (
+                r#","code_challenge_methods_supported":["plain","s256"]"#,
+                "`code_challenge_methods_supported` has plain, s256",
+            ),
+        ] {
+            let at = played(move |seen, own| (seen.line == OAUTH).then(|| server(own, own, more))).await;
+            ended(&at, &climbed(&at).await, Rung::Pkce, words);
+            // Where no code is exchanged, there is nothing to protect.
+            assert!(climbed_for(&at, Wanted::TokenAlone, None).await.outcome.is_ok());
+        }
+    });
+}
+
+#[test]
+fn g143_metadata_without_an_end_is_cut() {
+    run(async {
+        let at = played(|seen, _| {
+            let gigabyte = "HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n";
+            seen.line.starts_with("GET").then(|| Answer::Endless(gigabyte.into()))
+        })
+        .await;
+        let words = "GET ~/.well-known/oauth-protected-resource/mcp: more than 1048576 bytes came: cut there";
+        ended(&at, &climbed(&at).await, Rung::ResourceMetadata, words);
+    });
+}
+
+#[test]
+fn documents_that_are_none_are_said_to_be_none() {
+    run(async {
+        let body = |text: &'static str| move |_: &str| json(text);
+        type Make = Box<dyn Fn(&str) -> Answer + Send + Sync>;
+        let cases: [(&'static str, Make, Rung, &str); 8] = [
+            (
+                PRM,
+                Box::new(body(r#"{"resource":"~/mcp","resource":"~/mcp"}"#)),
+                Rung::ResourceMetadata,
+                "no JSON that can be used",
+            ),
+            (PRM, Box::new(body("{}")), Rung::ResourceMetadata, "it has no `resource`"),
+            (
+                PRM,
+                Box::new(|_| answer("500 Internal Server Error", "", "")),
+                Rung::ResourceMetadata,
+                "answered 500",
+            ),
+            (
+                PRM,
+                Box::new(|own| json(format!(r#"{{"resource":"{own}/mcp"}}"#))),
+                Rung::AuthorizationServers,
+                "names no authorization server",
+            ),
+            (
+                PRM,
+                Box::new(|own| json(format!(r#"{{"resource":"{own}/mcp","authorization_servers":[]}}"#))),
+                Rung::AuthorizationServers,
+                "names no authorization server",
+            ),
+            (OAUTH, Box::new(body("[]")), Rung::ServerMetadata, "the body is JSON, but no object"),
+            (
+                OAUTH,
+                Box::new(body(r#"{"issuer":"a","issuer":"b"}"#)),
+                Rung::ServerMetadata,
+                "no JSON that can be used",
+            ),
+            (
+                OAUTH,
+                Box::new(|_| answer("503 Service Unavailable", "", "")),
+                Rung::ServerMetadata,
+                "answered 503",
+            ),
+        ];
+        for (line, make, rung, words) in cases {
+            let at = played(move |seen, own| (seen.line == line).then(|| make(own))).await;
+            let ladder = climbed(&at).await;
+            // What is no JSON at all may be the page of a server that has no metadata: then it is one of 2025-03-26.
+            if line == PRM && words.contains("no JSON") {
+                assert!(rungs(&ladder).contains("resource-metadata broken"), "{:?}", ladder.steps);
+                assert!(ladder.outcome.unwrap().protected_resource.is_none());
+                continue;
+            }
+            let error = ladder.outcome.unwrap_err();
+            assert!(error.rung == rung && error.message.contains(words), "{error:?}");
+        }
+    });
+}
+
+#[test]
+fn what_the_challenge_names_is_not_made_up_for() {
+    run(async {
+        for (answer, words) in [
+            (not_found(), "the challenge names it, but it answered 404 Not Found"),
+            (json("<html>"), "the body is a page (it begins with `<`), no JSON"),
+        ] {
+            let at = played(move |seen, own| match seen.line.as_str() {
+                "POST /mcp" => Some(refused(&format!("Bearer resource_metadata={own}/here"))),
+                "GET /here" => Some(answer.clone()),
+                PRM => Some(not_found()),
+                _ => None,
+            })
+            .await;
+            ended(&at, &climbed(&at).await, Rung::ResourceMetadata, &format!("GET ~/here: {words}"));
+            assert_eq!(
+                at.lines(),
+                ["POST /mcp", "GET /here", PRM, ROOT_PRM],
+                "the well-known places may have it"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_first_server_that_can_be_used_is_taken_and_the_others_are_noted() {
+    run(async {
+        let at = played(|seen, own| {
+            let list = ["/a", "/b", "/c"].map(|path| format!(r#""{own}{path}""#)).join(",");
+            match seen.line.as_str() {
+                PRM => Some(json(format!(r#"{{"resource":"{own}/mcp","authorization_servers":[{list}]}}"#))),
+                line => {
+                    let path = line.strip_prefix(OAUTH).filter(|path| matches!(*path, "/b" | "/c"))?;
+                    Some(server(&format!("{own}{path}"), own, S256))
+                }
+            }
+        })
+        .await;
+        let ladder = climbed(&at).await;
+        assert_eq!(ladder.outcome.as_ref().unwrap().issuer, format!("{}/b", at.origin));
+        let last = ladder.steps.last().unwrap();
+        assert_eq!(last.verdict, Verdict::Skipped("another one can be used".into()));
+        assert_eq!(last.found, format!("{}/c is not asked", at.origin));
+        assert!(rungs(&ladder).contains("server-metadata broken"), "{:?}", ladder.steps);
+        // Unless something is known of another one.
+        let wanted = format!("{}/c", at.origin);
+        let ladder = climbed_for(&at, Wanted::Code, Some(&wanted)).await;
+        assert_eq!(ladder.outcome.unwrap().issuer, wanted);
+    });
+}
+
+#[test]
+fn g143_eight_of_the_authorization_servers_that_a_server_names_are_asked() {
+    run(async {
+        let at = played(|seen, own| match seen.line.as_str() {
+            PRM => {
+                let list: Vec<_> = (0..20).map(|n| format!("{own}/{n}")).collect();
+                let body =
+                    serde_json::json!({ "resource": format!("{own}/mcp"), "authorization_servers": list });
+                Some(json(body.to_string()))
+            }
+            // The last of them is one.
+            line if line.ends_with("/19") => Some(server(&format!("{own}/19"), own, S256)),
+            line => line.starts_with("GET").then(not_found),
+        })
+        .await;
+        let ladder = climbed(&at).await;
+        assert!(ladder.outcome.is_err());
+        let asked = |n: usize| at.lines().contains(&format!("{OAUTH}/{n}"));
+        assert_eq!((0..20).filter(|n| asked(*n)).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
+        let skipped = Verdict::Skipped("only 8 are asked".into());
+        let skipped = ladder.steps.iter().filter(|step| step.verdict == skipped).count();
+        assert_eq!(skipped, 9, "nor is each of the others told of");
+        // Unless something is known of it.
+        let wanted = format!("{}/19", at.origin);
+        assert!(climbed_for(&at, Wanted::Code, Some(&wanted)).await.outcome.is_ok());
+    });
+}
+
+#[test]
+fn a_server_of_2025_03_26_is_its_own_authorization_server() {
+    run(async {
+        let at = played(|seen, own| match seen.line.as_str() {
+            PRM => Some(not_found()),
+            OAUTH => Some(server(&format!("{own}/"), own, S256)),
+            _ => None,
+        })
+        .await;
+        let found = climbed(&at).await.outcome.unwrap();
+        assert_eq!((found.resource, found.issuer), (at.url(), format!("{}/", at.origin)));
+        assert!(!found.assumed && at.seen()[3].head.contains("mcp-protocol-version: 2025-03-26"));
+
+        let at = played(|seen, _| (seen.line != "POST /mcp").then(not_found)).await;
+        let ladder = climbed(&at).await;
+        assert!(ladder.steps.last().unwrap().advice.as_ref().unwrap().contains("a key of its own"));
+        let found = ladder.outcome.unwrap();
+        assert!(found.assumed && found.protected_resource.is_none());
+        assert_eq!(found.server.token_endpoint, Some(format!("{}/token", at.origin)));
+        assert_eq!(at.lines(), ["POST /mcp", PRM, ROOT_PRM, OAUTH]);
+
+        // Nothing is assumed of a server that did not ask for authorization, or whose metadata fails today.
+        let at =
+            played(|seen, _| Some(if seen.line == "POST /mcp" { json("{}") } else { not_found() })).await;
+        let words = "the server asks for no authorization, and names nobody who gives any";
+        ended(&at, &climbed(&at).await, Rung::Server, words);
+        let at =
+            played(|seen, _| (seen.line != "POST /mcp").then(|| answer("500 Internal Server Error", "", "")))
+                .await;
+        let words = "GET ~/.well-known/oauth-protected-resource/mcp: answered 500 Internal Server Error";
+        ended(&at, &climbed(&at).await, Rung::ResourceMetadata, words);
+    });
+}
+
+#[test]
+fn a_401_without_a_challenge_is_broken_and_made_up_for() {
+    run(async {
+        let at =
+            played(|seen, _| (seen.line == "POST /mcp").then(|| answer("401 Unauthorized", "", ""))).await;
+        let ladder = climbed(&at).await;
+        assert!(rungs(&ladder).starts_with("server held, challenge broken, resource-metadata held"));
+        assert!(ladder.outcome.is_ok());
+        let challenge = Challenged::of(401, &["DPoP algs=ES256", "Bearer scope=\"\", scope=x"]);
+        assert_eq!(challenge.scopes(), Some(vec!["x".to_owned()]));
+        assert_eq!(challenge.of_tokens().count(), 2);
+        assert_eq!(Challenged::of(401, &["Basic scope=x"]).scopes(), None);
+        // With a challenge of the link's the server is not asked again.
+        let (fetcher, url) = (at.fetcher(), at.url());
+        let discovery =
+            Discovery { fetcher: &fetcher, server: &url, wanted: Wanted::Code, issuer: None, on_step: None };
+        let before = at.lines().len();
+        assert!(discover(&discovery, Some(&challenge)).await.outcome.is_ok());
+        assert_eq!(at.lines()[before..], [PRM, OAUTH]);
+        // Whoever asks for more scopes wants authorization, too.
+        let bare = played(|seen, _| (seen.line != "POST /mcp").then(not_found)).await;
+        let (fetcher, url) = (bare.fetcher(), bare.url());
+        let discovery = Discovery { fetcher: &fetcher, server: &url, ..discovery };
+        for (value, assumed) in [("Bearer error=insufficient_scope", true), ("Basic realm=x", false)] {
+            let challenge = Challenged::of(403, &[value]);
+            assert_eq!(discover(&discovery, Some(&challenge)).await.outcome.is_ok(), assumed, "{value}");
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_not_reached_or_not_over_tls_is_said_to_be() {
+    run(async {
+        // Bound and not listened at: connecting is refused, and nobody else can take the port.
+        let held = tokio::net::TcpSocket::new_v4().unwrap();
+        held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let url = format!("http://{}/mcp", held.local_addr().unwrap());
+        for (url, rung, words) in [
+            (url.as_str(), Rung::Server, "connection refused"),
+            ("http://10.0.0.1/mcp", Rung::Server, "it is http"),
+        ] {
+            let fetcher = Fetcher::new(url, super::super::fetch::FetchOptions::default()).unwrap();
+            let discovery = Discovery {
+                fetcher: &fetcher,
+                server: url,
+                wanted: Wanted::Code,
+                issuer: None,
+                on_step: None,
+            };
+            let error = discover(&discovery, None).await.outcome.unwrap_err();
+            assert!(error.rung == rung && error.message.contains(words), "{error}");
+        }
+    });
+}

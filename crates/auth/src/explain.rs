@@ -1,0 +1,209 @@
+//! What an authorization with a server would be like, without one: for whoever has to find out why it fails.
+//!
+//! Called by `mcpjoin auth explain`. It climbs the same ladder as `login`, and goes on with what that would do next:
+//! how the client would come by an id, and which scopes it would ask for. It registers nothing and asks no user.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::discovery::{Discovered, Discovery, DiscoveryError, Wanted, discover};
+use super::fetch::{FetchOptions, Fetcher, cut};
+use super::ladder::{Ladder, Rung, Step, Verdict};
+use super::registration::{ClientIdentity, Way, choose};
+use super::rules;
+use mcpjoin::link::HttpSetupError;
+
+/// Told of each rung as it is climbed.
+pub type OnStep = Arc<dyn Fn(&Step) + Send + Sync>;
+
+/// With what [`explain`] asks.
+#[derive(Clone, Default)]
+pub struct ExplainOptions {
+    /// Who the client is.
+    pub client: ClientIdentity,
+    /// Certificates to trust beside those of the system, each PEM.
+    pub extra_ca: Vec<Vec<u8>>,
+    /// How long connecting may take; 10 s unless it is given.
+    pub connect_timeout: Option<Duration>,
+    /// Told of each rung as it is climbed.
+    pub on_step: Option<OnStep>,
+}
+
+impl fmt::Debug for ExplainOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExplainOptions")
+            .field("client", &self.client)
+            .field("connect_timeout", &self.connect_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Asks a server without authorization, and finds out how it could be had: every rung, the rule it was judged by, and what to
+/// do. Each request takes 30 s at most. Dropping the future ends it; nothing is left anywhere.
+///
+/// # Errors
+/// When the URL or a certificate cannot be used. What servers do wrong is in the ladder.
+pub async fn explain(url: &str, options: ExplainOptions) -> Result<Ladder, HttpSetupError> {
+    let ExplainOptions { client, extra_ca, connect_timeout, on_step } = options;
+    let mut fetching = FetchOptions { extra_ca, ..FetchOptions::default() };
+    if let Some(timeout) = connect_timeout {
+        fetching.connect_timeout = timeout;
+    }
+    Ok(climbed(&Fetcher::new(url, fetching)?, url, &client, on_step.as_deref()).await)
+}
+
+async fn climbed(
+    fetcher: &Fetcher,
+    server: &str,
+    client: &ClientIdentity,
+    on_step: Option<&(dyn Fn(&Step) + Send + Sync)>,
+) -> Ladder {
+    let issuer = match client {
+        ClientIdentity::Registered { issuer, .. } => issuer.as_deref(),
+        _ => None,
+    };
+    let discovery = Discovery { fetcher, server, wanted: Wanted::Code, issuer, on_step };
+    let mut ladder = discover(&discovery, None).await;
+    if let [
+        Step {
+            rung: Rung::Server, status: Some(500..), verdict: Verdict::Broken(what), rule, advice, ..
+        },
+        ..,
+    ] = ladder.steps.as_slice()
+    {
+        // What it publishes may be in order; whether that gets a client any further is not known.
+        let message = what.clone();
+        let (rule, advice) = (*rule, advice.clone());
+        ladder.outcome = Err(DiscoveryError { rung: Rung::Server, message, rule, advice, outage: None });
+    }
+    if let Ok(discovered) = &ladder.outcome {
+        for step in [registration(discovered, client), scopes(discovered)] {
+            if let Some(told) = on_step {
+                told(&step);
+            }
+            ladder.steps.push(step);
+        }
+    }
+    ladder
+}
+
+/// How the client would come by an id.
+fn registration(discovered: &Discovered, client: &ClientIdentity) -> Step {
+    let open: Vec<&str> = discovered
+        .ways()
+        .into_iter()
+        .map(|way| match way {
+            Way::PreRegistered => "a client that is registered by hand",
+            Way::Document => "the URL of a client's document",
+            Way::Dynamic => "a client that registers itself",
+        })
+        .collect();
+    let open = format!("it takes {}", open.join(", "));
+    match choose(discovered, client) {
+        Ok(way) => {
+            let taken = match way {
+                Way::PreRegistered => "the id that was given is used",
+                Way::Document => "the URL of the client's document is used",
+                Way::Dynamic => "the client would register itself",
+            };
+            Step::new(Rung::Registration, rules::REGISTRATION, format!("{open}; {taken}"))
+        }
+        Err(error) => Step::new(Rung::Registration, rules::REGISTRATION, open)
+            .broken(error.to_string())
+            .advice("register a client with the authorization server, and give its id"),
+    }
+}
+
+/// What would be asked for.
+fn scopes(discovered: &Discovered) -> Step {
+    let found = match discovered.scopes(&[], true) {
+        Some(scopes) => format!("asked for would be: {}", cut(&scopes.join(" "))),
+        None => "no scope would be asked for: neither the challenge nor the metadata names one".into(),
+    };
+    Step::new(Rung::Scopes, rules::SCOPES, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::Verdict;
+    use crate::played::{Played, answer, json, not_found, run};
+
+    #[test]
+    fn it_says_what_would_be_done_and_does_none_of_it() {
+        run(async {
+            let at = Played::new(|seen, own| match seen.line.as_str() {
+                "POST /mcp" => answer("401 Unauthorized", "www-authenticate: Bearer scope=read\r\n", ""),
+                "GET /.well-known/oauth-protected-resource" => {
+                    json(format!(r#"{{"resource":"{own}","authorization_servers":["{own}"]}}"#))
+                }
+                "GET /.well-known/oauth-authorization-server" => json(format!(
+                    r#"{{"issuer":"{own}","authorization_endpoint":"{own}/a","token_endpoint":"{own}/t",
+                    "registration_endpoint":"{own}/r","code_challenge_methods_supported":["S256"],
+                    "scopes_supported":["offline_access"]}}"#
+                )),
+                _ => not_found(),
+            })
+            .await;
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let all = Arc::clone(&told);
+            let on_step: OnStep = Arc::new(move |step| all.lock().unwrap().push(step.clone()));
+            let options = ExplainOptions { on_step: Some(on_step), ..ExplainOptions::default() };
+            let ladder = explain(&at.url(), options).await.unwrap();
+            assert_eq!(ladder.steps, *told.lock().unwrap());
+            let [.., registration, scopes] = ladder.steps.as_slice() else { panic!("{:?}", ladder.steps) };
+            assert_eq!(
+                registration.found,
+                "it takes a client that is registered by hand, a client that registers itself; the client would register itself"
+            );
+            assert_eq!(scopes.found, "asked for would be: read offline_access");
+            assert!(
+                at.lines().iter().all(|line| line == "POST /mcp" || line.starts_with("GET /.well-known/"))
+            );
+
+            let issuer = Some("https://other.example".to_owned());
+            let client = ClientIdentity::Registered { id: "x".into(), secret: None, issuer };
+            let ladder =
+                explain(&at.url(), ExplainOptions { client, ..ExplainOptions::default() }).await.unwrap();
+            let step = ladder.steps.iter().find(|step| step.rung == Rung::Registration).unwrap();
+            assert!(
+                matches!(&step.verdict, Verdict::Broken(what) if what.contains("other.example")),
+                "{step:?}"
+            );
+            assert!(explain("ftp://x", ExplainOptions::default()).await.is_err());
+        });
+    }
+
+    #[test]
+    fn of_a_server_that_fails_it_is_not_said_that_a_client_can_log_in() {
+        run(async {
+            for (status, known) in [("500 Internal Server Error", false), ("401 Unauthorized", true)] {
+                let at = Played::new(move |seen, own| match seen.line.as_str() {
+                    "POST /mcp" => answer(status, "", ""),
+                    "GET /.well-known/oauth-protected-resource" => {
+                        json(format!(r#"{{"resource":"{own}","authorization_servers":["{own}"]}}"#))
+                    }
+                    "GET /.well-known/oauth-authorization-server" => json(format!(
+                        r#"{{"issuer":"{own}","authorization_endpoint":"{own}/a","token_endpoint":"{own}/t",
+                        "registration_endpoint":"{own}/r","code_challenge_methods_supported":["S256"]}}"#
+                    )),
+                    _ => not_found(),
+                })
+                .await;
+                let ladder = explain(&at.url(), ExplainOptions::default()).await.unwrap();
+                match ladder.outcome {
+                    Ok(_) => assert!(known),
+                    Err(error) => {
+                        assert!(!known && error.rung == Rung::Server, "{error:?}");
+                        assert!(error.message.contains("is not known yet"), "{error}");
+                    }
+                }
+            }
+        });
+    }
+}

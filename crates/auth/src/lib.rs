@@ -1,0 +1,64 @@
+//! Authorization of the Model Context Protocol over HTTP: OAuth 2.1 on both sides.
+//!
+//! Added by programs that log in to servers, or that admit only clients with a token. It implements two seams of
+//! `mcpjoin`: a client gives an [`OAuth`] to [`HttpConnect::credentials`](mcpjoin::link::HttpConnect::credentials), a server
+//! gives a [`ResourceServer`](resource::ResourceServer) to [`HttpOptions::admission`](mcpjoin::link::HttpOptions::admission).
+//! Transports and sessions know nothing about tokens.
+//!
+//! Nothing here prints. No error text and no `Debug` output contains a secret.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
+
+mod account;
+mod address;
+mod authorize;
+mod browser;
+mod callback;
+mod discovery;
+mod dpop;
+mod error;
+mod explain;
+mod fetch;
+mod file_store;
+mod flight;
+mod form;
+mod grants;
+mod jws;
+mod kept;
+mod ladder;
+mod login;
+mod metadata;
+mod oauth;
+mod pkce;
+#[cfg(test)]
+mod played;
+mod refresh;
+mod refused;
+mod registration;
+pub mod resource;
+mod rules;
+mod secret;
+mod store;
+mod token;
+mod user_agent;
+
+pub use browser::{LocalBrowser, LoopbackHost};
+pub use discovery::{Discovered, DiscoveryError};
+pub use error::AuthError;
+pub use explain::{ExplainOptions, OnStep, explain};
+pub use fetch::{Exchange, FetchError, FetchErrorKind};
+pub use file_store::{FileStore, KeptServers};
+pub use grants::{Assertion, Grant, IdentityKind, IdentityProvider, PrivateKey, PrivateKeyError};
+pub use ladder::{Ladder, Rule, Rung, Step, Tried, Verdict};
+pub use metadata::{AuthorizationServer, MetadataError, ProtectedResource};
+pub use oauth::{Login, Logout, OAuth, OAuthBuilder, OAuthSetupError};
+pub use registration::{ClientIdentity, RegistrationError, Way};
+pub use secret::Secret;
+pub use store::{MemoryStore, StoreError, StoreLock, TokenStore};
+pub use token::TokenError;
+pub use user_agent::{Authorizing, UserAgent, UserAgentError, Visit};
+
+#[doc(hidden)]
+pub mod internal {
+    //! What `mcpjoin-diagnostics` uses of this crate: outside the promise of compatibility.
+    pub use crate::fetch::{FetchOptions, Fetcher};
+}

@@ -1,0 +1,441 @@
+//! `OAuth`: the credentials of a client that is authorized by OAuth 2.1, and what a person does with them.
+//!
+//! Given to [`HttpConnect::credentials`](mcpjoin::link::HttpConnect::credentials). What is stored is used and refreshed; a person is
+//! asked only through the user agent that was given, if one was.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderValue, StatusCode};
+use mcpjoin_proto::http::resource::origin_of;
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use super::account::{Account, State};
+use super::discovery::Challenged;
+use super::error::AuthError;
+use super::explain::OnStep;
+use super::fetch::{FetchOptions, Fetched, Fetcher};
+use super::flight::Flight;
+use super::form::Form;
+use super::kept::Kept;
+use super::ladder::Step;
+use super::login::{Obtain, Occasion};
+use super::registration::{ClientIdentity, TokenAuth};
+use super::secret::Secret;
+use super::store::{ErasedStore, MemoryStore, TokenStore};
+use super::token::{ClientAssertion, Possession, TokenError, TokenKind, refusal};
+use super::user_agent::{ErasedUserAgent, UserAgent};
+use mcpjoin::link::{
+    AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
+    HttpSetupError,
+};
+
+/// Clocks differ by so much: a token that seems to have expired a moment ago is still tried when it cannot be refreshed now.
+const SKEW: Duration = Duration::from_secs(5 * 60);
+/// [RFC 6750, 3.1](https://www.rfc-editor.org/rfc/rfc6750#section-3.1).
+const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
+/// [RFC 9449, 9](https://www.rfc-editor.org/rfc/rfc9449#section-9).
+const USE_DPOP_NONCE: &str = "use_dpop_nonce";
+
+/// Credentials by OAuth 2.1, for one server. Clones are one.
+///
+/// As [`Credentials`] of a link they send the token that is stored, refresh it a minute before it expires or when the server
+/// refuses it, once for all who wait, and log in through the [`UserAgent`] or the grant that was given, when the server wants an
+/// authorization or more scopes. Without one of these nobody is asked: the message fails and says what is missing. A person may
+/// take longer than a call may last: log in before connecting where one is asked.
+///
+/// The token goes to the origin of the server, and to no other; everything that is stored goes to the authorization server that it
+/// came from, and to no other.
+///
+/// ```no_run
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// use mcpjoin_auth::{FileStore, LocalBrowser, OAuth};
+/// use mcpjoin::{Client, Link};
+///
+/// let url = "https://example.com/mcp";
+/// let oauth = OAuth::builder(url)
+///     .store(FileStore::at("/home/me/.local/state/example"))
+///     .user_agent(LocalBrowser::new())
+///     .build()?;
+/// if oauth.status().await?.is_none() {
+///     oauth.login().await?;
+/// }
+/// let link = Link::http(url).credentials(oauth).build()?;
+/// let client = Client::builder("example", "1.0.0").connect(link).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct OAuth(pub(super) Arc<Account>);
+
+/// What an [`OAuth`] is made of. Everything is optional.
+#[must_use = "nothing is made before `build`"]
+pub struct OAuthBuilder {
+    url: String,
+    pub(super) identity: ClientIdentity,
+    scopes: Vec<String>,
+    store: Box<dyn ErasedStore>,
+    user_agent: Option<Box<dyn ErasedUserAgent>>,
+    fetching: FetchOptions,
+    on_step: Option<OnStep>,
+    /// Another grant than the authorization code.
+    pub(super) obtain: Option<Arc<dyn Obtain>>,
+    /// The client proves itself with its key.
+    pub(super) assertion: Option<Arc<dyn ClientAssertion>>,
+    /// Tokens are bound to a key where the authorization server can do that.
+    pub(super) dpop: bool,
+}
+
+/// An [`OAuth`] cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OAuthSetupError {
+    /// The URL or a certificate cannot be used.
+    #[error(transparent)]
+    Http(#[from] HttpSetupError),
+    /// A scope has a character that no scope has
+    /// ([RFC 6749, 3.3](https://www.rfc-editor.org/rfc/rfc6749#section-3.3)).
+    #[error("`{0}` is no scope")]
+    Scope(String),
+}
+
+/// What is authorized. No token is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Login {
+    /// The URL of the server.
+    pub server: String,
+    /// What the token is for, as the server's metadata names it.
+    pub resource: String,
+    /// The authorization server that gave it.
+    pub issuer: String,
+    /// Who the client is there.
+    pub client_id: String,
+    /// What it is good for: as the authorization server said, else what was asked for.
+    pub scopes: Vec<String>,
+    /// When it expires; `None`: that was not said.
+    pub expires: Option<SystemTime>,
+    /// Whether it can be refreshed then.
+    pub refreshable: bool,
+}
+
+/// What came of a logout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Logout {
+    /// Whether anything was stored. It is not any more.
+    pub stored: bool,
+    /// Whether the authorization server was told ([RFC 7009](https://www.rfc-editor.org/rfc/rfc7009)), or why that failed. `None`
+    /// when there was no token, or it takes none back.
+    pub revoked: Option<Result<(), String>>,
+}
+
+impl OAuth {
+    /// For the server at that URL: the one that the link is made for.
+    pub fn builder(url: impl Into<String>) -> OAuthBuilder {
+        OAuthBuilder {
+            url: url.into(),
+            identity: ClientIdentity::default(),
+            scopes: Vec::new(),
+            store: Box::new(MemoryStore::default()),
+            user_agent: None,
+            fetching: FetchOptions::default(),
+            on_step: None,
+            obtain: None,
+            assertion: None,
+            dpop: false,
+        }
+    }
+
+    /// Logs in now, whatever is stored: finds the authorization server, registers with it where that is needed, asks the user, and
+    /// stores what comes of it. Dropping the future gives it up, and nobody is listened for any more; but tokens that are there by
+    /// then are stored.
+    ///
+    /// # Errors
+    /// When any of that fails, and when it cannot be stored (it is used all the same).
+    pub async fn login(&self) -> Result<Login, AuthError> {
+        self.0.log_in(&Occasion::Wanted).await?;
+        let gone = || AuthError::LoginNeeded(format!("nobody is logged in to {} any more", self.0.shown()));
+        self.0.kept().await?.as_deref().and_then(login).ok_or_else(gone)
+    }
+
+    /// Forgets what is stored, tokens and client, and tells the authorization server where it takes tokens back.
+    ///
+    /// # Errors
+    /// When it cannot be forgotten. That the authorization server was not told is no error: it is in [`Logout::revoked`].
+    pub async fn logout(&self) -> Result<Logout, AuthError> {
+        let account = &self.0;
+        // What cannot be read can be forgotten.
+        let mut kept = account.reload().await.ok().flatten();
+        let _lock = match &kept {
+            Some(_) => Some(account.store.lock(&account.server).await?),
+            None => None,
+        };
+        if kept.is_some() {
+            // Whoever had the lock before may have refreshed the tokens.
+            kept = account.reload().await.ok().flatten();
+        }
+        let possession = account.possession();
+        let stored = account.forget().await?;
+        let revoked = match kept.as_deref() {
+            Some(kept) => revoke(account, kept, possession.as_ref()).await,
+            None => None,
+        };
+        Ok(Logout { stored, revoked })
+    }
+
+    /// Who is logged in, by what is stored. Nothing is sent; whether the server would still take it, it does not say.
+    ///
+    /// # Errors
+    /// When what is stored cannot be read.
+    pub async fn status(&self) -> Result<Option<Login>, AuthError> {
+        Ok(self.0.reload().await?.as_deref().and_then(login))
+    }
+}
+
+/// What an access token is to the revocation endpoint ([RFC 7009, 2.1](https://www.rfc-editor.org/rfc/rfc7009#section-2.1)).
+const ACCESS: &str = "access_token";
+
+/// Whether tokens of that kind cannot be taken back there.
+fn is_unsupported(fetched: &Fetched) -> bool {
+    matches!(refusal("", fetched), Some(TokenError::Refused { error, .. }) if error == "unsupported_token_type")
+}
+
+/// Tells the authorization server that the tokens are not used any more.
+async fn revoke(
+    account: &Account,
+    kept: &Kept,
+    possession: Option<&Arc<dyn Possession>>,
+) -> Option<Result<(), String>> {
+    let (url, tokens) = (kept.revocation_endpoint.as_deref()?, kept.tokens.as_ref()?);
+    let endpoint = account.endpoint(kept, url, possession);
+    // Whoever takes back the refresh token takes back what came of it, or should; the other way round that is left open.
+    let all = [("refresh_token", tokens.refresh.as_ref()), (ACCESS, Some(&tokens.access))];
+    for (kind, token) in all {
+        let Some(token) = token else { continue };
+        let form = Form::empty().with("token", token.clone()).with("token_type_hint", Secret::new(kind));
+        let mut answer = endpoint.post(form.clone()).await;
+        let is_refused =
+            |fetched: &Fetched| fetched.status == StatusCode::BAD_REQUEST && !is_unsupported(fetched);
+        if endpoint.client.token_auth == TokenAuth::None && answer.as_ref().is_ok_and(is_refused) {
+            // Servers of the Python SDK want the field, also of a client that has no secret. Left out or empty is the same
+            // (RFC 6749, 2.3.1).
+            answer = endpoint.post(form.with("client_secret", "")).await;
+        }
+        match answer {
+            Ok(fetched) if fetched.status.is_success() => {}
+            // One that nobody keeps a list of, such as a signed one, ends by itself (RFC 7009, 2.2.1).
+            Ok(fetched) if tokens.refresh.is_some() && kind == ACCESS && is_unsupported(&fetched) => {}
+            Ok(fetched) => return Some(Err(format!("the revocation endpoint answers {}", fetched.status))),
+            Err(error) => return Some(Err(error.to_string())),
+        }
+    }
+    Some(Ok(()))
+}
+
+fn login(kept: &Kept) -> Option<Login> {
+    let tokens = kept.tokens.as_ref()?;
+    Some(Login {
+        server: kept.server.clone(),
+        resource: kept.resource.clone(),
+        issuer: kept.issuer().to_owned(),
+        client_id: kept.registration.client_id.clone(),
+        scopes: tokens.scopes.clone().unwrap_or_else(|| kept.requested.clone()),
+        expires: tokens.expires,
+        refreshable: tokens.refresh.is_some(),
+    })
+}
+
+impl Credentials for OAuth {
+    async fn authorization(
+        &self,
+        request: AuthorizationRequest<'_>,
+    ) -> Result<Option<HeaderValue>, CredentialsError> {
+        let account = &self.0;
+        if origin_of(request.url) != origin_of(&account.server) {
+            return Ok(None);
+        }
+        // Twice: what somebody else has refreshed meanwhile may be stale, too.
+        for last in [false, true] {
+            let kept = account.kept().await.map_err(failed)?;
+            let Some(tokens) = kept.as_ref().and_then(|kept| kept.tokens.as_ref()) else { return Ok(None) };
+            let Some(value) = tokens.authorization() else { return Ok(None) };
+            if tokens.kind == TokenKind::Dpop && account.possession().is_none() {
+                let what = format!(
+                    "the token for {} is bound to a key (DPoP), and that key is not kept with it or cannot be used",
+                    account.shown()
+                );
+                return Err(failed(AuthError::LoginNeeded(what)));
+            }
+            let now = SystemTime::now();
+            if last || !account.is_stale(tokens, now) {
+                return Ok(Some(value));
+            }
+            match account.refreshed(value.clone()).await {
+                Ok(()) => {}
+                // The server will ask for one, and somebody can be asked.
+                Err(AuthError::LoginNeeded(_)) if account.can_log_in() => return Ok(None),
+                Err(AuthError::Token(error)) if error.is_transient() && is_near(tokens.expires, now) => {
+                    tracing::warn!(target: "mcpjoin", %error, "the token is not refreshed");
+                    return Ok(Some(value));
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn proof(&self, request: AuthorizationRequest<'_>, authorization: &HeaderValue) -> Option<HeaderValue> {
+        let token = authorization.to_str().ok()?.strip_prefix("DPoP ")?;
+        self.0.possession()?.proof(request.method, request.url, Some(token))
+    }
+
+    fn answered(&self, url: &str, dpop_nonce: &str) {
+        if let Some(possession) = self.0.possession() {
+            possession.nonce(url, dpop_nonce);
+        }
+    }
+
+    /// A digest of the token: another token, another name.
+    fn cache_partition(&self) -> Option<String> {
+        let kept = self.0.known()?;
+        let mut digest = Sha256::new();
+        for part in [kept.issuer(), &kept.resource, kept.tokens.as_ref()?.access.expose()] {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        Some(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    async fn challenged(&self, challenge: AuthorizationChallenge<'_>) -> AfterChallenge {
+        let account = &self.0;
+        let AuthorizationChallenge { status, www_authenticate, authorization, again, repeatable, .. } =
+            challenge;
+        // Whoever says goodbye to a session is not asked to log in for that.
+        let asks = account.can_log_in() && challenge.method != "DELETE";
+        if origin_of(challenge.url) != origin_of(&account.server) {
+            return AfterChallenge::GiveUp;
+        }
+        let challenged = Challenged::of(status, www_authenticate);
+        let error = challenged.parameter("error").unwrap_or_default();
+        let outcome = match (status, authorization) {
+            (401, _) if !repeatable => return AfterChallenge::GiveUp,
+            (401, Some(_)) if error == USE_DPOP_NONCE && challenge.dpop_nonce.is_some() => Ok(()),
+            (401, _) => account.unauthorized(authorization, challenged, again > 0, asks).await,
+            (403, Some(refused)) if error == INSUFFICIENT_SCOPE && challenged.scopes().is_some() => {
+                account.step_up(refused, challenged, repeatable && asks).await
+            }
+            _ => return AfterChallenge::GiveUp,
+        };
+        match outcome {
+            Ok(()) => AfterChallenge::Retry,
+            Err(error) => AfterChallenge::Fail(failed(error)),
+        }
+    }
+}
+
+/// Whether a token has not expired yet, or so lately that clocks may differ about it.
+fn is_near(expires: Option<SystemTime>, now: SystemTime) -> bool {
+    expires.and_then(|expires| expires.checked_add(SKEW)).is_none_or(|expires| now < expires)
+}
+
+fn failed(error: impl Into<AuthError>) -> CredentialsError {
+    let error = error.into();
+    match (error.outage(), &error) {
+        (Some((kind, what)), _) => CredentialsError::new(what).of(kind),
+        (None, AuthError::LoginNeeded(_)) => CredentialsError::new(format!("{error}: a login is needed")),
+        (None, error) => CredentialsError::new(error.to_string()),
+    }
+}
+
+impl fmt::Debug for OAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuth").field("server", &self.0.shown()).finish_non_exhaustive()
+    }
+}
+
+impl OAuthBuilder {
+    /// Who the client is: by default it registers itself, or is whoever has logged in before.
+    pub fn client(mut self, identity: ClientIdentity) -> Self {
+        self.identity = identity;
+        self
+    }
+
+    /// Asks for this scope, or for these with spaces between them, in addition to what the server wants.
+    pub fn scope(mut self, scope: impl Into<String>) -> Self {
+        self.scopes.extend(scope.into().split_ascii_whitespace().map(str::to_owned));
+        self
+    }
+
+    /// Where the login is kept: in memory, by default.
+    pub fn store(mut self, store: impl TokenStore) -> Self {
+        self.store = Box::new(store);
+        self
+    }
+
+    /// Who shows the user the page of the authorization server. By default nobody is asked.
+    pub fn user_agent(mut self, user_agent: impl UserAgent) -> Self {
+        self.user_agent = Some(Box::new(user_agent));
+        self
+    }
+
+    /// Trust certificates that these have signed, beside those of the system: PEM, one or several.
+    pub fn extra_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.fetching.extra_ca.push(pem.into());
+        self
+    }
+
+    /// How long connecting may take: 10 s.
+    pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.fetching.connect_timeout = timeout;
+        self
+    }
+
+    /// Told of each rung of the discovery as it is climbed.
+    pub fn on_step(mut self, told: impl Fn(&Step) + Send + Sync + 'static) -> Self {
+        self.on_step = Some(Arc::new(told));
+        self
+    }
+
+    /// Makes it. Nothing is connected and nothing is read yet.
+    ///
+    /// # Errors
+    /// When the URL, a certificate or a scope cannot be used.
+    pub fn build(self) -> Result<OAuth, OAuthSetupError> {
+        let is_scope =
+            |scope: &str| scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
+        if let Some(wrong) = self.scopes.iter().find(|scope| !is_scope(scope)) {
+            return Err(OAuthSetupError::Scope(super::fetch::cut(wrong)));
+        }
+        let fetcher = Fetcher::new(&self.url, self.fetching)?;
+        let mut url = Url::parse(&self.url).map_err(|error| HttpSetupError::Url(error.to_string()))?;
+        url.set_fragment(None);
+        Ok(OAuth(Arc::new(Account {
+            server: url.into(),
+            fetcher,
+            identity: self.identity,
+            scopes: self.scopes,
+            store: self.store,
+            user_agent: self.user_agent,
+            obtain: self.obtain,
+            assertion: self.assertion,
+            dpop: self.dpop,
+            on_step: self.on_step,
+            state: Mutex::new(State::default()),
+            refreshing: Flight::default(),
+            logging_in: Flight::default(),
+        })))
+    }
+}
+
+impl fmt::Debug for OAuthBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuthBuilder").field("client", &self.identity).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! Tokens that say by themselves what they are: JSON Web Tokens, as
+//! [RFC 9068](https://www.rfc-editor.org/rfc/rfc9068) has them and as they are given out in practice.
+//!
+//! The signature is [`jws`](crate::jws)'s matter, the keys are [`keys`](super::keys)'. Here is what the claims have to
+//! say.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mcpjoin_proto::{Kind, Raw};
+
+use super::ResourceSetupError;
+use super::documents::Published;
+use super::keys::{Documents, IssuerKeys};
+use super::verifier::{Principal, Rejected, TokenVerifier, Verified};
+use crate::jws::{Jws, KeySet};
+
+/// By how much two clocks may differ. [RFC 7519, 4.1.4](https://www.rfc-editor.org/rfc/rfc7519#section-4.1.4) allows "no
+/// more than a few minutes"; a minute is what most verifiers of other makes allow.
+const LEEWAY: Duration = Duration::from_secs(60);
+
+/// Verifies JSON Web Tokens with the keys that their issuers publish.
+///
+/// A token is accepted when one of the issuers has signed it (ES256, RS256, PS256 or EdDSA; never without a signature, never
+/// with a shared secret), its `iss` is that issuer to the letter, `exp` lies ahead and `nbf` behind, by a minute more or
+/// less, and it is not bound to a key that this server does not ask for (`cnf`). Its audience is `aud`, its scopes are
+/// `scope`, or `scp` where there is none; its principal is `iss`, `sub` and `client_id`, or `azp` where there is none.
+///
+/// The keys are fetched when the first token comes, again after 10 min or when a token names one that is not there, and
+/// never more often than every 30 s. When they cannot be fetched, those that are there are used for an hour, and then it
+/// cannot be found out any more whether a token is valid.
+///
+/// ```
+/// use mcpjoin_auth::resource::{JwtVerifier, ResourceServer};
+///
+/// // The keys are known here: nothing is fetched.
+/// let keys = br#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1",
+///     "x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+/// let verifier = JwtVerifier::with_keys("https://login.example.com", keys)?;
+/// let resource = ResourceServer::builder("https://tools.example.com/mcp")
+///     .issuer("https://login.example.com")
+///     .verifier(verifier)
+///     .build()?;
+/// # drop(resource);
+/// # Ok::<(), mcpjoin_auth::resource::ResourceSetupError>(())
+/// ```
+#[derive(Clone)]
+pub struct JwtVerifier(Vec<Arc<IssuerKeys>>);
+
+impl JwtVerifier {
+    /// For the tokens of an issuer, whose metadata name its keys. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the URL of the issuer cannot be used.
+    pub fn new(issuer: impl Into<String>) -> Result<Self, ResourceSetupError> {
+        Self::with_extra_ca(issuer, [])
+    }
+
+    /// The same with authorities to trust beside those of the system, each of them PEM.
+    ///
+    /// # Errors
+    /// When the URL of the issuer or an authority cannot be used.
+    pub fn with_extra_ca(
+        issuer: impl Into<String>,
+        extra_ca: impl IntoIterator<Item = Vec<u8>>,
+    ) -> Result<Self, ResourceSetupError> {
+        let issuer = issuer.into();
+        let published = Published::by(&issuer, extra_ca.into_iter().collect())?;
+        Ok(Self::fetching(issuer, Arc::new(published)))
+    }
+
+    /// For the tokens of an issuer, with those keys alone: a JSON Web Key Set.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn with_keys(issuer: impl Into<String>, keys: &[u8]) -> Result<Self, ResourceSetupError> {
+        let keys = KeySet::parse(keys).map_err(|error| ResourceSetupError::Verifier(error.to_string()))?;
+        Ok(Self(vec![Arc::new(IssuerKeys::given(issuer.into(), keys))]))
+    }
+
+    /// For the tokens of these issuers and of those.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    fn fetching(issuer: String, documents: Arc<dyn Documents>) -> Self {
+        Self(vec![Arc::new(IssuerKeys::named_by(issuer, documents))])
+    }
+}
+
+impl TokenVerifier for JwtVerifier {
+    async fn verify(&self, token: &str) -> Result<Verified, Rejected> {
+        let jws = Jws::parse(token).map_err(|error| {
+            Rejected::Invalid(format!("the token is no JSON Web Token that is accepted here: {error}"))
+        })?;
+        // RFC 9068, 2.1; many authorization servers write `JWT`, or nothing.
+        let kind = jws.kind().unwrap_or_default().to_ascii_lowercase();
+        if !matches!(&*kind, "" | "jwt" | "at+jwt" | "application/jwt" | "application/at+jwt") {
+            return Err(Rejected::Invalid("the token is no access token, by its `typ`".into()));
+        }
+        let issuer = text(jws.unverified_claims(), "iss");
+        let issuer = self.0.iter().find(|one| issuer.as_deref() == Some(&*one.issuer));
+        let issuer = issuer.ok_or_else(|| Rejected::Invalid("the token is of another issuer".into()))?;
+        let claims = issuer.verify(&jws).await?;
+        verified(claims, SystemTime::now())
+    }
+
+    async fn prepare(&self) -> Result<(), String> {
+        let mut problems = Vec::new();
+        for issuer in &self.0 {
+            if let Err(problem) = issuer.prepare().await {
+                problems.push(problem);
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+    }
+}
+
+/// What a token says whose signature and issuer are right.
+fn verified(claims: &Raw, now: SystemTime) -> Result<Verified, Rejected> {
+    let invalid = |why: &str| Rejected::Invalid(why.to_owned());
+    let issuer = text(claims, "iss").ok_or_else(|| invalid("the token names no issuer"))?;
+    let time = |claim: &str| match claims.member(claim) {
+        None => Ok(None),
+        Some(raw) => match raw.decode::<f64>().ok().and_then(date) {
+            Some(time) => Ok(Some(time)),
+            None => Err(Rejected::Invalid(format!("`{claim}` of the token is no date"))),
+        },
+    };
+    let expires = time("exp")?.ok_or_else(|| invalid("the token never expires"))?;
+    let expires = expires.checked_add(LEEWAY).ok_or_else(|| invalid("`exp` of the token is no date"))?;
+    if expires <= now {
+        return Err(invalid("the token has expired"));
+    }
+    if time("nbf")?.is_some_and(|begins| begins > now + LEEWAY) {
+        return Err(invalid("the token is not valid yet"));
+    }
+    if claims.member("cnf").is_some_and(|bound| bound.kind() != Kind::Null) {
+        return Err(invalid("the token is bound to a key, and this server asks for no proof of it"));
+    }
+    let audience = texts(claims, "aud");
+    let scopes = match claims.member("scope") {
+        Some(_) => texts(claims, "scope"),
+        None => texts(claims, "scp"),
+    };
+    let scopes: BTreeSet<String> =
+        scopes.iter().flat_map(|scopes| scopes.split(' ')).map(ToOwned::to_owned).collect();
+    let client = text(claims, "client_id").or_else(|| text(claims, "azp"));
+    let subject = text(claims, "sub");
+    if subject.is_none() && client.is_none() {
+        return Err(invalid("the token names nobody"));
+    }
+    let principal = Principal::new(&issuer, subject.as_deref(), client.as_deref());
+    let scopes = scopes.into_iter().filter(|scope| !scope.is_empty());
+    Ok(Verified::new(principal, audience).scopes(scopes).expires(expires))
+}
+
+/// Seconds since 1970, perhaps with a part of one.
+fn date(seconds: f64) -> Option<SystemTime> {
+    // What lies before 1970 is long over.
+    let since = Duration::try_from_secs_f64(seconds.max(0.0)).ok()?;
+    UNIX_EPOCH.checked_add(since)
+}
+
+fn text(claims: &Raw, claim: &str) -> Option<String> {
+    Some(claims.member(claim)?.to_string_value()?.into_owned())
+}
+
+/// A text, or an array of texts; nothing of what is neither.
+fn texts(claims: &Raw, claim: &str) -> Vec<String> {
+    let Some(value) = claims.member(claim) else { return Vec::new() };
+    match value.to_string_value() {
+        Some(text) => vec![text.into_owned()],
+        None => value.decode::<Vec<String>>().unwrap_or_default(),
+    }
+}
+
+impl fmt::Debug for JwtVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let issuers = self.0.iter().map(|one| &one.issuer);
+        f.debug_tuple("JwtVerifier").field(&issuers.collect::<Vec<_>>()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

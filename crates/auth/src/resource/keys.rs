@@ -1,0 +1,213 @@
+//! The keys of an authorization server: where they lie, and how long they are good.
+//!
+//! Asked by [`jwt`](super::jwt). The issuer's metadata ([RFC 8414](https://www.rfc-editor.org/rfc/rfc8414#section-3) or
+//! OpenID Connect Discovery) names them. They are fetched by one task at a time, for all who wait; whoever is waited for
+//! no more is fetched nevertheless, so that clients that come and leave cause no more requests than one that stays.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcpjoin_proto::Raw;
+use mcpjoin_proto::http::resource::authorization_server_urls;
+use tokio::time::{Instant, timeout};
+
+use super::verifier::Rejected;
+use crate::fetch::shown_text;
+use crate::jws::{Jws, JwsError, KeySet};
+use crate::metadata::AuthorizationServer;
+
+/// How long keys are used before they are fetched again: so much longer one is accepted that was withdrawn.
+const FRESH: Duration = Duration::from_secs(10 * 60);
+
+/// How long they are used when they cannot be fetched again.
+const STALE: Duration = Duration::from_secs(60 * 60);
+
+/// How long they are not fetched again after that was tried, however often a token names a key that nobody knows.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// How long it may take to fetch them, with the metadata that name them.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long newer keys are waited for while there are some that can be used.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Gets documents: at most 1 MiB of each, and from nowhere that the issuer has no business to name.
+pub(super) trait Documents: Send + Sync {
+    /// `None`: there is no such document.
+    fn get(self: Arc<Self>, url: String) -> Getting;
+}
+
+pub(super) type Getting = Pin<Box<dyn Future<Output = Result<Option<Bytes>, String>> + Send>>;
+
+/// The keys of one issuer.
+pub(super) struct IssuerKeys {
+    pub(super) issuer: String,
+    /// `None`: they are given, and never fetched.
+    documents: Option<Arc<dyn Documents>>,
+    state: Mutex<State>,
+    /// Whoever fetches has it.
+    alone: Arc<tokio::sync::Mutex<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    keys: Option<Keys>,
+    attempted: Option<Instant>,
+    /// Why they did not come when they were fetched last.
+    problem: Option<String>,
+}
+
+#[derive(Clone)]
+struct Keys {
+    set: Arc<KeySet>,
+    since: Instant,
+}
+
+impl IssuerKeys {
+    /// Those that its metadata name.
+    pub(super) fn named_by(issuer: String, documents: Arc<dyn Documents>) -> Self {
+        Self { issuer, documents: Some(documents), state: Mutex::default(), alone: Arc::default() }
+    }
+
+    /// Those alone.
+    pub(super) fn given(issuer: String, set: KeySet) -> Self {
+        let keys = Some(Keys { set: Arc::new(set), since: Instant::now() });
+        let state = Mutex::new(State { keys, ..State::default() });
+        Self { issuer, documents: None, state, alone: Arc::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether one of them has signed the token. Gives what it says.
+    pub(super) async fn verify<'t>(self: &Arc<Self>, jws: &'t Jws<'_>) -> Result<&'t Raw, Rejected> {
+        let keys = self.keys().await?;
+        match jws.verify(&keys.set) {
+            Err(JwsError::UnknownKey(_)) => {}
+            verified => return verified.map_err(invalid),
+        }
+        // A new one may have come into use.
+        self.fetch(Some(keys.since)).await;
+        let newer = self.lock().keys.clone().filter(|newer| newer.since != keys.since);
+        let Some(newer) = newer else {
+            return Err(Rejected::Invalid(
+                "the token is signed with a key that its issuer does not name".into(),
+            ));
+        };
+        jws.verify(&newer.set).map_err(invalid)
+    }
+
+    async fn keys(self: &Arc<Self>) -> Result<Keys, Rejected> {
+        let known = self.lock().keys.clone();
+        if let Some(keys) = &known
+            && (self.documents.is_none() || keys.since.elapsed() < FRESH)
+        {
+            return Ok(keys.clone());
+        }
+        let fetching = self.fetch(known.as_ref().map(|keys| keys.since));
+        match known {
+            // An issuer that does not answer keeps nobody waiting for long: what is there is used then.
+            Some(keys) if keys.since.elapsed() < STALE => drop(timeout(GRACE, fetching).await),
+            _ => fetching.await,
+        }
+        let keys = self.lock().keys.clone().filter(|keys| keys.since.elapsed() < STALE);
+        keys.ok_or_else(|| {
+            Rejected::Unavailable(
+                "the keys of the authorization server are not to be had at the moment".into(),
+            )
+        })
+    }
+
+    /// Fetches them before anybody needs them. Whoever needs them then does so at once, also when this was in vain; the problem is
+    /// given back, and told nowhere else.
+    pub(super) async fn prepare(self: &Arc<Self>) -> Result<(), String> {
+        if self.documents.is_none() {
+            return Ok(());
+        }
+        self.fetching(None, false).await;
+        let mut state = self.lock();
+        if state.keys.is_some() {
+            return Ok(());
+        }
+        state.attempted = None;
+        Err(state.problem.clone().unwrap_or_default())
+    }
+
+    /// Fetches them, unless somebody has since, or it was tried a moment ago.
+    async fn fetch(self: &Arc<Self>, since: Option<Instant>) {
+        self.fetching(since, true).await;
+    }
+
+    async fn fetching(self: &Arc<Self>, since: Option<Instant>, tells: bool) {
+        let Some(documents) = self.documents.clone() else { return };
+        let alone = self.alone.clone().lock_owned().await;
+        {
+            let mut state = self.lock();
+            let fetched = state.keys.as_ref().map(|keys| keys.since) != since;
+            if fetched || state.attempted.is_some_and(|attempted| attempted.elapsed() < PAUSE) {
+                return;
+            }
+            state.attempted = Some(Instant::now());
+        }
+        let this = self.clone();
+        let fetching = tokio::spawn(async move {
+            let fetched = timeout(PATIENCE, fetched(&this.issuer, documents)).await;
+            match fetched
+                .unwrap_or_else(|_| Err(format!("they did not come within {} s", PATIENCE.as_secs())))
+            {
+                Ok(set) => {
+                    this.lock().keys = Some(Keys { set: Arc::new(set), since: Instant::now() });
+                }
+                Err(error) => {
+                    let issuer = &this.issuer;
+                    if tells {
+                        tracing::warn!(target: "mcpjoin", %issuer, %error, "the keys of an authorization server cannot be fetched");
+                    }
+                    this.lock().problem = Some(error);
+                }
+            }
+            // From its end on: else each of those who wait would find, after one that took long, that it is time for another.
+            this.lock().attempted = Some(Instant::now());
+            drop(alone);
+        });
+        // What becomes of it is in the state.
+        let _ = fetching.await;
+    }
+}
+
+fn invalid(error: JwsError) -> Rejected {
+    Rejected::Invalid(format!("the token cannot be verified: {error}"))
+}
+
+/// The keys that an issuer's metadata name.
+async fn fetched(issuer: &str, documents: Arc<dyn Documents>) -> Result<KeySet, String> {
+    let mut problem = "it has no metadata where they have to be".to_owned();
+    for url in authorization_server_urls(issuer) {
+        let Some(document) = documents.clone().get(url.clone()).await? else { continue };
+        let metadata = match AuthorizationServer::parse(document) {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                problem = format!("{url}: {error}");
+                continue;
+            }
+        };
+        // To the letter (RFC 8414, 3.3).
+        if metadata.issuer != issuer {
+            let found = shown_text(&metadata.issuer);
+            problem = format!("{url}: these are the metadata of another issuer, {found}");
+            continue;
+        }
+        let Some(keys) = metadata.jwks_uri else {
+            problem = format!("{url}: no `jwks_uri` is named");
+            continue;
+        };
+        let document =
+            documents.get(keys.clone()).await?.ok_or_else(|| format!("{keys}: there is nothing"))?;
+        return KeySet::parse(&document).map_err(|error| format!("{keys}: {error}"));
+    }
+    Err(problem)
+}

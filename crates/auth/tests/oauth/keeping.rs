@@ -1,0 +1,156 @@
+//! Logins that outlive the process, and several processes that share them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use mcpjoin::link::Credentials as _;
+use mcpjoin_auth::{FileStore, MemoryStore, Secret, StoreError, StoreLock, TokenStore};
+use tokio::sync::Notify;
+
+use super::authority::World;
+use super::flow::connect;
+use crate::scripted::{call, run};
+
+/// A folder of this test alone, which is gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("mcpjoin-keeping-{name}-{}", std::process::id())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_login_is_found_again_and_forgotten_when_it_is_told_to() {
+    run(async {
+        let world = World::new().await;
+        let folder = Folder::new("found");
+        let store = || FileStore::at(&folder.0);
+        let login = world.asking().store(store()).build().unwrap().login().await.unwrap();
+        assert_eq!(store().servers().await.unwrap().servers, [world.url()]);
+        let later = world.builder().store(store()).build().unwrap();
+        assert_eq!(later.status().await.unwrap().unwrap().issuer, login.issuer);
+        let client = connect(&world, &later).await.unwrap();
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+        assert_eq!(world.asked(0, "/token").len(), 1);
+        // A file that nobody can read is said to be one, is no login, and hinders no new one.
+        store().save(&world.url(), Secret::new("{\"tokens\":\"hush\"")).await.unwrap();
+        let error = later.status().await.unwrap_err().to_string();
+        assert!(error.contains("log in again") && !error.contains("hush"), "{error}");
+        world.asking().store(store()).build().unwrap().login().await.unwrap();
+        assert!(later.status().await.unwrap().is_some());
+        assert!(later.logout().await.unwrap().stored);
+        assert!(store().servers().await.unwrap().servers.is_empty());
+        assert_eq!(world.refresh_tokens(), 1, "that of the login that was overwritten");
+    });
+}
+
+#[test]
+fn g140_i180_two_that_share_a_file_refresh_once_and_the_file_stays_whole() {
+    run(async {
+        let world = World::new().await;
+        let folder = Folder::new("shared");
+        let store = || FileStore::at(&folder.0);
+        world.asking().store(store()).build().unwrap().login().await.unwrap();
+        let client_of = async || {
+            let oauth = world.builder().store(store()).build().unwrap();
+            connect(&world, &oauth).await.unwrap()
+        };
+        let clients = [client_of().await, client_of().await];
+        for round in 1..=5 {
+            world.revoke_access();
+            let calls = clients.iter().flat_map(|client| (0..10).map(move |_| call(client, "a")));
+            for outcome in join_all(calls).await {
+                assert_eq!(outcome.unwrap(), "a");
+            }
+            assert_eq!(world.grants(0, "refresh_token"), round);
+            assert_eq!((world.refresh_tokens(), world.access_tokens()), (1, 1));
+        }
+        assert!(world.builder().store(store()).build().unwrap().status().await.unwrap().unwrap().refreshable);
+    });
+}
+
+/// Brings what it has read only when it is told to, when it is told to wait.
+#[derive(Clone, Default)]
+struct Slow {
+    store: MemoryStore,
+    waits: Arc<AtomicBool>,
+    go: Arc<Notify>,
+}
+
+impl TokenStore for Slow {
+    async fn load(&self, server: &str) -> Result<Option<Secret>, StoreError> {
+        let found = self.store.load(server).await;
+        if self.waits.swap(false, Ordering::SeqCst) {
+            self.go.notified().await;
+        }
+        found
+    }
+
+    async fn save(&self, server: &str, text: Secret) -> Result<(), StoreError> {
+        self.store.save(server, text).await
+    }
+
+    async fn remove(&self, server: &str) -> Result<bool, StoreError> {
+        self.store.remove(server).await
+    }
+
+    async fn lock(&self, server: &str) -> Result<StoreLock, StoreError> {
+        self.store.lock(server).await
+    }
+}
+
+#[test]
+fn i180_what_was_read_before_a_logout_or_a_login_counts_no_longer() {
+    run(async {
+        let world = World::new().await;
+        let store = Slow::default();
+        let oauth = world.asking().store(store.clone()).build().unwrap();
+        for logs_out in [true, false] {
+            oauth.login().await.unwrap();
+            let before = oauth.cache_partition();
+            store.waits.store(true, Ordering::SeqCst);
+            let mut status = Box::pin(oauth.status());
+            assert!((&mut status).now_or_never().is_none());
+            if logs_out {
+                oauth.logout().await.unwrap();
+            } else {
+                oauth.login().await.unwrap();
+            }
+            let after = oauth.cache_partition();
+            assert_ne!(after, before);
+            store.go.notify_one();
+            assert_eq!(status.await.unwrap().is_some(), !logs_out);
+            assert_eq!(oauth.cache_partition(), after);
+        }
+    });
+}
+
+#[test]
+fn a_logout_takes_back_what_somebody_else_has_refreshed_while_it_waited() {
+    run(async {
+        let world = World::new().await;
+        let store = MemoryStore::default();
+        let oauth = world.asking().store(store.clone()).build().unwrap();
+        oauth.login().await.unwrap();
+        let lock = store.lock(&world.url()).await.unwrap();
+        let mut logout = Box::pin(oauth.logout());
+        assert!((&mut logout).now_or_never().is_none());
+        let text = store.load(&world.url()).await.unwrap().unwrap();
+        let mut text: serde_json::Value = serde_json::from_str(text.expose()).unwrap();
+        text["tokens"]["refresh_token"] = "hush-newer".into();
+        store.save(&world.url(), Secret::new(text.to_string())).await.unwrap();
+        drop(lock);
+        assert!(logout.await.unwrap().stored);
+        assert_eq!(world.asked(0, "/revoke")[0]["token"], "hush-newer");
+    });
+}

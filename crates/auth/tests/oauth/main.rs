@@ -1,0 +1,11 @@
+//! OAuth as a client, from the first challenge to the end of a login, against a scripted authorization server.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod authority;
+mod flow;
+mod keeping;
+mod refusals;
+mod secrets;
+mod unattended;
+
+use mcpjoin_test_support::{events as told, scripted_http as scripted};
