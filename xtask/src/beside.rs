@@ -1,6 +1,6 @@
 //! `cargo xtask beside`: mcpjoin's HTTP client in one process with reqwest, and with rustls on aws-lc-rs (`interop/beside`).
 //!
-//! It builds about 200 packages three times, some of them again for other features, so it is part of `release-check` and not
+//! It builds about 200 packages four times, some of them again for other features, so it is part of `release-check` and not
 //! of `test`.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::steps::{cargo, succeed};
 /// The package, which has a workspace of its own.
 pub(crate) const MANIFEST: &str = "interop/beside/Cargo.toml";
 /// What mcpjoin is run beside: each is a feature of the package.
-const OTHERS: [&str; 3] = ["reqwest-without-tls", "reqwest-default", "rustls-aws-lc-rs"];
+const OTHERS: [&str; 4] = ["reqwest-without-tls", "reqwest-default", "rustls-aws-lc-rs", "mcpjoin-aws-lc-rs"];
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     for other in OTHERS {

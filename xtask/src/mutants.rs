@@ -168,7 +168,7 @@ impl Area {
         let lines = output.join("lines.diff");
         fs::write(&lines, as_diff(tree, drawn)?)?;
         let mut command = self.command(program, tree);
-        command.args(["--in-place", "--all-features", "--cap-lints=true", "--annotations=none"]);
+        command.args(["--in-place", "--cap-lints=true", "--annotations=none"]);
         command.arg("--output").arg(&output).env("CARGO_TARGET_DIR", folder.join("build"));
         command.args(drawn.keys().map(|name| format!("--re=^{}$", sample::literally(name))));
         // Version 27.1 holds no mutant that deletes a field to the expressions: without this it runs all of them.

@@ -24,7 +24,7 @@ const SOAKED: [(&str, &str); 4] = [
 /// Does every step, and fails if one of them failed.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut steps = Steps::default();
-    steps.step("oldest Rust", "cargo +VERSION check --workspace --all-features", || oldest_rust(root));
+    steps.step("oldest Rust", "cargo +VERSION check --workspace", || oldest_rust(root));
     steps.step("beside", "cargo xtask beside", || beside::run(root));
     steps.step("dist", "cargo xtask dist", || dist::run(root).map(drop));
     steps.step("soak", "cargo test --test child_cycles, and others, 20 times", || soak(root));
@@ -43,7 +43,7 @@ fn oldest_rust(root: &Path) -> Result<()> {
     let version = manifest["workspace"]["package"]["rust-version"].as_str().context("a rust-version")?;
     let toolchain = format!("+{version}");
     let mut command = std::process::Command::new("cargo");
-    command.args([&*toolchain, "check", "--quiet", "--workspace", "--all-features"]).current_dir(root);
+    command.args([&*toolchain, "check", "--quiet", "--workspace"]).current_dir(root);
     // Set by the cargo that runs this chore; the other version must not inherit it.
     command.env_remove("RUSTUP_TOOLCHAIN").env("CARGO_TARGET_DIR", root.join("target/oldest-rust"));
     succeed(&mut command)
@@ -53,7 +53,7 @@ fn oldest_rust(root: &Path) -> Result<()> {
 fn soak(root: &Path) -> Result<()> {
     for _ in 0..SOAK_RUNS {
         for (package, test) in SOAKED {
-            let options = ["test", "--quiet", "--all-features", "--package", package, "--test", test];
+            let options = ["test", "--quiet", "--package", package, "--test", test];
             succeed(&mut cargo(root, &options))?;
         }
     }

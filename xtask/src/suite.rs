@@ -65,10 +65,7 @@ pub(crate) struct Tally {
 pub(crate) fn build(root: &Path) -> Result<Built> {
     let groups = groups(root, &["--workspace"])?;
     // The same features as above, so that nothing is built twice.
-    let bins = steps::stdout(&mut steps::cargo(
-        root,
-        &["build", "--workspace", "--all-features", "--bins", MESSAGE_FORMAT],
-    ))?;
+    let bins = steps::stdout(&mut steps::cargo(root, &["build", "--workspace", "--bins", MESSAGE_FORMAT]))?;
     let mcpjoin = binary(&bins, "mcpjoin")?;
     let conformance_client = binary(&bins, CONFORMANCE_CLIENT)?;
     Ok(Built { groups, mcpjoin, conformance_client })
@@ -76,7 +73,7 @@ pub(crate) fn build(root: &Path) -> Result<Built> {
 
 /// Builds the tests of some packages, which `selection` names as an option of cargo.
 pub(crate) fn groups(root: &Path, selection: &[&str]) -> Result<Vec<Group>> {
-    let options = [&["test", "--all-features", "--no-run", MESSAGE_FORMAT], selection].concat();
+    let options = [&["test", "--no-run", MESSAGE_FORMAT], selection].concat();
     let tests = steps::stdout(&mut steps::cargo(root, &options))?;
     let mut groups = Vec::new();
     for artifact in artifacts(&tests)? {
@@ -191,8 +188,7 @@ impl Group {
 
 /// Runs the doc tests of every crate; the group of a crate is `NAME doc`.
 pub(crate) fn run_doc_tests(root: &Path) -> Result<BTreeMap<String, Tally>> {
-    let mut command =
-        steps::cargo(root, &["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
+    let mut command = steps::cargo(root, &["test", "--workspace", "--doc", "--no-fail-fast"]);
     let ended = run_to_end(&mut command, "doc tests")?;
     let groups = doc_tallies(&ended.output);
     let failed = groups.values().any(|tally| tally.failed > 0);

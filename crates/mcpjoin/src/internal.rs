@@ -4,16 +4,16 @@
 
 #[cfg(feature = "http-client")]
 pub use crate::http::is_excepted as is_proxy_excepted;
+#[cfg(feature = "http-client")]
+pub use crate::http::{
+    EXCEPTIONS as PROXY_EXCEPTIONS, VARIABLES as PROXY_VARIABLES, first as first_variable,
+};
 pub use crate::link::cannot_reopen;
 #[cfg(all(unix, feature = "child"))]
 pub use crate::link::child::ProgramOutput;
 pub use crate::link::gather::Gather;
 #[cfg(feature = "http-client")]
 pub use crate::link::http_client::{Checked, ErasedCredentials, Exchanged, readable, refusal};
-#[cfg(feature = "http-client")]
-pub use crate::link::proxies::{
-    EXCEPTIONS as PROXY_EXCEPTIONS, VARIABLES as PROXY_VARIABLES, first as first_variable,
-};
 #[cfg(feature = "socket")]
 pub use crate::link::socket::{SocketPlace, host_and_port, in_turn, tcp_stream};
 pub use crate::link::stream::{decoded, is_cut_off, too_long};

@@ -22,6 +22,42 @@ const DECIDERS: [&str; 6] = [
     "crates/rules/src/revisions.rs",
 ];
 
+/// Which crates of the project each crate may depend on. Its own tests may use any.
+const CRATES: [(&str, &[&str]); 9] = [
+    ("proto", &[]),
+    ("rules", &["mcpjoin-proto"]),
+    ("mcpjoin", &["mcpjoin-proto"]),
+    ("auth", &["mcpjoin", "mcpjoin-proto"]),
+    ("quic", &["mcpjoin", "mcpjoin-proto"]),
+    ("orchestra", &["mcpjoin", "mcpjoin-proto", "mcpjoin-quic"]),
+    ("gateway", &["mcpjoin", "mcpjoin-auth", "mcpjoin-proto", "mcpjoin-rules"]),
+    (
+        "diagnostics",
+        &["mcpjoin", "mcpjoin-auth", "mcpjoin-orchestra", "mcpjoin-proto", "mcpjoin-quic", "mcpjoin-rules"],
+    ),
+    (
+        "cli",
+        &[
+            "mcpjoin",
+            "mcpjoin-auth",
+            "mcpjoin-diagnostics",
+            "mcpjoin-gateway",
+            "mcpjoin-orchestra",
+            "mcpjoin-proto",
+            "mcpjoin-quic",
+            "mcpjoin-rules",
+        ],
+    ),
+];
+
+/// The modules of the library, each above what it may import. Modules in one row may import each other.
+const LAYERS: [&[&str]; 4] = [
+    &["der", "http", "process"],
+    &["link"],
+    &["connection", "handler"],
+    &["client", "known_tools", "server"],
+];
+
 /// A part of a line that a rule may pass over in one file, and why.
 struct Exception {
     file: &'static str,
@@ -93,6 +129,33 @@ fn tests_wait_for_what_they_test_and_never_sleep() {
 fn what_a_crate_includes_lies_in_its_package() {
     let sources: Vec<Source> = sources().into_iter().filter(Source::is_shipped).collect();
     hold(&sources, &[], |source| included_from_outside(&source.path, &source.text));
+}
+
+#[test]
+fn crates_depend_on_each_other_in_one_direction() {
+    let mut complaints = Vec::new();
+    for (name, allowed) in CRATES {
+        let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml"));
+        let manifest = manifest.unwrap_or_else(|error| panic!("crates/{name}/Cargo.toml: {error}"));
+        complaints.extend(
+            dependencies_not_in(&manifest, allowed).map(|crate_| format!("{name} depends on {crate_}")),
+        );
+    }
+    let listed: BTreeSet<&str> = CRATES.iter().map(|(name, _)| *name).collect();
+    for entry in fs::read_dir(root().join("crates")).expect("the project has crates") {
+        let name = entry.expect("the folder can be listed").file_name();
+        let name = name.to_str().expect("names are UTF-8");
+        if name != "test-support" && !listed.contains(name) {
+            complaints.push(format!("crates/{name} is not in the table of crates"));
+        }
+    }
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+#[test]
+fn the_modules_of_the_library_import_in_one_direction() {
+    let sources: Vec<Source> = sources().into_iter().filter(Source::is_shipped).collect();
+    hold(&sources, &[], |source| imported_upwards(&source.path, &source.text));
 }
 
 #[test]
@@ -310,6 +373,37 @@ fn sleeps_in_tests(path: &str, text: &str) -> Vec<String> {
             if in_test && is_word && !before(&code, at).ends_with("fn") {
                 lines.insert(line_of(&code, at));
             }
+        }
+    }
+    lines.into_iter().map(|line| shown(text, line)).collect()
+}
+
+/// The crates of the project among the dependencies of a manifest that are not in `allowed`.
+fn dependencies_not_in<'a>(manifest: &'a str, allowed: &'a [&str]) -> impl Iterator<Item = &'a str> {
+    let mut is_dependencies = false;
+    manifest.lines().filter_map(move |line| {
+        if let Some(table) = line.strip_prefix('[') {
+            is_dependencies = table.starts_with("dependencies") || table.ends_with(".dependencies]");
+        }
+        let name = line.split(['.', ' ', '=']).next().filter(|name| name.starts_with("mcpjoin"))?;
+        (is_dependencies && !allowed.contains(&name)).then_some(name)
+    })
+}
+
+/// Imports in the library of a module that lies in a higher layer.
+fn imported_upwards(path: &str, text: &str) -> Vec<String> {
+    let Some(inside) = path.strip_prefix("crates/mcpjoin/src/") else { return Vec::new() };
+    let own = inside.split(['/', '.']).next().unwrap_or_default();
+    let layer_of = |module: &str| LAYERS.iter().position(|layer| layer.contains(&module));
+    // `lib.rs` and `internal.rs` list what is public.
+    let Some(own) = layer_of(own) else { return Vec::new() };
+    let code = without_tests(&blank(text, Blank::CommentsAndStrings));
+    let mut lines = BTreeSet::new();
+    for at in positions(&code, "crate::") {
+        let rest = &code[at + "crate::".len()..];
+        let module = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        if layer_of(module).is_some_and(|layer| layer > own) {
+            lines.insert(line_of(&code, at));
         }
     }
     lines.into_iter().map(|line| shown(text, line)).collect()
@@ -624,6 +718,18 @@ fn the_other_rules_complain() {
     assert_eq!(ignored("#[ignore = \"slow\"]\nfn f() {}").len(), 1);
     assert_eq!(ignored("#[cfg_attr(windows, ignore)]\nfn f() {}").len(), 1);
     assert!(ignored("// #[ignore]\nlet ignored = 1;").is_empty());
+}
+
+#[test]
+fn the_rules_on_directions_complain() {
+    let manifest = "[features]\nmcpjoin-a = []\n[dependencies]\nmcpjoin.workspace = true\nmcpjoin-b = { path = \"b\" }\n\
+                    [target.'cfg(unix)'.dependencies]\nmcpjoin-c = \"1\"\n[dev-dependencies]\nmcpjoin-d = \"1\"\n";
+    let found: Vec<&str> = dependencies_not_in(manifest, &["mcpjoin"]).collect();
+    assert_eq!(found, ["mcpjoin-b", "mcpjoin-c"]);
+    let upwards = "use crate::client::Client;\nuse crate::process::Child;\n// crate::server\n";
+    assert_eq!(imported_upwards("crates/mcpjoin/src/connection/mod.rs", upwards).len(), 1);
+    assert!(imported_upwards("crates/mcpjoin/src/server/mod.rs", upwards).is_empty());
+    assert!(imported_upwards("crates/cli/src/lib.rs", upwards).is_empty());
 }
 
 #[test]

@@ -172,11 +172,11 @@ mod other {
     }
 }
 
-#[cfg(not(any(feature = "reqwest-without-tls", feature = "reqwest-default", feature = "rustls-aws-lc-rs")))]
+#[cfg(feature = "mcpjoin-aws-lc-rs")]
 mod other {
     use super::{Failure, LoopbackServer};
 
-    pub(super) const NAME: &str = "nothing else";
+    pub(super) const NAME: &str = "nothing else, on aws-lc-rs";
 
     pub(super) async fn request(_: &LoopbackServer) -> Result<(), Failure> {
         Ok(())

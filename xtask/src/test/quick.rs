@@ -44,21 +44,21 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let changed = steps.step("changes", "git diff --name-only", || changed(root));
     for package in changed.iter().flatten() {
         let name = ["--package", package];
-        let options = [&["clippy", "--quiet", "--all-targets", "--all-features"], &name[..]].concat();
+        let options = [&["clippy", "--quiet", "--all-targets"], &name[..]].concat();
         steps.step("clippy", &format!("cargo {}", options.join(" ")), || {
             succeed(cargo(root, &options).args(["--", "-D", "warnings"]))
         });
         if INSTALLED.contains(&package.as_str()) {
             continue;
         }
-        steps.step("tests", &format!("cargo test --all-features --package {package}"), || {
+        steps.step("tests", &format!("cargo test --package {package}"), || {
             let built = suite::groups(root, &name)?;
             let quick: Vec<&Group> = built.iter().filter(|group| !SLOW.contains(&&*group.name)).collect();
             groups(&quick, &[], &mut BTreeMap::new())
         });
     }
     for (package, test) in RULES {
-        let options = ["test", "--quiet", "--all-features", "--package", package, "--test", test];
+        let options = ["test", "--quiet", "--package", package, "--test", test];
         steps.step("rules", &format!("cargo {}", options.join(" ")), || succeed(&mut cargo(root, &options)));
     }
     match steps.summary() {

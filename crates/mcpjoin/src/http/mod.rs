@@ -26,8 +26,7 @@ pub use error::HttpSetupError;
 pub use error::find;
 pub use error::{describe, is_refused, root};
 pub use error::{is_an_authoritys, is_timeout, tls_text, untrusted_issuer};
-pub use proxy::is_excepted;
-pub use proxy::{Proxies, Proxy};
+pub use proxy::{EXCEPTIONS, Proxies, Proxy, VARIABLES, first, is_excepted};
 pub use tls::config as tls_config;
 
 use url::Url;

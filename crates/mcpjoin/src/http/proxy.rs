@@ -9,7 +9,20 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use mcpjoin_proto::http::origin::Origin;
 use url::Url;
 
-use crate::link::proxies::{VARIABLES, first};
+/// The variables that name the proxies for `http:`, for `https:` and for all, in both spellings, in their order. There is no
+/// standard for them.
+pub const VARIABLES: [[&str; 2]; 3] =
+    [["HTTP_PROXY", "http_proxy"], ["HTTPS_PROXY", "https_proxy"], ["ALL_PROXY", "all_proxy"]];
+/// The variables that name the hosts that are reached without a proxy.
+pub const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// Returns the first of two spellings that is set, even to an empty value, with its value: it is the one in effect.
+pub fn first<T>(
+    names: [&'static str; 2],
+    value: impl Fn(&'static str) -> Option<T>,
+) -> Option<(&'static str, T)> {
+    names.into_iter().find_map(|name| Some((name, value(name)?)))
+}
 
 /// The proxies that the environment and the settings of the system name, as they were when this was made.
 #[allow(missing_debug_implementations, reason = "only the crates of this repository see it")]

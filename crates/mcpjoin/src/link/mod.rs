@@ -20,8 +20,6 @@ mod layer;
 mod listener;
 mod memory;
 mod pair;
-#[cfg(feature = "http-client")]
-pub(crate) mod proxies;
 mod queue;
 #[cfg(feature = "socket")]
 pub(crate) mod socket;
