@@ -19,7 +19,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 /// certificates a thread for what blocks: where the system gives them nothing to wait for, they look again a little later.
 /// The list of trust is locked where the command line waits for a person anyway, and the second signal has a thread.
 const THEIR_OWN: [&str; 5] = [
-    "mcpjoin/src/process/keeper.rs",
+    "mcpjoin/src/process/supervisor.rs",
     "mcpjoin/src/process/guard.rs",
     "orchestra/src/certs/lock.rs",
     "cli/src/config/trust.rs",

@@ -1,4 +1,4 @@
-//! What to start, and the ways in which that fails.
+//! What to start, how the program is found, and the errors of starting it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,34 +9,34 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// Where programs are looked for when there is no `PATH` at all: what the C library takes.
+/// The folders to search when `PATH` is not set: the default of the C library.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// What to start: never interpreted by a shell.
+/// A program to start. No shell interprets it.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub program: OsString,
     pub args: Vec<OsString>,
-    /// `None` removes a variable.
+    /// Variables to set; `None` removes a variable.
     pub env: BTreeMap<OsString, Option<OsString>>,
     pub env_clear: bool,
     pub current_dir: Option<PathBuf>,
-    /// Leads a session of its own, without a controlling terminal.
+    /// Starts a session of its own, without a controlling terminal.
     pub new_session: bool,
 }
 
-/// A child could not be started. Nothing is left of the attempt.
+/// A child could not be started. The attempt leaves no process behind.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start {command}: {kind}")]
 pub struct SpawnError {
-    /// The program, as it was given. Arguments are not shown: they may hold secrets.
+    /// The program, as it was given. Arguments are not included: they may contain secrets.
     pub command: String,
-    /// Why.
+    /// The reason.
     #[source]
     pub kind: SpawnErrorKind,
 }
 
-/// The ways in which a child cannot be started.
+/// The reasons why a child cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnErrorKind {
@@ -47,20 +47,19 @@ pub enum SpawnErrorKind {
         /// The folders of `PATH`, in their order; empty for a name with a path separator.
         searched: Vec<PathBuf>,
     },
-    /// The file is there and may not be executed.
+    /// The file exists but may not be executed.
     #[error("{} is not executable", .path.display())]
     NotExecutable {
         /// The file.
         path: PathBuf,
     },
-    /// The file is there and executable, and what should run it is missing: the interpreter in its `#!` line,
-    /// or its loader.
+    /// The file exists and is executable, but the interpreter of its `#!` line, or its loader, is missing.
     #[error("{} is there, but the interpreter that it names is not", .path.display())]
     NoInterpreter {
         /// The file.
         path: PathBuf,
     },
-    /// That is a directory.
+    /// The path is a directory.
     #[error("{} is a directory", .path.display())]
     IsDirectory {
         /// The directory.
@@ -71,7 +70,7 @@ pub enum SpawnErrorKind {
     WorkingDirectory {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The system refused: too many open files, no memory, an argument with a NUL byte ...
@@ -103,13 +102,13 @@ impl Spec {
         }
     }
 
-    /// Which file is meant. A name with a path separator is that file, seen from the child's working directory;
-    /// any other is searched in the `PATH` that the child gets.
+    /// Finds the file to execute. A name with a path separator is that file, relative to the child's working directory; any
+    /// other name is searched for in the `PATH` that the child gets.
     #[doc(hidden)]
     pub fn resolve(&self) -> Result<PathBuf, SpawnErrorKind> {
         let here = self.current_dir.as_deref().unwrap_or_else(|| Path::new(""));
         if let Some(path) = &self.current_dir {
-            // Entering a directory takes the right to search it, which is what X_OK means there.
+            // Entering a directory needs the right to search it, which X_OK checks.
             let entered = access(path, Access::EXEC_OK)
                 .map_err(io::Error::from)
                 .and_then(|()| if path.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) });
@@ -124,7 +123,7 @@ impl Spec {
                 .map(|()| path);
         }
         let list = self.variable("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-        // An empty entry means the working directory; nobody who writes one knows that, so it is skipped.
+        // An empty entry means the working directory, which few people know, so it is skipped.
         let searched: Vec<PathBuf> =
             std::env::split_paths(&list).filter(|folder| !folder.as_os_str().is_empty()).collect();
         let mut refused = None;
@@ -154,7 +153,7 @@ fn check(path: &Path) -> Option<Result<(), SpawnErrorKind>> {
     if facts.is_dir() {
         return Some(Err(SpawnErrorKind::IsDirectory { path: path.into() }));
     }
-    // The bits as well as the right: for the superuser the right is there without a single bit.
+    // The mode bits as well as the right: the superuser has the right without any bit.
     if facts.permissions().mode() & 0o111 == 0 || access(path, Access::EXEC_OK).is_err() {
         return Some(Err(SpawnErrorKind::NotExecutable { path: path.into() }));
     }

@@ -1,10 +1,10 @@
-//! What ends our children's families when this process cannot do it any more.
+//! A guard process, which ends the processes of our children when this process is killed.
 //!
-//! A process that is killed with SIGKILL walks no ladder. The kernel kills its direct children with it, and servers
-//! that keep to the
-//! [specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio) leave when their
-//! standard input ends; what such a child has started and what heeds nothing goes on for ever. A program that does
-//! not want that starts a guard: itself once more, with nothing to do but to wait for the end of the first.
+//! A process that is killed with SIGKILL runs no shutdown. The kernel kills its direct children with it, and servers that
+//! follow the [specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio) exit when
+//! their standard input ends. Processes that such a child has started, and servers that ignore the end of their input,
+//! would run for ever. A program that does not accept that starts a guard: a second process of the same program that only
+//! waits for the end of the first.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -21,8 +21,8 @@
 //! }
 //! ```
 //!
-//! Nothing in this library starts a guard by itself: whether there may be a process more is for the program to say.
-//! Only on Linux, where `/proc` shows whose child a process is.
+//! This library never starts a guard by itself: only the program can decide that it may have one more process. Linux only,
+//! because it needs `/proc` to find the processes of a child.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -34,48 +34,48 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use super::kept::{RELOOK, TICK};
-use super::mark::{Mark, VARIABLE};
+use super::child_state::{POLL_INTERVAL, RESCAN_INTERVAL};
+use super::env_tag::{EnvTag, VARIABLE};
 use super::spawn;
-use super::tree::{Family, Relative, Scope, Sight, World};
+use super::tree::{Completeness, Family, Processes, Relative, Scope};
 
-/// What stands in place of the guard's name, and what the system's lists of processes show. Nobody types that.
+/// The guard's first argument, which lists of processes show. No user types it.
 const NAME: &str = "mcpjoin: guard";
-/// The program that runs, also when its file has been replaced or removed meanwhile.
-const OURSELVES: &str = "/proc/self/exe";
+/// The running program, even if its file has been replaced or removed meanwhile.
+const SELF_EXE: &str = "/proc/self/exe";
 
-/// From the end of its standard input to SIGTERM. Shorter than for a child whose owner lives, because nobody is left
-/// who could be asked to wait.
+/// From the end of its standard input to SIGTERM. Shorter than for a child of a living process, because no program is left
+/// that could ask for more time.
 const END_OF_INPUT: Duration = Duration::from_millis(300);
-/// From SIGTERM to SIGKILL. With the rest everything is over within 2 s.
+/// From SIGTERM to SIGKILL. Everything is finished within 2 s.
 const TERMINATE: Duration = Duration::from_millis(500);
-/// How long something may take to die of SIGKILL: longer only when it hangs in the kernel.
-const DEATH: Duration = Duration::from_millis(500);
+/// How long a process may take to die of SIGKILL: longer only when it hangs in the kernel.
+const SIGKILL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A guard that stands by. Dropping it dismisses it: it is gone when that returns.
+/// A running guard. Dropping it ends the guard process and waits for its exit.
 #[derive(Debug)]
 pub struct Guard {
-    /// Our end of its standard input is in here. That nobody else holds it open is what the guard relies on.
+    /// Holds our end of its standard input. The guard relies on it that no other process holds that end open.
     process: Child,
 }
 
 impl Guard {
-    /// Starts the program that runs as a guard of all children that this process has, or will have.
+    /// Starts the running program once more, as a guard of all present and future children of this process.
     ///
-    /// The guard has a process group of its own, so that what a terminal sends to ours does not reach it. It has none
-    /// of our file descriptors, holds no folder, and gets no variable but the one by which those above us find what
-    /// we have started. It takes about a megabyte of memory and no time.
+    /// The guard has a process group of its own, so signals that a terminal sends to ours do not reach it. It inherits no file
+    /// descriptor and no working directory. Of the environment it inherits only the variable that identifies our own
+    /// ancestors among processes of this library. It takes about a megabyte of memory and no processor time.
     ///
-    /// Takes about as long as starting any program (less than a millisecond here); may be called on any thread,
-    /// also one that ends.
+    /// Takes about as long as starting any program (less than a millisecond). May be called on any thread, also on one that
+    /// ends.
     ///
     /// # Errors
-    /// The system starts no process more.
+    /// When the system cannot start another process.
     pub fn start() -> io::Result<Self> {
-        let mut command = Command::new(OURSELVES);
+        let mut command = Command::new(SELF_EXE);
         command
             .arg0(NAME)
-            .arg(Mark::of_ours().as_str())
+            .arg(EnvTag::of_ours().as_str())
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -98,49 +98,50 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Not asked to leave but ended: that is right at every moment, also when it is stopped or has not begun.
+        // Killed, not asked to exit: that works at any moment, also when it is stopped or has not begun.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Stands guard, when these are the arguments of a guard; false when they are not. To be called before anything else.
+/// Runs the guard if `arguments` are those of a guard; returns false otherwise. Call it before anything else in `main`.
 ///
-/// Waits for the process that has started the guard to end. What its children have started and left behind has 0.3 s
-/// to end by itself, then gets SIGTERM, and SIGKILL 0.5 s later. Nobody is signalled who does not carry in its
-/// environment that it comes from one of those children, or has a parent that does. Not found is whoever has cleared
-/// its environment and lost its parent.
+/// Waits for the end of the process that has started the guard. The processes that its children have left behind then have
+/// 0.3 s to exit, receive SIGTERM, and SIGKILL 0.5 s later. Only processes whose environment shows that they descend from
+/// one of those children, or that have such a process as parent, are signalled. A process that has cleared its environment
+/// and lost its parent is not found.
 pub fn stand(arguments: impl IntoIterator<Item = OsString>) -> bool {
     let mut arguments = arguments.into_iter();
     if arguments.next().as_deref() != Some(OsStr::new(NAME)) {
         return false;
     }
-    let Some(mark) = arguments.next().and_then(|name| Mark::of_children(name.to_str()?)) else {
+    let Some(tag) = arguments.next().and_then(|name| EnvTag::of_children(name.to_str()?)) else {
         return false;
     };
-    // The kernel says "exe", from the name of the file.
+    // The kernel's default is "exe", the name of the file.
     let _ = rustix::thread::set_name(c"mcpjoin-guard");
-    // Nothing is ever written: what is waited for is the end.
+    // Nothing is ever written: this waits for the end of the input.
     let _ = io::stdin().lock().read_to_end(&mut Vec::new());
-    end_all(mark);
+    end_all(tag);
     true
 }
 
-/// Ends whoever carries the mark.
-fn end_all(mark: Mark) {
-    let mut family = Family::marked(mark);
-    for (signal, time) in [(None, END_OF_INPUT), (Some(Signal::TERM), TERMINATE), (Some(Signal::KILL), DEATH)]
+/// Ends all processes with this tag.
+fn end_all(tag: EnvTag) {
+    let mut family = Family::tagged(tag);
+    for (signal, time) in
+        [(None, END_OF_INPUT), (Some(Signal::TERM), TERMINATE), (Some(Signal::KILL), SIGKILL_TIMEOUT)]
     {
         let due = Instant::now() + time;
         let mut told = HashSet::new();
         loop {
-            let found = family.living(&World::look(Scope::Everybody));
-            if found.living.is_empty() && found.sight != Sight::Partial {
+            let found = family.living(&Processes::look(Scope::All));
+            if found.living.is_empty() && found.completeness != Completeness::Partial {
                 return;
             }
             if let Some(signal) = signal {
                 for relative in &found.living {
-                    // Whoever is stopped could take nothing but SIGKILL.
+                    // A stopped process could handle nothing but SIGKILL.
                     if told.insert(relative.identity) {
                         relative.signal(signal);
                         relative.signal(Signal::CONT);
@@ -151,10 +152,10 @@ fn end_all(mark: Mark) {
             if now >= due {
                 break;
             }
-            let soon = if found.sight == Sight::Partial {
-                RELOOK
+            let soon = if found.completeness == Completeness::Partial {
+                RESCAN_INTERVAL
             } else if found.living.iter().any(|relative| relative.handle.is_none()) {
-                TICK
+                POLL_INTERVAL
             } else {
                 due - now
             };
@@ -163,7 +164,7 @@ fn end_all(mark: Mark) {
     }
 }
 
-/// Waits until one of them ends, or for so long.
+/// Waits until one of them exits, or for `time`.
 fn wait(living: &[Relative], time: Duration) {
     let mut handles: Vec<_> = living
         .iter()
@@ -172,7 +173,7 @@ fn wait(living: &[Relative], time: Duration) {
         .collect();
     let time = Timespec::try_from(time).ok();
     if poll(&mut handles, time.as_ref()).is_err() {
-        // Interrupted, or no memory for so many: looked at again a little later.
-        std::thread::sleep(RELOOK);
+        // Interrupted, or out of memory for so many handles: scanned again a little later.
+        std::thread::sleep(RESCAN_INTERVAL);
     }
 }

@@ -1,35 +1,33 @@
-//! The life of a child process: how it starts, what it leaves on standard error, how it and everything it has
-//! started is ended.
+//! Child processes: starting them, reading their standard error, and ending them with everything that they have started.
 //!
-//! Called by `link::child`. It knows pipes, signals and `/proc`; it never looks at what goes through the pipes,
-//! never asks a shell and never downloads anything.
+//! Used by `transport::child`. It knows pipes, signals and `/proc`. It never reads what goes through the pipes, never runs a
+//! shell and never downloads anything.
 //!
-//! One thread, the keeper, starts every child, watches it, walks the
-//! [shutdown ladder](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio) and reaps it.
-//! It is a thread of its own and not a task because the kernel's parent-death signal follows the *thread* that
-//! forked, because a link may be dropped when its runtime is gone, and because the ladder must go on when the
-//! future that waits for it is dropped.
+//! One thread, the supervisor, starts every child, watches it, runs its
+//! [shutdown](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio) and reaps it.
+//! It is a thread and not a task because the kernel's parent-death signal follows the *thread* that forked, because a
+//! transport may be dropped when its runtime is gone, and because the shutdown must go on when the future that waits for it
+//! is dropped.
 //!
 //! What holds on which system:
 //!
 //! | | Linux | other Unix |
 //! |---|---|---|
 //! | the whole process group is ended | yes | yes |
-//! | what left the group is found and ended | yes, by `/proc` | no, and the report says so |
-//! | the child dies when this process is killed | yes, by the kernel's parent-death signal | it sees the end of its input |
-//! | and what it had started | when there is a [guard] | no |
+//! | processes that left the group are found and ended | yes, by `/proc` | no, and the report says so |
+//! | the child dies when this process is killed | yes, by the kernel's parent-death signal | its standard input ends |
+//! | and the processes that it has started | when there is a [guard] | no |
 //!
-//! Elsewhere (Windows) starting children is not built yet: [`ChildCommand`](crate::link::ChildCommand) does not
-//! exist there.
+//! On other systems (Windows) children cannot be started: [`ChildCommand`](crate::link::ChildCommand) does not exist there.
 
+mod child_state;
 mod command;
+mod env_tag;
 #[cfg(target_os = "linux")]
 pub mod guard;
-mod keeper;
-mod kept;
-mod mark;
 mod spawn;
 mod stderr;
+mod supervisor;
 mod tree;
 
 use std::fmt;
@@ -46,10 +44,10 @@ use tokio::sync::watch;
 
 pub(crate) use command::Spec;
 pub use command::{SpawnError, SpawnErrorKind};
-pub(crate) use keeper::{Spawned, spawn};
 pub(crate) use stderr::{StderrLines, StderrTail, drain};
+pub(crate) use supervisor::{Spawned, spawn};
 
-/// How long each step of the shutdown ladder lasts.
+/// How long each step of the shutdown lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grace {
     /// From closing standard input to SIGTERM.
@@ -59,17 +57,17 @@ pub(crate) struct Grace {
 }
 
 impl Default for Grace {
-    /// 2 s each: with the rest at most 5 s in all.
+    /// 2 s each: with the steps after SIGKILL at most 5 s in all.
     fn default() -> Self {
         Self { end_of_input: Duration::from_secs(2), terminate: Duration::from_secs(2) }
     }
 }
 
-/// What had to be done to end a child.
+/// The signal that was needed to end a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Forced {
-    /// Nothing: it ended by itself, or when its standard input was closed.
+    /// None: it exited by itself, or when its standard input was closed.
     #[default]
     No,
     /// SIGTERM.
@@ -78,7 +76,7 @@ pub enum Forced {
     Killed,
 }
 
-/// A process that a child has started and that was there after it.
+/// A process that a child had started and that was still alive after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivor {
     /// Its process id.
@@ -87,60 +85,60 @@ pub struct Survivor {
     pub name: String,
 }
 
-/// How a child was ended, and what is left of what it had started.
+/// How a child was ended, and which of its processes are left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// How the child itself has ended; `None` when that was lost, because somebody else in this process has
-    /// waited for it, or because it could not even be killed.
+    /// How the child itself ended. `None` when that is unknown: another part of this process has reaped it, or it could not
+    /// be killed.
     pub exit: Option<ProcessExit>,
-    /// What it took.
+    /// The signal that was needed.
     pub forced: Forced,
-    /// What the child had started and was still there when the child itself had ended: asked to end then, and
-    /// killed half a second later. Empty for a child that cleans up behind it.
+    /// The processes that the child had started and that were still alive when it had exited. They received SIGTERM then,
+    /// and SIGKILL half a second later. Empty for a child that cleans up its own processes.
     pub left_behind: Vec<Survivor>,
-    /// What was started by the child, is known, and is still there. Normally empty: only what runs as another
-    /// user or hangs in the kernel survives. What has left both the process group and our environment before it
-    /// was first seen is not known.
+    /// The known processes of the child that are still alive. Normally empty: only a process of another user, or one that
+    /// hangs in the kernel, survives. A process that had left both the process group and our environment before it was
+    /// first seen is not known.
     pub survivors: Vec<Survivor>,
-    /// Everybody could be looked for. False where there is no `/proc`, and when a file descriptor to read it with was
-    /// not to be had for half a second: then the process group was ended, and whoever had left it may be there.
+    /// Every process could be examined. False where there is no `/proc`, and when no file descriptor was free to read it for
+    /// half a second: then the process group was ended, and a process that had left it may be alive.
     pub complete: bool,
 }
 
-/// What is known of a child's end.
+/// How far a child's end has got.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phase {
-    /// The child itself has ended.
+    /// The child itself has exited.
     pub(crate) ended: bool,
     pub(crate) exit: Option<ProcessExit>,
-    /// The child is reaped and what it had started is ended.
+    /// The child is reaped and its processes are ended.
     pub(crate) report: Option<Arc<ShutdownReport>>,
 }
 
-/// Ready when a child and what it has started are gone.
+/// Completes when a child and its processes are gone.
 pub(crate) async fn reported(mut phase: watch::Receiver<Phase>) -> Option<ShutdownReport> {
     let phase = phase.wait_for(|phase| phase.report.is_some()).await.ok()?;
     phase.report.as_deref().cloned()
 }
 
-/// What the keeper and the handles of one child share.
+/// The state that the supervisor and the handles of one child share.
 struct Shared {
     pid: Pid,
-    /// Set when the child has been waited for: from then on its id may belong to somebody else, and no signal
-    /// goes to it. Held while a signal is sent.
+    /// Set when the child has been reaped: from then on its id may be reused, and no signal is sent to it. Locked while a
+    /// signal is sent.
     reaped: Mutex<bool>,
     phase: watch::Sender<Phase>,
-    /// Says the same as `phase.ended`, without its lock.
+    /// The same as `phase.ended`, without its lock.
     ended: AtomicBool,
-    /// The child was killed because its link was dropped: the keeper may see its death before it hears why.
+    /// The child was killed because its transport was dropped: the supervisor may observe its death before it gets the order.
     dropped: AtomicBool,
-    /// The link that drives this child.
+    /// The task that drives the transport of this child.
     link: AtomicWaker,
 }
 
 impl Shared {
-    /// Of a child that runs and is not reaped.
+    /// The state of a child that runs and is not reaped.
     fn new(pid: Pid) -> Self {
         Self {
             pid,
@@ -152,11 +150,11 @@ impl Shared {
         }
     }
 
-    /// Sends a signal to the child's process group, as long as its id is certainly its own.
+    /// Sends a signal to the child's process group, as long as its id cannot have been reused.
     fn signal_group(&self, signal: Signal) {
         let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if !*reaped {
-            // Nobody left in the group, or nobody whom we may signal: the look at what is left tells.
+            // An error means that the group is empty or may not be signalled: the next scan shows which.
             let _ = kill_process_group(self.pid, signal);
         }
     }
@@ -168,7 +166,7 @@ impl Shared {
     }
 }
 
-/// A running child. Dropping it kills the whole process group at once and leaves the rest to the keeper.
+/// A running child. Dropping it kills the process group at once; the supervisor ends and reaps the rest.
 pub(crate) struct Process {
     shared: Arc<Shared>,
 }
@@ -179,12 +177,12 @@ impl Process {
         self.shared.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Watches the child from elsewhere.
+    /// Returns a receiver that follows the end of the child.
     pub(crate) fn observe(&self) -> watch::Receiver<Phase> {
         self.shared.phase.subscribe()
     }
 
-    /// Has the child itself ended?
+    /// Whether the child itself has exited.
     pub(crate) fn has_ended(&self) -> bool {
         self.shared.ended.load(Ordering::Acquire)
     }
@@ -193,20 +191,20 @@ impl Process {
         self.shared.phase.borrow().clone()
     }
 
-    /// Wakes this task when the child's end becomes known, and when all of it is over.
+    /// Wakes this task when the child's exit is observed, and when its shutdown is finished.
     pub(crate) fn register(&self, waker: &Waker) {
         self.shared.link.register(waker);
     }
 
-    /// Begins the shutdown ladder with closing our end of standard input. Idempotent.
+    /// Begins the shutdown by closing our end of standard input. Idempotent.
     pub(crate) fn close(&self, grace: Grace, stdin: Option<OwnedFd>) {
-        keeper::close(&self.shared, grace, stdin);
+        supervisor::close(&self.shared, grace, stdin);
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A waker keeps its runtime's driver alive; the keeper and the handles may live longer than that.
+        // A waker keeps its runtime's driver alive; the supervisor and the handles may live longer than that.
         drop(self.shared.link.take());
         let (ended, over) = {
             let phase = self.shared.phase.borrow();
@@ -215,7 +213,7 @@ impl Drop for Process {
         if !over {
             self.shared.dropped.store(!ended, Ordering::Release);
             self.shared.signal_group(Signal::KILL);
-            keeper::kill(&self.shared);
+            supervisor::kill(&self.shared);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Starting one child. Runs on the keeper's thread. All `unsafe` of this crate is here.
+//! Starts one child, on the supervisor's thread. The only `unsafe` code of this crate is here.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -8,21 +8,22 @@ use std::process::{Child, Command, Stdio};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
 use super::command::{SpawnError, SpawnErrorKind, Spec};
-use super::mark::{Mark, VARIABLE};
+use super::env_tag::{EnvTag, VARIABLE};
 
-/// Our side of a child's pipes.
+/// Our ends of a child's pipes.
 pub(super) struct Pipes {
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
 }
 
-/// Where there is no `close_range`, file descriptors from 3 up to this are kept from the child. Counting further
-/// costs more than it finds: the lowest free number is always taken first.
-const HIGHEST_FD: i32 = 4096;
+/// Where `close_range` is missing, file descriptors from 3 up to this are closed in the child. The lowest free number is
+/// always used first, so higher ones are rare.
+const MAX_FD: i32 = 4096;
 
-/// Starts a child in its own process group (in its own session, where that is asked for), with pipes for its standard streams and no other file descriptor.
-pub(super) fn start(spec: &Spec, mark: &Mark) -> Result<(Child, Pipes), SpawnError> {
+/// Starts a child in a process group of its own (or in a session of its own, where `spec` says so), with pipes for its
+/// standard streams and no other file descriptor.
+pub(super) fn start(spec: &Spec, tag: &EnvTag) -> Result<(Child, Pipes), SpawnError> {
     let path = spec.resolve().map_err(|kind| spec.error(kind))?;
     let mut command = Command::new(&path);
     command
@@ -43,13 +44,13 @@ pub(super) fn start(spec: &Spec, mark: &Mark) -> Result<(Child, Pipes), SpawnErr
             None => command.env_remove(name),
         };
     }
-    command.env(VARIABLE, mark.value(spec));
+    command.env(VARIABLE, tag.value(spec));
     if let Some(folder) = &spec.current_dir {
         command.current_dir(folder);
     }
     before_exec(&mut command, spec.new_session);
     let mut child = command.spawn().map_err(|error| {
-        // The file was there a moment ago: what is missing is what it needs.
+        // The file existed a moment ago: its interpreter or loader is missing.
         spec.error(match error.kind() {
             io::ErrorKind::NotFound => SpawnErrorKind::NoInterpreter { path },
             io::ErrorKind::PermissionDenied => SpawnErrorKind::NotExecutable { path },
@@ -60,7 +61,7 @@ pub(super) fn start(spec: &Spec, mark: &Mark) -> Result<(Child, Pipes), SpawnErr
         (Some(stdin), Some(stdout), Some(stderr)) => {
             Ok((child, Pipes { stdin: stdin.into(), stdout: stdout.into(), stderr: stderr.into() }))
         }
-        // The three were asked for, so this does not happen; if it did, no process may stay.
+        // All three were requested, so this does not happen; if it did, no process may be left running.
         _ => {
             let _ = child.kill();
             let _ = child.wait();
@@ -69,7 +70,7 @@ pub(super) fn start(spec: &Spec, mark: &Mark) -> Result<(Child, Pipes), SpawnErr
     }
 }
 
-/// What the child does between fork and exec.
+/// Runs in the child between fork and exec.
 #[allow(unsafe_code, reason = "`pre_exec` has no safe form")]
 fn before_exec(command: &mut Command, new_session: bool) {
     #[cfg(target_os = "linux")]
@@ -79,13 +80,13 @@ fn before_exec(command: &mut Command, new_session: bool) {
         {
             use rustix::process::{Signal, getppid, set_parent_process_death_signal};
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // Our process may have died before the signal was asked for: then nobody would ever send it.
+            // Our process may have died before the signal was requested: then it would never be sent.
             if getppid() != Some(parent) {
                 return Err(io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error()));
             }
         }
         if new_session {
-            // The leader of a session leads its process group, too.
+            // The leader of a session also leads its process group.
             rustix::process::setsid()?;
         }
         close_on_exec();
@@ -99,7 +100,7 @@ fn before_exec(command: &mut Command, new_session: bool) {
     }
 }
 
-/// Lets the guard have its three standard streams and no other file descriptor.
+/// Gives the guard its three standard streams and no other file descriptor.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "`pre_exec` has no safe form")]
 pub(super) fn without_descriptors(command: &mut Command) {
@@ -113,8 +114,8 @@ pub(super) fn without_descriptors(command: &mut Command) {
     }
 }
 
-/// Keeps every file descriptor above 2 from the program: those that the standard library opened have the flag
-/// already, those that the host opened or inherited may not. The code that still runs here keeps them all.
+/// Closes every file descriptor above 2 at the exec. Those that the standard library opened have the flag already; those that
+/// the host program opened or inherited may not. Until the exec they stay open.
 #[allow(
     unsafe_code,
     reason = "`close_range` has no safe form, and a descriptor known by its number has no owner"
@@ -130,8 +131,8 @@ fn close_on_exec() {
             return;
         }
     }
-    // Linux before 5.11, other systems, and sandboxes that refuse what they do not know.
-    for number in 3..HIGHEST_FD {
+    // Linux before 5.11, other systems, and sandboxes that refuse unknown system calls.
+    for number in 3..MAX_FD {
         // SAFETY: the value lives for two system calls in a process of one thread, so nobody closes the number in
         // between, and a number that is not open is answered with an error and nothing else.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };

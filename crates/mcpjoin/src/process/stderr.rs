@@ -1,7 +1,7 @@
-//! What a child writes to standard error: always read, so that it never blocks there, and its end always kept.
+//! The standard error of a child: read continuously, so that the child never blocks on it, and its last bytes kept.
 //!
-//! The specification lets a server log there and lets a client do with it as it likes; that a client which does
-//! not read it stops the server once the pipe is full (64 KiB on Linux) is not said there.
+//! Used by the child transport. The specification lets a server log there and lets a client ignore it. A client that does not
+//! read it stops the server once the pipe is full (64 KiB on Linux).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,23 +17,23 @@ use tokio::sync::{Notify, watch};
 
 use super::Phase;
 
-/// How much of the end is kept, in bytes.
-const KEPT: usize = 64 * 1024;
-/// The longest line that is passed on in one piece, in bytes; what is longer comes in pieces of that size.
-const LINE: usize = 8 * 1024;
-/// How long to go on reading when the child and what it had started are gone: somebody else holds the pipe.
-const DRAIN: Duration = Duration::from_millis(200);
+/// How many of the last bytes are kept.
+const MAX_TAIL_BYTES: usize = 64 * 1024;
+/// The longest line that is passed on in one piece, in bytes; a longer line is split.
+const MAX_LINE_BYTES: usize = 8 * 1024;
+/// How long reading goes on after the child and its processes are gone: another process may hold the pipe open.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Called with each line, without its line feed. Any bytes.
+/// Called with each line, without its line feed. A line may contain any bytes.
 pub(crate) type StderrLines = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-/// The end of what a child has written.
+/// The last bytes that a child has written.
 #[derive(Clone, Default)]
 pub(crate) struct StderrTail(Arc<Tail>);
 
 #[derive(Default)]
 struct Tail {
-    /// Up to twice what is kept, so that dropping the old half costs little per byte.
+    /// Up to twice the kept size, so that dropping the older half costs little per byte.
     bytes: Mutex<Vec<u8>>,
     ended: AtomicBool,
     link: AtomicWaker,
@@ -44,44 +44,45 @@ impl StderrTail {
     /// The last bytes, at most 64 KiB.
     pub(crate) fn bytes(&self) -> Bytes {
         let bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        Bytes::copy_from_slice(&bytes[bytes.len().saturating_sub(KEPT)..])
+        Bytes::copy_from_slice(&bytes[bytes.len().saturating_sub(MAX_TAIL_BYTES)..])
     }
 
-    /// Has everything been read? Wakes this task when it has.
+    /// Whether everything has been read. If not, wakes this task when it has.
     pub(crate) fn poll_ended(&self, waker: &Waker) -> bool {
         self.0.link.register(waker);
         self.0.ended.load(Ordering::Acquire)
     }
 
-    /// Waits until everything has been read: the process can be gone before what it wrote last has come. Whatever holds the
-    /// pipe, that is soon after its end; it is read in the runtime in which it was started, which has to run. Cancel-safe.
+    /// Waits until everything has been read: a process can be gone before its last output has been read. Takes at most a
+    /// moment after its end, even if another process holds the pipe open. The runtime in which the child was started must be
+    /// running. Cancel-safe.
     pub(crate) async fn ended(&self) {
         let told = self.0.others.notified();
         tokio::pin!(told);
-        // Registered before looking, so that nothing is missed in between.
+        // Registered before the check, so that no notification is missed in between.
         told.as_mut().enable();
         if !self.0.ended.load(Ordering::Acquire) {
             told.await;
         }
     }
 
-    /// The link does not wait for the end any more.
+    /// The transport no longer waits for the end.
     pub(crate) fn release(&self) {
         drop(self.0.link.take());
     }
 
     fn push(&self, new: &[u8]) {
         let mut bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes.len() + new.len() > 2 * KEPT {
-            let keep = KEPT.saturating_sub(new.len());
+        if bytes.len() + new.len() > 2 * MAX_TAIL_BYTES {
+            let keep = MAX_TAIL_BYTES.saturating_sub(new.len());
             let old = bytes.len().saturating_sub(keep);
             bytes.drain(..old);
         }
-        bytes.extend_from_slice(&new[new.len().saturating_sub(KEPT)..]);
+        bytes.extend_from_slice(&new[new.len().saturating_sub(MAX_TAIL_BYTES)..]);
     }
 }
 
-/// Tells that nothing more will be read, also when the task ends with its runtime.
+/// Reports that nothing more will be read, also when the task is dropped with its runtime.
 struct End(StderrTail);
 
 impl Drop for End {
@@ -92,7 +93,7 @@ impl Drop for End {
     }
 }
 
-/// Reads until the pipe's end, or until the child has been gone for a while.
+/// Reads until the end of the pipe, or until the child has been gone for a moment.
 pub(crate) async fn drain(
     mut pipe: pipe::Receiver,
     tail: StderrTail,
@@ -103,9 +104,9 @@ pub(crate) async fn drain(
     let mut lines = lines.map(|tell| Lines { tell, line: Vec::new() });
     let mut buffer = vec![0; 16 * 1024];
     let over = async {
-        // An error means that the keeper has forgotten the child, which is as good as its end.
+        // An error means that the supervisor has dropped the child, which is equivalent to its end.
         let _ = phase.wait_for(|phase| phase.report.is_some()).await;
-        tokio::time::sleep(DRAIN).await;
+        tokio::time::sleep(DRAIN_TIMEOUT).await;
     };
     tokio::pin!(over);
     loop {
@@ -125,19 +126,19 @@ pub(crate) async fn drain(
     }
 }
 
-/// Cuts into lines.
+/// Splits bytes into lines.
 struct Lines {
     tell: StderrLines,
     line: Vec<u8>,
 }
 
-/// The callback has panicked; it is not called again.
+/// The callback has panicked and is not called again.
 struct Panicked;
 
 impl Lines {
     fn push(&mut self, mut bytes: &[u8]) -> Result<(), Panicked> {
         while !bytes.is_empty() {
-            let room = LINE - self.line.len();
+            let room = MAX_LINE_BYTES - self.line.len();
             let piece = &bytes[..bytes.len().min(room)];
             if let Some(end) = memchr::memchr(b'\n', piece) {
                 self.line.extend_from_slice(&piece[..end]);
@@ -146,7 +147,7 @@ impl Lines {
             } else {
                 self.line.extend_from_slice(piece);
                 bytes = &bytes[piece.len()..];
-                if self.line.len() == LINE {
+                if self.line.len() == MAX_LINE_BYTES {
                     self.tell_line()?;
                 }
             }
@@ -196,11 +197,11 @@ mod tests {
             tail.push(format!("{number:07}\n").as_bytes());
         }
         let bytes = tail.bytes();
-        assert_eq!(bytes.len(), KEPT);
+        assert_eq!(bytes.len(), MAX_TAIL_BYTES);
         assert!(bytes.ends_with(b"0099999\n"));
-        assert!(tail.0.bytes.lock().expect("unpoisoned").capacity() <= 4 * KEPT);
-        tail.push(&vec![b'x'; 10 * KEPT]);
-        assert_eq!(tail.bytes(), vec![b'x'; KEPT]);
+        assert!(tail.0.bytes.lock().expect("unpoisoned").capacity() <= 4 * MAX_TAIL_BYTES);
+        tail.push(&vec![b'x'; 10 * MAX_TAIL_BYTES]);
+        assert_eq!(tail.bytes(), vec![b'x'; MAX_TAIL_BYTES]);
     }
 
     #[test]
@@ -211,10 +212,10 @@ mod tests {
         let mut lines = Lines { tell, line: Vec::new() };
         assert!(lines.push(b"one\r\n\ntw").is_ok());
         assert!(lines.push(b"o\n").is_ok());
-        assert!(lines.push(&vec![b'x'; LINE + 1]).is_ok());
+        assert!(lines.push(&vec![b'x'; MAX_LINE_BYTES + 1]).is_ok());
         assert!(lines.flush().is_ok());
         let told = told.lock().expect("unpoisoned");
         assert_eq!(told[..3], [b"one".to_vec(), b"".to_vec(), b"two".to_vec()]);
-        assert_eq!(told[3..].iter().map(Vec::len).collect::<Vec<_>>(), [LINE, 1]);
+        assert_eq!(told[3..].iter().map(Vec::len).collect::<Vec<_>>(), [MAX_LINE_BYTES, 1]);
     }
 }

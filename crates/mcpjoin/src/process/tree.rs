@@ -1,20 +1,20 @@
-//! What a child has started, as far as `/proc` tells.
+//! The processes that a child has started, found through `/proc`.
 //!
-//! Whoever carries a child's [mark](super::mark) in its environment, belongs to the child's process group, has one
-//! of these for a parent or was once seen to have one is ours; about everybody else nothing can be proved. What was
-//! seen is remembered by its id and its time of birth.
+//! Used by `child_state` and by the guard. A process belongs to a child's family when it carries the child's
+//! [tag](super::env_tag) in its environment, is in the child's process group, has a member for a parent, or had one in an
+//! earlier scan. Members are remembered by process id and start time. About any other process nothing can be proved.
 //!
-//! One look that finds nobody proves nothing unless it was whole. A process can fork and end while we look, and in
-//! the middle of an `execve` its environment is empty: once it has left its group and lost its parent, such a
-//! process looks like a stranger. So
+//! A scan that finds no member proves nothing unless it was complete. A process can fork and exit during the scan, and in the
+//! middle of an `execve` its environment is empty: if it has also left its group and lost its parent, it looks like a
+//! stranger. So
 //!
-//! - the list of processes is read again until it shows nobody new: whoever lives at the last reading was looked at
-//!   while it lived;
-//! - a process in the middle of an `execve` makes the look unsettled unless its parent shows that it is none of
-//!   these, and so does a relative that has ended since it was looked at: it may have had a child.
+//! - the list of processes is read again until it has no new entry: every process that lives at the last reading was
+//!   examined while it lived;
+//! - a process in the middle of an `execve` makes the scan incomplete, unless its parent proves that it is no member. So does
+//!   a member that has exited since it was examined: it may have had a child.
 //!
-//! An unsettled look is repeated a little later. The last look of a child's life is a settled one that finds nobody,
-//! unless the time that the [ladder](super::kept) has for it is over.
+//! An incomplete scan is repeated a little later. The last scan of a family is a complete one without members, unless the time
+//! that the [shutdown](super::child_state) allows for it is over.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -25,13 +25,13 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
 use super::Survivor;
-use super::mark::Mark;
+use super::env_tag::EnvTag;
 
-/// How often the list of processes is read for one look at most: on a machine where so much is started that this is
-/// not enough, the look is unsettled.
-const READINGS: usize = 8;
+/// How often one scan reads the list of processes at most. On a machine that starts so many processes that this is not
+/// enough, the scan is incomplete.
+const MAX_READINGS: usize = 8;
 
-/// A handle of a process, which stays that process's when its id is reused, and becomes readable when it ends.
+/// A handle of a process: it stays valid when the process id is reused, and becomes readable when the process exits.
 pub(super) fn handle(pid: Pid) -> Option<OwnedFd> {
     #[cfg(target_os = "linux")]
     {
@@ -44,21 +44,21 @@ pub(super) fn handle(pid: Pid) -> Option<OwnedFd> {
     }
 }
 
-/// A process, named so that a reused id is not taken for it.
+/// A process, identified so that a reused process id is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     pid: i32,
-    /// When it was born, in clock ticks since the machine started.
+    /// The start time in clock ticks since the machine started.
     born: u64,
 }
 
-/// A living process that belongs to a child.
+/// A living member of a child's family.
 pub(super) struct Relative {
     pub(super) identity: Identity,
     name: String,
-    /// It is about to be gone.
+    /// The process is exiting.
     pub(super) exiting: bool,
-    /// Becomes readable when it ends.
+    /// Becomes readable when the process exits.
     pub(super) handle: Option<OwnedFd>,
 }
 
@@ -67,7 +67,7 @@ impl Relative {
     pub(super) fn signal(&self, signal: Signal) {
         #[cfg(target_os = "linux")]
         if let Some(handle) = &self.handle {
-            // Gone already, or not ours to signal: the next look tells.
+            // An error means that it has exited or may not be signalled; the next scan shows which.
             let _ = rustix::process::pidfd_send_signal(handle, signal);
         }
         #[cfg(not(target_os = "linux"))]
@@ -84,17 +84,17 @@ impl Relative {
     }
 }
 
-/// Whose mark a process carries.
-enum Marks {
-    /// The names in its environment.
+/// The tags that a process carries.
+enum Tags {
+    /// The tags in its environment.
     Held(Vec<u8>),
-    /// None, or its environment is not for us to read: then it is not for us to signal either.
+    /// None, or its environment may not be read: then it may not be signalled either.
     None,
-    /// It is in the middle of an `execve`, or the system had no file descriptor for us to look.
+    /// Unknown: it is in the middle of an `execve`, or no file descriptor was free to read its environment.
     Unknown,
 }
 
-/// A line of `/proc/<pid>/stat`, and what stands in the process's environment.
+/// A line of `/proc/<pid>/stat`, and the tags of the process.
 struct Stat {
     pid: i32,
     name: String,
@@ -102,33 +102,33 @@ struct Stat {
     parent: i32,
     group: i32,
     born: u64,
-    /// It will be dead in a moment: it has no memory any more.
+    /// The process is exiting: it has no memory any more.
     exiting: bool,
-    /// It is the kernel's, and has no memory of its own.
+    /// A kernel thread, which has no memory of its own.
     kernel: bool,
-    /// Its program is there as a whole: the kernel notes last in an `execve` where the code is.
+    /// Its program is loaded completely: in an `execve` the kernel sets the address of the code last.
     loaded: bool,
-    /// Where its environment begins and ends in its memory.
+    /// Start and end of the environment in its memory.
     environment: (u64, u64),
-    marks: Marks,
+    tags: Tags,
 }
 
-/// Bits of the flags of a process: it is about to be gone; it is the kernel's. From `include/linux/sched.h`.
+/// Flags of a process, from `include/linux/sched.h`: it is exiting; it is a kernel thread.
 const PF_EXITING: u64 = 0x0000_0004;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// How much room there is for a file at first. A line of `stat` has some 300 bytes.
+/// The initial size of the buffer for a file. A line of `stat` has about 300 bytes.
 const FILE_BYTES: usize = 1024;
 
-/// Reads a file below `/proc/<pid>`; `None` when that process is gone.
+/// Reads a file below `/proc/<pid>`; `None` when the process has exited.
 ///
-/// Such a file does not know its size beforehand: without room for it, it would be read in half a dozen pieces.
+/// Such a file reports no size, so without an initial capacity it would be read in half a dozen pieces.
 fn read(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::with_capacity(FILE_BYTES);
     let file = File::open(format!("/proc/{pid}/{name}"));
     match file.and_then(|file| file.take(u64::MAX).read_to_end(&mut bytes)) {
         Ok(_) => Ok(Some(bytes)),
-        // Gone before it was opened; or after.
+        // The process exited before the file was opened, or after.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
         Err(error) => Err(error),
@@ -136,19 +136,19 @@ fn read(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
 }
 
 impl Stat {
-    /// `None` when there is no such process.
+    /// Returns `None` when there is no such process.
     fn read(pid: i32) -> io::Result<Option<Self>> {
         Ok(read(pid, "stat")?.and_then(|line| Self::parse(pid, &line)))
     }
 
-    /// `pid (name) state ppid pgrp session ...`, where the name may hold anything: proc_pid_stat(5).
+    /// Parses `pid (name) state ppid pgrp session ...`, where the name may contain any byte: proc_pid_stat(5).
     fn parse(pid: i32, line: &[u8]) -> Option<Self> {
         let open = line.iter().position(|byte| *byte == b'(')?;
         let close = line.iter().rposition(|byte| *byte == b')')?;
         let name = String::from_utf8_lossy(line.get(open + 1..close)?).into_owned();
         let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // The third field of the manual's count is the first here.
+        // `fields` begins with field 3 of the manual page.
         let field = |number: usize| fields.get(number - 3).copied();
         let number = |field: Option<&str>| field.and_then(|field| field.parse::<u64>().ok());
         let flags = number(field(9)).unwrap_or_default();
@@ -165,26 +165,26 @@ impl Stat {
             kernel: flags & PF_KTHREAD != 0,
             loaded: number(field(27)).is_some_and(|end_of_code| end_of_code != 0),
             environment: (number(field(50)).unwrap_or_default(), number(field(51)).unwrap_or_default()),
-            marks: Marks::None,
+            tags: Tags::None,
         })
     }
 
-    /// Reads whose mark it carries.
+    /// Reads the tags in its environment.
     ///
-    /// What is read is empty in the middle of an `execve`, and may break off when one begins meanwhile. It is whole
-    /// when it is as long as the kernel says.
-    fn read_marks(&mut self) {
+    /// The file is empty in the middle of an `execve`, and the read may end early when one begins. It is complete when it has
+    /// the length that the kernel reports.
+    fn read_tags(&mut self) {
         let environment = match read(self.pid, "environ") {
             Ok(Some(environment)) => environment,
             Ok(None) => {
                 self.dead = true;
                 return;
             }
-            // Whoever may not be looked at may not be signalled either; and one that cannot be read never will be.
+            // A process whose environment may not be read may not be signalled either, and that does not change.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
             Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return,
             Err(_) => {
-                self.marks = Marks::Unknown;
+                self.tags = Tags::Unknown;
                 return;
             }
         };
@@ -192,28 +192,28 @@ impl Stat {
             match Self::read(self.pid) {
                 Ok(Some(now)) if now.dead => self.dead = true,
                 Ok(None) => self.dead = true,
-                // Its mark is gone with its memory. Whoever knows it by its group or its parent waits for its end.
+                // Its tag is gone with its memory. A family that knows it by group or parent waits for its end.
                 Ok(Some(now)) if now.exiting => self.exiting = true,
                 Ok(Some(now)) if now.kernel || now.is_whole(&environment) => {}
                 _ => {
-                    self.marks = Marks::Unknown;
+                    self.tags = Tags::Unknown;
                     return;
                 }
             }
         }
-        if let (false, Some(names)) = (self.dead, Mark::held_in(&environment)) {
-            self.marks = Marks::Held(names.to_vec());
+        if let (false, Some(names)) = (self.dead, EnvTag::value_in(&environment)) {
+            self.tags = Tags::Held(names.to_vec());
         }
     }
 
-    /// Whether this is all of its environment.
+    /// Whether `environment` is all of its environment.
     fn is_whole(&self, environment: &[u8]) -> bool {
         let (start, end) = self.environment;
         self.loaded && start != 0 && end.checked_sub(start) == u64::try_from(environment.len()).ok()
     }
 
-    fn is_marked(&self, mark: &Mark) -> bool {
-        matches!(&self.marks, Marks::Held(names) if mark.is_in(names))
+    fn has_tag(&self, tag: &EnvTag) -> bool {
+        matches!(&self.tags, Tags::Held(names) if tag.is_in(names))
     }
 
     const fn identity(&self) -> Identity {
@@ -221,25 +221,25 @@ impl Stat {
     }
 }
 
-/// All processes at one moment. Taking it costs some ten microseconds for each, so it is taken once for all children
-/// that end together.
-pub(super) struct World {
+/// All processes at one moment. A scan costs about ten microseconds for each process, so one scan serves all children that
+/// shut down at the same time.
+pub(super) struct Processes {
     stats: Vec<Stat>,
-    sight: Sight,
-    /// Children that are kept: whose they are is known without their mark.
+    completeness: Completeness,
+    /// The supervised children: their families are known without their tags.
     roots: HashSet<i32>,
-    /// Ourselves and those above us: whoever loses its parent gets one of them.
+    /// This process and its ancestors: a process that loses its parent gets one of them.
     above: HashSet<i32>,
 }
 
-/// Whose environment is read.
+/// The processes whose environment is read.
 pub(super) enum Scope {
-    /// Nobody's: it is parentage that is asked for.
+    /// None: only parents are needed.
     Parents,
-    /// Of those who are not older than all of these children, and none of them.
+    /// The processes that are not older than all of these children, without the children themselves.
     Families { since: u64, roots: HashSet<i32> },
-    /// Everybody's.
-    Everybody,
+    /// All processes.
+    All,
 }
 
 impl Scope {
@@ -253,44 +253,45 @@ impl Scope {
     }
 }
 
-/// How much was seen.
+/// How complete a scan is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
-    /// Whoever lived at the end of the look.
+pub(super) enum Completeness {
+    /// It includes every process that was alive at its end.
     Whole,
-    /// Not everybody; another look may see more.
+    /// It may have missed processes; another scan may find them.
     Partial,
-    /// Nobody: there is no `/proc` here.
+    /// It shows no process: there is no `/proc` here.
     None,
 }
 
-impl World {
-    /// Looks.
+impl Processes {
+    /// Scans the processes.
     pub(super) fn look(scope: Scope) -> Self {
         let (since, roots) = match scope {
             Scope::Parents => (u64::MAX, HashSet::new()),
             Scope::Families { since, roots } => (since, roots),
-            Scope::Everybody => (0, HashSet::new()),
+            Scope::All => (0, HashSet::new()),
         };
-        let mut world = Self { stats: Vec::new(), sight: Sight::Whole, roots, above: HashSet::new() };
-        world.read_all(since);
+        let mut processes =
+            Self { stats: Vec::new(), completeness: Completeness::Whole, roots, above: HashSet::new() };
+        processes.read_all(since);
         let mut next = i32::try_from(std::process::id()).ok();
-        while let Some(pid) = next.filter(|pid| world.above.insert(*pid)) {
-            next = world.stats.iter().find(|stat| stat.pid == pid).map(|stat| stat.parent);
+        while let Some(pid) = next.filter(|pid| processes.above.insert(*pid)) {
+            next = processes.stats.iter().find(|stat| stat.pid == pid).map(|stat| stat.parent);
         }
-        // Where a process has a namespace of its own, those above it are not shown.
-        world.above.insert(1);
-        world
+        // In a process namespace of its own, a process does not see its ancestors outside.
+        processes.above.insert(1);
+        processes
     }
 
     fn read_all(&mut self, since: u64) {
         let mut known = HashSet::new();
-        for _ in 0..READINGS {
+        for _ in 0..MAX_READINGS {
             let new = match pids() {
                 Ok(pids) => pids.into_iter().filter(|pid| known.insert(*pid)).collect::<Vec<_>>(),
                 Err(error) => {
                     let missing = error.kind() == io::ErrorKind::NotFound;
-                    self.sight = if missing { Sight::None } else { Sight::Partial };
+                    self.completeness = if missing { Completeness::None } else { Completeness::Partial };
                     return;
                 }
             };
@@ -301,16 +302,16 @@ impl World {
                 match Stat::read(pid) {
                     Ok(Some(mut stat)) => {
                         if stat.born >= since && !self.roots.contains(&pid) {
-                            stat.read_marks();
+                            stat.read_tags();
                         }
                         self.stats.push(stat);
                     }
                     Ok(None) => {}
-                    Err(_) => self.sight = Sight::Partial,
+                    Err(_) => self.completeness = Completeness::Partial,
                 }
             }
         }
-        self.sight = Sight::Partial;
+        self.completeness = Completeness::Partial;
     }
 }
 
@@ -323,56 +324,56 @@ fn pids() -> io::Result<Vec<i32>> {
     Ok(pids)
 }
 
-/// What is remembered of a child's family, or of those of all children of one process.
+/// The known members of one child's family, or of the families of all children of one process.
 pub(super) struct Family {
-    /// The child itself, whose group is the family's, too.
+    /// The child itself. Its process group has the same id.
     root: Option<i32>,
     born: u64,
-    mark: Mark,
+    tag: EnvTag,
     seen: HashSet<Identity>,
 }
 
-/// Members of a family that are remembered at most; a family larger than that is found by its mark.
-const REMEMBERED: usize = 4096;
+/// How many members of one family are remembered. Members beyond it are found by their tag.
+const MAX_MEMBERS: usize = 4096;
 
-/// Who was found.
+/// The members that a scan has found.
 pub(super) struct Found {
     pub(super) living: Vec<Relative>,
-    /// How much was seen: [`Sight::Partial`] unless nobody can have been missed.
-    pub(super) sight: Sight,
+    /// How complete the scan was: [`Completeness::Partial`] unless no member can have been missed.
+    pub(super) completeness: Completeness,
 }
 
 impl Family {
-    pub(super) fn new(root: Pid, mark: Mark) -> Self {
+    pub(super) fn new(root: Pid, tag: EnvTag) -> Self {
         let root = root.as_raw_nonzero().get();
         let born = Stat::read(root).ok().flatten().map_or(0, |stat| stat.born);
-        Self { root: Some(root), born, mark, seen: HashSet::new() }
+        Self { root: Some(root), born, tag, seen: HashSet::new() }
     }
 
-    /// Whoever carries this mark, and their children: without a child that is kept here, nothing else is known.
+    /// A family that is known by its tag alone, because the child is not supervised here.
     #[cfg(target_os = "linux")]
-    pub(super) fn marked(mark: Mark) -> Self {
-        Self { root: None, born: 0, mark, seen: HashSet::new() }
+    pub(super) fn tagged(tag: EnvTag) -> Self {
+        Self { root: None, born: 0, tag, seen: HashSet::new() }
     }
 
-    /// The child's id is not its own any more: whoever is in a group of that id now may be a stranger.
+    /// Forgets the id of the child, which may belong to another process now, and so may a group of that id.
     pub(super) const fn lose_root(&mut self) {
         self.root = None;
     }
 
-    /// Remembers whoever is below the child, by parentage alone.
-    pub(super) fn remember(&mut self, world: &World) {
-        self.members(world, false);
+    /// Remembers the descendants of the child, found by their parents alone.
+    pub(super) fn remember(&mut self, processes: &Processes) {
+        self.members(processes, false);
     }
 
-    /// Whoever belongs to the family and lives, the child itself left out.
-    pub(super) fn living(&mut self, world: &World) -> Found {
-        let mut found = Found { living: Vec::new(), sight: world.sight };
-        let members = self.members(world, true);
-        let mut missed = self.may_have_missed(world, &members);
+    /// Returns the living members, without the child itself.
+    pub(super) fn living(&mut self, processes: &Processes) -> Found {
+        let mut found = Found { living: Vec::new(), completeness: processes.completeness };
+        let members = self.members(processes, true);
+        let mut missed = self.may_have_missed(processes, &members);
         for stat in members.into_iter().filter(|stat| !stat.dead) {
             let handle = Pid::from_raw(stat.pid).and_then(handle);
-            // The handle was opened by id: only when the id still has the same birth is it that process.
+            // The handle was opened by process id: it is that process only if the start time is still the same.
             let now = Stat::read(stat.pid).ok().flatten();
             match now.filter(|now| now.born == stat.born && !now.dead) {
                 Some(now) => found.living.push(Relative {
@@ -384,38 +385,38 @@ impl Family {
                 None => missed = true,
             }
         }
-        if missed && found.sight == Sight::Whole {
-            found.sight = Sight::Partial;
+        if missed && found.completeness == Completeness::Whole {
+            found.completeness = Completeness::Partial;
         }
         found
     }
 
-    /// Whether somebody whose mark could not be read may be one of us. Its parent tells: one of us, or one of those
-    /// whom it got in place of one of us, or one that has ended meanwhile.
-    fn may_have_missed(&self, world: &World, members: &[&Stat]) -> bool {
-        let unknown = world.stats.iter().filter(|stat| matches!(stat.marks, Marks::Unknown));
+    /// Whether a process whose tag could not be read may be a member. Its parent decides: a member, a process that adopts
+    /// the children of members, or one that has exited meanwhile.
+    fn may_have_missed(&self, processes: &Processes, members: &[&Stat]) -> bool {
+        let unknown = processes.stats.iter().filter(|stat| matches!(stat.tags, Tags::Unknown));
         unknown.filter(|stat| Some(stat.pid) != self.root && stat.born >= self.born).any(|stat| {
-            let parent = world.stats.iter().find(|parent| parent.pid == stat.parent && !parent.dead);
+            let parent = processes.stats.iter().find(|parent| parent.pid == stat.parent && !parent.dead);
             parent.is_none_or(|parent| {
-                world.above.contains(&parent.pid)
-                    || matches!(parent.marks, Marks::Unknown)
+                processes.above.contains(&parent.pid)
+                    || matches!(parent.tags, Tags::Unknown)
                     || Some(parent.pid) == self.root
                     || members.iter().any(|member| member.pid == parent.pid)
             })
         })
     }
 
-    /// Those that belong to the family. Parents come before their children only by chance, so the search goes on
-    /// until it finds nobody new.
-    fn members<'a>(&mut self, world: &'a World, environment: bool) -> Vec<&'a Stat> {
-        // Nobody in it is older than the child.
+    /// Returns the members. A parent may come after its child in the list, so the search is repeated until it finds no new
+    /// member.
+    fn members<'a>(&mut self, processes: &'a Processes, environment: bool) -> Vec<&'a Stat> {
+        // No member is older than the child.
         let others =
-            || world.stats.iter().filter(|stat| Some(stat.pid) != self.root && stat.born >= self.born);
+            || processes.stats.iter().filter(|stat| Some(stat.pid) != self.root && stat.born >= self.born);
         let mut members: HashSet<i32> = others()
             .filter(|stat| {
                 self.root.is_some_and(|root| stat.group == root || stat.parent == root)
                     || self.seen.contains(&stat.identity())
-                    || (environment && !stat.dead && stat.is_marked(&self.mark))
+                    || (environment && !stat.dead && stat.has_tag(&self.tag))
             })
             .map(|stat| stat.pid)
             .collect();
@@ -431,7 +432,7 @@ impl Family {
             }
         }
         let members: Vec<_> = others().filter(|stat| members.contains(&stat.pid)).collect();
-        let room = REMEMBERED.saturating_sub(self.seen.len());
+        let room = MAX_MEMBERS.saturating_sub(self.seen.len());
         self.seen.extend(members.iter().map(|stat| stat.identity()).take(room));
         members
     }
@@ -476,13 +477,13 @@ mod tests {
         let of = |pid: u32| {
             let pid = i32::try_from(pid).expect("a pid");
             let mut stat = Stat::read(pid).expect("it is ours").expect("it runs");
-            // As if it had begun another program since.
+            // As if it had started another program since.
             stat.environment = (1, 2);
             stat
         };
         let mut ourselves = of(std::process::id());
-        ourselves.read_marks();
-        assert!(!ourselves.dead && !matches!(ourselves.marks, Marks::Unknown));
+        ourselves.read_tags();
+        assert!(!ourselves.dead && !matches!(ourselves.tags, Tags::Unknown));
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
         let mut stat = of(child.id());
@@ -490,82 +491,82 @@ mod tests {
         let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
         let id = rustix::process::WaitId::Pid(Pid::from_child(&child));
         rustix::process::waitid(id, options).expect("a zombie");
-        stat.read_marks();
+        stat.read_tags();
         child.wait().expect("it is ours");
         assert!(stat.dead);
     }
 
     #[test]
     fn a_look_is_partial_while_somebody_may_be_one_of_the_family() {
-        let stat = |pid: i32, parent: i32, group: i32, marks: Marks| {
+        let stat = |pid: i32, parent: i32, group: i32, tags: Tags| {
             let line = format!("{pid} (a) S {parent} {group} 39 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 777 1 2");
-            Stat { marks, ..Stat::parse(pid, line.as_bytes()).expect("a line") }
+            Stat { tags, ..Stat::parse(pid, line.as_bytes()).expect("a line") }
         };
-        let family = || Family { root: Some(1), born: 777, mark: Mark::of_a_child(), seen: HashSet::new() };
+        let family = || Family { root: Some(1), born: 777, tag: EnvTag::of_a_child(), seen: HashSet::new() };
         let look = |stats: Vec<Stat>, above: &[i32]| {
             let above = above.iter().copied().collect();
-            World { stats, sight: Sight::Whole, roots: HashSet::new(), above }
+            Processes { stats, completeness: Completeness::Whole, roots: HashSet::new(), above }
         };
-        let sight = |stats, above: &[i32]| family().living(&look(stats, above)).sight;
-        // Ids that no process here has, so that nobody is found.
+        let completeness = |stats, above: &[i32]| family().living(&look(stats, above)).completeness;
+        // Process ids that are not in use here, so that no process is found.
         let [somebody, parent] = [i32::MAX - 1, i32::MAX];
-        assert_eq!(sight(vec![], &[]), Sight::Whole);
+        assert_eq!(completeness(vec![], &[]), Completeness::Whole);
         assert_eq!(
-            sight(vec![stat(somebody, 7, 7, Marks::Unknown)], &[]),
-            Sight::Partial,
+            completeness(vec![stat(somebody, 7, 7, Tags::Unknown)], &[]),
+            Completeness::Partial,
             "it has no parent"
         );
-        for (marks, above, expected) in [
-            (Marks::None, &[][..], Sight::Whole),
-            (Marks::Unknown, &[], Sight::Partial),
-            (Marks::None, &[parent], Sight::Partial),
+        for (tags, above, expected) in [
+            (Tags::None, &[][..], Completeness::Whole),
+            (Tags::Unknown, &[], Completeness::Partial),
+            (Tags::None, &[parent], Completeness::Partial),
         ] {
-            let stats = vec![stat(somebody, parent, 7, Marks::Unknown), stat(parent, 8, 7, marks)];
-            let grandparent = stat(8, 8, 7, Marks::None);
+            let stats = vec![stat(somebody, parent, 7, Tags::Unknown), stat(parent, 8, 7, tags)];
+            let grandparent = stat(8, 8, 7, Tags::None);
             let stats = stats.into_iter().chain([grandparent]).collect();
-            assert_eq!(sight(stats, above), expected, "{above:?}");
+            assert_eq!(completeness(stats, above), expected, "{above:?}");
         }
-        // An id that another process has by now: it runs, and is another.
+        // An id that is in use by another process, which is running.
         let ourselves = i32::try_from(std::process::id()).expect("a pid");
-        let found = family().living(&look(vec![stat(ourselves, 7, 1, Marks::None)], &[]));
-        assert!(found.living.is_empty() && found.sight == Sight::Partial);
-        // A group whose id is the child's no more may be a stranger's.
-        let world = look(vec![stat(somebody, 7, 1, Marks::None)], &[]);
-        assert_eq!(family().members(&world, true).len(), 1);
+        let found = family().living(&look(vec![stat(ourselves, 7, 1, Tags::None)], &[]));
+        assert!(found.living.is_empty() && found.completeness == Completeness::Partial);
+        // A group whose id is no longer the child's may be a stranger's.
+        let processes = look(vec![stat(somebody, 7, 1, Tags::None)], &[]);
+        assert_eq!(family().members(&processes, true).len(), 1);
         let mut lost = family();
         lost.lose_root();
-        assert_eq!(lost.members(&world, true).len(), 0);
+        assert_eq!(lost.members(&processes, true).len(), 0);
     }
 
     #[test]
     fn so_many_members_of_a_family_are_remembered() {
-        let members = 2..=REMEMBERED as i32 + 2;
-        // First they are the child's, then they have left it and its group.
+        let members = 2..=MAX_MEMBERS as i32 + 2;
+        // At first the parent is the child; then they have left it and its group.
         let [below, left] = [1, i32::MAX].map(|parent| {
             let stat = |pid: i32| {
                 let line =
                     format!("{pid} (a) S {parent} {pid} 39 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 777 1 2");
                 Stat::parse(pid, line.as_bytes()).expect("a line")
             };
-            let (stats, sight) = (members.clone().map(stat).collect(), Sight::Whole);
-            World { stats, sight, roots: HashSet::new(), above: HashSet::new() }
+            let (stats, completeness) = (members.clone().map(stat).collect(), Completeness::Whole);
+            Processes { stats, completeness, roots: HashSet::new(), above: HashSet::new() }
         });
-        let mut family = Family { root: Some(1), born: 777, mark: Mark::of_a_child(), seen: HashSet::new() };
+        let mut family = Family { root: Some(1), born: 777, tag: EnvTag::of_a_child(), seen: HashSet::new() };
         assert_eq!(family.members(&left, false).len(), 0);
-        assert_eq!(family.members(&below, false).len(), REMEMBERED + 1);
+        assert_eq!(family.members(&below, false).len(), MAX_MEMBERS + 1);
         let known: Vec<i32> = family.members(&left, false).iter().map(|stat| stat.pid).collect();
-        assert_eq!((known.len(), family.seen.len()), (REMEMBERED, REMEMBERED));
-        assert!(known.into_iter().eq(members.take(REMEMBERED)));
+        assert_eq!((known.len(), family.seen.len()), (MAX_MEMBERS, MAX_MEMBERS));
+        assert!(known.into_iter().eq(members.take(MAX_MEMBERS)));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn a_look_finds_ourselves_and_is_whole() {
-        let world = World::look(Scope::Everybody);
+        let processes = Processes::look(Scope::All);
         let own = i32::try_from(std::process::id()).expect("a pid");
-        let stat = world.stats.iter().find(|stat| stat.pid == own).expect("ourselves");
+        let stat = processes.stats.iter().find(|stat| stat.pid == own).expect("ourselves");
         assert!(!stat.dead && !stat.exiting && !stat.kernel && stat.loaded);
-        assert!(matches!(stat.marks, Marks::Held(_) | Marks::None));
-        assert_eq!(world.sight, Sight::Whole);
+        assert!(matches!(stat.tags, Tags::Held(_) | Tags::None));
+        assert_eq!(processes.completeness, Completeness::Whole);
     }
 }

@@ -1,4 +1,4 @@
-//! The bodies: of requests, read whole and within bounds, and of responses, sent as they come.
+//! Bodies: of requests, read completely and within limits, and of responses, sent as they are produced.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,9 +17,9 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use super::exchange::Exchange;
 use super::memory::{Account, Charge, Full, Traffic};
 
-/// The body of a response: nothing, one piece of JSON, or an event stream.
+/// The body of a response: empty, one JSON text, or an event stream.
 ///
-/// Dropping it before its end tells the connection that the client has left.
+/// Dropping it before its end tells the connection that the client has disconnected.
 pub struct HttpBody(Kind);
 
 enum Kind {
@@ -27,15 +27,15 @@ enum Kind {
     Stream(Box<EventStream>),
 }
 
-/// An event stream on its way out.
+/// An event stream that is being sent.
 struct EventStream {
-    /// What goes before everything else.
+    /// Sent before everything else.
     ahead: VecDeque<Bytes>,
     /// `None` after the end.
     exchange: Option<Exchange>,
     keep_alive: Duration,
     silence: Option<Pin<Box<Sleep>>>,
-    /// When it ends, whatever is still to come.
+    /// When the stream is closed, even if more events follow.
     until: Option<Pin<Box<Sleep>>>,
 }
 
@@ -48,7 +48,7 @@ impl HttpBody {
         Self(Kind::Whole(bytes))
     }
 
-    /// An event stream: `ahead`, then what comes on the exchange, if it goes on.
+    /// An event stream: `ahead`, then the events of the exchange, if it goes on.
     pub(super) fn stream(
         ahead: impl Into<VecDeque<Bytes>>,
         exchange: Option<Exchange>,
@@ -58,7 +58,7 @@ impl HttpBody {
         Self(Kind::Stream(Box::new(stream)))
     }
 
-    /// An event stream that ends then at the latest.
+    /// Closes the stream at `until` at the latest.
     pub(super) fn until(mut self, until: Option<Instant>) -> Self {
         if let (Kind::Stream(stream), Some(until)) = (&mut self.0, until) {
             stream.until = Some(Box::pin(sleep_until(until)));
@@ -93,7 +93,7 @@ impl EventStream {
         silence.as_mut().reset(Instant::now() + self.keep_alive);
         let mut comment = BytesMut::new();
         write_comment("", &mut comment);
-        // The timer is armed anew when the comment has been taken.
+        // The timer is reset when the comment has been taken.
         cx.waker().wake_by_ref();
         Poll::Ready(Some(comment.freeze()))
     }
@@ -150,15 +150,15 @@ pub(super) enum Unread {
     Full(Full),
 }
 
-/// The largest body that is not counted when it comes in one piece: 64 KiB. Most requests are smaller, their time in
-/// memory is short, and a connection has one of them at a time.
-pub(super) const UNCOUNTED: usize = 64 * 1024;
+/// The largest body that is not counted when it arrives in one piece: 64 KiB. Most requests are smaller and are dropped soon,
+/// and a connection has one of them at a time.
+pub(super) const MAX_UNCOUNTED_BYTES: usize = 64 * 1024;
 
-/// How long the next piece of a body waits for room: 2 s. Bodies that are read meanwhile make some.
-const ROOM: Duration = Duration::from_secs(2);
+/// How long the next piece of a body waits for room: 2 s. Bodies that are being read free some meanwhile.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reads a body whole. One that comes in one piece is not copied. What is read is counted, until the body could not be
-/// read or the last slice of it is dropped.
+/// Reads a complete body. One that arrives in one piece is not copied. Its bytes are counted until reading fails or the last
+/// slice of it is dropped.
 pub(super) async fn read<B>(
     body: B,
     limit: usize,
@@ -172,7 +172,7 @@ where
     if body.size_hint().lower() > limit as u64 {
         return Err(Unread::TooLarge);
     }
-    let mut patience = None;
+    let mut timeout = None;
     let mut charge: Option<Charge> = None;
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
@@ -181,24 +181,24 @@ where
             if let Poll::Ready(frame) = body.as_mut().poll_frame(cx) {
                 return Poll::Ready(Ok(frame));
             }
-            let patience = patience.get_or_insert_with(|| Box::pin(sleep(time)));
-            patience.as_mut().poll(cx).map(|()| Err(Unread::TooSlow))
+            let timeout = timeout.get_or_insert_with(|| Box::pin(sleep(time)));
+            timeout.as_mut().poll(cx).map(|()| Err(Unread::TooSlow))
         });
         let piece = match frame.await? {
             None => break,
             Some(Err(_)) => return Err(Unread::Broken),
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(piece) => piece,
-                // Trailers say nothing here.
+                // Trailers are ignored.
                 Err(_) => continue,
             },
         };
         if piece.len() > limit - first.len() - joined.len() {
             return Err(Unread::TooLarge);
         }
-        if charge.is_some() || piece.len() > UNCOUNTED || !body.is_end_stream() {
+        if charge.is_some() || piece.len() > MAX_UNCOUNTED_BYTES || !body.is_end_stream() {
             let charge = charge.get_or_insert_with(|| Charge::new(account.clone(), Traffic::Bodies));
-            charge.grow_within(piece.len(), ROOM).await.map_err(Unread::Full)?;
+            charge.grow_within(piece.len(), MEMORY_TIMEOUT).await.map_err(Unread::Full)?;
         }
         if first.is_empty() && joined.is_empty() {
             first = piece;
@@ -211,8 +211,8 @@ where
     }
     let whole = if joined.is_empty() { first } else { joined.freeze() };
     Ok(match charge {
-        // What is small may be kept as long as a session lasts: the client's name and capabilities.
-        Some(charge) if whole.len() > UNCOUNTED => charge.with(whole),
+        // Small parts may be kept as long as a session lasts: the client's name and capabilities.
+        Some(charge) if whole.len() > MAX_UNCOUNTED_BYTES => charge.with(whole),
         _ => whole,
     })
 }

@@ -1,7 +1,8 @@
-//! A connection that is served without a task of its own.
+//! A connection that runs without a task of its own.
 //!
-//! Whoever brings a message polls it where they are, so that a handler that is ready at once costs no task and no
-//! hop. When it is woken later, a task is made that polls it and ends. At rest there is nothing but the entry.
+//! The caller that delivers a message polls the connection in place, so a handler that is ready at once costs no task and no
+//! context switch. When the connection is woken later, a task is spawned that polls it and ends. An idle connection consists
+//! of its entry alone.
 
 use std::fmt;
 use std::future::Future;
@@ -17,84 +18,84 @@ use tokio::runtime::Handle;
 use super::wire::Wire;
 use crate::link::Link;
 
-/// What is served: it opens connections, and is asked what HTTP has to know of it.
+/// Opens connections, and answers what HTTP must know about the server.
 pub trait Serves: Send + Sync {
-    /// Opens a connection over a link: gives what it is acted on by, and what runs it.
+    /// Opens a connection over a link. Returns its handle and the future that runs it.
     fn open(&self, link: Link) -> (Box<dyn Served>, Serving);
 
-    /// The arguments of a tool that are repeated in headers; `None` when none are.
+    /// The arguments of a tool that clients repeat in headers; `None` when there are none.
     fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>>;
 
-    /// Whether what one client has asked for may show to another one that uses the same connection after it.
+    /// Whether the state of one client may become visible to another client that uses the same connection after it.
     fn remembers_clients(&self) -> bool {
         false
     }
 }
 
-/// A connection, as far as the link's side may act on it.
+/// The handle of a connection for its transport.
 pub trait Served: Send + Sync {
-    /// The revision that the peers have agreed on, once they have.
+    /// The revision that the peers have negotiated, once they have.
     fn version(&self) -> Option<Version>;
 
-    /// Nothing is under way on it.
+    /// Whether the connection is idle: no request is in progress.
     fn is_quiet(&self) -> bool;
 
-    /// Ends it in order: what is in progress is finished first.
+    /// Shuts it down gracefully: what is in progress is finished first.
     fn drain(&self);
 }
 
-/// What runs a connection until it is over. Dropping it ends the connection at once.
+/// Runs a connection to its end. Dropping it closes the connection at once.
 pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// How often a connection that always has more to do is polled in one go. Twice is what a handler takes that is not
-/// ready at once; whoever has thousands of calls under way is not to keep others waiting for more than that.
-const TURNS: usize = 2;
+/// How often a connection that always has more to do is polled in a row. A handler that is not ready at once needs two
+/// polls; a connection with thousands of calls may not delay others for longer.
+const MAX_POLLS: usize = 2;
 
-const IDLE: u8 = 0;
-/// A task is on its way that polls it.
+const IDLE_TIMEOUT: u8 = 0;
+/// A task that will poll it was spawned.
 const SCHEDULED: u8 = 1;
 const RUNNING: u8 = 2;
 /// It was woken while it was polled.
 const AGAIN: u8 = 3;
 const OVER: u8 = 4;
 
-/// A connection at rest, until somebody polls it.
+/// A connection that is polled by its callers.
 pub(super) struct Entry {
     pub(super) wire: Arc<Wire>,
     served: Box<dyn Served>,
     serving: Mutex<Option<Serving>>,
-    rouse: Arc<Rouse>,
+    rouse: Arc<EntryWaker>,
     waker: Waker,
-    /// Told when the connection is over.
+    /// Called when the connection has ended.
     on_end: Box<dyn Fn() + Send + Sync>,
 }
 
-/// What wakes an entry, which it does not keep alive.
-struct Rouse {
+/// The waker of an entry. It does not keep the entry alive.
+struct EntryWaker {
     entry: Weak<Entry>,
     runtime: Handle,
     state: AtomicU8,
 }
 
-impl Wake for Rouse {
+impl Wake for EntryWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
         let next = |state| match state {
-            IDLE => Some(SCHEDULED),
+            IDLE_TIMEOUT => Some(SCHEDULED),
             RUNNING => Some(AGAIN),
             _ => None,
         };
         let before = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
-        if before == Ok(IDLE) {
+        if before == Ok(IDLE_TIMEOUT) {
             self.schedule();
         }
     }
 }
 
-impl Rouse {
+impl EntryWaker {
     fn schedule(&self) {
         let Some(entry) = self.entry.upgrade() else { return };
         self.runtime.spawn(async move { entry.run() });
@@ -110,7 +111,8 @@ impl Entry {
         on_end: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new_cyclic(|entry| {
-            let rouse = Arc::new(Rouse { entry: entry.clone(), runtime, state: AtomicU8::new(IDLE) });
+            let rouse =
+                Arc::new(EntryWaker { entry: entry.clone(), runtime, state: AtomicU8::new(IDLE_TIMEOUT) });
             Self {
                 wire,
                 served,
@@ -130,19 +132,19 @@ impl Entry {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Polls the connection, unless somebody else does: then it is polled once more.
+    /// Polls the connection. If another caller polls it, that one polls it once more.
     pub(super) fn run(&self) {
         let state = &self.rouse.state;
         let claim = |state| match state {
-            IDLE | SCHEDULED => Some(RUNNING),
+            IDLE_TIMEOUT | SCHEDULED => Some(RUNNING),
             RUNNING => Some(AGAIN),
             _ => None,
         };
         match state.fetch_update(Ordering::AcqRel, Ordering::Acquire, claim) {
-            Ok(IDLE | SCHEDULED) => {}
+            Ok(IDLE_TIMEOUT | SCHEDULED) => {}
             _ => return,
         }
-        for _ in 0..TURNS {
+        for _ in 0..MAX_POLLS {
             let mut serving = self.lock();
             let over = match serving.as_mut() {
                 Some(future) => future.as_mut().poll(&mut Context::from_waker(&self.waker)).is_ready(),
@@ -155,7 +157,7 @@ impl Entry {
                 return;
             }
             drop(serving);
-            if state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            if state.compare_exchange(RUNNING, IDLE_TIMEOUT, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return;
             }
             let more = state.compare_exchange(AGAIN, RUNNING, Ordering::AcqRel, Ordering::Acquire);
@@ -175,11 +177,11 @@ impl Entry {
         }
     }
 
-    /// Ends the connection at once, with everything that is under way on it.
+    /// Closes the connection at once, with everything that is in progress on it.
     pub(super) fn stop(&self) {
         let before = self.rouse.state.swap(OVER, Ordering::AcqRel);
         self.wire.close();
-        // Whoever polls it just now sees that it was stopped, and ends it.
+        // A caller that polls it right now finds that it was stopped, and drops it.
         if !matches!(before, RUNNING | AGAIN) {
             let serving = self.lock().take();
             self.ended(serving);

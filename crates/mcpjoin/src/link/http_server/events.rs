@@ -1,7 +1,7 @@
-//! What was sent on the event streams of legacy sessions, kept so that a client whose stream broke gets the rest.
+//! The event store: events of legacy streams, kept so that a client can resume a broken stream.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery>. A
-//! modern client has nothing to resume: a broken stream has lost its request.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery>. A modern client
+//! has nothing to resume: with a broken stream its request is lost.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -13,62 +13,62 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 /// Bytes of events that [`MemoryEvents`] keeps for one session: 1 MiB. The newest event may be larger.
-const SESSION_BYTES: usize = 1024 * 1024;
+const MAX_SESSION_BYTES: usize = 1024 * 1024;
 
 /// Bytes of events that it keeps for all sessions: 256 MiB.
-const ALL_BYTES: usize = 256 * 1024 * 1024;
+const MAX_TOTAL_BYTES: usize = 256 * 1024 * 1024;
 
-/// Bytes that an event costs beside its text.
-const EVENT: usize = 96;
+/// Bytes that an event takes beside its text.
+const EVENT_OVERHEAD_BYTES: usize = 96;
 
 /// The name of a legacy session: 128 random bits, written as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId([u8; 16]);
 
-/// Which event on which stream of a session.
+/// Identifies an event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventId {
-    /// The stream; 0 is the one that is opened with GET.
+    /// The stream; 0 is the stream that the client opens with GET.
     pub stream: u64,
-    /// The event, counted from 1 on each stream. 0 stands before the first.
+    /// The number of the event on its stream, from 1. 0 means before the first event.
     pub number: u64,
 }
 
 /// An event that was sent, or was to be sent.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Which one.
+    /// Its id.
     pub id: EventId,
-    /// The event as it stands on the stream, its id included.
+    /// The event as it is written to the stream, with its id.
     pub bytes: Bytes,
-    /// Nothing follows on this stream.
+    /// It is the last event of its stream.
     pub last: bool,
 }
 
-/// What a stream can be resumed with.
+/// The events that resume a stream.
 pub type Replay<'a> = Pin<Box<dyn Future<Output = Option<Vec<Event>>> + Send + 'a>>;
 
-/// Where the events of legacy sessions are kept for clients that come back for them.
+/// Stores the events of legacy sessions for clients that resume a stream.
 ///
-/// [`MemoryEvents`] keeps them in this process. One that keeps them elsewhere hands them on in
+/// [`MemoryEvents`] stores them in this process. A store outside of the process sends them on in
 /// [`append`](Self::append) and waits only in [`replay`](Self::replay).
 pub trait EventStore: Send + Sync + 'static {
-    /// Keeps an event. The numbers of a stream come in order, without a gap. Must not block, and what is kept must be
-    /// bounded: the oldest events may be dropped at any time.
+    /// Stores an event. The numbers of a stream are consecutive. Must not block, and what is stored must be bounded: the oldest
+    /// events may be dropped at any time.
     fn append(&self, session: &SessionId, event: Event);
 
-    /// The events of a stream behind `after` that stand before the number `before`, in order. `None` when any of them
-    /// is not kept any more: then the stream cannot be resumed, and the client is told.
+    /// Returns the events of a stream after `after` and before the number `before`, in order. `None` when one of them is no
+    /// longer stored: then the stream cannot be resumed, and the client gets an error.
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a>;
 
-    /// The session is over: nobody comes back.
+    /// Drops the events of a session that has ended.
     fn forget(&self, session: &SessionId);
 }
 
-/// Keeps events in memory: 1 MiB of the newest of each session, its newest one however large it is, and 256 MiB in all.
+/// Stores events in memory: for each session the newest 1 MiB (its newest event always), and 256 MiB in all.
 ///
-/// For a new event, the oldest events of all sessions are dropped. An event that is larger than all may be is not kept. A
-/// stream that has lost an event cannot be resumed before it: the client gets 400.
+/// For a new event, the oldest events of all sessions are dropped. An event above the total is not stored. A stream that has
+/// lost an event cannot be resumed before it: the client gets 400.
 #[derive(Debug)]
 pub struct MemoryEvents {
     session_bytes: usize,
@@ -80,21 +80,21 @@ pub struct MemoryEvents {
 struct Kept {
     sessions: HashMap<SessionId, Log>,
     bytes: usize,
-    /// Whose event is the oldest: the sessions by the age of their oldest event.
+    /// The sessions by the age of their oldest event.
     oldest: BTreeMap<u64, SessionId>,
-    /// The age of the newest event: events are counted as they come.
+    /// The age of the newest event: a counter of all events.
     last: u64,
 }
 
 #[derive(Debug, Default)]
 struct Log {
-    /// With their ages, oldest first.
+    /// The events with their ages, oldest first.
     events: VecDeque<(u64, Event)>,
     bytes: usize,
 }
 
 fn cost(event: &Event) -> usize {
-    event.bytes.len() + EVENT
+    event.bytes.len() + EVENT_OVERHEAD_BYTES
 }
 
 impl Kept {
@@ -130,14 +130,14 @@ impl Kept {
 }
 
 impl SessionId {
-    /// A new one, from the system's source of random bytes.
+    /// A new id from the system's source of random bytes.
     pub(super) fn random() -> Option<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).ok()?;
         Some(Self(bytes))
     }
 
-    /// Reads what [`fmt::Display`] writes.
+    /// Parses the output of [`fmt::Display`].
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let (pairs, []) = text.as_chunks::<2>() else { return None };
         let pairs: &[[u8; 2]; 16] = pairs.try_into().ok()?;
@@ -160,7 +160,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Who knows the id of a session can take part in it, so a log does not show it.
+/// The id of a session is a secret: it is enough to take part in the session. So `Debug` does not show it.
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SessionId(***)")
@@ -173,7 +173,7 @@ impl fmt::Display for EventId {
     }
 }
 
-/// The text is no id of an event.
+/// The text is no event id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no id of an event")]
 pub struct EventIdError;
@@ -192,19 +192,19 @@ impl FromStr for EventId {
 }
 
 impl MemoryEvents {
-    /// With the bounds that [`MemoryEvents`] names.
+    /// A store with the limits in the description of [`MemoryEvents`].
     #[must_use]
     pub fn new() -> Self {
-        Self::with_limits(SESSION_BYTES, ALL_BYTES)
+        Self::with_limits(MAX_SESSION_BYTES, MAX_TOTAL_BYTES)
     }
 
-    /// With bounds of one's own, in bytes: of one session, and of all.
+    /// A store with these limits in bytes: of one session, and of all.
     #[must_use]
     pub fn with_limits(session_bytes: usize, all_bytes: usize) -> Self {
         Self { session_bytes, all_bytes, kept: Mutex::default() }
     }
 
-    /// Bytes that are kept now.
+    /// The number of bytes that are stored now.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.lock().bytes
@@ -256,7 +256,7 @@ impl EventStore for MemoryEvents {
         drop(kept);
         let numbers = events.iter().map(|event| event.id.number);
         let unbroken = numbers.eq((after.number + 1..).take(events.len()));
-        // All that was asked for: up to a number, or, when that is open, up to the end of the stream.
+        // Complete: up to `before`, or up to the end of the stream where `before` is open.
         let whole = match events.last() {
             Some(last) => last.last || last.id.number + 1 == before,
             None => known || after.number.saturating_add(1) == before,
@@ -283,10 +283,14 @@ mod tests {
     use super::*;
 
     fn event(stream: u64, number: u64, length: usize) -> Event {
-        Event { id: EventId { stream, number }, bytes: vec![b'x'; length - EVENT].into(), last: false }
+        Event {
+            id: EventId { stream, number },
+            bytes: vec![b'x'; length - EVENT_OVERHEAD_BYTES].into(),
+            last: false,
+        }
     }
 
-    /// How many events can be had from the first one on; `None` when they are not all kept.
+    /// How many events the store returns from the first one on; `None` when some are lost.
     async fn replayed(store: &MemoryEvents, session: &SessionId, after: u64, before: u64) -> Option<usize> {
         let after = EventId { stream: 1, number: after };
         store.replay(session, after, before).await.map(|events| events.len())
@@ -299,8 +303,11 @@ mod tests {
         store.append(&session, event(1, 1, 600));
         store.append(&session, event(1, 2, 400));
         assert_eq!((store.bytes(), replayed(&store, &session, 0, 3).await), (1_000, Some(2)));
-        store.append(&session, event(1, 3, EVENT));
-        assert_eq!((store.bytes(), replayed(&store, &session, 0, 4).await), (400 + EVENT, None));
+        store.append(&session, event(1, 3, EVENT_OVERHEAD_BYTES));
+        assert_eq!(
+            (store.bytes(), replayed(&store, &session, 0, 4).await),
+            (400 + EVENT_OVERHEAD_BYTES, None)
+        );
         assert_eq!(replayed(&store, &session, 1, 4).await, Some(2));
         store.append(&session, event(1, 4, 5_000));
         assert_eq!((store.bytes(), replayed(&store, &session, 3, 5).await), (5_000, Some(1)), "the newest");

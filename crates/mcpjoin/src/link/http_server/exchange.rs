@@ -1,4 +1,4 @@
-//! One HTTP exchange that a connection owes something: from its request on until its response is sent, or left.
+//! One HTTP exchange with a pending response: from its request until the response is sent or the client disconnects.
 
 use std::future::{Future as _, poll_fn};
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::entry::Entry;
+use super::exchange_state::Reader;
 use super::sessions::Session;
-use super::slot::Holder;
 use super::wire::Head;
 use super::{Shared, stateless};
 
-/// An exchange under way. Dropping it is leaving it.
+/// An exchange in progress. Dropping it means that the client has disconnected.
 pub(super) struct Exchange {
-    holder: Holder,
+    reader: Reader,
     owner: Owner,
 }
 
-/// Whose connection it is spoken over.
+/// The connection of an exchange.
 pub(super) enum Owner {
-    /// One of the pool, for this exchange alone.
+    /// A pooled connection, for this exchange alone.
     Modern { entry: Arc<Entry>, shared: Arc<Shared> },
-    /// One of the pool for legacy requests without a session.
+    /// A pooled connection for legacy requests without a session.
     Stateless { entry: Arc<Entry>, of: stateless::Kind, shared: Arc<Shared> },
-    /// One that is over when this is: of a session that is not open yet, or in which something was set.
+    /// A connection that is closed with this exchange: its session is not open yet, or the request has changed its state.
     Once(Arc<Entry>),
-    /// An open session, which is used as long as this lasts.
+    /// An open session, which counts as used while the exchange lasts.
     Session(Arc<Session>),
-    /// A session of 2024-11-05, which is over when this is.
+    /// A session of 2024-11-05, which ends with this exchange.
     Sse { session: Arc<Session>, shared: Arc<Shared> },
 }
 
@@ -44,32 +44,32 @@ impl Owner {
 }
 
 impl Exchange {
-    pub(super) fn new(holder: Holder, owner: Owner) -> Self {
+    pub(super) fn new(reader: Reader, owner: Owner) -> Self {
         if let Owner::Session(session) | Owner::Sse { session, .. } = &owner {
             session.enter();
         }
-        Self { holder, owner }
+        Self { reader, owner }
     }
 
-    /// How the response begins. After `patience` without anything to send it is a stream; `None`: it waits.
-    pub(super) async fn head(&self, patience: Option<Duration>) -> Head {
+    /// Returns how the response begins. After `patience` without anything to send it is a stream; with `None` it waits.
+    pub(super) async fn head(&self, timeout: Option<Duration>) -> Head {
         let wire = &self.owner.entry().wire;
         let mut timer = None;
         poll_fn(|cx| {
-            let head = wire.poll_head(self.holder, cx);
-            let (Poll::Pending, Some(patience)) = (&head, patience) else { return head };
-            let timer = timer.get_or_insert_with(|| Box::pin(sleep(patience)));
+            let head = wire.poll_head(self.reader, cx);
+            let (Poll::Pending, Some(timeout)) = (&head, timeout) else { return head };
+            let timer = timer.get_or_insert_with(|| Box::pin(sleep(timeout)));
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            wire.open_stream(self.holder);
-            wire.poll_head(self.holder, cx)
+            wire.open_stream(self.reader);
+            wire.poll_head(self.reader, cx)
         })
         .await
     }
 
     pub(super) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        self.owner.entry().wire.poll_bytes(self.holder, cx)
+        self.owner.entry().wire.poll_bytes(self.reader, cx)
     }
 }
 
@@ -78,24 +78,24 @@ impl Drop for Exchange {
         let wire = &self.owner.entry().wire;
         match &self.owner {
             Owner::Modern { entry, shared } => {
-                // To leave is to cancel: what was left in the middle is thrown away, with all its work.
-                if wire.is_complete(self.holder) && entry.served().is_quiet() {
+                // A disconnect cancels: a connection with work in progress is closed, with all its work.
+                if wire.is_complete(self.reader) && entry.served().is_quiet() {
                     shared.give_back(entry);
                 } else {
                     entry.stop();
                 }
             }
             Owner::Stateless { entry, of, shared } => {
-                if wire.is_complete(self.holder) && entry.served().is_quiet() {
-                    wire.leave(self.holder);
+                if wire.is_complete(self.reader) && entry.served().is_quiet() {
+                    wire.release(self.reader);
                     stateless::give_back(shared, entry, of);
                 } else {
                     entry.stop();
                 }
             }
-            Owner::Once(_) => wire.leave(self.holder),
+            Owner::Once(_) => wire.release(self.reader),
             Owner::Session(session) => {
-                wire.leave(self.holder);
+                wire.release(self.reader);
                 session.leave();
             }
             Owner::Sse { session, shared } => {

@@ -8,28 +8,28 @@
 
 use std::mem::MaybeUninit;
 
-use super::head::{HEADER_BYTES, HEADERS};
+use super::head::{MAX_HEADER_BYTES, MAX_HEADERS};
 
-/// The longest head that is kept while it comes in pieces, in bytes: as much as hyper buffers.
-const LONGEST_HEAD: usize = 2 * HEADER_BYTES;
+/// The longest partial head that is kept, in bytes: as much as hyper buffers.
+const MAX_HEAD_BYTES: usize = 2 * MAX_HEADER_BYTES;
 
-/// Where one connection stands.
+/// The state of one connection.
 pub(super) struct Framing {
     state: State,
-    /// Heads that are complete.
+    /// Complete heads.
     heads: u64,
 }
 
 enum State {
-    /// What has come of a head.
+    /// The received part of a head.
     Head(Vec<u8>),
-    /// Bytes that are left of a body of known length.
+    /// Remaining bytes of a body of known length.
     Body(u64),
     /// The line with the size of a chunk.
     ChunkSize { size: Option<u64>, digits: bool },
-    /// Bytes that are left of a chunk.
+    /// Remaining bytes of a chunk.
     Chunk(u64),
-    /// The line end behind a chunk: bytes of it that have come.
+    /// The line end behind a chunk: how many bytes of it were received.
     ChunkEnd(usize),
     /// The lines behind the last chunk: whether the current one is empty so far.
     Trailers { empty: bool },
@@ -45,23 +45,23 @@ impl Framing {
         Self { state: State::Head(Vec::new()), heads: 0 }
     }
 
-    /// Heads that are complete.
+    /// The number of complete heads.
     pub(super) const fn heads(&self) -> u64 {
         self.heads
     }
 
-    /// Whether a head has begun and is not complete.
+    /// Whether a head is partly received.
     pub(super) fn is_in_head(&self) -> bool {
         matches!(&self.state, State::Head(partial) if !partial.is_empty())
     }
 
-    /// How many requests may be answered, once that is limited: the next one has an ambiguous length, or is not
-    /// framed as hyper frames it.
+    /// How many requests may be served, once that is limited: the next one has an ambiguous length, or hyper would frame it in
+    /// another way.
     pub(super) fn limit(&self) -> Option<u64> {
         matches!(self.state, State::Lost).then_some(self.heads)
     }
 
-    /// Takes in the next bytes of the connection.
+    /// Reads the next bytes of the connection.
     pub(super) fn read(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let used = match &mut self.state {
@@ -110,11 +110,11 @@ impl Framing {
         }
     }
 
-    /// Takes in bytes of a head behind those that have come. Says how many.
+    /// Reads bytes of a head behind the received part. Returns how many.
     fn read_head(&mut self, mut partial: Vec<u8>, bytes: &[u8]) -> usize {
         let before = partial.len();
         if before == 0 {
-            // Empty lines before a request are nothing.
+            // Empty lines before a request are ignored.
             let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
             if blank > 0 {
                 return blank;
@@ -125,12 +125,12 @@ impl Framing {
             }
         }
         partial.extend_from_slice(bytes);
-        // The empty line may have begun in what came before.
+        // The empty line may have begun in the received part.
         if let Some(end) = end_of_head(&partial, before.saturating_sub(2)) {
             self.finish_head(&partial[..end]);
             return end - before;
         }
-        self.state = match partial.len() > LONGEST_HEAD {
+        self.state = match partial.len() > MAX_HEAD_BYTES {
             true => State::Lost,
             false => State::Head(partial),
         };
@@ -138,7 +138,7 @@ impl Framing {
     }
 
     fn finish_head(&mut self, head: &[u8]) {
-        match body_of(head).filter(|_| head.len() <= LONGEST_HEAD) {
+        match body_of(head).filter(|_| head.len() <= MAX_HEAD_BYTES) {
             Some(state) => {
                 self.state = state;
                 self.heads += 1;
@@ -166,14 +166,14 @@ impl Framing {
     }
 }
 
-/// Passes over what is left. Says how many bytes that were.
+/// Skips remaining bytes. Returns how many.
 fn skip(left: &mut u64, bytes: &[u8]) -> usize {
     let used = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
     *left -= used as u64;
     used
 }
 
-/// The end of the empty line that ends a head; `from`: where it may begin at the earliest.
+/// The end of the empty line that ends a head. It is searched for from `from` on.
 fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     memchr::memchr_iter(b'\n', &bytes[from..]).find_map(|at| {
         let next = from + at + 1;
@@ -185,9 +185,9 @@ fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
     })
 }
 
-/// What follows a head: its body, or the next head. `None` when that cannot be said, or is said twice.
+/// The state after a head: its body, or the next head. `None` when its length is unknown or given twice.
 fn body_of(head: &[u8]) -> Option<State> {
-    let mut headers = [const { MaybeUninit::uninit() }; HEADERS];
+    let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     let parsed = request.parse_with_uninit_headers(head, &mut headers).ok()?;
     if parsed != httparse::Status::Complete(head.len()) {
@@ -225,14 +225,14 @@ mod tests {
         format!("{HEAD}{headers}\r\n{body}")
     }
 
-    /// What is found in pieces of that length.
+    /// The result of reading the text in pieces of that length.
     fn found(text: &str, piece: usize) -> (u64, Option<u64>, bool) {
         let mut framing = Framing::new();
         text.as_bytes().chunks(piece).for_each(|piece| framing.read(piece));
         (framing.heads(), framing.limit(), framing.is_in_head())
     }
 
-    /// Requests that a body could be taken for, or that end in an unusual way.
+    /// Valid requests with bodies that look like requests, or with unusual ends.
     fn sound() -> [String; 9] {
         let inner = with("content-length: 1\r\ntransfer-encoding: chunked\r\n", "0\r\n\r\n");
         let length = inner.len();
@@ -286,7 +286,7 @@ mod tests {
             with("content-length:\r\n", "x"),
             with("content-length: 18446744073709551616\r\n", ""),
             "no head\r\n\r\n".into(),
-            format!("{HEAD}x: {}", "y".repeat(LONGEST_HEAD)),
+            format!("{HEAD}x: {}", "y".repeat(MAX_HEAD_BYTES)),
         ] {
             for (ahead, count) in [("", 0), (with("", "").as_str(), 1)] {
                 for piece in [1, 2, 3, 5, 1 << 20] {
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_head_of_the_longest_length_is_read_and_one_above_it_is_not() {
         let rest = "x: ".len() + "\r\n\r\n".len() + HEAD.len();
-        for (length, heads) in [(LONGEST_HEAD - rest, 1), (LONGEST_HEAD + 1 - rest, 0)] {
+        for (length, heads) in [(MAX_HEAD_BYTES - rest, 1), (MAX_HEAD_BYTES + 1 - rest, 0)] {
             let text = with(&format!("x: {}\r\n", "y".repeat(length)), "");
             for piece in [1000, text.len() - 1, text.len()] {
                 assert_eq!(found(&text, piece).0, heads, "{length} {piece}");

@@ -1,4 +1,4 @@
-//! The head of a request: what it says, and whether it may say so.
+//! The head of a request: reads it and checks that it is valid and allowed.
 
 use bytes::Bytes;
 use http::header::{
@@ -15,30 +15,30 @@ use mcpjoin_proto::http::origin::{MediaType, accepts, has_json_body, same_origin
 use super::body::HttpBody;
 use super::reply;
 
-/// A response that is made before anything is dispatched.
+/// A response that is made before a message is delivered.
 pub(super) type Refusal = Box<Response<HttpBody>>;
 
-/// How many headers a request may have.
-pub(super) const HEADERS: usize = 100;
+/// The largest number of headers of a request.
+pub(super) const MAX_HEADERS: usize = 100;
 
-/// How many bytes they may have.
-pub(super) const HEADER_BYTES: usize = 64 * 1024;
+/// The largest total size of the headers in bytes.
+pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
 
-/// The refusal of a request that gives two lengths: a proxy may have believed the other one.
+/// Refuses a request that gives two lengths: a proxy may have used the other one.
 pub(super) fn two_lengths() -> Response<HttpBody> {
     let mut refused = reply::refuse(400, "Content-Length and Transfer-Encoding exclude each other");
     refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     refused
 }
 
-/// What a path leads to.
+/// The resource at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Streamable HTTP.
     Endpoint,
-    /// The stream of 2024-11-05.
+    /// The event stream of 2024-11-05.
     Stream,
-    /// Where its messages go.
+    /// The path for messages of 2024-11-05.
     Messages,
 }
 
@@ -46,16 +46,15 @@ pub(super) enum Place {
 #[derive(Clone, Copy)]
 pub(super) struct RequestHead<'a> {
     parts: &'a Parts,
-    /// The headers that every request is asked for, found in one go. Looking one up by its name costs as much as
-    /// passing them all once.
+    /// The headers that are read for every request, found in one pass: looking up one by its name costs as much as the pass.
     known: [Known<'a>; NAMES.len()],
-    /// The host in the target of the request: `:authority` of HTTP/2, which needs no header for it.
+    /// The host in the target of the request: `:authority` of HTTP/2, which needs no `Host` header.
     authority: Option<&'a str>,
-    /// Bytes of all headers.
+    /// The total size of the headers in bytes.
     bytes: usize,
 }
 
-/// The headers with a name.
+/// The headers of one name.
 #[derive(Clone, Copy, Default)]
 enum Known<'a> {
     #[default]
@@ -64,7 +63,7 @@ enum Known<'a> {
     Several,
 }
 
-/// The names of those headers.
+/// The names of the headers that are read.
 const NAMES: [&str; 12] = [
     name::HOST,
     name::ORIGIN,
@@ -80,7 +79,7 @@ const NAMES: [&str; 12] = [
     "transfer-encoding",
 ];
 
-/// The place of a name among them.
+/// The index of a name in `NAMES`.
 fn known(name: &str) -> Option<usize> {
     Some(match name {
         "host" => 0,
@@ -99,8 +98,8 @@ fn known(name: &str) -> Option<usize> {
     })
 }
 
-/// What most clients say that they accept.
-const USUAL_ACCEPT: &[u8] = b"application/json, text/event-stream";
+/// The `Accept` header that most clients send.
+const COMMON_ACCEPT: &[u8] = b"application/json, text/event-stream";
 
 impl<'a> RequestHead<'a> {
     pub(super) fn new(parts: &'a Parts) -> Self {
@@ -132,11 +131,12 @@ impl<'a> RequestHead<'a> {
 
     pub(super) fn check_size(&self) -> Result<(), Refusal> {
         let uri = self.parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
-        if self.headers().len() > HEADERS || self.bytes + uri > HEADER_BYTES {
-            let text = format!("the head of the request is above {HEADERS} headers or {HEADER_BYTES} bytes");
+        if self.headers().len() > MAX_HEADERS || self.bytes + uri > MAX_HEADER_BYTES {
+            let text =
+                format!("the head of the request is above {MAX_HEADERS} headers or {MAX_HEADER_BYTES} bytes");
             return Err(Box::new(reply::refuse(431, &text)));
         }
-        // From hyper nobody sees both: `framing` does.
+        // hyper never passes on both: `framing` detects that.
         let lengths = [self.known("content-length"), self.known("transfer-encoding")];
         if !lengths.iter().any(|length| matches!(length, Known::Absent)) {
             return Err(Box::new(two_lengths()));
@@ -145,15 +145,15 @@ impl<'a> RequestHead<'a> {
     }
 
     /// Refuses a request that names no host or two: `Host` is missing or repeated
-    /// (<https://www.rfc-editor.org/rfc/rfc9112#section-3.2>), or names another one than the target, or `:authority`, of which
-    /// a proxy may have gone by either (<https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2>,
-    /// <https://www.rfc-editor.org/rfc/rfc9113#section-8.3.1>). One that is named in both is checked once.
+    /// (<https://www.rfc-editor.org/rfc/rfc9112#section-3.2>), or differs from the target or from `:authority`, and a proxy may
+    /// have used either (<https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2>,
+    /// <https://www.rfc-editor.org/rfc/rfc9113#section-8.3.1>). A host that both name is checked once.
     pub(super) fn check_host(&self) -> Result<(), Refusal> {
         let (authority, host) = match (self.authority, self.known(name::HOST)) {
             (_, Known::Several) => {
                 return Err(Box::new(reply::refuse(400, "the request has more than one Host header")));
             }
-            // From HTTP/2 on `:authority` is in its place.
+            // From HTTP/2 on `:authority` replaces it.
             (Some(_), Known::Absent) if !matches!(self.parts.version, Version::HTTP_11) => return Ok(()),
             (_, Known::Absent) => return Err(Box::new(reply::refuse(400, "the request has no Host header"))),
             (None, Known::One(_)) => return Ok(()),
@@ -169,7 +169,7 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// The types of the body and of the reply.
+    /// Checks the media types of the body and of the response.
     pub(super) fn check_types(&self, method: HttpMethod) -> Result<(), Refusal> {
         match method {
             HttpMethod::Post => {
@@ -196,7 +196,7 @@ impl<'a> RequestHead<'a> {
 
     pub(super) fn check_accept(&self, kinds: &[MediaType]) -> Result<(), Refusal> {
         let usual =
-            matches!(self.known(name::ACCEPT), Known::One(accept) if accept.as_bytes() == USUAL_ACCEPT);
+            matches!(self.known(name::ACCEPT), Known::One(accept) if accept.as_bytes() == COMMON_ACCEPT);
         if usual || accepts(self, kinds) {
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl<'a> RequestHead<'a> {
         match self.known(name::SESSION_ID) {
             Known::Absent => None,
             Known::One(value) => Some(value.as_bytes()),
-            // Two are as good as none that is known.
+            // A repeated header counts as an unknown one.
             Known::Several => Some(b""),
         }
     }
@@ -224,7 +224,7 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// The answer to a browser that asks before it sends a request, if this is one.
+    /// The response to a CORS preflight request, if this is one.
     pub(super) fn preflight(&self) -> Option<Response<HttpBody>> {
         let asks = self.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         if self.parts.method != Method::OPTIONS || !asks {
@@ -241,7 +241,7 @@ impl<'a> RequestHead<'a> {
         Some(response)
     }
 
-    /// A JSON document that everybody may read, also every web page that was let in.
+    /// A JSON document that every client may read, and every allowed web page.
     pub(super) fn document(&self, document: Bytes) -> Response<HttpBody> {
         let mut response = match self.parts.method {
             Method::GET => reply::json(200, document),
@@ -254,7 +254,7 @@ impl<'a> RequestHead<'a> {
                 let mut response = reply::bare(204);
                 let headers = response.headers_mut();
                 headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"));
-                // A client may say its revision here.
+                // A client may send its revision here.
                 headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
                 headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
                 response
@@ -265,7 +265,7 @@ impl<'a> RequestHead<'a> {
         response
     }
 
-    /// Lets the page that has asked read the response. The guard has let it in.
+    /// Allows the requesting page to read the response. The guard has allowed its origin.
     pub(super) fn expose(&self, response: &mut Response<HttpBody>) {
         let Some(origin) = self.headers().get(ORIGIN) else { return };
         let headers = response.headers_mut();

@@ -1,5 +1,5 @@
-//! HTTP+SSE, the transport of 2024-11-05: one stream for everything that the server says, and a second path for
-//! what the client says. The session lives as long as its stream.
+//! HTTP+SSE, the transport of 2024-11-05: one event stream for the messages of the server, and a second path to which the
+//! client posts its messages. The session lives as long as its stream.
 //!
 //! <https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse>
 
@@ -24,7 +24,7 @@ use super::memory::Account;
 use super::wire::Routing;
 use super::{Admitted, Shared, reply};
 
-/// What the path for messages is asked with.
+/// The query parameter of the path for messages.
 const PARAMETER: &str = "sessionId";
 
 /// Opens the stream, and with it the session.
@@ -52,11 +52,11 @@ pub(super) fn stream(
     let Some(id) = SessionId::random() else {
         return reply::refuse(500, "the system gave no random bytes");
     };
-    let Some(holder) = entry.wire.open_standing() else { return reply::bare(500) };
+    let Some(reader) = entry.wire.open_get_stream() else { return reply::bare(500) };
     entry.run();
     let session = shared.sessions.insert(place, id, entry, None, origin.principal.clone());
-    let exchange = Exchange::new(holder, Owner::Sse { session, shared: shared.clone() });
-    // Relative, so that it leads to this server by whatever name the client knows it.
+    let exchange = Exchange::new(reader, Owner::Sse { session, shared: shared.clone() });
+    // Relative, so that it leads to this server by whatever name the client has reached it.
     let endpoint = format!("{}?{PARAMETER}={id}", shared.options.messages_path);
     let mut first = BytesMut::new();
     let event = Writing { name: Some("endpoint"), data: endpoint.as_bytes(), ..Writing::default() };
@@ -67,7 +67,7 @@ pub(super) fn stream(
     reply::stream(HttpBody::stream([first.freeze()], Some(exchange), shared.options.keep_alive).until(until))
 }
 
-/// Takes a message in. The reply comes on the stream.
+/// Receives a message. The reply is sent on the stream.
 pub(super) async fn message<B>(
     shared: &Arc<Shared>,
     parts: &Parts,
@@ -107,14 +107,14 @@ where
         },
         Err(error) => return reply::error(400, error.id.clone(), error.to_error_object()),
     };
-    if let Err(refused) = session.entry.wire.tell(inbound, body.len()) {
+    if let Err(refused) = session.entry.wire.deliver(inbound, body.len()) {
         return shared.refused(refused, None);
     }
     session.entry.run();
     reply::bare(202)
 }
 
-/// Whether it is what opens a session.
+/// Whether the message opens a session.
 fn opens(decoded: &Decoded) -> bool {
     matches!(decoded, Decoded::Message(Message::Request(request)) if request.method == Method::Initialize)
 }

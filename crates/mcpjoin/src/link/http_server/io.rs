@@ -1,4 +1,4 @@
-//! The connection's end of a wire: what it says finds its exchange here.
+//! The connection's side of a [`Wire`](super::wire::Wire): routes each message that the connection sends to its exchange.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,28 +11,28 @@ use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound, Route
 use mcpjoin_proto::{ErrorObject, Message, Response, encode};
 
 use super::events::{Event, EventId};
+use super::exchange_state::{ExchangeState, Form, State, Wake, keep};
 use super::legacy::cancels;
 use super::memory::Full;
 use super::reply;
-use super::slot::{Form, Slot, State, Wake, keep};
-use super::wire::{Routing, STANDING, Wire};
+use super::wire::{GET_STREAM, Routing, Wire};
 use crate::link::{Transport, cannot_reopen};
 
-/// What stands around the payload of a message, in bytes: mostly less.
-const ENVELOPE: usize = 160;
+/// An estimate of the bytes around the payload of a message; most messages have fewer.
+const ENVELOPE_BYTES: usize = 160;
 
 impl Wire {
-    fn deliver(&self, message: &Message, route: &Route) {
+    fn route(&self, message: &Message, route: &Route) {
         let mut wake = Wake::default();
         let mut state = self.lock();
         match message {
             Message::Request(request) => {
-                state.asked.insert(request.id.clone());
+                state.our_requests.insert(request.id.clone());
             }
-            // No response comes to what we cancel.
+            // A request that we have cancelled gets no response.
             message => {
                 if let Some(id) = cancels(message) {
-                    state.asked.remove(&id);
+                    state.our_requests.remove(&id);
                 }
             }
         }
@@ -41,13 +41,13 @@ impl Wire {
                 let ours = matches!((route, &state.request), (Route::ReplyTo(id), Some(ours)) if id == ours);
                 let response = matches!(message, Message::Response(_));
                 if ours && (response || !self.json_only) {
-                    let State { standing, .. } = &mut *state;
-                    self.send(STANDING, standing, message, &mut wake);
+                    let State { get_stream, .. } = &mut *state;
+                    self.send(GET_STREAM, get_stream, message, &mut wake);
                 }
             }
             Routing::Everything => {
-                let State { standing, .. } = &mut *state;
-                self.send(STANDING, standing, message, &mut wake);
+                let State { get_stream, .. } = &mut *state;
+                self.send(GET_STREAM, get_stream, message, &mut wake);
             }
             Routing::Session => self.deliver_in_session(&mut state, message, route, &mut wake),
         }
@@ -57,25 +57,25 @@ impl Wire {
 
     fn deliver_in_session(&self, state: &mut State, message: &Message, route: &Route, wake: &mut Wake) {
         let stream = match route {
-            Route::ReplyTo(id) => state.owed.get(id).copied(),
+            Route::ReplyTo(id) => state.reply_streams.get(id).copied(),
             Route::Session => None,
         };
         let response = matches!(message, Message::Response(_));
         match (stream, route) {
             (Some(stream), Route::ReplyTo(id)) if response || !self.json_only => {
                 if response {
-                    state.owed.remove(id);
+                    state.reply_streams.remove(id);
                 }
                 if let Some(slot) = state.posts.get_mut(&stream) {
                     self.send(stream, slot, message, wake);
                 }
                 state.sweep(stream);
             }
-            // Nobody waits for it any more.
+            // The exchange has ended.
             (None, Route::ReplyTo(_)) => {}
             (Some(_), _) if matches!(message, Message::Notification(_)) => {}
             _ if response => {}
-            _ => self.send(STANDING, &mut state.standing, message, wake),
+            _ => self.send(GET_STREAM, &mut state.get_stream, message, wake),
         }
     }
 
@@ -84,22 +84,22 @@ impl Wire {
         let instead = |full| Some(batch(&refused(messages, full)));
         let mut state = self.lock();
         let Some(stream) = exchange else {
-            // What came without an exchange of its own came by the POSTs of 2024-11-05.
-            let State { standing, .. } = &mut *state;
-            self.append(STANDING, standing, &text, instead);
-            wake.add(standing.waker.take());
+            // Messages without an exchange of their own came by the POSTs of 2024-11-05.
+            let State { get_stream, .. } = &mut *state;
+            self.append(GET_STREAM, get_stream, &text, instead);
+            wake.add(get_stream.waker.take());
             return;
         };
         for message in messages {
-            // A part that was no request may have had the id of a request of another POST.
+            // An invalid part may have the id of a request of another POST.
             if let Message::Response(Response { id: Some(id), .. }) = message
-                && state.owed.get(id) == Some(&stream)
+                && state.reply_streams.get(id) == Some(&stream)
             {
-                state.owed.remove(id);
+                state.reply_streams.remove(id);
             }
         }
         if let Some(slot) = state.posts.get_mut(&stream) {
-            slot.owes = 0;
+            slot.pending = 0;
             slot.ended = true;
             match slot.form {
                 Form::Open => {
@@ -113,17 +113,17 @@ impl Wire {
         state.sweep(stream);
     }
 
-    fn send(&self, stream: u64, slot: &mut Slot, message: &Message, wake: &mut Wake) {
+    fn send(&self, stream: u64, slot: &mut ExchangeState, message: &Message, wake: &mut Wake) {
         let response = match message {
             Message::Response(response) => Some(response),
             _ => None,
         };
-        let last = response.is_some() && slot.owes == 1 && self.routing != Routing::Everything;
+        let last = response.is_some() && slot.pending == 1 && self.routing != Routing::Everything;
         if response.is_some() {
-            slot.owes = slot.owes.saturating_sub(1);
+            slot.pending = slot.pending.saturating_sub(1);
             slot.ended |= last;
         }
-        if slot.forsaken {
+        if slot.abandoned {
             return;
         }
         let text = single(message);
@@ -140,7 +140,7 @@ impl Wire {
             };
             slot.form = Form::Json(status, text);
         } else {
-            if matches!(slot.form, Form::Open) && slot.holder.is_some() {
+            if matches!(slot.form, Form::Open) && slot.reader.is_some() {
                 self.make_stream(stream, slot);
             }
             self.append(stream, slot, &text, instead);
@@ -148,9 +148,15 @@ impl Wire {
         wake.add(slot.waker.take());
     }
 
-    /// Appends an event to a stream, and to what is kept of it. Where there is no room for it, `instead` may give a text
-    /// that is small; without one the stream ends for its reader.
-    fn append(&self, stream: u64, slot: &mut Slot, text: &[u8], instead: impl FnOnce(Full) -> Option<Bytes>) {
+    /// Appends an event to a stream, and to the event store. Where there is no room for it, `instead` may return a smaller text;
+    /// if it returns none, the stream ends for its reader.
+    fn append(
+        &self,
+        stream: u64,
+        slot: &mut ExchangeState,
+        text: &[u8],
+        instead: impl FnOnce(Full) -> Option<Bytes>,
+    ) {
         slot.last += 1;
         let id = EventId { stream, number: slot.last };
         let events = self.agreed.get().and_then(|agreed| Some((agreed, agreed.events.as_ref()?)));
@@ -159,24 +165,24 @@ impl Wire {
             let event = Event { id, bytes: bytes.clone(), last: slot.ended };
             events.append(&agreed.session, event);
         }
-        // What comes behind a parting is for whoever comes back.
-        if slot.parted || (slot.holder.is_none() && stream != STANDING) {
+        // Events after a detachment are for the reader that resumes the stream.
+        if slot.detached || (slot.reader.is_none() && stream != GET_STREAM) {
             return;
         }
         let bytes = match self.hold(bytes) {
             Ok(bytes) => Some(bytes),
-            // Kept elsewhere, the event is still to be had.
+            // The event is in the event store and can be read from there.
             Err(full) if events.is_none() => instead(full).map(|text| event(None, &text)),
             Err(_) => None,
         };
         let Some(bytes) = bytes else {
-            slot.parted = slot.holder.is_some();
+            slot.detached = slot.reader.is_some();
             return;
         };
         let length = bytes.len();
         slot.bytes += length;
         slot.queue.push_back((id.number, bytes));
-        if slot.holder.is_some() {
+        if slot.reader.is_some() {
             self.buffered.fetch_add(length, Ordering::Relaxed);
         } else {
             slot.trim(self.is_crowded());
@@ -186,7 +192,7 @@ impl Wire {
 
 /// The text of one message.
 fn single(message: &Message) -> Bytes {
-    let mut text = BytesMut::with_capacity(message.payload_len() + ENVELOPE);
+    let mut text = BytesMut::with_capacity(message.payload_len() + ENVELOPE_BYTES);
     encode::message(message, &mut text);
     text.freeze()
 }
@@ -201,13 +207,13 @@ fn batch(messages: &[Message]) -> Bytes {
 /// An event of a stream, with its id where it is kept.
 fn event(id: Option<EventId>, text: &[u8]) -> Bytes {
     let id = id.map(|id| id.to_string());
-    let mut out = BytesMut::with_capacity(text.len() + ENVELOPE);
+    let mut out = BytesMut::with_capacity(text.len() + ENVELOPE_BYTES);
     let event = Writing { id: id.as_deref(), name: Some("message"), retry: None, data: text };
     event.write(&mut out).expect("digits, a hyphen and a constant have no line break");
     out.freeze()
 }
 
-/// What a client gets in place of a response for which there is no room.
+/// The error that replaces a response for which there is no room.
 fn refuse(response: &Response, full: Full) -> Response {
     Response { id: response.id.clone(), outcome: Err(ErrorObject::internal(full.to_string())) }
 }
@@ -221,7 +227,7 @@ fn refused(messages: &[Message], full: Full) -> Vec<Message> {
     responses.collect()
 }
 
-/// The connection's end.
+/// The transport of a connection over HTTP.
 pub(super) struct HttpIo(pub(super) Arc<Wire>);
 
 impl Transport for HttpIo {
@@ -230,7 +236,7 @@ impl Transport for HttpIo {
     }
 
     fn configure(&mut self, limits: &Limits) {
-        // A message of the largest size does not keep small ones from other exchanges.
+        // A message of the largest size must not block small ones on other exchanges.
         let room = limits.message.saturating_add(limits.queued_replies);
         self.0.room.store(room, Ordering::Relaxed);
     }
@@ -256,15 +262,15 @@ impl Transport for HttpIo {
 
     fn push(&mut self, outbound: Outbound) {
         match outbound {
-            Outbound::Message { message, route } => self.0.deliver(&message, &route),
+            Outbound::Message { message, route } => self.0.route(&message, &route),
             Outbound::Batch { messages, exchange } => {
                 let mut wake = Wake::default();
                 self.0.deliver_batch(&messages, exchange, &mut wake);
                 wake.all();
             }
-            // A server closes an exchange by answering.
+            // A server ends an exchange by its response.
             Outbound::Abort { .. } => {}
-            Outbound::CloseStream { id } => self.0.part(&id),
+            Outbound::CloseStream { id } => self.0.detach(&id),
         }
     }
 
@@ -275,14 +281,14 @@ impl Transport for HttpIo {
         let mut state = self.0.lock();
         keep(&mut state.driver, cx.waker());
         drop(state);
-        // It may have been taken just now.
+        // An exchange may have taken bytes just now.
         if self.has_room() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn discard(&mut self) {
         let mut state = self.0.lock();
-        let State { standing, posts, .. } = &mut *state;
-        for slot in std::iter::once(standing).chain(posts.values_mut().map(Box::as_mut)) {
+        let State { get_stream, posts, .. } = &mut *state;
+        for slot in std::iter::once(get_stream).chain(posts.values_mut().map(Box::as_mut)) {
             slot.queue.clear();
             slot.bytes = 0;
         }
@@ -295,7 +301,7 @@ impl Transport for HttpIo {
 
     fn heard(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
         let wire = self.0.clone();
-        Some(Box::new(move || wire.is_heard()))
+        Some(Box::new(move || wire.has_get_reader()))
     }
 
     fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<LinkEnd> {

@@ -1,4 +1,4 @@
-//! Requests of 2025-03-26 to 2025-11-25: they open sessions, and then belong to them.
+//! Requests of 2025-03-26 to 2025-11-25: `initialize` opens a session, all others belong to one.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http>
 
@@ -21,41 +21,43 @@ use super::exchange::{Exchange, Owner};
 use super::head::RequestHead;
 use super::memory::Traffic;
 use super::sessions::Session;
-use super::wire::{Agreed, Head, Routing, STANDING};
-use super::{Came, Shared, gone, reply, request_id};
+use super::wire::{GET_STREAM, Head, Negotiated, Routing};
+use super::{Received, Shared, gone, reply, request_id};
 
-/// When the response to a request becomes a stream although nothing has to be sent: a client that knows an event of
-/// it can come back for the reply when the stream breaks. Not later, because there are clients (rmcp up to 2.2) that send
-/// nothing else, no cancellation either, until a response begins.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// When the response to a request becomes a stream although there is nothing to send: a client that has received an event
+/// can resume the stream and gets the reply even if the stream breaks. Not later, because some clients (rmcp up to 2.2) send
+/// nothing else, not even a cancellation, until a response begins.
+const STREAM_DELAY: Duration = Duration::from_millis(100);
 
 pub(super) async fn answer(
     shared: &Arc<Shared>,
     kind: LegacyKind,
     head: &RequestHead<'_>,
     session: Option<Arc<Session>>,
-    came: Came,
+    received: Received,
 ) -> Response<HttpBody> {
     match (kind, session) {
-        (LegacyKind::Initialize, None) => initialize(shared, came).await,
-        (LegacyKind::Initialize | LegacyKind::Message, Some(session)) => post(shared, session, came).await,
+        (LegacyKind::Initialize, None) => initialize(shared, received).await,
+        (LegacyKind::Initialize | LegacyKind::Message, Some(session)) => {
+            post(shared, session, received).await
+        }
         (LegacyKind::Stream, Some(session)) => match head.last_event_id() {
-            Some(after) => resume(shared, session, after, &came).await,
-            None => stream(shared, session, came.until),
+            Some(after) => resume(shared, session, after, &received).await,
+            None => stream(shared, session, received.until),
         },
         (LegacyKind::End, Some(session)) => {
             shared.sessions.end(&session.id);
             reply::bare(204)
         }
-        // `classify` refuses what needs a session and has none.
+        // `classify` refuses a message that needs a session and has none.
         (_, None) => reply::error(400, None, gone()),
     }
 }
 
-/// Opens a session: it is there only when the server has accepted.
-async fn initialize(shared: &Arc<Shared>, came: Came) -> Response<HttpBody> {
-    let account = came.account.clone();
-    let Some((Decoded::Message(message), size, origin)) = came.into_decoded() else {
+/// Opens a session, once the server has accepted `initialize`.
+async fn initialize(shared: &Arc<Shared>, received: Received) -> Response<HttpBody> {
+    let account = received.account.clone();
+    let Some((Decoded::Message(message), size, origin)) = received.into_decoded() else {
         return reply::bare(400);
     };
     let Some(id) = request_id(&message).cloned() else { return reply::bare(400) };
@@ -69,11 +71,11 @@ async fn initialize(shared: &Arc<Shared>, came: Came) -> Response<HttpBody> {
     entry.wire.charge_to(account);
     let principal = origin.principal.clone();
     let inbound = Inbound::Message { message, origin };
-    let holder = match entry.wire.begin(std::slice::from_ref(&id), inbound, size) {
-        Ok(holder) => holder,
+    let reader = match entry.wire.begin(std::slice::from_ref(&id), inbound, size) {
+        Ok(reader) => reader,
         Err(refused) => return shared.refused(refused, Some(id)),
     };
-    let exchange = Exchange::new(holder, Owner::Once(entry.clone()));
+    let exchange = Exchange::new(reader, Owner::Once(entry.clone()));
     entry.run();
     let (status, body) = match exchange.head(None).await {
         Head::Json { status, body } => (status, body),
@@ -91,43 +93,43 @@ async fn initialize(shared: &Arc<Shared>, came: Came) -> Response<HttpBody> {
         };
         let Ok(value) = HeaderValue::from_str(&session.to_string()) else { return reply::bare(500) };
         let events = shared.options.events.clone().filter(|_| profile.http_sessions);
-        entry.wire.agree(Agreed { profile, session, events, retry: shared.options.retry });
+        entry.wire.set_negotiated(Negotiated { profile, session, events, retry: shared.options.retry });
         shared.sessions.insert(place, session, entry, Some(version), principal);
         response.headers_mut().insert(name::SESSION_ID, value);
     }
     response
 }
 
-/// A message, or a batch of them, within a session.
-async fn post(shared: &Arc<Shared>, session: Arc<Session>, came: Came) -> Response<HttpBody> {
-    let Some((decoded, size, origin)) = came.into_decoded() else { return reply::bare(400) };
+/// Receives a message or a batch in a session.
+async fn post(shared: &Arc<Shared>, session: Arc<Session>, received: Received) -> Response<HttpBody> {
+    let Some((decoded, size, origin)) = received.into_decoded() else { return reply::bare(400) };
     let cancelled: Vec<RequestId> = match &decoded {
         Decoded::Message(message) => cancels(message).into_iter().collect(),
         Decoded::Batch(parts) => parts.iter().flatten().filter_map(cancels).collect(),
     };
-    let (ids, batch) = owed(&decoded);
+    let (ids, batch) = pending_requests(&decoded);
     let first = ids.first().cloned();
     let inbound = inbound(decoded, origin);
     let wire = &session.entry.wire;
     if ids.is_empty() && !batch {
-        if let Err(refused) = wire.tell(inbound, size) {
+        if let Err(refused) = wire.deliver(inbound, size) {
             return shared.refused(refused, None);
         }
         session.entry.run();
         cancelled.iter().for_each(|id| wire.cancelled(id));
         return reply::bare(202);
     }
-    let holder = match wire.begin(&ids, inbound, size) {
-        Ok(holder) => holder,
+    let reader = match wire.begin(&ids, inbound, size) {
+        Ok(reader) => reader,
         Err(refused) => return shared.refused(refused, first),
     };
     let resumable = wire.agreed().is_some_and(|agreed| agreed.events.is_some());
-    let patience = if resumable { PATIENCE } else { shared.options.keep_alive };
-    let exchange = Exchange::new(holder, Owner::Session(session.clone()));
+    let timeout = if resumable { STREAM_DELAY } else { shared.options.keep_alive };
+    let exchange = Exchange::new(reader, Owner::Session(session.clone()));
     session.entry.run();
     cancelled.iter().for_each(|id| wire.cancelled(id));
-    let patience = (!shared.options.json_only).then_some(patience);
-    match exchange.head(patience).await {
+    let timeout = (!shared.options.json_only).then_some(timeout);
+    match exchange.head(timeout).await {
         Head::Json { status, body } => reply::json(status, body),
         Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
         Head::Nothing => reply::stream(HttpBody::stream([], None, shared.options.keep_alive)),
@@ -135,13 +137,13 @@ async fn post(shared: &Arc<Shared>, session: Arc<Session>, came: Came) -> Respon
     }
 }
 
-/// The requests that a POST has brought, and whether they are answered as a batch.
-pub(super) fn owed(decoded: &Decoded) -> (Vec<RequestId>, bool) {
+/// The requests of a POST, and whether they are a batch.
+pub(super) fn pending_requests(decoded: &Decoded) -> (Vec<RequestId>, bool) {
     match decoded {
         Decoded::Message(message) => (request_id(message).cloned().into_iter().collect(), false),
         Decoded::Batch(parts) => {
             let ids = parts.iter().flatten().filter_map(request_id).cloned().collect();
-            // What is no message is answered too.
+            // An invalid part gets an error reply, too.
             let answers = parts.iter().any(|part| match part {
                 Ok(message) => request_id(message).is_some(),
                 Err(_) => true,
@@ -169,21 +171,21 @@ pub(super) fn cancels(message: &Message) -> Option<RequestId> {
     }
 }
 
-/// The stream that belongs to no POST.
+/// Opens the GET stream.
 fn stream(shared: &Arc<Shared>, session: Arc<Session>, until: Option<Instant>) -> Response<HttpBody> {
-    let Some(holder) = session.entry.wire.open_standing() else {
+    let Some(reader) = session.entry.wire.open_get_stream() else {
         return reply::refuse(409, "the session has this stream open already");
     };
-    let exchange = Exchange::new(holder, Owner::Session(session));
+    let exchange = Exchange::new(reader, Owner::Session(session));
     reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive).until(until))
 }
 
-/// A stream that broke, from the event on that the client has seen last.
+/// Resumes a broken stream behind the event that the client has received last.
 async fn resume(
     shared: &Arc<Shared>,
     session: Arc<Session>,
     after: &[u8],
-    came: &Came,
+    received: &Received,
 ) -> Response<HttpBody> {
     let after = std::str::from_utf8(after).ok().and_then(|after| EventId::from_str(after).ok());
     let Some(after) = after else {
@@ -193,21 +195,21 @@ async fn resume(
     let Some(events) = events else {
         return reply::refuse(400, "streams of this session cannot be resumed");
     };
-    // From here on, what is new is for us: between it and what the client has seen nothing is lost or doubled.
+    // From here on, new events go to this reader: no event between them and those from the store is lost or sent twice.
     let resumed = session.entry.wire.resume(after.stream, after.number);
     let (exchange, before) = match resumed {
-        Some((holder, next)) => (Some(Exchange::new(holder, Owner::Session(session.clone()))), next),
+        Some((reader, next)) => (Some(Exchange::new(reader, Owner::Session(session.clone()))), next),
         None => (None, u64::MAX),
     };
     let Some(missed) = events.replay(&session.id, after, before).await else {
         return reply::refuse(400, "the events after Last-Event-ID are not kept any more");
     };
-    let held = missed.into_iter().map(|event| came.account.hold(Traffic::Responses, event.bytes));
+    let held = missed.into_iter().map(|event| received.account.hold(Traffic::Responses, event.bytes));
     let ahead: Vec<_> = match held.collect::<Result<_, _>>() {
         Ok(ahead) => ahead,
         Err(full) => return reply::unavailable(&full.to_string()),
     };
-    // The stream of a call ends with it.
-    let until = came.until.filter(|_| after.stream == STANDING);
+    // The stream of a call ends with the call.
+    let until = received.until.filter(|_| after.stream == GET_STREAM);
     reply::stream(HttpBody::stream(ahead, exchange, shared.options.keep_alive).until(until))
 }

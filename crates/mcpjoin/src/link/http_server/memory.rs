@@ -1,8 +1,8 @@
 //! The memory that clients can make the server hold: the bytes of request bodies and of responses, counted for all
 //! clients together and for each of them.
 //!
-//! A count follows the bytes: [`Account::hold`] gives bytes that are counted until the last slice of them is dropped,
-//! wherever that is, the buffers of the HTTP library included.
+//! A count follows its bytes: [`Account::hold`] returns bytes that are counted until the last slice of them is dropped,
+//! also in the buffers of the HTTP library.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::link::subscriber;
 
-/// What bytes are counted as.
+/// The kind of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Traffic {
     /// Request bodies, from their first piece until their messages are dropped.
@@ -36,13 +36,13 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// At least one message of the largest size fits.
+    /// Raises the limit so that a message of the largest size fits.
     pub(super) fn at_least(self, message: usize) -> Self {
         Self { all: self.all.max(message), each: self.each.max(message) }
     }
 }
 
-/// Which limit has no room left.
+/// The limit that has no room left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     All(Traffic, usize),
@@ -64,7 +64,7 @@ impl fmt::Display for Full {
     }
 }
 
-/// All that is held, by what it is and by client.
+/// All counted bytes, by kind and by client.
 pub(super) struct Memory {
     bodies: Total,
     responses: Total,
@@ -84,13 +84,13 @@ impl Total {
     }
 }
 
-/// Whose bytes are counted together.
+/// The client whose bytes are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Client {
     Principal(Box<str>),
     /// The [`subscriber`].
     Address(IpAddr),
-    /// Somebody else's HTTP server names no address.
+    /// Another program's HTTP server names no address.
     Unknown,
 }
 
@@ -104,24 +104,24 @@ impl Client {
     }
 }
 
-/// What one client holds.
+/// The bytes and sessions of one client.
 pub(super) struct Account {
     memory: Arc<Memory>,
     client: Client,
     bodies: AtomicUsize,
     responses: AtomicUsize,
-    /// Places in the table of sessions. Changed under the lock of the table.
+    /// Sessions in the table. Changed under the lock of the table.
     pub(super) sessions: AtomicUsize,
 }
 
-/// Bytes that are counted until this is dropped.
+/// Bytes that count until this is dropped.
 pub(super) struct Charge {
     account: Arc<Account>,
     traffic: Traffic,
     bytes: usize,
 }
 
-/// Bytes with their count.
+/// Bytes with the charge that counts them.
 struct Held {
     bytes: Bytes,
     _charge: Charge,
@@ -149,7 +149,7 @@ impl Memory {
         }
     }
 
-    /// Bytes held now, of all clients.
+    /// The bytes that are counted now, of all clients.
     pub(super) fn held(&self, traffic: Traffic) -> usize {
         self.total(traffic).held.load(Ordering::Relaxed)
     }
@@ -180,7 +180,7 @@ impl Memory {
 impl Drop for Account {
     fn drop(&mut self) {
         let mut accounts = self.memory.lock();
-        // A request that came meanwhile may have made a new account.
+        // A concurrent request may have made a new account.
         if accounts.get(&self.client).is_some_and(|account| account.strong_count() == 0) {
             accounts.remove(&self.client);
         }
@@ -198,7 +198,7 @@ impl Account {
         Ok(charge.with(bytes))
     }
 
-    /// Whether more than a quarter of a limit is in use: too much to keep what nobody waits for.
+    /// Whether more than a quarter of a limit is in use: too much to keep bytes that no reader waits for.
     pub(super) fn is_crowded(&self, traffic: Traffic) -> bool {
         let total = self.memory.total(traffic);
         let Bound { all, each } = total.bound;
@@ -240,14 +240,14 @@ impl Charge {
         Ok(())
     }
 
-    /// Counts more bytes, and waits at most so long until there is room for them.
-    pub(super) async fn grow_within(&mut self, bytes: usize, patience: Duration) -> Result<(), Full> {
+    /// Counts more bytes. Waits at most `patience` until there is room for them.
+    pub(super) async fn grow_within(&mut self, bytes: usize, timeout: Duration) -> Result<(), Full> {
         if self.grow(bytes).is_ok() {
             return Ok(());
         }
         let account = self.account.clone();
         let freed = &account.memory.total(self.traffic).freed;
-        let mut over = pin!(sleep(patience));
+        let mut over = pin!(sleep(timeout));
         loop {
             let mut notified = pin!(freed.notified());
             notified.as_mut().enable();
@@ -260,7 +260,7 @@ impl Charge {
         }
     }
 
-    /// The bytes that were counted, with their count.
+    /// Returns the bytes with the charge that counts them.
     pub(super) fn with(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Held { bytes, _charge: self })
     }

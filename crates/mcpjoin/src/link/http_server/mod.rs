@@ -1,12 +1,17 @@
-//! A server over HTTP: Streamable HTTP in both eras, and the HTTP+SSE of 2024-11-05 beside it.
+//! The HTTP server: Streamable HTTP in both eras, and the HTTP+SSE of 2024-11-05 beside it.
 //!
-//! [`HttpService`] answers requests, whatever HTTP server they come from. A modern POST is an exchange that stands
-//! for itself: it is spoken over a connection from a pool, and gives it back. A legacy session is an entry in a
-//! table. Connections are opened by a function that comes in: what a server is, nobody here knows.
+//! [`HttpService`] answers requests, whichever HTTP server has received them. A modern POST is independent: it takes a
+//! connection from a pool and returns it. A legacy session is an entry in a table. Connections are opened through
+//! [`Serves`]: this module knows nothing about servers.
 //!
-//! The order in which a request is checked: its head's size (431), its lengths and hosts (400), `Host` and `Origin` (403), its path (404), who makes
-//! it (401, 400, 403), its method (405), its types (415, 406), its body (413, 408, 503, 400), what it may have done (403), and
-//! then [`classify`] decides what it is.
+//! ```text
+//! request -> head (is it valid and allowed?) -> admission -> body -> classify -> modern | legacy | stateless | http_sse
+//!         -> Wire (queues per exchange) -> connection -> Wire -> Exchange -> HttpBody
+//! ```
+//!
+//! A request is checked in this order: the size of its head (431), its lengths and hosts (400), `Host` and `Origin` (403),
+//! its path (404), its admission (401, 400, 403), its method (405), its media types (415, 406), its body (413, 408, 503, 400),
+//! and what it may do (403). Then [`classify`] decides its kind.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>
 
@@ -15,23 +20,23 @@ mod body;
 pub(crate) mod entry;
 mod events;
 mod exchange;
+mod exchange_state;
 mod framing;
 mod head;
 mod http_sse;
 mod io;
-mod lasting;
 mod legacy;
+mod long_lived;
 mod memory;
 mod modern;
 mod options;
-mod outflow;
 mod reply;
-mod rest;
+mod response_progress;
 mod serve;
 mod sessions;
-mod slot;
 mod stateless;
-mod watch;
+mod time_limits;
+mod unread_body;
 mod wire;
 
 use std::collections::HashMap;
@@ -74,8 +79,8 @@ pub use serve::{HttpListenError, HttpListener};
 
 /// Answers HTTP requests for a server. Made by [`Server::http`](crate::Server::http), cheap to clone.
 ///
-/// It is a [`tower_service::Service`], and so it is mounted in any application of hyper, axum or tower. It is called
-/// within a tokio runtime with time enabled.
+/// It is a [`tower_service::Service`], so it can be mounted in any application of hyper, axum or tower. Call it within a
+/// tokio runtime with time enabled.
 ///
 /// ```no_run
 /// # async fn f(server: mcpjoin::Server, stream: tokio::net::TcpStream) -> Result<(), hyper::Error> {
@@ -91,10 +96,10 @@ pub use serve::{HttpListenError, HttpListener};
 #[derive(Clone)]
 pub struct HttpService(Arc<Shared>);
 
-/// A response on its way.
+/// The future of a response. Dropping it means that the client has disconnected.
 pub struct HttpFuture(Pin<Box<dyn Future<Output = Response<HttpBody>> + Send>>);
 
-/// What all exchanges share.
+/// The state that all exchanges share.
 pub(super) struct Shared {
     options: HttpOptions,
     limits: Arc<Limits>,
@@ -104,9 +109,9 @@ pub(super) struct Shared {
     origin: Arc<Origin>,
     sessions: Arc<Sessions>,
     memory: Arc<Memory>,
-    /// Connections for modern exchanges that nothing is under way on.
+    /// Idle connections for modern exchanges.
     pool: Mutex<Vec<Arc<Entry>>>,
-    /// The same for legacy requests without a session.
+    /// Idle connections for legacy requests without a session.
     legacy_pool: Mutex<LegacyPool>,
     entries: Mutex<HashMap<u64, Weak<Entry>>>,
     last_entry: AtomicU64,
@@ -114,13 +119,13 @@ pub(super) struct Shared {
     ended: Notify,
 }
 
-/// By the revision that requests are made in, and by whom: what is behind a connection may be one principal's.
+/// Idle connections by revision and principal: the server behind a connection may hold state of one principal.
 type LegacyPool = HashMap<stateless::Kind, Vec<Arc<Entry>>>;
 
-/// Connections that wait in the pool.
-const POOL: usize = 256;
+/// The largest number of idle connections in a pool.
+const MAX_POOLED: usize = 256;
 
-/// So many characters of a path that leads nowhere are shown to who asked for it.
+/// How many characters of an unknown path the response repeats.
 const MAX_PATH_CHARS: usize = 100;
 
 impl HttpService {
@@ -152,26 +157,26 @@ impl HttpService {
         }))
     }
 
-    /// How many legacy sessions are open.
+    /// The number of open legacy sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.0.sessions.len()
     }
 
-    /// Bytes of request bodies that are held now ([`HttpOptions::max_body_bytes`]).
+    /// Bytes of request bodies that are counted now ([`HttpOptions::max_body_bytes`]).
     #[must_use]
     pub fn body_bytes(&self) -> usize {
         self.0.memory.held(Traffic::Bodies)
     }
 
-    /// Bytes of responses and events that wait for clients now ([`HttpOptions::max_response_bytes`]).
+    /// Bytes of responses and events that clients have not taken yet ([`HttpOptions::max_response_bytes`]).
     #[must_use]
     pub fn response_bytes(&self) -> usize {
         self.0.memory.held(Traffic::Responses)
     }
 
-    /// Ends in order: new requests are refused with 503, what is in progress is finished within
-    /// [`Limits::drain`] (10 s), streams get their last words and end. Ready when every connection is over.
+    /// Shuts down gracefully: new requests are refused with 503, requests in progress are finished within [`Limits::drain`]
+    /// (10 s), and streams are closed after their last events. Completes when every connection is closed.
     pub async fn drain(&self) {
         self.0.drain().await;
     }
@@ -280,14 +285,16 @@ where
     }
     let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
     let until = admitted.and_then(|admitted| admitted.until);
-    let came = Came { decoded, size, origin, until, account };
+    let received = Received { decoded, size, origin, until, account };
     match class {
         Class::Legacy { kind: LegacyKind::Initialize, .. } if size > shared.options.initialize => {
             shared.too_long_initialize()
         }
-        Class::Modern { .. } => modern::post(shared, head, came).await,
-        Class::Legacy { kind, version } if stateless => stateless::answer(shared, kind, version, came).await,
-        Class::Legacy { kind, .. } => legacy::answer(shared, kind, head, session, came).await,
+        Class::Modern { .. } => modern::post(shared, head, received).await,
+        Class::Legacy { kind, version } if stateless => {
+            stateless::answer(shared, kind, version, received).await
+        }
+        Class::Legacy { kind, .. } => legacy::answer(shared, kind, head, session, received).await,
         Class::Reject(rejection) if rejection.status == 405 => {
             reply::not_allowed(if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" })
         }
@@ -295,18 +302,18 @@ where
     }
 }
 
-/// What a request has brought.
-struct Came {
+/// A received request.
+struct Received {
     decoded: Option<Result<Decoded, DecodeError>>,
-    /// Its bytes.
+    /// The size of its body in bytes.
     size: usize,
     origin: Arc<Origin>,
-    /// When whoever was let in is not any more.
+    /// When its admission expires.
     until: Option<Instant>,
     account: Arc<Account>,
 }
 
-impl Came {
+impl Received {
     /// The only message, or the messages of a batch.
     fn into_decoded(self) -> Option<(Decoded, usize, Arc<Origin>)> {
         Some((self.decoded?.ok()?, self.size, self.origin))
@@ -314,7 +321,7 @@ impl Came {
 }
 
 impl Shared {
-    /// What concerns every request: what it may not have, and where it goes.
+    /// Checks the head of any request, and returns the resource at its path.
     fn check(&self, head: &RequestHead<'_>) -> Result<Place, Refusal> {
         head.check_size()?;
         head.check_host()?;
@@ -334,7 +341,7 @@ impl Shared {
         Ok(place)
     }
 
-    /// Whether anything new may begin.
+    /// Refuses new work once the shutdown has begun.
     fn check_open(&self) -> Result<(), Refusal> {
         match self.ending.load(Ordering::Acquire) {
             true => Err(Box::new(reply::unavailable("the server is shutting down"))),
@@ -356,7 +363,7 @@ impl Shared {
         self.options.path.as_deref().is_none_or(|endpoint| path == endpoint).then_some(Place::Endpoint)
     }
 
-    /// Says where the endpoint is, and why a request may miss it.
+    /// The response to an unknown path: it names the endpoint.
     fn no_place(&self, path: &str) -> Response<HttpBody> {
         let endpoint = self.options.path.as_deref().unwrap_or("/");
         let shown = Line::of(path).truncated(MAX_PATH_CHARS);
@@ -369,7 +376,7 @@ impl Shared {
         )
     }
 
-    /// The session that a request names.
+    /// Looks up the session that a request names.
     fn look_up(
         &self,
         head: &RequestHead<'_>,
@@ -379,7 +386,7 @@ impl Shared {
         let session = SessionId::parse(named).and_then(|id| self.sessions.find(&id, principal));
         match session.as_ref().and_then(|session| session.version.clone()) {
             Some(version) => (SessionLookup::Known(version), session),
-            // One of 2024-11-05 is not to be had here.
+            // A session of 2024-11-05 cannot be used here.
             None => (SessionLookup::Unknown, None),
         }
     }
@@ -401,13 +408,13 @@ impl Shared {
         }
     }
 
-    /// What opens a session is longer than what a session may keep of it.
+    /// The response to an `initialize` that is longer than what a session may keep of it.
     fn too_long_initialize(&self) -> Response<HttpBody> {
         let limit = self.options.initialize;
         reply::refuse(413, &format!("the body is above the limit `initialize` of {limit} bytes"))
     }
 
-    /// Opens a connection, unless the end has begun.
+    /// Opens a connection, unless the shutdown has begun.
     fn open(self: &Arc<Self>, routing: Routing) -> Result<Arc<Entry>, Refusal> {
         let outside = |_| Box::new(reply::refuse(500, "the service was called outside of a tokio runtime"));
         let runtime = Handle::try_current().map_err(outside)?;
@@ -421,7 +428,7 @@ impl Shared {
             }
         });
         self.entries().insert(number, Arc::downgrade(&entry));
-        // Behind the insertion: either `drain` has seen it among the entries, or what `drain` has said is seen here.
+        // After the insertion: either `drain` has seen the entry, or this check sees that the shutdown has begun.
         self.check_open()?;
         Ok(entry)
     }
@@ -445,7 +452,7 @@ impl Shared {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection for one modern exchange.
+    /// Takes a connection for one modern exchange from the pool, or opens one.
     fn take(self: &Arc<Self>) -> Result<Arc<Entry>, Refusal> {
         loop {
             let pooled = self.pool().pop();
@@ -457,10 +464,10 @@ impl Shared {
         }
     }
 
-    /// A connection whose exchange is complete.
+    /// Returns a connection to the pool once its exchange is complete.
     fn give_back(&self, entry: &Arc<Entry>) {
         let mut pool = self.pool();
-        if pool.len() < POOL && !self.ending.load(Ordering::Acquire) {
+        if pool.len() < MAX_POOLED && !self.ending.load(Ordering::Acquire) {
             pool.push(entry.clone());
             return;
         }
@@ -489,7 +496,7 @@ impl Shared {
         }
     }
 
-    /// What a client gets whose request was not handed to a connection.
+    /// The response to a request that was not delivered to a connection.
     fn refused(&self, refused: Refused, id: Option<RequestId>) -> Response<HttpBody> {
         match refused {
             Refused::Duplicate => {
@@ -502,12 +509,12 @@ impl Shared {
     }
 }
 
-/// What a client gets whose session is over.
+/// The error for a session that has ended.
 fn gone() -> ErrorObject {
     ErrorObject::new(code::INVALID_REQUEST, "no such session; initialize again")
 }
 
-/// The id of the request that a message is.
+/// The id of a message that is a request.
 fn request_id(message: &Message) -> Option<&RequestId> {
     match message {
         Message::Request(request) => Some(&request.id),

@@ -1,4 +1,4 @@
-//! A POST of 2026-07-28: it stands for itself.
+//! A POST of 2026-07-28, which is independent of all others.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#sending-messages-to-the-server>
 
@@ -14,16 +14,20 @@ use mcpjoin_proto::{Message, Method, Payload, Request};
 use super::body::HttpBody;
 use super::exchange::{Exchange, Owner};
 use super::head::RequestHead;
-use super::lasting::Listens;
+use super::long_lived::Listens;
 use super::wire::Head;
-use super::{Came, Shared, gone, reply};
+use super::{Received, Shared, gone, reply};
 
-pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Came) -> Response<HttpBody> {
-    let (until, account) = (came.until, came.account.clone());
-    let (message, size, origin) = match came.into_decoded() {
+pub(super) async fn post(
+    shared: &Arc<Shared>,
+    head: &RequestHead<'_>,
+    received: Received,
+) -> Response<HttpBody> {
+    let (until, account) = (received.until, received.account.clone());
+    let (message, size, origin) = match received.into_decoded() {
         Some((Decoded::Message(message @ Message::Request(_)), size, origin)) => (message, size, origin),
-        // The core has no notification that a client sends over HTTP: to cancel is to leave. What an extension
-        // has would be told to a server that knows nothing of who sends it.
+        // The core has no notification from client to server over HTTP: a client cancels by disconnecting. A notification of
+        // an extension would reach a server that cannot know its sender.
         Some(_) => return reply::bare(202),
         None => return reply::bare(400),
     };
@@ -38,18 +42,18 @@ pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Cam
     };
     entry.wire.charge_to(account);
     let inbound = Inbound::Message { message, origin };
-    let holder = match entry.wire.begin_one(id.clone(), inbound, size) {
-        Ok(holder) => holder,
+    let reader = match entry.wire.begin_one(id.clone(), inbound, size) {
+        Ok(reader) => reader,
         Err(refused) => return shared.refused(refused, Some(id)),
     };
-    let exchange = Exchange::new(holder, Owner::Modern { entry: entry.clone(), shared: shared.clone() });
+    let exchange = Exchange::new(reader, Owner::Modern { entry: entry.clone(), shared: shared.clone() });
     entry.run();
     drop(entry);
-    let patience = (!shared.options.json_only).then_some(shared.options.keep_alive);
-    match exchange.head(patience).await {
+    let timeout = (!shared.options.json_only).then_some(shared.options.keep_alive);
+    match exchange.head(timeout).await {
         Head::Json { status, body } => reply::json(status, body),
         Head::Stream => {
-            // The stream of a call ends with it.
+            // The stream of a call ends with the call.
             let until = until.filter(|_| listens);
             let body = HttpBody::stream([], Some(exchange), shared.options.keep_alive).until(until);
             let mut response = reply::stream(body);
@@ -62,7 +66,7 @@ pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Cam
     }
 }
 
-/// The headers that repeat arguments of a tool.
+/// Checks the headers that repeat arguments of a tool.
 fn check_params(shared: &Shared, head: &RequestHead<'_>, request: &Request) -> Result<(), HeaderMismatch> {
     let (Method::CallTool, Some(params)) = (&request.method, &request.params) else { return Ok(()) };
     let marks = params.name_string().and_then(|name| shared.served.header_marks(&name));

@@ -1,4 +1,4 @@
-//! What an HTTP server offers, to whom, and within which bounds.
+//! The options of an HTTP server: its paths, the clients that it admits, and its limits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use mcpjoin_proto::http::origin::{Guard, OriginError};
 use super::admission::Admission;
 use super::events::{EventStore, MemoryEvents};
 use super::memory::Bound;
-use super::watch::STALL;
+use super::time_limits::STALL_TIMEOUT;
 
 const MIB: usize = 1024 * 1024;
 
-/// Tells who makes a request, from its head: what an authorization layer in front has found out.
+/// Returns the principal of a request by its head, as an authorization layer in front has found out.
 pub(super) type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
-/// What an HTTP server offers, to whom, and within which bounds.
+/// The options of an HTTP server: its paths, the clients that it admits, and its limits.
 ///
-/// Without more it is a server on the user's machine: reached as `localhost`, `127.0.0.1` or `[::1]` by programs and
-/// by web pages of these, at `/mcp`, and for clients of 2024-11-05 at `/sse`. How large a message may be and how long
-/// requests may go on at the end are bounds of the [`Server`](crate::Server).
+/// The defaults are those of a server on the user's machine: `localhost`, `127.0.0.1` and `[::1]` are allowed as hosts and as
+/// origins of web pages, the endpoint is `/mcp`, and `/sse` for clients of 2024-11-05. The limits of message size and of the
+/// time for a shutdown are those of the [`Server`](crate::Server).
 ///
 /// ```
 /// use std::time::Duration;
@@ -82,7 +82,7 @@ impl HttpOptions {
             body_time: Duration::from_secs(30),
             bodies: Bound { all: 256 * MIB, each: 64 * MIB },
             responses: Bound { all: 256 * MIB, each: 128 * MIB },
-            stall_time: STALL,
+            stall_time: STALL_TIMEOUT,
             keep_alive: Duration::from_secs(15),
             retry: Duration::from_secs(1),
             connections: 10_000,
@@ -99,7 +99,7 @@ impl HttpOptions {
         self
     }
 
-    /// Every path but those of 2024-11-05 is the endpoint: for a service that a router has mounted where it belongs.
+    /// Makes every path the endpoint except those of 2024-11-05: for a service that a router mounts.
     #[must_use]
     pub fn any_path(mut self) -> Self {
         self.path = None;
@@ -114,7 +114,7 @@ impl HttpOptions {
         self
     }
 
-    /// Offers nothing to clients of 2024-11-05.
+    /// Turns the transport of 2024-11-05 off.
     #[must_use]
     pub fn without_sse(mut self) -> Self {
         self.sse_path = None;
@@ -124,7 +124,7 @@ impl HttpOptions {
     /// Allows requests for a host, `host` or `host:port`, beside those for this machine.
     ///
     /// # Errors
-    /// When it is not written so.
+    /// When the text has another form.
     pub fn allow_host(mut self, host: &str) -> Result<Self, OriginError> {
         self.guard.allow_host(host)?;
         Ok(self)
@@ -134,13 +134,13 @@ impl HttpOptions {
     /// machine.
     ///
     /// # Errors
-    /// When it is not written so.
+    /// When the text has another form.
     pub fn allow_origin(mut self, origin: &str) -> Result<Self, OriginError> {
         self.guard.allow_origin(origin)?;
         Ok(self)
     }
 
-    /// Takes another guard in place of the one that lets in this machine alone.
+    /// Replaces the guard, which by default admits only this machine.
     #[must_use]
     pub fn guard(mut self, guard: Guard) -> Self {
         self.guard = guard;
@@ -154,7 +154,7 @@ impl HttpOptions {
         self
     }
 
-    /// Answers every POST with plain JSON, so that nothing is told before the reply: no progress, no log messages.
+    /// Answers every POST with plain JSON, so that clients receive no progress and no log messages before the reply.
     #[must_use]
     pub const fn json_only(mut self, json_only: bool) -> Self {
         self.json_only = json_only;
@@ -162,7 +162,7 @@ impl HttpOptions {
     }
 
     /// Keeps no legacy sessions, so that any request may go to any of several servers. A legacy client gets no stream
-    /// beside its requests and is asked nothing; 2024-11-05 is not offered. Modern clients are asked as ever, where the
+    /// beside its requests and receives no requests; 2024-11-05 is off. Modern clients still receive questions, where the
     /// servers share a key ([`ServerBuilder::state_key`](crate::server::ServerBuilder::state_key)); a task stays with the
     /// server that began it.
     #[must_use]
@@ -173,9 +173,9 @@ impl HttpOptions {
 
     /// How many legacy sessions there may be at once: 10,000.
     ///
-    /// When all places are taken, the session that was idle the longest ends for a new one, if it was idle for a minute
-    /// and has no open stream. One client (a principal, or an address where nobody authenticates) takes places of others
-    /// up to half of them, and one that has more than half gives some up as soon as another client wants one. What is left
+    /// When all places are taken, a new session ends the session that was idle the longest, if it was idle for a minute and has
+    /// no open stream. One client (a principal, or an address where no admission is configured) can take places of others up to
+    /// half of all, and a client with more than half loses some as soon as another client needs one. Otherwise the new session
     /// is refused with 503.
     #[must_use]
     pub const fn max_sessions(mut self, sessions: usize) -> Self {
@@ -183,25 +183,25 @@ impl HttpOptions {
         self
     }
 
-    /// How many bytes the `initialize` of a legacy session may have: 64 KiB. What it says of the client is kept as long
-    /// as the session, so that 10,000 sessions that begin with messages of the largest size, 10 MiB, would hold 98 GiB;
-    /// with this bound it is 640 MiB. Clients send some hundred bytes. One above it is refused with 413. A modern client
-    /// has no such message: its requests are held to the limit of any message, and nothing is kept of them.
+    /// How many bytes the `initialize` of a legacy session may have: 64 KiB. A session keeps what it says about the client, so
+    /// 10,000 sessions that begin with the largest message, 10 MiB, would hold 98 GiB; with this limit it is 640 MiB. Clients
+    /// send a few hundred bytes. A larger one is refused with 413. A modern client sends no such message, and nothing of its
+    /// requests is kept.
     #[must_use]
     pub const fn max_initialize(mut self, bytes: usize) -> Self {
         self.initialize = bytes;
         self
     }
 
-    /// After how long without a request and without an open stream a legacy session is over: 30 min.
+    /// How long a legacy session may be idle, without a request and without an open stream, before it ends: 30 min.
     #[must_use]
     pub const fn session_idle(mut self, idle: Duration) -> Self {
         self.session_idle = idle;
         self
     }
 
-    /// How long a client may take for the head of a request: 10 s. Over HTTP/2 it is the time until the first request. Held by
-    /// [`Server::serve_http`](crate::Server::serve_http); a server of one's own has its own bound.
+    /// How long a client may take for the head of a request: 10 s. Over HTTP/2 it is the time until the first request. Enforced by
+    /// [`Server::serve_http`](crate::Server::serve_http); another HTTP server has its own limit.
     #[must_use]
     pub const fn header_time(mut self, time: Duration) -> Self {
         self.header_time = time;
@@ -216,7 +216,7 @@ impl HttpOptions {
     }
 
     /// How many bytes of request bodies the server holds at once: 256 MiB of all clients together, and 64 MiB of each. A
-    /// client is a principal, or an address where nobody authenticates; an IPv6 address stands for its network of 64 bits.
+    /// client is a principal, or an address where no admission is configured; an IPv6 address stands for its network of 64 bits.
     /// Each limit is at least that of one message.
     ///
     /// A body is counted from its first piece until its message is dropped, so the arguments of a call in progress
@@ -232,47 +232,47 @@ impl HttpOptions {
     /// each. A client is what it is for [`max_body_bytes`](Self::max_body_bytes). Each limit is at least that of one
     /// message.
     ///
-    /// A response is counted until the client has taken it. Where there is no room for one, an error takes its place. A
-    /// stream that can be resumed ends instead, so that the client comes back for the rest; any other stream ends at a
-    /// notification or request that there is no room for.
+    /// A response is counted until the client has taken it. Where there is no room for one, an error replaces it. A
+    /// stream that can be resumed is closed instead, so that the client resumes it for the rest; any other stream is closed at
+    /// a notification or request for which there is no room.
     #[must_use]
     pub const fn max_response_bytes(mut self, all: usize, each: usize) -> Self {
         self.responses = Bound { all, each };
         self
     }
 
-    /// How long a client may take not a byte of a response that waits for it: 30 s. Then the stream is reset (HTTP/2) or
-    /// the connection closed, and the bytes are dropped. Held by [`Server::serve_http`](crate::Server::serve_http); a
-    /// server of one's own has its own bound.
+    /// How long a client may take no byte of a pending response: 30 s. Then the stream is reset (HTTP/2) or the connection
+    /// closed, and the bytes are dropped. Enforced by [`Server::serve_http`](crate::Server::serve_http); another HTTP server has
+    /// its own limit.
     #[must_use]
     pub const fn stall_time(mut self, time: Duration) -> Self {
         self.stall_time = time;
         self
     }
 
-    /// After how long a silent stream gets a comment, so that nothing on the way takes it for dead: 15 s.
+    /// How long a stream may be silent before a comment is sent, so that no proxy closes it: 15 s.
     #[must_use]
     pub const fn keep_alive(mut self, interval: Duration) -> Self {
         self.keep_alive = interval;
         self
     }
 
-    /// What the refusal of a message above the limit (413) adds for whoever reads it: how this program's limit is raised.
-    /// Without it the refusal names the limit alone.
+    /// A sentence that is added to the refusal of a message above the limit (413): how to raise this program's limit. Without
+    /// it the refusal names only the limit.
     #[must_use]
     pub fn too_large_hint(mut self, hint: &str) -> Self {
         self.too_large_hint = Some(hint.into());
         self
     }
 
-    /// When a legacy client is to come back for a stream that broke: after 1 s.
+    /// How long a legacy client should wait before it resumes a broken stream: 1 s.
     #[must_use]
     pub const fn retry(mut self, retry: Duration) -> Self {
         self.retry = retry;
         self
     }
 
-    /// How many connections there may be at once: 10,000. Held by
+    /// How many connections may be open at once: 10,000. Enforced by
     /// [`Server::serve_http`](crate::Server::serve_http).
     #[must_use]
     pub const fn max_connections(mut self, connections: usize) -> Self {
@@ -280,23 +280,23 @@ impl HttpOptions {
         self
     }
 
-    /// Where the events of legacy streams are kept, for clients that come back for them: in memory
-    /// ([`MemoryEvents`]).
+    /// Where the events of legacy streams are stored, for clients that resume a stream: in memory ([`MemoryEvents`]) by
+    /// default.
     #[must_use]
     pub fn event_store(mut self, events: impl EventStore) -> Self {
         self.events = Some(Arc::new(events));
         self
     }
 
-    /// Keeps no events: a stream that broke is lost.
+    /// Stores no events: a broken stream cannot be resumed.
     #[must_use]
     pub fn without_resumption(mut self) -> Self {
         self.events = None;
         self
     }
 
-    /// Tells who makes a request, from its head. A legacy session belongs to whoever has opened it; for anybody else
-    /// it does not exist.
+    /// Returns the principal of a request by its head. A legacy session belongs to the principal that has opened it; for any
+    /// other principal it does not exist.
     #[must_use]
     pub fn principal(mut self, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.principal = Some(Arc::new(principal));

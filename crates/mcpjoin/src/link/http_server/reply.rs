@@ -1,4 +1,4 @@
-//! Responses.
+//! Constructors of responses.
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
@@ -10,12 +10,12 @@ use mcpjoin_proto::{ErrorObject, Message, RequestId, encode};
 use super::body::HttpBody;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// In seconds.
-const SOON: HeaderValue = HeaderValue::from_static("1");
+/// The value of `Retry-After`, in seconds.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// Nothing but a status.
+/// A status without a body.
 pub(super) fn bare(status: u16) -> Response<HttpBody> {
     with(status, HttpBody::empty())
 }
@@ -26,31 +26,31 @@ fn with(status: u16, body: HttpBody) -> Response<HttpBody> {
     response
 }
 
-/// A JSON text. With 503 its request may be repeated soon.
+/// A JSON text. With 503 the client may retry soon.
 pub(super) fn json(status: u16, text: Bytes) -> Response<HttpBody> {
     let mut response = with(status, HttpBody::whole(text));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     if status == 503 {
-        response.headers_mut().insert(RETRY_AFTER, SOON);
+        response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
     }
     response
 }
 
-/// Whether an error is that of a gateway which has no server for a client now: nothing was done.
+/// Whether an error says that a gateway has no server for a client now: the request was not processed.
 pub(super) fn is_for_later(error: &ErrorObject) -> bool {
     let kind = error.data.as_ref().and_then(|data| data.member("gateway"));
     let kind = kind.as_ref().and_then(|kind| kind.to_string_value());
     matches!(kind.as_deref(), Some("tooManyServers" | "tooManyStarts"))
 }
 
-/// A sentence for a person.
+/// A text for people.
 pub(super) fn text(status: u16, text: String) -> Response<HttpBody> {
     let mut response = with(status, HttpBody::whole(text.into()));
     response.headers_mut().insert(CONTENT_TYPE, TEXT);
     response
 }
 
-/// An error, about a request whose id is known or not.
+/// A JSON-RPC error, with the id of its request if that is known.
 pub(super) fn error(status: u16, id: Option<RequestId>, error: ErrorObject) -> Response<HttpBody> {
     let response = mcpjoin_proto::Response { id, outcome: Err(error) };
     let mut text = BytesMut::new();
@@ -58,19 +58,19 @@ pub(super) fn error(status: u16, id: Option<RequestId>, error: ErrorObject) -> R
     json(status, text.freeze())
 }
 
-/// The refusal of what is no fault of a message.
+/// A JSON-RPC error for a refusal that is no fault of a message.
 pub(super) fn refuse(status: u16, why: &str) -> Response<HttpBody> {
     error(status, None, ErrorObject::invalid_request(why))
 }
 
-/// The method is not for this resource; `allow` says which are.
+/// 405: the method is not allowed; `allow` lists those that are.
 pub(super) fn not_allowed(allow: &'static str) -> Response<HttpBody> {
     let mut response = bare(405);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     response
 }
 
-/// Come again.
+/// 503: the client may retry soon.
 pub(super) fn unavailable(why: &str) -> Response<HttpBody> {
     error(503, None, ErrorObject::internal(why))
 }
@@ -82,7 +82,7 @@ pub(super) fn rejection(rejection: Rejection) -> Response<HttpBody> {
     }
 }
 
-/// An event stream, which nothing on the way is to hold back.
+/// An event stream, which proxies are asked not to buffer.
 pub(super) fn stream(body: HttpBody) -> Response<HttpBody> {
     let mut response = with(200, body);
     let headers = response.headers_mut();

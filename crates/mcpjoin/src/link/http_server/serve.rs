@@ -1,7 +1,7 @@
-//! A server for those who have none: listens on a TCP port and speaks HTTP/1.1 and HTTP/2 there.
+//! An HTTP server for programs that have none: listens on a TCP port and speaks HTTP/1.1 and HTTP/2.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>. Each connection is a task,
-//! and `watch` holds its time limits.
+//! and `watch` enforces its time limits.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -24,20 +24,20 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::head::{HEADER_BYTES, two_lengths};
-use super::lasting::{self, Asked, Sending};
-use super::outflow::Streams;
-use super::rest::{Coming, Rest};
-use super::watch::{Answering, Opening, Use, Watch, Watched};
+use super::head::{MAX_HEADER_BYTES, two_lengths};
+use super::long_lived::{self, ResponseBody, ResponseFraming};
+use super::response_progress::Streams;
+use super::time_limits::{ActiveRequest, Activity, ActivityIo, Opening, TimeLimits};
+use super::unread_body::{IncomingBody, UnreadBody};
 use super::{HttpOptions, HttpService, answer};
 
-/// How long connections may take at the end to say their last words.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long connections may take to finish at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long to wait when nobody can be accepted: for open files, for memory.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait when accepting fails for lack of open files or memory.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Where HTTP clients come in. Dropping it ends that.
+/// Listens for HTTP clients. Dropping it closes the port.
 #[derive(Debug)]
 pub struct HttpListener {
     socket: TcpListener,
@@ -46,14 +46,14 @@ pub struct HttpListener {
     path: Option<Box<str>>,
 }
 
-/// Why nobody can listen there.
+/// Why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpListenError {
-    /// It is not `http://host:port/path`.
+    /// The text is not `http://host:port/path`.
     #[error("{url} is not an address to listen on: {problem}")]
     Url {
-        /// What was given.
+        /// The text.
         url: String,
         /// What is wrong with it.
         problem: String,
@@ -61,23 +61,23 @@ pub enum HttpListenError {
     /// The system refused.
     #[error("cannot listen on {url}: {error}")]
     System {
-        /// What was given.
+        /// The URL.
         url: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
 }
 
 impl HttpListener {
-    /// Listens at a URL: `http://host:port/path`. Port 0 is any that is free; without a path it is that of the
-    /// options. Of a name with several addresses the first that can be listened on is taken.
+    /// Listens at a URL: `http://host:port/path`. Port 0 means any free port; without a path, the path of the options is used.
+    /// Of a name with several addresses, the first that can be listened on is used.
     ///
-    /// Nothing is encrypted. Whoever can reach the port can connect: `127.0.0.1` and `[::1]` are reached from this
-    /// machine alone.
+    /// Nothing is encrypted. Every program that can reach the port can connect: `127.0.0.1` and `[::1]` are reachable from this
+    /// machine only.
     ///
     /// # Errors
-    /// When it is no such URL, and what the system says.
+    /// When the text is no such URL, or the system refuses.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O enabled.
@@ -90,7 +90,7 @@ impl HttpListener {
         if path.contains(['?', '#']) || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(bad("a path has no query, no fragment and no spaces"));
         }
-        // The port 0 is none that a client could name.
+        // No client can connect to port 0.
         let (host, port) = authority.rsplit_once(':').ok_or_else(|| bad("the port is missing"))?;
         let port: u16 = port.parse().map_err(|_| bad("the port is not a number up to 65535"))?;
         WebOrigin::of(&format!("http://{host}")).map_err(|error| bad(&error.to_string()))?;
@@ -102,39 +102,39 @@ impl HttpListener {
         Ok(Self { socket, address, host: host.into(), path })
     }
 
-    /// The port it listens on.
+    /// The port that it listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL by which a client reaches it, with the port that was free where any was asked for.
+    /// The URL by which clients reach it, with the actual port where port 0 was asked for.
     #[must_use]
     pub fn url(&self) -> String {
         let path = self.path.as_deref().unwrap_or("/mcp");
         format!("http://{}:{}{path}", self.host, self.address.port())
     }
 
-    /// The options with what this address adds to them: its path, and the host that it names.
+    /// The options with the path of this URL and with its host allowed.
     #[must_use]
     pub fn options(&self, mut options: HttpOptions) -> HttpOptions {
         if let Some(path) = &self.path {
             options.path = Some(path.clone());
         }
         if !self.address.ip().is_unspecified() {
-            // Checked when it was bound.
+            // `bind` has checked the host.
             let _ = options.guard.allow_host(&self.host);
         }
         options
     }
 
-    /// The socket alone, for whoever answers in another way.
+    /// The socket alone, for servers that respond in another way.
     #[doc(hidden)]
     pub fn into_socket(self) -> TcpListener {
         self.socket
     }
 
-    /// Serves everyone who comes, until `end` is ready; then what is in progress is finished.
+    /// Serves clients until `end` is ready, and then finishes what is in progress.
     #[doc(hidden)]
     pub async fn serve(self, service: HttpService, end: impl Future<Output = ()>) {
         let Self { socket, .. } = self;
@@ -150,7 +150,7 @@ impl HttpListener {
                     Some(_) = tasks.join_next() => {}
                     accepted = socket.accept(), if tasks.len() < most => match accepted {
                         Ok((stream, peer)) => {
-                            // Without it a small reply may wait for the acknowledgement of the one before.
+                            // Without it a small response may wait for the acknowledgement of the one before.
                             let _ = stream.set_nodelay(true);
                             tasks.spawn(connection(stream, peer, service.clone(), ending.clone()));
                         }
@@ -158,7 +158,7 @@ impl HttpListener {
                             tracing::debug!(target: "mcpjoin", %error, "nobody could be accepted");
                             tokio::select! {
                                 () = &mut end => break,
-                                () = sleep(PAUSE) => {}
+                                () = sleep(ACCEPT_RETRY_DELAY) => {}
                             }
                         }
                     },
@@ -167,10 +167,10 @@ impl HttpListener {
         }
         drop(socket);
         service.drain().await;
-        // Whoever has sent a request that no answer has left for gets it; then connections are closed.
+        // Pending requests get their responses; then connections are closed.
         let _ = over.send(true);
         let farewell = async { while tasks.join_next().await.is_some() {} };
-        let _ = timeout(FAREWELL, farewell).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, farewell).await;
     }
 }
 
@@ -184,47 +184,47 @@ pub(super) async fn connection<T>(
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let HttpOptions { header_time, stall_time, .. } = service.0.options;
-    let watch = Watch { connection: Use::new(), header_time, stall_time, peer, ending };
+    let watch = TimeLimits { connection: Activity::new(), header_time, stall_time, peer, ending };
     let Ok(Some(opening)) = timeout(header_time, Opening::read(&mut stream)).await else { return };
     let is_http2 = opening.is_http2;
     let origin = Arc::new(Origin { peer: Some(peer.to_string().into()), ..Origin::new("http") });
     let watched = watch.connection.clone();
-    // Kept for the connection, so that it is not made anew for each of its requests.
+    // Held for the whole connection, so that it is not looked up again for each request.
     let _account = service.0.memory.account(&origin);
     let answers = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (answering, asked) = (Answering::new(&watched, is_http2), Asked::new(&request));
-        let rest = Rest::of(&request, service.0.limits.message, service.0.options.admission.is_some());
-        let request = request.map(|body| Coming::new(body, rest.clone()));
-        // On the heap: on its way to where it is polled, it would be copied several times.
+        let (answering, asked) = (ActiveRequest::new(&watched, is_http2), ResponseFraming::new(&request));
+        let rest = UnreadBody::of(&request, service.0.limits.message, service.0.options.admission.is_some());
+        let request = request.map(|body| IncomingBody::new(body, rest.clone()));
+        // Boxed: otherwise it would be copied several times before it is polled.
         let answered =
             (!answering.is_ambiguous()).then(|| Box::pin(answer(service.0.clone(), request, origin.clone())));
         async move {
             let Some(answered) = answered else {
-                return Ok(Sending::response(two_lengths(), asked, answering));
+                return Ok(ResponseBody::response(two_lengths(), asked, answering));
             };
             let response = answered.await;
             if let Some(rest) = rest
                 && rest.is_left_with(response.status())
             {
-                rest.drop_it().await;
+                rest.discard().await;
             }
-            Ok::<_, Infallible>(Sending::response(response, asked, answering))
+            Ok::<_, Infallible>(ResponseBody::response(response, asked, answering))
         }
     });
-    let io = TokioIo::new(Watched::new(stream, opening, watch.connection.clone()));
-    // Larger heads are refused by the service, as far as they get there.
+    let io = TokioIo::new(ActivityIo::new(stream, opening, watch.connection.clone()));
+    // The service refuses larger heads, as far as they reach it.
     if is_http2 {
         let mut builder = http2::Builder::new(Streams { stall_time });
-        builder.max_concurrent_streams(256).max_header_list_size(2 * HEADER_BYTES as u32);
+        builder.max_concurrent_streams(256).max_header_list_size(2 * MAX_HEADER_BYTES as u32);
         let served = Box::pin(builder.serve_connection(io, answers));
         watch.run(served, |served| served.as_mut().graceful_shutdown()).await;
     } else {
         let mut builder = http1::Builder::new();
-        // No more headers than hyper takes by itself, 100: for more it would need room on the heap for each request.
-        builder.max_buf_size(2 * HEADER_BYTES).header_read_timeout(None);
+        // No more headers than hyper's default of 100: beyond it hyper allocates for each request.
+        builder.max_buf_size(2 * MAX_HEADER_BYTES).header_read_timeout(None);
         let served = builder.serve_connection(io, answers);
         let connection = watch.connection.clone();
-        watch.run(lasting::Connection::new(served, connection), lasting::Connection::end).await;
+        watch.run(long_lived::Connection::new(served, connection), long_lived::Connection::end).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! The table of legacy sessions.
 //!
-//! A session is an entry in it: nothing runs for it. One task for all of them ends those that nobody has used for
-//! long, and there is none while there are no sessions.
+//! A session is an entry in the table: nothing runs for it. While there are sessions, one task ends those that were idle for
+//! too long.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,22 +17,22 @@ use super::entry::Entry;
 use super::events::{EventStore, SessionId};
 use super::memory::Account;
 
-/// How long a session was idle that ends for another one: 1 min. A person who reads a reply takes as long.
-const REST: Duration = Duration::from_secs(60);
+/// How long a session must be idle before it may be ended in favour of a new one: 1 min, about as long as a person reads.
+const MIN_IDLE: Duration = Duration::from_secs(60);
 
-/// A legacy session that is open.
+/// An open legacy session.
 pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) entry: Arc<Entry>,
-    /// The revision agreed on; `None` for 2024-11-05's transport, which asks for none.
+    /// The negotiated revision; `None` for the transport of 2024-11-05, which negotiates none.
     pub(super) version: Option<Version>,
     principal: Option<Box<str>>,
-    /// Whose place it takes.
+    /// The client whose share it counts against.
     account: Arc<Account>,
     epoch: Instant,
-    /// When it was last used, in milliseconds since the epoch.
+    /// When it was last used, in milliseconds since the table was made.
     used: AtomicU64,
-    /// Exchanges under way.
+    /// Exchanges in progress.
     exchanges: AtomicUsize,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Sessions {
     idle: Duration,
     epoch: Instant,
     events: Option<Arc<dyn EventStore>>,
-    /// There may be sessions in the table that are over.
+    /// The table may contain sessions that have ended.
     stale: AtomicBool,
     table: Mutex<Table>,
 }
@@ -49,12 +49,12 @@ pub(super) struct Sessions {
 #[derive(Default)]
 struct Table {
     sessions: HashMap<SessionId, Arc<Session>, BuildHasherDefault<AsItIs>>,
-    /// Places taken for sessions that are about to be.
+    /// Places reserved for sessions that are being opened.
     reserved: usize,
     watched: bool,
 }
 
-/// A session is found by the last of its bytes. They are random and ours, so that nobody can make two collide.
+/// Hashes the last bytes of a session id. They are random and ours, so a client cannot cause collisions.
 #[derive(Default)]
 struct AsItIs(u64);
 
@@ -63,7 +63,7 @@ impl Hasher for AsItIs {
         self.0 = bytes.last_chunk().map_or(0, |last| u64::from_ne_bytes(*last));
     }
 
-    /// The length of the id.
+    /// The length of the id, which is constant.
     fn write_usize(&mut self, _: usize) {}
 
     fn finish(&self) -> u64 {
@@ -71,11 +71,11 @@ impl Hasher for AsItIs {
     }
 }
 
-/// A place in the table for a session that may come to be.
+/// A reserved place for a session that is being opened.
 pub(super) struct Place {
     sessions: Arc<Sessions>,
     account: Arc<Account>,
-    /// The session has come to be.
+    /// The session was opened.
     taken: bool,
 }
 
@@ -109,12 +109,12 @@ impl Session {
         self.exchanges.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Its connection is over, by itself or because the server is.
+    /// Whether its connection has ended.
     fn is_over(&self) -> bool {
         self.entry.wire.is_closed()
     }
 
-    /// It has an open stream or a call in progress.
+    /// Whether it has an open stream or a call in progress.
     fn is_used(&self) -> bool {
         self.exchanges.load(Ordering::Relaxed) > 0
     }
@@ -138,20 +138,20 @@ impl Sessions {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many are open. One whose connection is over has its entry until somebody looks for it.
+    /// The number of entries. A session whose connection has ended keeps its entry until the next lookup.
     pub(super) fn len(&self) -> usize {
         self.lock().sessions.values().filter(|session| !session.is_over()).count()
     }
 
-    /// A connection is over, which may have been a session's.
+    /// Notes that a connection has ended, which may have been a session's.
     pub(super) fn one_may_be_over(&self) {
         self.stale.store(true, Ordering::Release);
     }
 
-    /// Takes a place for a session; `None` when there are too many.
+    /// Reserves a place for a session; `None` when there are too many.
     pub(super) fn reserve(self: &Arc<Self>, account: &Arc<Account>) -> Option<Place> {
         let place = self.place(account).or_else(|| {
-            // Looked for once for each end, so that to be refused stays cheap.
+            // Searched once for each end, so that refusals stay cheap.
             if !self.stale.swap(false, Ordering::AcqRel) {
                 return None;
             }
@@ -176,7 +176,7 @@ impl Sessions {
         Some(Place { sessions: self.clone(), account: account.clone(), taken: false })
     }
 
-    /// The session that ends when a client wants a place and there is none.
+    /// The session to end when a client needs a place and none is free.
     fn for_another(&self, account: &Arc<Account>) -> Option<SessionId> {
         let table = self.lock();
         let all = || table.sessions.values();
@@ -190,15 +190,15 @@ impl Sessions {
         };
         let half = self.limit / 2;
         let unused = |session: &Session| theirs(session) && !session.is_used();
-        // A client that has more than half gives some up, whatever they are used for.
+        // A client with more than half of the places gives some up, even if they are used.
         if held(most) > half
             && let Some(id) = longest_idle(&unused).or_else(|| longest_idle(&theirs))
         {
             return Some(id);
         }
-        // A client that has half takes no place of another.
+        // A client with half of the places takes none of another client.
         let any = held(account) < half;
-        let long_ago = millis(self.epoch.elapsed()).checked_sub(millis(REST));
+        let long_ago = millis(self.epoch.elapsed()).checked_sub(millis(MIN_IDLE));
         let rested = |session: &Session| {
             let used = session.used.load(Ordering::Relaxed);
             !session.is_used() && long_ago.is_some_and(|long_ago| used <= long_ago)
@@ -209,7 +209,7 @@ impl Sessions {
         })
     }
 
-    /// Enters a session. Called within a runtime.
+    /// Inserts a session. Must be called within a runtime.
     pub(super) fn insert(
         self: &Arc<Self>,
         mut place: Place,
@@ -241,7 +241,7 @@ impl Sessions {
         session
     }
 
-    /// The session of that name, for whoever it belongs to.
+    /// Finds a session by its id. `None` when it belongs to another principal.
     pub(super) fn find(&self, id: &SessionId, principal: Option<&str>) -> Option<Arc<Session>> {
         let session = self.lock().sessions.get(id).cloned()?;
         if session.principal.as_deref() != principal {
@@ -255,7 +255,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// Ends a session at once, with everything that is under way in it.
+    /// Ends a session at once, with everything in progress in it.
     pub(super) fn end(&self, id: &SessionId) {
         let mut table = self.lock();
         let session = table.sessions.remove(id);
@@ -289,7 +289,7 @@ impl Sessions {
     }
 }
 
-/// Ends idle sessions, as long as there are sessions. One is found at most a tenth of the time too late.
+/// Ends idle sessions as long as there are sessions. Each ends at most a tenth of the idle time too late.
 async fn expire(sessions: Weak<Sessions>, idle: Duration) {
     let turn = (idle / 10).max(Duration::from_millis(10));
     loop {

@@ -1,9 +1,9 @@
-//! Legacy requests at a server that keeps no sessions: each stands for itself, as a modern one does.
+//! Legacy requests at a server that keeps no sessions: each request is independent, as in the modern era.
 //!
 //! The specification leaves sessions to the server
-//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management>). A connection
-//! that a request is spoken over was opened in the client's place, by one that can do nothing, so that the server
-//! asks it nothing: the answer would have no way back.
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management>). The connection for such
+//! a request was initialized here on behalf of the client, with no capabilities, so the server sends it no requests: their
+//! responses could not be routed back.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use super::body::HttpBody;
 use super::entry::Entry;
 use super::exchange::{Exchange, Owner};
 use super::head::Refusal;
-use super::legacy::{inbound, owed};
+use super::legacy::{inbound, pending_requests};
 use super::wire::{Head, Routing};
-use super::{Came, POOL, Shared, gone, reply};
+use super::{MAX_POOLED, Received, Shared, gone, reply};
 
 const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// Requests that may use one connection after the other.
+/// Requests of one kind may use one connection one after the other.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
     version: Version,
     principal: Option<Box<str>>,
-    /// Where clients without a principal are told apart.
+    /// Distinguishes clients without a principal.
     address: Option<IpAddr>,
 }
 
@@ -50,16 +50,16 @@ pub(super) async fn answer(
     shared: &Arc<Shared>,
     kind: LegacyKind,
     version: Version,
-    came: Came,
+    received: Received,
 ) -> Response<HttpBody> {
     if matches!(kind, LegacyKind::Stream | LegacyKind::End) {
         return reply::not_allowed("POST");
     }
-    let account = came.account.clone();
-    let Some((decoded, size, origin)) = came.into_decoded() else { return reply::bare(400) };
-    let (ids, batch) = owed(&decoded);
+    let account = received.account.clone();
+    let Some((decoded, size, origin)) = received.into_decoded() else { return reply::bare(400) };
+    let (ids, batch) = pending_requests(&decoded);
     if ids.is_empty() && !batch {
-        // There is nobody whom it could tell anything.
+        // No later request could be affected by it.
         return reply::bare(202);
     }
     let first = ids.first().cloned();
@@ -87,22 +87,22 @@ pub(super) async fn answer(
         (owner, entry)
     };
     entry.wire.charge_to(account);
-    let holder = match entry.wire.begin(&ids, inbound(decoded, origin), size) {
-        Ok(holder) => holder,
+    let reader = match entry.wire.begin(&ids, inbound(decoded, origin), size) {
+        Ok(reader) => reader,
         Err(refused) => return shared.refused(refused, first),
     };
-    let exchange = Exchange::new(holder, owner);
+    let exchange = Exchange::new(reader, owner);
     entry.run();
     drop(entry);
-    let patience = (!shared.options.json_only).then_some(shared.options.keep_alive);
-    match exchange.head(patience).await {
+    let timeout = (!shared.options.json_only).then_some(shared.options.keep_alive);
+    match exchange.head(timeout).await {
         Head::Json { status, body } => reply::json(status, body),
         Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
         Head::Nothing | Head::Closed => reply::error(500, first, gone()),
     }
 }
 
-/// Whether it sets something that holds for requests to come. The next one may be of another client.
+/// Whether a message changes state that would affect later requests, which may be another client's.
 fn sets(decoded: &Decoded) -> bool {
     let sets = |message: &Message| match message {
         Message::Request(request) => matches!(request.method, Method::SetLevel | Method::Subscribe),
@@ -114,7 +114,7 @@ fn sets(decoded: &Decoded) -> bool {
     }
 }
 
-/// A connection on which a revision is agreed; `None` when it was not to be agreed on.
+/// A connection that is initialized; `None` when initialization failed.
 async fn take(
     shared: &Arc<Shared>,
     version: &Version,
@@ -133,7 +133,7 @@ async fn take(
     }
 }
 
-/// A connection that waits for requests of that revision and principal.
+/// An idle connection for requests of that revision and principal.
 fn pooled(shared: &Shared, of: &Kind) -> Option<Arc<Entry>> {
     let mut pool = shared.legacy_pool();
     let waiting = pool.get_mut(of)?;
@@ -144,30 +144,30 @@ fn pooled(shared: &Shared, of: &Kind) -> Option<Arc<Entry>> {
     entry
 }
 
-/// Opens the session on a connection in the client's place.
+/// Initializes a connection on behalf of the client.
 async fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &Arc<Origin>) -> Option<()> {
     let initialize = format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"{version}\",\
          \"capabilities\":{{}},\"clientInfo\":{{\"name\":\"\",\"version\":\"\"}}}}}}"
     );
     let initialize = decode(&Bytes::from(initialize), &shared.limits.decode).ok()?;
-    let (ids, _) = owed(&initialize);
-    let holder = entry.wire.begin(&ids, inbound(initialize, origin.clone()), 0).ok()?;
-    let exchange = Exchange::new(holder, Owner::Once(entry.clone()));
+    let (ids, _) = pending_requests(&initialize);
+    let reader = entry.wire.begin(&ids, inbound(initialize, origin.clone()), 0).ok()?;
+    let exchange = Exchange::new(reader, Owner::Once(entry.clone()));
     entry.run();
-    // A server's session has answered this by itself by now; a gateway has to start a server first.
+    // A server's session has replied by itself by now; a gateway has to start a server first.
     let Head::Json { .. } = exchange.head(None).await else { return None };
     drop(exchange);
     let initialized: Decoded = decode(&Bytes::from_static(INITIALIZED), &shared.limits.decode).ok()?;
-    entry.wire.tell(inbound(initialized, origin.clone()), 0).ok()?;
+    entry.wire.deliver(inbound(initialized, origin.clone()), 0).ok()?;
     entry.run();
     entry.served().version().map(|_| ())
 }
 
-/// A connection whose exchange is complete.
+/// Returns a connection to the pool once its exchange is complete.
 pub(super) fn give_back(shared: &Shared, entry: &Arc<Entry>, of: &Kind) {
     let mut pool = shared.legacy_pool();
-    let room = pool.values().map(Vec::len).sum::<usize>() < POOL;
+    let room = pool.values().map(Vec::len).sum::<usize>() < MAX_POOLED;
     if room && !shared.ending.load(std::sync::atomic::Ordering::Acquire) {
         pool.entry(of.clone()).or_default().push(entry.clone());
         return;

@@ -8,14 +8,14 @@ async fn so_many_connections_wait_for_the_next_exchange_and_one_more_is_ended() 
     let service = Server::builder("s", "1").build().expect("a server").http(HttpOptions::new());
     let shared = &service.0;
     let open = |routing: fn() -> Routing| -> Vec<Arc<Entry>> {
-        (0..=POOL).map(|_| shared.open(routing()).unwrap_or_else(|_| panic!("it is opened"))).collect()
+        (0..=MAX_POOLED).map(|_| shared.open(routing()).unwrap_or_else(|_| panic!("it is opened"))).collect()
     };
     let waiting = |entries: &[Arc<Entry>]| entries.iter().filter(|entry| !entry.wire.is_closed()).count();
 
     let entries = open(|| Routing::Exchange);
     entries.iter().for_each(|entry| shared.give_back(entry));
-    assert_eq!((shared.pool().len(), waiting(&entries)), (POOL, POOL));
-    assert!(entries[POOL].wire.is_closed());
+    assert_eq!((shared.pool().len(), waiting(&entries)), (MAX_POOLED, MAX_POOLED));
+    assert!(entries[MAX_POOLED].wire.is_closed());
     let taken = shared.take().unwrap_or_else(|_| panic!("it waits"));
     shared.give_back(&taken);
     assert!(!taken.wire.is_closed());
@@ -27,6 +27,6 @@ async fn so_many_connections_wait_for_the_next_exchange_and_one_more_is_ended() 
     for (entry, of) in entries.iter().zip(kinds.iter().cycle()) {
         stateless::give_back(shared, entry, of);
     }
-    assert_eq!(waiting(&entries), POOL);
-    assert!(entries[POOL].wire.is_closed());
+    assert_eq!(waiting(&entries), MAX_POOLED);
+    assert!(entries[MAX_POOLED].wire.is_closed());
 }

@@ -1,19 +1,21 @@
-//! One child as the keeper sees it: which step of the ladder it is on and when the next one is due.
+//! The state of one child during its shutdown: which step it is at, and when the next one is due.
+//!
+//! Driven by `supervisor`.
 //!
 //! ```text
-//! Running ─ close ─> EndOfInput ─ 2 s ─> Terminating ─ 2 s ─> Killing ─ 0.5 s ─> given up
-//!    └───────────────────┴─ the child ends ─┴────────────────────┘
+//! Running ─ close ─> EndOfInput ─ 2 s ─> Terminating ─ 2 s ─> Killing ─ 0.5 s ─> gives up
+//!    └───────────────────┴─ the child exits ┴────────────────────┘
 //!                               │
-//!                        nobody is left ────────────────────────────> reaped
-//!                               │ somebody is
-//!                        Sweeping (SIGTERM) ─ 0.5 s ─> Clearing (SIGKILL) ─ 0.5 s ─> reaped, survivors told
+//!                        no member is left ─────────────────────────> reaped
+//!                               │ members are left
+//!                        Sweeping (SIGTERM) ─ 0.5 s ─> Clearing (SIGKILL) ─ 0.5 s ─> reaped, survivors reported
 //! ```
 //!
-//! "Nobody is left" is said by a settled look (see `tree`); until there is one, it is looked again every few
+//! Only a complete scan (see `tree`) shows that no member is left. Until there is one, the scan is repeated every few
 //! milliseconds.
 //!
-//! The child is observed without being waited for, and is waited for last of all: as long as it is a zombie its
-//! id, which is also the id of its group, cannot belong to anybody else.
+//! The exit of the child is observed without reaping it, and it is reaped last: as long as it is a zombie, its id, which is
+//! also the id of its group, cannot be reused.
 
 use std::cell::LazyCell;
 use std::os::fd::OwnedFd;
@@ -26,18 +28,18 @@ use mcpjoin_proto::session::ProcessExit;
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
-use super::tree::{Family, Relative, Sight, World, handle};
+use super::tree::{Completeness, Family, Processes, Relative, handle};
 use super::{Forced, Grace, Shared, ShutdownReport, Survivor};
 
-/// From SIGTERM to SIGKILL for what a child has left behind: it has lost its parent and its pipes already.
-const SWEEP: Duration = Duration::from_millis(500);
-/// How long something may take to die of SIGKILL: longer only when it hangs in the kernel.
-const DEATH: Duration = Duration::from_millis(500);
-/// How often to look where the system offers nothing to wait for: children without a process handle (Linux before
-/// 5.3 and other systems), and relatives without one.
-pub(super) const TICK: Duration = Duration::from_millis(20);
-/// How soon to look again when a look was not settled. An `execve` takes less.
-pub(super) const RELOOK: Duration = Duration::from_millis(2);
+/// From SIGTERM to SIGKILL for the processes that a child has left behind: they have lost their parent and their pipes.
+const SIGTERM_GRACE: Duration = Duration::from_millis(500);
+/// How long a process may take to die of SIGKILL: longer only when it hangs in the kernel.
+const SIGKILL_TIMEOUT: Duration = Duration::from_millis(500);
+/// The polling interval where the system offers no event: children without a process handle (Linux before 5.3 and other
+/// systems), and members without one.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// When an incomplete scan is repeated. An `execve` takes less.
+pub(super) const RESCAN_INTERVAL: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -49,29 +51,29 @@ enum Step {
     Clearing,
 }
 
-/// One child and what is to be done with it.
-pub(super) struct Kept {
+/// One child and its shutdown.
+pub(super) struct ChildState {
     pub(super) shared: Arc<Shared>,
     child: Child,
-    /// Becomes readable when the child ends.
+    /// Becomes readable when the child exits.
     handle: Option<OwnedFd>,
     family: Family,
     step: Step,
     due: Option<Instant>,
     grace: Grace,
     forced: Forced,
-    /// The child has ended, in this way if that is known.
-    noticed: bool,
+    /// The exit of the child was observed, with its status if that is known.
+    exit_observed: bool,
     exit: Option<ProcessExit>,
-    /// What lives of the family after the child's end, as of the last look.
+    /// The members that were alive after the exit of the child, by the last scan.
     rest: Vec<Relative>,
-    /// How much was seen in the last look.
-    sight: Sight,
-    /// Whoever was found first once the child had ended.
+    /// How complete the last scan was.
+    completeness: Completeness,
+    /// The members that the first scan after the exit of the child has found.
     left_behind: Vec<Survivor>,
 }
 
-impl Kept {
+impl ChildState {
     pub(super) fn new(shared: Arc<Shared>, child: Child, family: Family) -> Self {
         let handle = handle(shared.pid);
         Self {
@@ -83,10 +85,10 @@ impl Kept {
             due: None,
             grace: Grace::default(),
             forced: Forced::No,
-            noticed: false,
+            exit_observed: false,
             exit: None,
             rest: Vec::new(),
-            sight: Sight::None,
+            completeness: Completeness::None,
             left_behind: Vec::new(),
         }
     }
@@ -95,54 +97,61 @@ impl Kept {
         &self.family
     }
 
-    /// The shutdown ladder begins with closing standard input. Before that we look who is there: afterwards the
-    /// child may be gone at once, and with it the parentage of what it has started.
-    pub(super) fn close(&mut self, now: Instant, world: &World, grace: Grace, stdin: Option<OwnedFd>) {
+    /// Begins the shutdown by closing standard input. The processes are scanned before that: afterwards the child may exit
+    /// at once, and its descendants lose their parent.
+    pub(super) fn close(
+        &mut self,
+        now: Instant,
+        processes: &Processes,
+        grace: Grace,
+        stdin: Option<OwnedFd>,
+    ) {
         if self.step == Step::Running {
             self.grace = grace;
-            self.family.remember(world);
+            self.family.remember(processes);
             drop(stdin);
             self.go(Step::EndOfInput, now, grace.end_of_input);
         }
     }
 
-    /// No grace any more. Not called between [`look`](Self::look) and [`advance`](Self::advance).
-    pub(super) fn kill(&mut self, now: Instant, world: &World) {
+    /// Kills the child without further grace. Not called between [`look`](Self::look) and [`advance`](Self::advance).
+    pub(super) fn kill(&mut self, now: Instant, processes: &Processes) {
         match self.step {
-            Step::Running | Step::EndOfInput | Step::Terminating => self.kill_all(now, world),
-            Step::Sweeping => self.clear(now),
+            Step::Running | Step::EndOfInput | Step::Terminating => self.kill_all(now, processes),
+            Step::Sweeping => self.kill_members(now),
             Step::Killing | Step::Clearing => {}
         }
     }
 
-    /// What to wait for.
+    /// The handles whose events advance the shutdown.
     pub(super) fn handles(&self) -> impl Iterator<Item = &OwnedFd> {
         let child = self.handle.iter().filter(|_| !self.has_ended());
         child.chain(self.rest.iter().filter_map(|relative| relative.handle.as_ref()))
     }
 
-    /// When to look again at the latest.
+    /// When [`advance`](Self::advance) must be called at the latest.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let blind = if self.has_ended() {
             self.rest.iter().any(|relative| relative.handle.is_none())
         } else {
             self.handle.is_none()
         };
-        let relook = (self.has_ended() && self.sight == Sight::Partial).then_some(RELOOK);
-        let tick = relook.or_else(|| blind.then_some(TICK)).map(|wait| now + wait);
+        let relook =
+            (self.has_ended() && self.completeness == Completeness::Partial).then_some(RESCAN_INTERVAL);
+        let tick = relook.or_else(|| blind.then_some(POLL_INTERVAL)).map(|wait| now + wait);
         match (self.due, tick) {
             (Some(due), Some(tick)) => Some(due.min(tick)),
             (due, tick) => due.or(tick),
         }
     }
 
-    /// Looks whether the child has ended, and tells.
+    /// Checks whether the child has exited, and notifies waiters.
     pub(super) fn look(&mut self) {
-        if self.noticed {
+        if self.exit_observed {
             return;
         }
         if let Some(exit) = self.observe() {
-            self.noticed = true;
+            self.exit_observed = true;
             self.exit = exit;
             self.shared.publish(|phase| {
                 phase.ended = true;
@@ -151,34 +160,38 @@ impl Kept {
         }
     }
 
-    /// Does what is due. `world` is not older than the last [`look`](Self::look). True when the child is done with.
-    pub(super) fn advance(&mut self, now: Instant, world: &LazyCell<World, impl FnOnce() -> World>) -> bool {
+    /// Does what is due. `world` is not older than the last [`look`](Self::look). Returns true when the child is finished.
+    pub(super) fn advance(
+        &mut self,
+        now: Instant,
+        processes: &LazyCell<Processes, impl FnOnce() -> Processes>,
+    ) -> bool {
         if !self.has_ended() {
-            if !self.noticed {
-                return self.climb(now, world);
+            if !self.exit_observed {
+                return self.take_step(now, processes);
             }
-            self.search(world);
+            self.search(processes);
             if self.shared.dropped.load(Ordering::Acquire) {
                 self.forced = Forced::Killed;
-                self.clear(now);
+                self.kill_members(now);
             } else if self.step == Step::Killing {
-                self.clear(now);
+                self.kill_members(now);
             } else {
-                self.sweep(now);
+                self.terminate_members(now);
             }
-            // Who is left now, a later look must tell: this one is older than the signals.
+            // This scan is older than the signals: a later one shows which members are left.
             if !self.rest.is_empty() {
                 return false;
             }
         }
-        self.settle(now, world)
+        self.settle(now, processes)
     }
 
     const fn has_ended(&self) -> bool {
         matches!(self.step, Step::Sweeping | Step::Clearing)
     }
 
-    /// Looks whether the child has ended, and leaves it a zombie.
+    /// Checks whether the child has exited, without reaping it.
     fn observe(&mut self) -> Option<Option<ProcessExit>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         match waitid(WaitId::Pid(self.shared.pid), options) {
@@ -188,7 +201,7 @@ impl Kept {
                 (None, Some(signal)) => Some(ProcessExit::Signal(signal)),
                 (None, None) => None,
             }),
-            // Somebody else in this process has waited for it: it is gone, and its id is not ours any more.
+            // Another part of this process has reaped it: its id may be reused now.
             Err(_) => {
                 *self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner) = true;
                 self.family.lose_root();
@@ -197,22 +210,26 @@ impl Kept {
         }
     }
 
-    /// The next step of the ladder, when it is due.
-    fn climb(&mut self, now: Instant, world: &LazyCell<World, impl FnOnce() -> World>) -> bool {
+    /// Takes the next step of the shutdown if it is due.
+    fn take_step(
+        &mut self,
+        now: Instant,
+        processes: &LazyCell<Processes, impl FnOnce() -> Processes>,
+    ) -> bool {
         if self.due.is_none_or(|due| now < due) {
             return false;
         }
         match self.step {
             Step::Running | Step::Sweeping | Step::Clearing => {}
             Step::EndOfInput => {
-                self.family.remember(world);
+                self.family.remember(processes);
                 self.forced = Forced::Terminated;
                 self.terminate();
                 self.go(Step::Terminating, now, self.grace.terminate);
             }
-            Step::Terminating => self.kill_all(now, world),
-            // Not even SIGKILL has ended it: it hangs in the kernel. Once more, and the report says that it is
-            // still there; the keeper goes on watching it, so that it is no zombie when it ends after all.
+            Step::Terminating => self.kill_all(now, processes),
+            // SIGKILL has not ended it: it hangs in the kernel. Signal once more and report it as a survivor. The
+            // supervisor keeps watching it, so that it leaves no zombie if it exits after all.
             Step::Killing => {
                 self.shared.signal_group(Signal::KILL);
                 self.due = None;
@@ -222,21 +239,21 @@ impl Kept {
         false
     }
 
-    fn kill_all(&mut self, now: Instant, world: &World) {
-        self.family.remember(world);
+    fn kill_all(&mut self, now: Instant, processes: &Processes) {
+        self.family.remember(processes);
         self.forced = Forced::Killed;
         self.shared.signal_group(Signal::KILL);
-        self.go(Step::Killing, now, DEATH);
+        self.go(Step::Killing, now, SIGKILL_TIMEOUT);
     }
 
-    /// SIGTERM, and SIGCONT for whoever is stopped and could not take it.
+    /// Sends SIGTERM, and SIGCONT because a stopped process could not handle it.
     fn terminate(&self) {
         self.shared.signal_group(Signal::TERM);
         self.shared.signal_group(Signal::CONT);
     }
 
-    /// Asks what is left to go.
-    fn sweep(&mut self, now: Instant) {
+    /// Asks the members that are left to exit.
+    fn terminate_members(&mut self, now: Instant) {
         if !self.rest.is_empty() {
             self.terminate();
             for relative in &self.rest {
@@ -244,31 +261,31 @@ impl Kept {
                 relative.signal(Signal::CONT);
             }
         }
-        self.go(Step::Sweeping, now, SWEEP);
+        self.go(Step::Sweeping, now, SIGTERM_GRACE);
     }
 
-    /// Ends what is left.
-    fn clear(&mut self, now: Instant) {
+    /// Kills the members that are left.
+    fn kill_members(&mut self, now: Instant) {
         self.shared.signal_group(Signal::KILL);
         for relative in &self.rest {
             relative.signal(Signal::KILL);
         }
-        self.go(Step::Clearing, now, DEATH);
+        self.go(Step::Clearing, now, SIGKILL_TIMEOUT);
     }
 
-    /// Looks who is left. True when nobody is, or when nothing more can be done.
-    fn settle(&mut self, now: Instant, world: &World) -> bool {
-        self.search(world);
+    /// Checks which members are left. Returns true when none is, or when nothing more can be done.
+    fn settle(&mut self, now: Instant, processes: &Processes) -> bool {
+        self.search(processes);
         let late = self.due.is_some_and(|due| now >= due);
         match self.step {
-            _ if self.rest.is_empty() && self.sight != Sight::Partial => self.finish(),
+            _ if self.rest.is_empty() && self.completeness != Completeness::Partial => self.finish(),
             Step::Sweeping if late => {
-                self.clear(now);
+                self.kill_members(now);
                 false
             }
             Step::Clearing if late => self.finish(),
             Step::Clearing => {
-                // Somebody may have been born between the last look and the last signal.
+                // A process may have been started between the last scan and the last signal.
                 for relative in &self.rest {
                     relative.signal(Signal::KILL);
                 }
@@ -278,19 +295,19 @@ impl Kept {
         }
     }
 
-    fn search(&mut self, world: &World) {
-        let found = self.family.living(world);
+    fn search(&mut self, processes: &Processes) {
+        let found = self.family.living(processes);
         self.rest = found.living;
-        self.sight = found.sight;
-        // A look that is not settled may miss whom the next one finds.
+        self.completeness = found.completeness;
+        // An incomplete scan may miss members that the next one finds.
         if self.left_behind.is_empty() {
-            // Whoever is about to be gone by itself is not left.
+            // A process that is exiting is not left behind.
             let left = self.rest.iter().filter(|relative| !relative.exiting);
             self.left_behind = left.map(Relative::survivor).collect();
         }
     }
 
-    /// Waits for the child, which has ended, and tells everybody.
+    /// Reaps the child, which has exited, and notifies waiters.
     fn finish(&mut self) -> bool {
         // Where `/proc` shows nothing (other systems, hidden by a sandbox) the group may still have members.
         self.shared.signal_group(Signal::KILL);
@@ -301,7 +318,7 @@ impl Kept {
             let _ = self.child.try_wait();
         }
         drop(reaped);
-        // Whoever hears of the end may count what is left of it.
+        // A waiter may count the open handles once it is notified.
         self.handle = None;
         self.publish_report();
         true
@@ -317,12 +334,12 @@ impl Kept {
             forced: self.forced,
             left_behind: self.left_behind.clone(),
             survivors,
-            complete: self.sight == Sight::Whole,
+            complete: self.completeness == Completeness::Whole,
         };
         self.shared.publish(|phase| phase.report = Some(Arc::new(report)));
     }
 
-    /// A grace that no clock can hold has no end.
+    /// Enters a step. A grace that overflows the clock never ends.
     fn go(&mut self, step: Step, now: Instant, grace: Duration) {
         self.step = step;
         self.due = now.checked_add(grace);
@@ -335,46 +352,46 @@ mod tests {
 
     use rustix::process::Pid;
 
-    use super::super::mark::Mark;
+    use super::super::env_tag::EnvTag;
     use super::super::tree::Scope;
     use super::*;
 
-    /// A child that runs this script and has ended, when what it has left is being killed.
-    fn clearing(script: &str) -> (Arc<Shared>, Kept) {
+    /// A child that runs this script and has exited, in the step that kills its remaining members.
+    fn clearing(script: &str) -> (Arc<Shared>, ChildState) {
         let mut command = std::process::Command::new("sh");
         let child = command.args(["-c", script]).process_group(0).spawn().expect("a shell");
         let shared = Arc::new(Shared::new(Pid::from_child(&child)));
-        let family = Family::new(shared.pid, Mark::of_a_child());
-        let mut kept = Kept::new(Arc::clone(&shared), child, family);
-        while !kept.noticed {
-            kept.look();
+        let family = Family::new(shared.pid, EnvTag::of_a_child());
+        let mut child = ChildState::new(Arc::clone(&shared), child, family);
+        while !child.exit_observed {
+            child.look();
             std::thread::yield_now();
         }
-        kept.step = Step::Clearing;
-        (shared, kept)
+        child.step = Step::Clearing;
+        (shared, child)
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn who_is_killed_is_waited_for() {
-        let (shared, mut kept) = clearing("sleep 1000 & exit");
+        let (shared, mut child) = clearing("sleep 1000 & exit");
         let now = Instant::now();
-        kept.due = Some(now + DEATH);
+        child.due = Some(now + SIGKILL_TIMEOUT);
         let mut looks = 0;
-        while !kept.settle(now, &World::look(Scope::Everybody)) {
+        while !child.settle(now, &Processes::look(Scope::All)) {
             looks += 1;
         }
         let report = shared.phase.borrow().report.clone().expect("a report");
         assert!(looks > 0 && report.survivors.is_empty(), "{looks} {report:?}");
     }
 
-    /// Nothing that a test may start survives SIGKILL, so here somebody is put into the family who is out of reach.
+    /// Every process that a test can start dies of SIGKILL, so this family gets a member that cannot be signalled.
     #[test]
     fn d75_who_cannot_be_ended_is_named() {
-        let (shared, mut kept) = clearing("exit 0");
-        kept.sight = Sight::Whole;
-        kept.rest = vec![Relative::out_of_reach(12, "hangs")];
-        assert!(kept.finish());
+        let (shared, mut child) = clearing("exit 0");
+        child.completeness = Completeness::Whole;
+        child.rest = vec![Relative::out_of_reach(12, "hangs")];
+        assert!(child.finish());
         let report = shared.phase.borrow().report.clone().expect("a report");
         assert_eq!(report.survivors, [Survivor { pid: 12, name: "hangs".into() }]);
         assert!(report.complete);

@@ -1,10 +1,10 @@
-//! A connection over HTTP/1.1, and the streams on it that last.
+//! A connection over HTTP/1.1, and the long-lived streams on it.
 //!
-//! A stream that a client listens on may be open for a day and say nothing, and hyper keeps 16 KiB of buffers for its
-//! connection meanwhile. So hyper reads the request and writes the head of the response, and then the connection is
-//! taken out of its hands: what is left to do is to write chunks
-//! (<https://www.rfc-editor.org/rfc/rfc9112#name-chunked-transfer-coding>) until one side ends. The connection ends with
-//! the stream, which the response says. Used by `serve` alone: in somebody else's server, hyper keeps such streams.
+//! Used by `serve` alone; in another program's server hyper keeps such streams. A client may keep a stream open for a day
+//! without a single event, and hyper keeps 16 KiB of buffers for its connection meanwhile. So hyper reads the request and
+//! writes the head of the response, and then this module takes the connection from hyper: all that is left to do is to write
+//! chunks (<https://www.rfc-editor.org/rfc/rfc9112#name-chunked-transfer-coding>) until one side ends. The connection ends
+//! with the stream, as the head of the response says.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -28,57 +28,57 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::HttpBody;
-use super::outflow::{Outflow, Piece};
-use super::watch::{Answering, Use, Watched};
+use super::response_progress::{Piece, ResponseProgress};
+use super::time_limits::{ActiveRequest, Activity, ActivityIo};
 
-/// What the end of a chunked body is.
+/// The end of a chunked body.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// How the body of a lasting stream gets from hyper to us. All of it happens in the task of the connection.
+/// Takes the body of a long-lived stream from hyper. Everything happens in the task of the connection.
 #[derive(Default)]
 pub(super) struct Handover {
-    given: Mutex<Option<Lasting>>,
+    given: Mutex<Option<LongLived>>,
     /// hyper has the head in its buffer.
     written: AtomicBool,
-    /// It has sent everything that was in its buffer.
+    /// hyper has sent everything that was in its buffer.
     sent: AtomicBool,
 }
 
-/// A body that is written here, and whether in chunks.
-struct Lasting {
+/// A body that this module writes, and whether in chunks.
+struct LongLived {
     body: HttpBody,
     chunked: bool,
-    _answering: Answering,
+    _answering: ActiveRequest,
 }
 
 impl Handover {
-    fn given(&self) -> MutexGuard<'_, Option<Lasting>> {
+    fn given(&self) -> MutexGuard<'_, Option<LongLived>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// hyper flushes what is below it, as it does only when its own buffer is empty.
+    /// Called when hyper flushes the connection below it, which it does only when its own buffer is empty.
     pub(super) fn flushed(&self) {
         if self.written.load(Ordering::Relaxed) {
             self.sent.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The stream that hyper has nothing to do with any more.
-    fn take(&self) -> Option<Lasting> {
+    /// Returns the stream once hyper is finished with the connection.
+    fn take(&self) -> Option<LongLived> {
         if self.sent.load(Ordering::Relaxed) { self.given().take() } else { None }
     }
 }
 
-/// What a request says of how its response is to be sent.
+/// What a request says about how its response must be sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    /// With GET: a stream that answers it lasts.
+pub(super) struct ResponseFraming {
+    /// The method is GET: a stream that answers it is long-lived.
     listens: bool,
-    /// Whether a body without a known length goes in chunks; `None` where it is not for us to write one.
+    /// Whether a body without a known length is sent in chunks; `None` where this module must not write one.
     chunked: Option<bool>,
 }
 
-impl Asked {
+impl ResponseFraming {
     pub(super) fn new<B>(request: &Request<B>) -> Self {
         let chunked = match request.version() {
             Version::HTTP_11 => Some(true),
@@ -89,56 +89,60 @@ impl Asked {
     }
 }
 
-/// Says of a response that it lasts although nobody has asked with GET.
+/// An extension of a response: it is long-lived although the method was not GET.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listens;
 
-/// The body of a response on a connection of ours.
-pub(super) enum Sending {
+/// The body of a response on a connection of this server.
+pub(super) enum ResponseBody {
     Here {
         body: HttpBody,
-        /// Over HTTP/2.
-        outflow: Option<Arc<Outflow>>,
+        /// The progress of the response, over HTTP/2.
+        progress: Option<Arc<ResponseProgress>>,
         #[expect(dead_code, reason = "the request is answered when it is dropped")]
-        answering: Answering,
+        answering: ActiveRequest,
     },
-    /// It is written here as soon as hyper has written the head.
-    Handed(Handed),
+    /// This module writes the body as soon as hyper has written the head.
+    HandedOver(HandedOver),
 }
 
-/// What hyper has of a body that is written here.
-pub(super) struct Handed(Arc<Use>);
+/// The placeholder that hyper gets for a body that this module writes.
+pub(super) struct HandedOver(Arc<Activity>);
 
-impl Drop for Handed {
-    /// hyper has given the response up before its head was sent, or the body is with us by now.
+impl Drop for HandedOver {
+    /// hyper has dropped the response before its head was sent, or this module has taken the connection.
     fn drop(&mut self) {
         let given = self.0.handover.given().take();
         drop(given);
     }
 }
 
-impl Sending {
+impl ResponseBody {
     /// The response as hyper gets it.
     pub(super) fn response(
         mut response: Response<HttpBody>,
-        asked: Asked,
-        answering: Answering,
+        framing: ResponseFraming,
+        answering: ActiveRequest,
     ) -> Response<Self> {
         let is_stream = response.body().size_hint().exact().is_none();
-        let listens = asked.listens || response.extensions().get::<Listens>().is_some();
-        let Some(chunked) = asked.chunked.filter(|_| is_stream && listens) else {
-            return response.map(|body| Self::Here { body, outflow: Outflow::current(), answering });
+        let listens = framing.listens || response.extensions().get::<Listens>().is_some();
+        let Some(chunked) = framing.chunked.filter(|_| is_stream && listens) else {
+            return response.map(|body| Self::Here {
+                body,
+                progress: ResponseProgress::current(),
+                answering,
+            });
         };
         let connection = answering.connection().clone();
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response.map(|body| {
-            *connection.handover.given() = Some(Lasting { body, chunked, _answering: answering });
-            Self::Handed(Handed(connection))
+            *connection.handover.given() = Some(LongLived { body, chunked, _answering: answering });
+            Self::HandedOver(HandedOver(connection))
         })
     }
 }
 
-impl Body for Sending {
+impl Body for ResponseBody {
     type Data = Piece;
     type Error = Infallible;
 
@@ -147,18 +151,18 @@ impl Body for Sending {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Piece>, Infallible>>> {
         match self.get_mut() {
-            Self::Here { body, outflow, .. } => match ready!(Pin::new(body).poll_frame(cx)) {
+            Self::Here { body, progress, .. } => match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(frame) => {
-                    let piece = |bytes| Piece::new(bytes, outflow.as_ref());
+                    let piece = |bytes| Piece::new(bytes, progress.as_ref());
                     Poll::Ready(Some(frame.map(|frame| frame.map_data(piece))))
                 }
-                None => match outflow {
-                    Some(outflow) => outflow.poll_empty(cx).map(|()| None),
+                None => match progress {
+                    Some(progress) => progress.poll_empty(cx).map(|()| None),
                     None => Poll::Ready(None),
                 },
             },
-            Self::Handed(Handed(connection)) => {
-                // Asked for when the head is written.
+            Self::HandedOver(HandedOver(connection)) => {
+                // hyper asks for the length when it has written the head.
                 connection.handover.written.store(true, Ordering::Relaxed);
                 Poll::Pending
             }
@@ -167,42 +171,45 @@ impl Body for Sending {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Here { body, outflow, .. } => {
-                body.is_end_stream() && outflow.as_ref().is_none_or(|outflow| outflow.is_empty())
+            Self::Here { body, progress, .. } => {
+                body.is_end_stream() && progress.as_ref().is_none_or(|progress| progress.is_empty())
             }
-            Self::Handed(_) => false,
+            Self::HandedOver(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Here { body, .. } => body.size_hint(),
-            Self::Handed(_) => SizeHint::new(),
+            Self::HandedOver(_) => SizeHint::new(),
         }
     }
 }
 
-/// A connection over HTTP/1.1: hyper's, and from a stream that lasts on its own.
+/// A connection over HTTP/1.1: hyper's, or a long-lived stream that this module writes.
 pub(super) enum Connection<S, T>
 where
-    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    Hyper { served: Box<http1::Connection<TokioIo<Watched<T>>, S>>, connection: Arc<Use> },
+    Hyper { served: Box<http1::Connection<TokioIo<ActivityIo<T>>, S>>, connection: Arc<Activity> },
     Stream(Box<Stream<T>>),
     Over,
 }
 
 impl<S, T> Connection<S, T>
 where
-    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
     T: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    pub(super) fn new(served: http1::Connection<TokioIo<Watched<T>>, S>, connection: Arc<Use>) -> Self {
+    pub(super) fn new(
+        served: http1::Connection<TokioIo<ActivityIo<T>>, S>,
+        connection: Arc<Activity>,
+    ) -> Self {
         Self::Hyper { served: Box::new(served), connection }
     }
 
-    /// No request is answered behind those that are. A stream is ended by whoever sends on it.
+    /// Ends the connection after the responses in progress. A long-lived stream is ended by its sender.
     pub(super) fn end(&mut self) {
         if let Self::Hyper { served, .. } = self {
             Pin::new(served.as_mut()).graceful_shutdown();
@@ -212,14 +219,14 @@ where
 
 impl<S, T> Unpin for Connection<S, T>
 where
-    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
     T: AsyncRead + AsyncWrite + Unpin,
 {
 }
 
 impl<S, T> Future for Connection<S, T>
 where
-    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
     T: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     type Output = Result<(), Box<dyn Error + Send + Sync>>;
@@ -244,21 +251,21 @@ where
     }
 }
 
-/// A stream on a connection of its own.
+/// A long-lived stream, which has the connection for itself.
 pub(super) struct Stream<T> {
-    io: Watched<T>,
-    lasting: Lasting,
-    /// What is to be sent before there is more.
+    io: ActivityIo<T>,
+    lasting: LongLived,
+    /// The bytes to write next.
     out: Chunk,
     ended: bool,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
-    fn new(io: Watched<T>, lasting: Lasting) -> Self {
+    fn new(io: ActivityIo<T>, lasting: LongLived) -> Self {
         Self { io, lasting, out: plain(Bytes::new()), ended: false }
     }
 
-    /// Sends what there is. Ready when one side has ended.
+    /// Writes what there is. Ready when one side has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.poll_left(cx)?.is_ready() {
             return Poll::Ready(Ok(()));
@@ -277,7 +284,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
             if self.ended {
                 return Pin::new(&mut self.io).poll_shutdown(cx);
             }
-            let Lasting { body, chunked, .. } = &mut self.lasting;
+            let LongLived { body, chunked, .. } = &mut self.lasting;
             self.out = match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) if *chunked => chunk(data),
@@ -293,7 +300,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
         }
     }
 
-    /// Ready when the client has left. It has been told that nothing more is read here.
+    /// Ready when the client has closed the connection. The head of the response has said that nothing more is read here.
     fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut ignored = [0; 256];
         loop {
@@ -306,10 +313,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
     }
 }
 
-/// What stands around the data, and the data, which is not copied: it is counted as long as it waits.
+/// Framing and data of one chunk. The data is not copied: it counts as long as it waits.
 type Chunk = Chain<Chain<Bytes, Bytes>, Bytes>;
 
-/// One chunk of a body. An empty one would be its end.
+/// One chunk of a body. An empty one would end the body.
 fn chunk(data: Bytes) -> Chunk {
     if data.is_empty() {
         return plain(data);
@@ -330,10 +337,11 @@ mod tests {
 
     #[test]
     fn a_stream_whose_head_is_never_sent_leaves_nothing_behind() {
-        let connection = Use::new();
-        let asked = Asked::new(&Request::get("/").body(()).expect("a request"));
+        let connection = Activity::new();
+        let asked = ResponseFraming::new(&Request::get("/").body(()).expect("a request"));
         let body = HttpBody::stream([], None, Duration::from_secs(1));
-        let response = Sending::response(Response::new(body), asked, Answering::new(&connection, false));
+        let response =
+            ResponseBody::response(Response::new(body), framing, ActiveRequest::new(&connection, false));
         assert!(connection.handover.given().is_some());
         drop(response);
         assert!(connection.handover.given().is_none(), "the body keeps the connection, which keeps the body");

@@ -1,4 +1,4 @@
-//! What is sent on one exchange, and what a wire keeps of all of them: the state behind its lock.
+//! The state of one exchange, and of all exchanges of a session: what [`Wire`](super::wire::Wire) holds behind its lock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
@@ -8,82 +8,82 @@ use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Message, RequestId, Response};
 
 use super::legacy::cancels;
-use super::wire::{Refused, STANDING};
+use super::wire::{GET_STREAM, Refused};
 
-/// Messages that have come and that the connection has not read: beyond, a client is asked to come again with a request.
-const UNREAD: usize = 256;
+/// Received messages that the connection has not read. Beyond it, a client that sends a request is asked to retry.
+const MAX_UNREAD_MESSAGES: usize = 256;
 
-/// Their bytes, beside the one that always fits.
-const UNREAD_BYTES: usize = 1024 * 1024;
+/// Their bytes, beside one message that always fits.
+const MAX_UNREAD_BYTES: usize = 1024 * 1024;
 
 /// Notifications have as much room again, which no request takes.
-const TOLD: usize = 2;
+const NOTIFICATION_FACTOR: usize = 2;
 
-/// Messages kept for a stream that nobody has open, the newest ones.
-const KEPT: usize = 256;
+/// Events kept for a stream without a reader: the newest ones.
+const MAX_BACKLOG_EVENTS: usize = 256;
 
-/// Their bytes, beside the one that is always kept.
-const KEPT_BYTES: usize = 256 * 1024;
+/// Their bytes, beside one event that is always kept.
+const MAX_BACKLOG_BYTES: usize = 256 * 1024;
 
-/// What a wire keeps behind its lock.
+/// The state of all exchanges of a session.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) unread: VecDeque<Inbound>,
     pub(super) unread_bytes: usize,
     pub(super) driver: Option<Waker>,
     pub(super) closed: bool,
-    pub(super) standing: Slot,
-    /// The request whose exchange the standing stream is: [`Routing::Exchange`].
+    pub(super) get_stream: ExchangeState,
+    /// The request whose exchange the GET stream is: [`Routing::Exchange`].
     pub(super) request: Option<RequestId>,
-    pub(super) posts: BTreeMap<u64, Box<Slot>>,
-    /// On which stream the reply to a request is due.
-    pub(super) owed: BTreeMap<RequestId, u64>,
-    /// Requests of ours without a response.
-    pub(super) asked: BTreeSet<RequestId>,
+    pub(super) posts: BTreeMap<u64, Box<ExchangeState>>,
+    /// The stream on which the reply to each request is pending.
+    pub(super) reply_streams: BTreeMap<RequestId, u64>,
+    /// Our requests without a response.
+    pub(super) our_requests: BTreeSet<RequestId>,
     pub(super) last_stream: u64,
     pub(super) last_holder: u64,
 }
 
-/// What is sent on one exchange.
+/// The state of one exchange.
 #[derive(Default)]
-pub(super) struct Slot {
+pub(super) struct ExchangeState {
     pub(super) form: Form,
-    /// The event without data that goes before all others.
+    /// The event without data that is sent before all others.
     pub(super) priming: Option<Bytes>,
-    /// Events that wait to be taken, each with its number.
+    /// Events that wait for the reader, each with its number.
     pub(super) queue: VecDeque<(u64, Bytes)>,
     pub(super) bytes: usize,
     /// The number of the last event.
     pub(super) last: u64,
     pub(super) waker: Option<Waker>,
-    /// Replies that are due.
-    pub(super) owes: usize,
+    /// Pending replies.
+    pub(super) pending: usize,
     pub(super) ended: bool,
-    /// Who reads it, if anybody does.
-    pub(super) holder: Option<u64>,
-    /// Nobody can come back for it.
-    pub(super) forsaken: bool,
-    /// Its reader is sent away behind what waits, and comes back for what follows.
-    pub(super) parted: bool,
+    /// The reader, if there is one.
+    pub(super) reader: Option<u64>,
+    /// No client can resume it.
+    pub(super) abandoned: bool,
+    /// Its reader was detached behind the queued events, and resumes the stream for what follows.
+    pub(super) detached: bool,
 }
 
 #[derive(Default)]
 pub(super) enum Form {
-    /// Not decided.
+    /// Undecided.
     #[default]
     Open,
     Json(u16, Bytes),
     Stream,
 }
 
-/// Whoever reads a stream.
+/// The reader of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct Reader {
     pub(super) stream: u64,
     pub(super) number: u64,
 }
 
-/// Wakers to be woken when the lock is not held any more.
+/// Wakers to wake after the lock is released.
 #[derive(Default)]
 pub(super) struct Wake(Option<Waker>, Vec<Waker>);
 
@@ -110,7 +110,7 @@ pub(super) fn keep(place: &mut Option<Waker>, waker: &Waker) {
     }
 }
 
-/// What has come, message by message; `None` for a part that is none.
+/// The received messages; `None` for an invalid part of a batch.
 fn messages(inbound: &Inbound) -> impl Iterator<Item = Option<&Message>> {
     let (one, parts) = match inbound {
         Inbound::Message { message, .. } => (Some(Some(message)), &[][..]),
@@ -120,14 +120,16 @@ fn messages(inbound: &Inbound) -> impl Iterator<Item = Option<&Message>> {
     one.into_iter().chain(parts.iter().map(|part| part.as_ref().ok()))
 }
 
-impl Slot {
-    /// Keeps the newest of what nobody reads, and nothing where there is little room.
+impl ExchangeState {
+    /// Keeps the newest of the events that no reader takes, and none where memory is short.
     pub(super) fn trim(&mut self, crowded: bool) {
         if crowded {
             self.queue.clear();
             self.bytes = 0;
         }
-        while self.queue.len() > KEPT || (self.bytes > KEPT_BYTES && self.queue.len() > 1) {
+        while self.queue.len() > MAX_BACKLOG_EVENTS
+            || (self.bytes > MAX_BACKLOG_BYTES && self.queue.len() > 1)
+        {
             let Some((_, bytes)) = self.queue.pop_front() else { return };
             self.bytes -= bytes.len();
         }
@@ -135,15 +137,17 @@ impl Slot {
 }
 
 impl State {
-    /// Whether something may wait to be read. What settles a request is not refused because of requests: its sender may not
-    /// come again. It is bounded by what was asked, and by `room` in bytes.
+    /// Checks whether a received message may be queued. A message that settles a request is never refused because of requests:
+    /// its sender may not retry. It is limited by the number of our requests, and by `room` in bytes.
     pub(super) fn check(&self, inbound: &Inbound, size: usize, room: usize) -> Result<(), Refused> {
         if self.closed {
             return Err(Refused::Closed);
         }
         let settles = |message: &Message| match message {
-            Message::Response(Response { id, .. }) => id.as_ref().is_some_and(|id| self.asked.contains(id)),
-            message => cancels(message).is_some_and(|id| self.owed.contains_key(&id)),
+            Message::Response(Response { id, .. }) => {
+                id.as_ref().is_some_and(|id| self.our_requests.contains(id))
+            }
+            message => cancels(message).is_some_and(|id| self.reply_streams.contains_key(&id)),
         };
         let asks = |message: &Message| matches!(message, Message::Request(_));
         let mut messages = messages(inbound).peekable();
@@ -153,8 +157,10 @@ impl State {
             settling &= message.is_some_and(settles);
         }
         let (most, most_bytes) = match (asking, settling) {
-            (true, _) => (UNREAD, UNREAD_BYTES),
-            (false, false) => (TOLD * UNREAD, TOLD * UNREAD_BYTES),
+            (true, _) => (MAX_UNREAD_MESSAGES, MAX_UNREAD_BYTES),
+            (false, false) => {
+                (NOTIFICATION_FACTOR * MAX_UNREAD_MESSAGES, NOTIFICATION_FACTOR * MAX_UNREAD_BYTES)
+            }
             (false, true) => (usize::MAX, room),
         };
         let fits = self.unread.is_empty()
@@ -165,7 +171,7 @@ impl State {
     pub(super) fn take_in(&mut self, inbound: Inbound, size: usize) {
         for message in messages(&inbound) {
             if let Some(Message::Response(Response { id: Some(id), .. })) = message {
-                self.asked.remove(id);
+                self.our_requests.remove(id);
             }
         }
         if self.unread.capacity() == 0 {
@@ -175,37 +181,37 @@ impl State {
         self.unread.push_back(inbound);
     }
 
-    pub(super) fn hold(&mut self, stream: u64) -> Holder {
+    pub(super) fn attach_reader(&mut self, stream: u64) -> Reader {
         self.last_holder += 1;
-        Holder { stream, number: self.last_holder }
+        Reader { stream, number: self.last_holder }
     }
 
-    pub(super) fn slot(&mut self, stream: u64) -> Option<&mut Slot> {
-        if stream == STANDING {
-            Some(&mut self.standing)
+    pub(super) fn slot(&mut self, stream: u64) -> Option<&mut ExchangeState> {
+        if stream == GET_STREAM {
+            Some(&mut self.get_stream)
         } else {
             self.posts.get_mut(&stream).map(Box::as_mut)
         }
     }
 
-    pub(super) fn held(&mut self, holder: Holder) -> Option<&mut Slot> {
-        self.slot(holder.stream).filter(|slot| slot.holder == Some(holder.number))
+    pub(super) fn held(&mut self, reader: Reader) -> Option<&mut ExchangeState> {
+        self.slot(reader.stream).filter(|slot| slot.reader == Some(reader.number))
     }
 
-    /// Forgets a POST on which nothing is due any more and that nobody reads.
+    /// Removes a POST without pending replies and without a reader.
     pub(super) fn sweep(&mut self, stream: u64) {
-        let over = |slot: &Slot| slot.owes == 0 && slot.holder.is_none();
+        let over = |slot: &ExchangeState| slot.pending == 0 && slot.reader.is_none();
         if self.posts.get(&stream).is_some_and(|slot| over(slot)) {
             self.posts.remove(&stream);
         }
     }
 
-    /// An empty map keeps the room that it had.
+    /// Releases the capacity of empty maps.
     pub(super) fn shrink(&mut self) {
-        if self.posts.is_empty() && self.owed.is_empty() && self.unread.is_empty() {
+        if self.posts.is_empty() && self.reply_streams.is_empty() && self.unread.is_empty() {
             self.unread = VecDeque::new();
             self.posts = BTreeMap::new();
-            self.owed = BTreeMap::new();
+            self.reply_streams = BTreeMap::new();
         }
     }
 }
@@ -217,7 +223,7 @@ mod tests {
     use super::*;
 
     /// Far above what requests may take.
-    const ROOM: usize = 100 * UNREAD_BYTES;
+    const ROOM_BYTES: usize = 100 * MAX_UNREAD_BYTES;
 
     fn inbound() -> Inbound {
         Inbound::Closed { cause: LinkEnd::end_of_stream() }
@@ -226,32 +232,36 @@ mod tests {
     #[test]
     fn messages_that_wait_to_be_read_are_bounded_by_number_and_bytes() {
         let mut state = State::default();
-        for _ in 0..UNREAD {
-            assert_eq!(state.check(&inbound(), 1, ROOM), Ok(()));
+        for _ in 0..MAX_UNREAD_MESSAGES {
+            assert_eq!(state.check(&inbound(), 1, ROOM_BYTES), Ok(()));
             state.take_in(inbound(), 1);
         }
-        assert_eq!(state.check(&inbound(), 0, ROOM), Err(Refused::Full));
+        assert_eq!(state.check(&inbound(), 0, ROOM_BYTES), Err(Refused::Full));
         let mut state = State::default();
-        assert_eq!(state.check(&inbound(), 10 * UNREAD_BYTES, ROOM), Ok(()), "the first always fits");
-        state.take_in(inbound(), UNREAD_BYTES - 1);
-        let check = |size| state.check(&inbound(), size, ROOM);
+        assert_eq!(
+            state.check(&inbound(), 10 * MAX_UNREAD_BYTES, ROOM_BYTES),
+            Ok(()),
+            "the first always fits"
+        );
+        state.take_in(inbound(), MAX_UNREAD_BYTES - 1);
+        let check = |size| state.check(&inbound(), size, ROOM_BYTES);
         assert_eq!((check(1), check(2)), (Ok(()), Err(Refused::Full)));
     }
 
-    fn waiting(events: usize, length: usize) -> Slot {
+    fn waiting(events: usize, length: usize) -> ExchangeState {
         let queue: VecDeque<_> =
             (1..=events as u64).map(|number| (number, vec![b'x'; length].into())).collect();
-        Slot { queue, bytes: events * length, ..Slot::default() }
+        ExchangeState { queue, bytes: events * length, ..ExchangeState::default() }
     }
 
     #[test]
     fn the_newest_events_are_kept_for_a_stream_without_a_reader() {
         for (events, length, kept) in [
-            (KEPT, 1, KEPT),
-            (KEPT + 44, 1, KEPT),
-            (4, KEPT_BYTES / 4, 4),
-            (4, KEPT_BYTES / 4 + 1, 3),
-            (2, KEPT_BYTES + 1, 1),
+            (MAX_BACKLOG_EVENTS, 1, MAX_BACKLOG_EVENTS),
+            (MAX_BACKLOG_EVENTS + 44, 1, MAX_BACKLOG_EVENTS),
+            (4, MAX_BACKLOG_BYTES / 4, 4),
+            (4, MAX_BACKLOG_BYTES / 4 + 1, 3),
+            (2, MAX_BACKLOG_BYTES + 1, 1),
         ] {
             let mut slot = waiting(events, length);
             slot.trim(false);

@@ -1,8 +1,9 @@
-//! Watches a connection from outside of hyper, and ends it when one of its time limits is reached.
+//! The time limits of a connection, enforced from outside of hyper.
 //!
-//! Each limit applies to one state. A head that comes: `HttpOptions::header_time`. No request under way: [`IDLE`]. Bytes
-//! that the client does not take: `HttpOptions::stall_time`. A connection that is idle for too long ends in order: over HTTP/2 with
-//! GOAWAY (<https://www.rfc-editor.org/rfc/rfc9113#section-6.8>), and what crosses it is answered.
+//! Each limit applies to one state. While the head of a request is received: `HttpOptions::header_time`. While no request is
+//! in progress: [`IDLE_TIMEOUT`]. While the client does not take bytes that are sent: `HttpOptions::stall_time`. An idle connection
+//! is shut down gracefully: over HTTP/2 with GOAWAY
+//! (<https://www.rfc-editor.org/rfc/rfc9113#section-6.8>), and a request that crosses it still gets its response.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -20,73 +21,72 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::framing::Framing;
-use super::lasting::Handover;
+use super::long_lived::Handover;
 
-/// How long a connection may stay open on which no request is under way.
-pub(super) const IDLE: Duration = Duration::from_secs(90);
+/// How long a connection may stay open without a request in progress.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How long a client may take not a byte of what is owed to it, unless the options say otherwise.
-pub(super) const STALL: Duration = Duration::from_secs(30);
+/// How long a client may take no byte of a pending response, unless the options set another limit.
+pub(super) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a client has to close a connection that was ended for being idle. One that reads does so at once.
-const GOODBYE: Duration = Duration::from_secs(5);
+/// How long a client has to close a connection that was shut down for being idle. A client that reads does so at once.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a client of HTTP/2 says first.
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The first bytes that a client of HTTP/2 sends.
+const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The first bytes of a connection.
+/// The first bytes of a connection, which tell the version of HTTP.
 pub(super) struct Opening {
     pub(super) is_http2: bool,
-    /// What was read to find that out.
+    /// The bytes that were read to find out.
     bytes: Bytes,
 }
 
 impl Opening {
-    /// Reads until the client speaks HTTP/2 or does not; `None` when it leaves before that.
+    /// Reads until the version is known; `None` when the client closes the connection before that.
     pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Self> {
-        let mut bytes = Vec::with_capacity(PREFACE.len());
-        while PREFACE.starts_with(&bytes) && bytes.len() < PREFACE.len() {
-            let left = (PREFACE.len() - bytes.len()) as u64;
+        let mut bytes = Vec::with_capacity(HTTP2_PREFACE.len());
+        while HTTP2_PREFACE.starts_with(&bytes) && bytes.len() < HTTP2_PREFACE.len() {
+            let left = (HTTP2_PREFACE.len() - bytes.len()) as u64;
             let read = (&mut *stream).take(left).read_buf(&mut bytes).await;
             read.ok().filter(|length| *length > 0)?;
         }
-        Some(Self { is_http2: bytes == PREFACE, bytes: bytes.into() })
+        Some(Self { is_http2: bytes == HTTP2_PREFACE, bytes: bytes.into() })
     }
 }
 
-/// What is known about a connection from outside. Times are milliseconds since it began, one more, so that 0 is
-/// never.
-pub(super) struct Use {
+/// The activity of a connection. Times are milliseconds since it began plus one, so that 0 means never.
+pub(super) struct Activity {
     began: Instant,
-    /// Requests whose responses are not sent.
+    /// Requests whose responses are not sent completely.
     requests: AtomicUsize,
     /// Requests that have begun.
     begun: AtomicU64,
-    /// How many may begin: where the framing of HTTP/1.1 is ambiguous, no request behind it is answered.
+    /// How many requests may begin: where the framing of HTTP/1.1 is ambiguous, no later request is served.
     most: AtomicU64,
-    /// Since when there has been none.
+    /// When the last request in progress ended.
     idle_since: AtomicU64,
-    /// Since when the head of a request comes.
+    /// When the head of a request began to arrive.
     head_since: AtomicU64,
-    /// Since when the client has taken nothing.
+    /// When the client stopped taking bytes.
     stalled_since: AtomicU64,
-    /// Since when it is ended for being idle.
+    /// When the connection was shut down for being idle.
     ended_since: AtomicU64,
     pub(super) handover: Handover,
 }
 
-/// What a connection may do.
+/// What the limits allow a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
-    /// Go on for so long as it is.
+    /// To stay as it is for this long.
     For(Duration),
-    /// End in order, since it is idle.
+    /// To be shut down gracefully, because it is idle.
     Idle,
-    /// Nothing.
+    /// Nothing: a limit is exceeded.
     Nothing,
 }
 
-impl Use {
+impl Activity {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             began: Instant::now(),
@@ -94,7 +94,7 @@ impl Use {
             begun: AtomicU64::new(0),
             most: AtomicU64::new(u64::MAX),
             idle_since: AtomicU64::new(1),
-            // Who has come has something to say.
+            // A client that connects is expected to send a request.
             head_since: AtomicU64::new(1),
             stalled_since: AtomicU64::new(0),
             ended_since: AtomicU64::new(0),
@@ -112,7 +112,7 @@ impl Use {
         }
     }
 
-    /// What is left of a limit that holds since then; all of it where it does not hold.
+    /// The remaining time of a limit that began at `since`; all of it where it does not apply.
     fn left_of(&self, since: &AtomicU64, most: Duration) -> Duration {
         match since.load(Ordering::Relaxed) {
             0 => most,
@@ -127,25 +127,25 @@ impl Use {
         } else if is_set(&self.head_since) {
             (self.left_of(&self.head_since, header_time), Left::Nothing)
         } else if is_set(&self.ended_since) {
-            (self.left_of(&self.ended_since, GOODBYE), Left::Nothing)
+            (self.left_of(&self.ended_since, CLOSE_TIMEOUT), Left::Nothing)
         } else {
-            (self.left_of(&self.idle_since, IDLE), Left::Idle)
+            (self.left_of(&self.idle_since, IDLE_TIMEOUT), Left::Idle)
         };
         if left.is_zero() { over } else { Left::For(left) }
     }
 }
 
-/// A request that is being answered.
-pub(super) struct Answering {
-    connection: Arc<Use>,
-    /// Which one it is on its connection.
+/// A request whose response is in progress.
+pub(super) struct ActiveRequest {
+    connection: Arc<Activity>,
+    /// Its number on the connection.
     number: u64,
 }
 
-impl Answering {
-    /// A request has begun. Over HTTP/2, whose heads nobody sees from outside, one that is complete shows that the client
-    /// has said what it had to say; over HTTP/1.1 that is the [`Framing`]'s to tell.
-    pub(super) fn new(connection: &Arc<Use>, is_http2: bool) -> Self {
+impl ActiveRequest {
+    /// A request has begun. Over HTTP/2, whose heads are not visible here, a complete request proves that the client has sent
+    /// its head; over HTTP/1.1 [`Framing`] sees heads.
+    pub(super) fn new(connection: &Arc<Activity>, is_http2: bool) -> Self {
         connection.requests.fetch_add(1, Ordering::Relaxed);
         if is_http2 {
             connection.head_since.store(0, Ordering::Relaxed);
@@ -154,22 +154,22 @@ impl Answering {
         Self { connection: connection.clone(), number }
     }
 
-    pub(super) const fn connection(&self) -> &Arc<Use> {
+    pub(super) const fn connection(&self) -> &Arc<Activity> {
         &self.connection
     }
 
-    /// Whether its length is ambiguous, or it stands behind such a one.
+    /// Whether its length is ambiguous, or that of a request before it.
     pub(super) fn is_ambiguous(&self) -> bool {
         self.number >= self.connection.most.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Answering {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        let Use { requests, idle_since, head_since, ended_since, .. } = &*self.connection;
+        let Activity { requests, idle_since, head_since, ended_since, .. } = &*self.connection;
         let now = self.connection.now();
         idle_since.store(now, Ordering::Relaxed);
-        // What has come meanwhile could not be answered before.
+        // What arrived meanwhile could not be served before.
         for since in [head_since, ended_since] {
             if since.load(Ordering::Relaxed) != 0 {
                 since.store(now, Ordering::Relaxed);
@@ -179,17 +179,17 @@ impl Drop for Answering {
     }
 }
 
-/// Watches a connection as long as it lasts.
-pub(super) struct Watch {
-    pub(super) connection: Arc<Use>,
+/// Enforces the limits of a connection while it runs.
+pub(super) struct TimeLimits {
+    pub(super) connection: Arc<Activity>,
     pub(super) header_time: Duration,
     pub(super) stall_time: Duration,
     pub(super) peer: SocketAddr,
     pub(super) ending: watch::Receiver<bool>,
 }
 
-impl Watch {
-    /// Runs a connection to its end. `end` tells it to finish what is under way and to begin nothing.
+impl TimeLimits {
+    /// Runs a connection to its end. `end` tells it to finish what is in progress and to begin nothing new.
     pub(super) async fn run<C, E>(self, mut served: C, end: impl Fn(&mut C))
     where
         C: Future<Output = Result<(), E>> + Unpin,
@@ -202,8 +202,9 @@ impl Watch {
         }
         let told = ending.clone();
         let mut ended = pin!(ending.changed());
-        // A limit may begin to hold right behind a look, so the next look is never later than the shortest of them.
-        let shortest = [header_time, IDLE, stall_time, GOODBYE].into_iter().min().unwrap_or(GOODBYE);
+        // A limit may begin to apply right after a check, so the next check is never later than the shortest limit.
+        let shortest =
+            [header_time, IDLE_TIMEOUT, stall_time, CLOSE_TIMEOUT].into_iter().min().unwrap_or(CLOSE_TIMEOUT);
         let mut check = pin!(sleep(shortest));
         let mut wakes = Waker::noop().clone();
         poll_fn(|cx| {
@@ -214,8 +215,8 @@ impl Watch {
                     }
                     return Poll::Ready(());
                 }
-                // Both know whom to wake. They are polled again only when there is something to hear: to be asked with each
-                // request, they would take more time than its way through the session.
+                // Both futures have this waker already. They are polled again only when they were woken: polling them with each
+                // request would take longer than its way through the session.
                 let known = wakes.will_wake(cx.waker());
                 let leave = !leaving && (!known || told.has_changed().unwrap_or(true));
                 if leave && let Poll::Ready(changed) = ended.as_mut().poll(cx) {
@@ -231,7 +232,7 @@ impl Watch {
                         Left::Idle => {
                             connection.mark(&connection.ended_since);
                             end(&mut served);
-                            GOODBYE
+                            CLOSE_TIMEOUT
                         }
                         Left::Nothing => {
                             tracing::debug!(target: "mcpjoin", %peer, "an HTTP connection took too long");
@@ -252,27 +253,27 @@ impl Watch {
     }
 }
 
-/// A connection whose use is watched.
-pub(super) struct Watched<T> {
+/// An I/O stream whose activity is recorded.
+pub(super) struct ActivityIo<T> {
     stream: T,
-    /// What was read of it already.
+    /// Bytes that were read already.
     ahead: Bytes,
-    /// HTTP/1.1 alone.
+    /// HTTP/1.1 only.
     framing: Option<Framing>,
-    connection: Arc<Use>,
+    connection: Arc<Activity>,
 }
 
-impl<T> Watched<T> {
-    pub(super) fn new(stream: T, opening: Opening, connection: Arc<Use>) -> Self {
+impl<T> ActivityIo<T> {
+    pub(super) fn new(stream: T, opening: Opening, connection: Arc<Activity>) -> Self {
         let framing = (!opening.is_http2).then(Framing::new);
         Self { stream, ahead: opening.bytes, framing, connection }
     }
 
-    /// Takes note of what has come.
+    /// Records received bytes.
     fn note_read(&mut self, bytes: &[u8]) {
         let Some(framing) = &mut self.framing else { return };
         framing.read(bytes);
-        let Use { most, head_since, .. } = &*self.connection;
+        let Activity { most, head_since, .. } = &*self.connection;
         if let Some(limit) = framing.limit() {
             most.store(limit, Ordering::Relaxed);
         } else if framing.is_in_head() {
@@ -283,12 +284,12 @@ impl<T> Watched<T> {
     }
 
     fn note_written<P>(&self, poll: Poll<P>) -> Poll<P> {
-        let Use { stalled_since, idle_since, ended_since, .. } = &*self.connection;
+        let Activity { stalled_since, idle_since, ended_since, .. } = &*self.connection;
         if poll.is_pending() {
             self.connection.mark(stalled_since);
             return poll;
         }
-        // hyper has given up a response long before the last of it is taken: as long as it is, nothing is idle.
+        // hyper drops a response long before its last byte is taken: until then the connection is not idle.
         let taken_late = stalled_since.load(Ordering::Relaxed) != 0;
         for (since, renewed) in
             [(idle_since, taken_late), (ended_since, ended_since.load(Ordering::Relaxed) != 0)]
@@ -304,7 +305,7 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for ActivityIo<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -323,7 +324,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for ActivityIo<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.note_written(written)

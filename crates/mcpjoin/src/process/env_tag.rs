@@ -1,8 +1,8 @@
-//! The name that everything below a child carries in its environment.
+//! The tag that every descendant of a child carries in its environment.
 //!
-//! A process group is left by `setsid`, and parentage is lost when the parent ends first; what stays is the
-//! environment that a process was started with. So each child gets a variable of its own, which everything that it
-//! starts inherits, and the names of all children of one process begin alike.
+//! Used by `spawn`, which sets it, and by `tree`, which searches for it. A process can leave its process group by `setsid`, and
+//! it loses its parent when the parent exits first. The environment that it was started with stays. So each child gets a
+//! variable whose value all its descendants inherit, and the tags of all children of one process have a common prefix.
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,24 +12,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::command::Spec;
 
-/// The longest value of the variable, in bytes: some 20 of our processes below one another.
-const LONGEST: usize = 1024;
+/// The longest value of the variable, in bytes: enough for about 20 nested processes that use this library.
+const MAX_VALUE_BYTES: usize = 1024;
 const SEPARATOR: u8 = b':';
 
-/// The variable. Its value is a list: a child may use this library itself.
+/// The variable. Its value is a list, because a child may use this library itself.
 pub(super) const VARIABLE: &str = "MCPJOIN_CHILD";
 
-/// A name, or how names begin, that nobody else on this machine has.
+/// A tag, or a prefix of tags, that is unique on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
-    /// Of one child and of everything below it.
+pub(super) enum EnvTag {
+    /// The tag of one child and its descendants.
     Child(String),
-    /// Of all children of one process: what their names begin with.
+    /// The common prefix of the tags of all children of one process.
     Children(String),
 }
 
-impl Mark {
-    /// What the names of all our children begin with.
+impl EnvTag {
+    /// The prefix of the tags of our own children.
     pub(super) fn of_ours() -> Self {
         static OURS: OnceLock<String> = OnceLock::new();
         let ours = OURS.get_or_init(|| {
@@ -39,14 +39,14 @@ impl Mark {
         Self::Children(ours.clone())
     }
 
-    /// A name for one child more.
+    /// A new tag for one child.
     pub(super) fn of_a_child() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let ours = Self::of_ours();
         Self::Child(format!("{}{}", ours.as_str(), COUNT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// What the names of another process's children begin with, as [`Mark::as_str`] of [`Mark::of_ours`] said there.
+    /// The prefix of another process's children, as [`EnvTag::as_str`] of [`EnvTag::of_ours`] returned it there.
     pub(super) fn of_children(name: &str) -> Option<Self> {
         let (pid, random) = name.strip_suffix('-')?.split_once('-')?;
         let hexadecimal = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -58,10 +58,10 @@ impl Mark {
         name
     }
 
-    /// What the child's variable holds: the names of those above us, then its own.
+    /// The value of the child's variable: the tags of our ancestors, then its own.
     pub(super) fn value(&self, spec: &Spec) -> OsString {
         let mut value = spec.variable(VARIABLE).map(OsString::into_vec).unwrap_or_default();
-        if value.len() + self.as_str().len() >= LONGEST {
+        if value.len() + self.as_str().len() >= MAX_VALUE_BYTES {
             value.clear();
         }
         if !value.is_empty() {
@@ -71,14 +71,14 @@ impl Mark {
         OsString::from_vec(value)
     }
 
-    /// What the variable holds in an environment, as `/proc` shows it.
-    pub(super) fn held_in(environment: &[u8]) -> Option<&[u8]> {
+    /// The value of the variable in an environment, as `/proc` shows it.
+    pub(super) fn value_in(environment: &[u8]) -> Option<&[u8]> {
         environment
             .split(|byte| *byte == 0)
             .find_map(|entry| entry.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"="))
     }
 
-    /// Whether it is in the list that a variable holds.
+    /// Whether the list in a variable contains it.
     pub(super) fn is_in(&self, names: &[u8]) -> bool {
         names.split(|byte| *byte == SEPARATOR).any(|name| match self {
             Self::Child(own) => name == own.as_bytes(),
@@ -91,34 +91,34 @@ impl Mark {
 mod tests {
     use super::*;
 
-    fn found(mark: &Mark, environment: &[u8]) -> bool {
-        Mark::held_in(environment).is_some_and(|names| mark.is_in(names))
+    fn found(tag: &EnvTag, environment: &[u8]) -> bool {
+        EnvTag::value_in(environment).is_some_and(|names| tag.is_in(names))
     }
 
     #[test]
     fn a_name_is_found_in_a_list_and_only_whole() {
-        let mark = Mark::Child("12-ab-0".into());
-        assert!(found(&mark, b"A=1\0MCPJOIN_CHILD=9-9-9:12-ab-0\0B=2"));
-        assert!(found(&mark, b"MCPJOIN_CHILD=12-ab-0:1-1-1"));
-        assert!(!found(&mark, b"MCPJOIN_CHILD=12-ab-01"));
-        assert!(!found(&mark, b"XMCPJOIN_CHILD=12-ab-0"));
+        let tag = EnvTag::Child("12-ab-0".into());
+        assert!(found(&tag, b"A=1\0MCPJOIN_CHILD=9-9-9:12-ab-0\0B=2"));
+        assert!(found(&tag, b"MCPJOIN_CHILD=12-ab-0:1-1-1"));
+        assert!(!found(&tag, b"MCPJOIN_CHILD=12-ab-01"));
+        assert!(!found(&tag, b"XMCPJOIN_CHILD=12-ab-0"));
     }
 
     #[test]
     fn all_children_of_one_process_are_found_and_nobody_else() {
-        let ours = Mark::of_ours();
-        let (one, other) = (Mark::of_a_child(), Mark::of_a_child());
+        let ours = EnvTag::of_ours();
+        let (one, other) = (EnvTag::of_a_child(), EnvTag::of_a_child());
         assert_ne!(one, other);
         for child in [&one, &other] {
             assert!(found(&ours, format!("A=1\0MCPJOIN_CHILD=9-9-9:{}", child.as_str()).as_bytes()));
         }
         let theirs = "1-0123456789abcdef-";
         assert!(!found(&ours, format!("MCPJOIN_CHILD={theirs}0").as_bytes()));
-        assert_eq!(Mark::of_children(ours.as_str()), Some(ours));
-        assert_eq!(Mark::of_children(theirs), Some(Mark::Children(theirs.into())));
-        // Nothing that would be in other names, too.
+        assert_eq!(EnvTag::of_children(ours.as_str()), Some(ours));
+        assert_eq!(EnvTag::of_children(theirs), Some(EnvTag::Children(theirs.into())));
+        // Prefixes that other tags could have, too.
         for no in ["", "-", "1-", "1--", "1-0123456789abcde-", "1-0123456789abcdef", "x-0123456789abcdef-"] {
-            assert_eq!(Mark::of_children(no), None, "{no}");
+            assert_eq!(EnvTag::of_children(no), None, "{no}");
         }
     }
 }

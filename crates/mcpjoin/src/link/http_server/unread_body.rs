@@ -1,8 +1,9 @@
-//! What is left of the body of a request that was refused for its length, or for its token.
+//! Discards the rest of a request body that was refused because of its length or its token.
 //!
-//! Many a client sends all of a body before it looks for an answer, and whoever closes the connection on what was not read
-//! takes the answer away with it (<https://www.rfc-editor.org/rfc/rfc9112#section-9.6>). So it is read and dropped before the
-//! refusal is sent, within bounds. Used by `serve` alone: in somebody else's server the connection is theirs.
+//! Used by `serve` alone; in another program's server the connection is not ours. Many clients send the whole body before they
+//! read a response, and closing a connection with unread bytes loses the response
+//! (<https://www.rfc-editor.org/rfc/rfc9112#section-9.6>). So the body is read and discarded, within limits, before the
+//! refusal is sent.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,42 +18,43 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use super::body::UNCOUNTED;
+use super::body::MAX_UNCOUNTED_BYTES;
 
-/// As much is read and dropped: three bodies as large as they may be by themselves.
-const MOST: u64 = 32 * 1024 * 1024;
-/// For so long: it has to come as fast as it can.
-const TIME: Duration = Duration::from_secs(5);
+/// How many bytes are discarded at most: three bodies of the default limit.
+const MAX_DISCARDED_BYTES: u64 = 32 * 1024 * 1024;
+/// How long discarding may take at most: the client must send as fast as it can.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A body on its way in. What nobody has read of it is given back when this is dropped, where somebody keeps it.
-pub(super) struct Coming {
-    /// `None` once it is given back.
+/// A body that is being received. Dropping it returns the unread part, where it is wanted.
+pub(super) struct IncomingBody {
+    /// `None` once it is returned.
     body: Option<Incoming>,
-    rest: Option<Arc<Rest>>,
+    rest: Option<Arc<UnreadBody>>,
 }
 
-/// Keeps what is left of a body.
-pub(super) struct Rest {
+/// Takes back the unread part of a body.
+pub(super) struct UnreadBody {
     body: Mutex<Option<Incoming>>,
-    /// It is left for its length alone, or because there is no room.
+    /// The body was refused for its length alone, or for lack of memory.
     for_length: bool,
 }
 
-impl Rest {
-    /// For a body that may be above the limit, for one that there may be no room for, and for every one where tokens are
-    /// asked for: what is no good is said before a body is read. Who waits to be told to send it (`Expect: 100-continue`) is told at once not to.
+impl UnreadBody {
+    /// Watches a body that may exceed the limit or for which memory may be short, and every body where tokens are required: a
+    /// bad token is refused before the body is read. A client that waits for `100-continue` gets the refusal at once.
     pub(super) fn of(request: &Request<Incoming>, limit: usize, asks: bool) -> Option<Arc<Self>> {
         let body = request.body();
-        let small = body.size_hint().upper().is_some_and(|most| most <= limit.min(UNCOUNTED) as u64);
+        let small =
+            body.size_hint().upper().is_some_and(|most| most <= limit.min(MAX_UNCOUNTED_BYTES) as u64);
         let may_be_left = !small || asks && !body.is_end_stream();
         let rest = || Arc::new(Self { body: Mutex::default(), for_length: !asks });
         (may_be_left && !request.headers().contains_key(EXPECT)).then(rest)
     }
 
-    /// Whether a response with that status may have come before the body was read.
+    /// Whether a response with that status may have been made before the body was read.
     pub(super) fn is_left_with(&self, status: StatusCode) -> bool {
         let refused = status.is_client_error() || status.is_server_error();
-        // Who was too slow once is not waited for again.
+        // A client that was too slow once is not waited for again.
         let early = refused && status != StatusCode::REQUEST_TIMEOUT;
         let for_room = matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::SERVICE_UNAVAILABLE);
         for_room || early && !self.for_length
@@ -62,10 +64,10 @@ impl Rest {
         self.body.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads it and keeps nothing of it. One that is longer than is read here is left at once.
-    pub(super) async fn drop_it(&self) {
+    /// Reads and discards the rest. A body that is longer than the limit is left at once.
+    pub(super) async fn discard(&self) {
         let Some(mut body) = self.lock().take() else { return };
-        let mut left = MOST;
+        let mut left = MAX_DISCARDED_BYTES;
         let read = async {
             while body.size_hint().lower() <= left {
                 let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await else { return };
@@ -74,18 +76,18 @@ impl Rest {
                 left = less;
             }
         };
-        // That it takes too long changes nothing.
-        let _ = timeout(TIME, read).await;
+        // A timeout needs no handling: the refusal is sent in any case.
+        let _ = timeout(DISCARD_TIMEOUT, read).await;
     }
 }
 
-impl Coming {
-    pub(super) const fn new(body: Incoming, rest: Option<Arc<Rest>>) -> Self {
+impl IncomingBody {
+    pub(super) const fn new(body: Incoming, rest: Option<Arc<UnreadBody>>) -> Self {
         Self { body: Some(body), rest }
     }
 }
 
-impl Drop for Coming {
+impl Drop for IncomingBody {
     fn drop(&mut self) {
         if let Some(rest) = &self.rest {
             *rest.lock() = self.body.take().filter(|body| !body.is_end_stream());
@@ -93,7 +95,7 @@ impl Drop for Coming {
     }
 }
 
-impl Body for Coming {
+impl Body for IncomingBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -1,9 +1,9 @@
 //! The progress of responses over HTTP/2.
 //!
-//! A client that leaves the window of a stream closed (<https://www.rfc-editor.org/rfc/rfc9113#section-5.2>) keeps its
-//! response in memory while the connection itself works, so progress is measured for each stream: when there are bytes
-//! to send and none of them goes into a frame for too long, the stream is reset and its bytes are dropped. Used by
-//! `serve` alone: in somebody else's server the streams are theirs.
+//! Used by `serve` alone; in another program's server the streams are not ours. A client that leaves the window of a stream
+//! closed (<https://www.rfc-editor.org/rfc/rfc9113#section-5.2>) keeps its response in memory while the connection itself
+//! works. So progress is measured for each stream: when there are bytes to send and none of them is sent for too long, the
+//! stream is reset and its bytes are dropped.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,25 +16,25 @@ use hyper::rt::Executor;
 use tokio::time::{Instant, sleep_until};
 
 tokio::task_local! {
-    /// Of the stream that is being polled.
-    static CURRENT: Arc<Outflow>;
+    /// The state of the stream that is being polled.
+    static CURRENT: Arc<ResponseProgress>;
 }
 
-/// What the HTTP library has of a response and has not sent.
+/// The bytes of a response that the HTTP library has and has not sent.
 #[derive(Default)]
-pub(super) struct Outflow(Mutex<Flow>);
+pub(super) struct ResponseProgress(Mutex<Flow>);
 
 #[derive(Default)]
 struct Flow {
     bytes: usize,
-    /// When the last of them went, or the first of them came. `None`: there are none.
+    /// When the last of them was sent, or the first of them was queued. `None`: there are none.
     since: Option<Instant>,
-    /// Of the response, which ends when there are none.
+    /// The waker of the response, which ends when no bytes are left.
     waker: Option<Waker>,
 }
 
-impl Outflow {
-    /// That of the stream that is being polled; `None` over HTTP/1.1.
+impl ResponseProgress {
+    /// The state of the stream that is being polled; `None` over HTTP/1.1.
     pub(super) fn current() -> Option<Arc<Self>> {
         CURRENT.try_with(Arc::clone).ok()
     }
@@ -73,8 +73,8 @@ impl Outflow {
         self.lock().bytes == 0
     }
 
-    /// Ready when everything is sent. The end of a response waits for it: a stream whose end is in the hands of the
-    /// HTTP library cannot be reset any more.
+    /// Ready when everything is sent. The end of a response waits for it: the HTTP library cannot reset a stream whose end it
+    /// has received.
     pub(super) fn poll_empty(&self, cx: &Context<'_>) -> Poll<()> {
         let mut flow = self.lock();
         if flow.bytes == 0 {
@@ -85,23 +85,23 @@ impl Outflow {
     }
 }
 
-/// A piece of a response. What is sent of it is noted.
+/// A piece of a response. It records how much of it is sent.
 pub(super) struct Piece {
     bytes: Bytes,
-    outflow: Option<Arc<Outflow>>,
+    progress: Option<Arc<ResponseProgress>>,
 }
 
 impl Piece {
-    pub(super) fn new(bytes: Bytes, outflow: Option<&Arc<Outflow>>) -> Self {
-        if let Some(outflow) = outflow {
-            outflow.add(bytes.len());
+    pub(super) fn new(bytes: Bytes, progress: Option<&Arc<ResponseProgress>>) -> Self {
+        if let Some(progress) = progress {
+            progress.add(bytes.len());
         }
-        Self { bytes, outflow: outflow.cloned() }
+        Self { bytes, progress: progress.cloned() }
     }
 
     fn note(&self, bytes: usize) {
-        if let Some(outflow) = self.outflow.as_ref().filter(|_| bytes > 0) {
-            outflow.remove(bytes);
+        if let Some(progress) = self.progress.as_ref().filter(|_| bytes > 0) {
+            progress.remove(bytes);
         }
     }
 }
@@ -127,7 +127,7 @@ impl Drop for Piece {
     }
 }
 
-/// Runs the streams of a connection, and drops one that takes nothing for so long: then it is reset.
+/// Runs the streams of a connection, and drops one that makes no progress for too long, which resets it.
 #[derive(Clone, Copy)]
 pub(super) struct Streams {
     pub(super) stall_time: Duration,
@@ -143,18 +143,18 @@ where
 }
 
 async fn supervise(stream: impl Future<Output = ()>, stall_time: Duration) {
-    let outflow = Arc::new(Outflow::default());
-    let mut stream = pin!(CURRENT.scope(outflow.clone(), stream));
+    let progress = Arc::new(ResponseProgress::default());
+    let mut stream = pin!(CURRENT.scope(progress.clone(), stream));
     let mut timer = None;
     poll_fn(|cx| {
         if stream.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        // Bytes come where the stream is polled, so that none are missed here.
-        while let Some(since) = outflow.since() {
+        // Bytes are queued only while the stream is polled, so none are missed here.
+        while let Some(since) = progress.since() {
             let due = since + stall_time;
             let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
-            // It may be armed for a time before the last progress, and is armed anew only when that has come.
+            // It may be set to a time before the last progress, and is reset only when that has passed.
             ready!(timer.as_mut().poll(cx));
             if Instant::now() >= due {
                 tracing::debug!(target: "mcpjoin", "a response over HTTP/2 was not taken");
@@ -186,14 +186,14 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio::time::{interval, timeout};
 
-    use super::super::lasting::Sending;
+    use super::super::long_lived::ResponseBody;
     use super::super::memory::{Bound, Memory, Traffic};
-    use super::super::watch::{Answering, Use};
+    use super::super::time_limits::{ActiveRequest, Activity};
     use super::super::{HttpBody, HttpListener, HttpOptions};
     use super::*;
     use crate::Server;
 
-    /// A client whose streams have such a window, and the task of its connection.
+    /// A client whose streams have that window, and the task of its connection.
     async fn client<S>(io: S, window: u32) -> h2::client::SendRequest<Bytes>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -214,7 +214,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_takes_nothing_is_reset_and_one_that_takes_a_byte_now_and_then_is_not() {
         const LENGTH: usize = 40;
-        const STALL: Duration = Duration::from_secs(30);
+        const STALL_TIMEOUT: Duration = Duration::from_secs(30);
         let bound = Bound { all: 1 << 20, each: 1 << 20 };
         let memory = Memory::new(bound, bound);
         let account = memory.account(&Origin::new("http"));
@@ -222,16 +222,17 @@ mod tests {
         let served = service_fn(move |_: Request<Incoming>| {
             let bytes = account.hold(Traffic::Responses, vec![b'x'; LENGTH].into()).expect("room");
             async move {
-                let (outflow, answering) = (Outflow::current(), Answering::new(&Use::new(), true));
-                assert!(outflow.is_some(), "each stream has one");
-                Ok::<_, Infallible>(Response::new(Sending::Here {
+                let (progress, answering) =
+                    (ResponseProgress::current(), ActiveRequest::new(&Activity::new(), true));
+                assert!(progress.is_some(), "each stream has one");
+                Ok::<_, Infallible>(Response::new(ResponseBody::Here {
                     body: HttpBody::whole(bytes),
-                    outflow,
+                    progress,
                     answering,
                 }))
             }
         });
-        let builder = http2::Builder::new(Streams { stall_time: STALL });
+        let builder = http2::Builder::new(Streams { stall_time: STALL_TIMEOUT });
         tokio::spawn(builder.serve_connection(TokioIo::new(near), served));
         let mut client = client(far, 1).await;
         let mut responses = Vec::new();
@@ -243,7 +244,7 @@ mod tests {
         let began = Instant::now();
         let reads = async {
             let mut read = 0;
-            let mut pace = interval(STALL - Duration::from_secs(1));
+            let mut pace = interval(STALL_TIMEOUT - Duration::from_secs(1));
             while let Some(bytes) = slow.data().await {
                 let length = bytes.expect("it is never cut").len();
                 read += length;
@@ -254,15 +255,15 @@ mod tests {
         };
         let waits = async {
             assert_eq!(stalled.data().await.expect("a byte").expect("the first"), "x");
-            let end = timeout(10 * STALL, stalled.data()).await.expect("it is not reset");
+            let end = timeout(10 * STALL_TIMEOUT, stalled.data()).await.expect("it is not reset");
             assert!(is_reset(end.expect("the end")));
             let passed = began.elapsed();
-            assert!((STALL..STALL + Duration::from_secs(1)).contains(&passed), "{passed:?}");
+            assert!((STALL_TIMEOUT..STALL_TIMEOUT + Duration::from_secs(1)).contains(&passed), "{passed:?}");
             assert_eq!(memory.held(Traffic::Responses), LENGTH, "of the other one");
         };
         let (read, ()) = tokio::join!(reads, waits);
         assert_eq!(read, LENGTH);
-        assert!(began.elapsed() > 20 * STALL);
+        assert!(began.elapsed() > 20 * STALL_TIMEOUT);
         assert_eq!(memory.held(Traffic::Responses), 0);
     }
 
@@ -313,7 +314,7 @@ mod tests {
             assert!(is_reset(end.expect("the end")));
         }
         assert_eq!((service.response_bytes(), service.body_bytes()), (0, 0));
-        // What has no body needs no window.
+        // A response without a body needs no window.
         let (head, body) =
             request(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "_meta": {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28"

@@ -28,7 +28,7 @@ struct Client {
     gate: Arc<Semaphore>,
     began: Instant,
     /// Kept, because nothing ends all connections.
-    _ending: watch::Sender<bool>,
+    _ending: time_limits::Sender<bool>,
 }
 
 impl Client {
@@ -55,7 +55,7 @@ impl Client {
             })
             .build()
             .unwrap();
-        let (ending, ended) = watch::channel(false);
+        let (ending, ended) = time_limits::channel(false);
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let serving = super::super::serve::connection(other, peer, server.http(options), ended);
         let served = tokio::spawn(serving);
@@ -143,7 +143,7 @@ fn a_connection_that_is_kept_alive_is_closed_after_the_idle_limit() {
             client.says(SMALL).await;
             client.up_to("\r\n\r\n").await;
             assert_eq!(client.rest().await, b"");
-            assert_eq!(client.closed().await, 80 + IDLE.as_secs(), "{header_time}");
+            assert_eq!(client.closed().await, 80 + IDLE_TIMEOUT.as_secs(), "{header_time}");
         }
     });
 }
@@ -187,11 +187,11 @@ fn a_client_that_takes_nothing_is_given_up_and_one_that_takes_a_little_is_not() 
     run(async {
         let mut client = Client::new(HttpOptions::new());
         client.says(call("large")).await;
-        assert_eq!(client.closed().await, STALL.as_secs());
+        assert_eq!(client.closed().await, STALL_TIMEOUT.as_secs());
         let mut client = Client::new(HttpOptions::new());
         client.says(call("large")).await;
         for time in 1..=10 {
-            client.at(time * (STALL.as_secs() - 1)).await;
+            client.at(time * (STALL_TIMEOUT.as_secs() - 1)).await;
             assert!(!client.served.is_finished(), "{time}");
             client.stream.read_exact(&mut [0; 64]).await.unwrap();
         }
@@ -199,7 +199,7 @@ fn a_client_that_takes_nothing_is_given_up_and_one_that_takes_a_little_is_not() 
         let taken = client.seconds();
         let rest = String::from_utf8(client.rest().await).unwrap();
         assert!(rest.contains(&"x".repeat(190_000)) && rest.ends_with('}'));
-        assert_eq!(client.closed().await, taken + IDLE.as_secs());
+        assert_eq!(client.closed().await, taken + IDLE_TIMEOUT.as_secs());
     });
 }
 
@@ -293,7 +293,7 @@ fn http2_call(stream: u32, tool: &str) -> Vec<u8> {
 impl Client {
     async fn http2(options: HttpOptions) -> Self {
         let mut client = Self::new(options);
-        client.says(PREFACE).await;
+        client.says(HTTP2_PREFACE).await;
         client.says(frame(4, 0, 0, &[])).await;
         client
     }
@@ -347,7 +347,7 @@ fn http_2_at_rest_is_ended_in_order_after_the_idle_limit_and_not_before() {
             client.says(frame(8, 0, 0, &[0, 0, 0, 1])).await;
         }
         let (kind, _, _, payload) = client.frame().await.unwrap();
-        assert_eq!((kind, client.seconds()), (GOAWAY, IDLE.as_secs()));
+        assert_eq!((kind, client.seconds()), (GOAWAY, IDLE_TIMEOUT.as_secs()));
         assert_eq!(payload[..8], [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0], "no error, and no request is refused");
         let (kind, flags, _, payload) = client.frame().await.unwrap();
         assert_eq!((kind, flags), (PING, 0));
@@ -355,7 +355,7 @@ fn http_2_at_rest_is_ended_in_order_after_the_idle_limit_and_not_before() {
         let (kind, _, _, payload) = client.frame().await.unwrap();
         assert_eq!((kind, &payload[..8]), (GOAWAY, &[0, 0, 0, 1, 0, 0, 0, 0][..]));
         assert_eq!(client.frame().await, None);
-        assert_eq!(client.closed().await, IDLE.as_secs());
+        assert_eq!(client.closed().await, IDLE_TIMEOUT.as_secs());
     });
 }
 
@@ -371,7 +371,7 @@ fn a_request_that_crosses_goaway_is_answered() {
         client.gate.add_permits(1);
         assert_eq!(client.replied(3).await["result"]["content"][0]["text"], "waited");
         // It has not said that it has read GOAWAY, and is not waited for.
-        assert_eq!(client.closed().await, 500 + GOODBYE.as_secs());
+        assert_eq!(client.closed().await, 500 + CLOSE_TIMEOUT.as_secs());
     });
 }
 
@@ -385,7 +385,7 @@ fn http_2_without_a_request_is_given_up_like_a_head_that_does_not_come() {
         // One that does not answer GOAWAY.
         let mut client = Client::http2(HttpOptions::new()).await;
         client.waits(1).await;
-        assert_eq!(client.closed().await, (IDLE + GOODBYE).as_secs());
+        assert_eq!(client.closed().await, (IDLE_TIMEOUT + CLOSE_TIMEOUT).as_secs());
     });
 }
 
@@ -429,7 +429,7 @@ fn a_client_that_has_said_a_part_of_the_preface_is_read_when_it_says_more_and_no
         let (stream, other) = duplex(16 * 1024);
         let other = Counting { stream: other, reads: reads.clone() };
         let mut client = Client::over(stream, other, HttpOptions::new());
-        for byte in &PREFACE[..4] {
+        for byte in &HTTP2_PREFACE[..4] {
             client.says([*byte]).await;
             tokio::task::yield_now().await;
         }
@@ -443,7 +443,7 @@ fn a_client_that_has_said_a_part_of_the_preface_is_read_when_it_says_more_and_no
 fn the_first_bytes_may_come_one_by_one() {
     run(async {
         let mut client = Client::new(HttpOptions::new());
-        for byte in PREFACE.iter().chain(&frame(4, 0, 0, &[])).chain(&http2_call(1, "wait")) {
+        for byte in HTTP2_PREFACE.iter().chain(&frame(4, 0, 0, &[])).chain(&http2_call(1, "wait")) {
             client.says([*byte]).await;
             tokio::task::yield_now().await;
         }
