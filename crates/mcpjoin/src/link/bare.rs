@@ -1,7 +1,7 @@
-//! A link without a session: whoever has one says and hears what they like.
+//! A link without a session: the program sends and receives any message.
 //!
-//! For tools that look at a peer from outside (a validator's probes, a bridge that only forwards) and for tests.
-//! Nothing here opens a session, answers, counts ids or sets deadlines; a client or a server does.
+//! For tools that examine a peer (the probes of a validator, a bridge that only forwards) and for tests. It opens no session,
+//! sends no replies, assigns no ids and sets no deadlines.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -18,7 +18,7 @@ pub struct BareLink {
 }
 
 impl Link {
-    /// The link to be driven by hand, with these bounds for messages.
+    /// A link without a session, with these limits for messages.
     #[must_use]
     pub fn bare(self, limits: &Limits) -> BareLink {
         let mut io = self.into_io();
@@ -28,16 +28,16 @@ impl Link {
 }
 
 impl BareLink {
-    /// What can be done over the link.
+    /// What the transport can do.
     #[must_use]
     pub fn caps(&self) -> LinkCaps {
         self.io.caps()
     }
 
-    /// The next thing that comes in. What was pushed is sent meanwhile; that sending has failed is not told here,
-    /// what comes in tells. After [`Inbound::Closed`] it is that again.
+    /// Receives the next message. Sends pushed messages meanwhile; a failure to send is not reported here, only what is received.
+    /// After [`Inbound::Closed`] it returns that again.
     ///
-    /// Cancel-safe: dropped before it is ready, it has taken nothing.
+    /// Cancel-safe: a future that is dropped before it is ready has taken nothing.
     pub async fn recv(&mut self) -> Inbound {
         poll_fn(|cx| {
             if let Some(cause) = &self.closed {
@@ -53,34 +53,34 @@ impl BareLink {
         .await
     }
 
-    /// Is there room for one message more? What is pushed without room is kept all the same.
+    /// Whether there is room for one more message. A message that is pushed without room is kept all the same.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.io.has_room()
     }
 
-    /// Takes a message to send. It leaves with the next [`flush`](Self::flush) or [`recv`](Self::recv).
+    /// Queues a message. The next [`flush`](Self::flush) or [`recv`](Self::recv) sends it.
     pub fn push(&mut self, outbound: Outbound) {
         self.io.push(outbound);
     }
 
-    /// Takes bytes to send as they are: half a line, two lines, something that is no message. They leave as
-    /// [`push`](Self::push) says. False, and nothing was taken, on a link that carries messages and no bytes.
+    /// Queues bytes that are sent unchanged: half a line, two lines, an invalid message. Sent like messages of
+    /// [`push`](Self::push). Returns false, and queues nothing, on a transport that carries messages and no bytes.
     #[must_use]
     pub fn push_bytes(&mut self, bytes: impl Into<Bytes>) -> bool {
         self.io.push_bytes(&bytes.into())
     }
 
-    /// Sends what was pushed. Cancel-safe: what was not sent stays.
+    /// Sends what was pushed. Cancel-safe: unsent messages stay queued.
     ///
     /// # Errors
-    /// The link's end, once. What can still be read, can be read.
+    /// The end of the link, once. What was received can still be read.
     pub async fn flush(&mut self) -> Result<(), LinkEnd> {
         poll_fn(|cx| self.io.poll_flush(cx)).await
     }
 
-    /// Sends a message and waits until it is sent. The peer may wait for us to read meanwhile: where both sides send
-    /// much, push and receive.
+    /// Sends a message and waits until it is sent. The peer may wait for us to read meanwhile: where both sides send much, push
+    /// and receive instead.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -89,13 +89,13 @@ impl BareLink {
         self.flush().await
     }
 
-    /// How much was handed to the far end: bytes, or messages where nothing is serialised.
+    /// How much was handed to the peer: bytes, or messages where nothing is serialized.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.io.sent()
     }
 
-    /// Closes our sending side and ends what the link has started.
+    /// Closes our side and ends what the transport has started.
     ///
     /// Cancel-safe; dropping the link instead ends everything at once.
     pub async fn close(&mut self) -> LinkEnd {
@@ -103,10 +103,10 @@ impl BareLink {
         self.closed.get_or_insert(cause).clone()
     }
 
-    /// Makes the far end afresh, where [`LinkCaps::reopens`] says that this can be done.
+    /// Connects again, or restarts the child, where [`LinkCaps::reopens`] says that the transport can.
     ///
     /// # Errors
-    /// When it cannot, or when that fails.
+    /// When the transport cannot, or when it fails.
     pub async fn reopen(&mut self) -> Result<(), LinkEnd> {
         poll_fn(|cx| self.io.poll_reopen(cx)).await?;
         self.closed = None;

@@ -1,8 +1,7 @@
-//! A server as a child process: lines over its standard input and output.
+//! A server as a child process: one message per line over its standard input and output.
 //!
-//! Made by [`ChildCommand::start`]. What a client should do with such a process, and how it should end it, is in
-//! the specification: <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio>. The
-//! process itself is kept by `process`; this file joins it to a stream.
+//! Made by [`ChildCommand::start`]. The [specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio)
+//! says how a client uses and ends such a process. `process` starts and ends it; this module joins it to a stream.
 
 mod program;
 
@@ -31,11 +30,11 @@ use crate::process::{
     self, Grace, Phase, Process, ShutdownReport, SpawnError, SpawnErrorKind, Spec, StderrLines, StderrTail,
 };
 
-/// After the child's end, how long to go on reading what it has written: a grandchild may hold the pipes open for
-/// ever. With the rest below the 500 ms within which a death is told.
-const DRAIN: Duration = Duration::from_millis(200);
-/// After the end of the child's standard output, how long to wait for its exit status.
-const STATUS: Duration = Duration::from_millis(400);
+/// How long the output of an exited child is still read: a grandchild may hold the pipes open for ever. With the other steps
+/// it stays below the 500 ms within which the exit is reported.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long to wait for the exit status after the end of the child's standard output.
+const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// How to start a server as a child process. Arguments are passed as they are; no shell is involved.
 ///
@@ -60,11 +59,10 @@ pub struct ChildCommand {
     handle: ChildHandle,
 }
 
-/// Sees what crosses every link of a command and of its clones.
+/// Observes every link of a command and of its clones.
 type CommandTap = Arc<dyn Fn(Way, Crossed<'_>) + Send + Sync>;
 
-/// Watches a child from outside its link. Cheap to clone; outlives the link. After the child has been started
-/// afresh it shows the new one.
+/// Observes a child from outside its link. Cheap to clone; outlives the link. After a restart it shows the new child.
 #[derive(Clone)]
 pub struct ChildHandle(Arc<Mutex<Option<Watched>>>);
 
@@ -77,12 +75,12 @@ struct Watched {
 }
 
 impl ChildCommand {
-    /// The program `program`: a path when it has a path separator (a relative one counts from the child's working
-    /// directory), otherwise a name that is searched for in the `PATH` that the child gets. Empty entries of
-    /// `PATH` are skipped.
+    /// A command for the program `program`: a path when it contains a path separator (a relative path is resolved from the
+    /// child's working directory), otherwise a name that is searched for in the `PATH` of the child. Empty entries of `PATH`
+    /// are skipped.
     ///
-    /// The child inherits our environment and our working directory unless told otherwise. Of our file descriptors
-    /// it gets none but its three standard streams.
+    /// The child inherits our environment and working directory unless told otherwise. It inherits no file descriptor but its
+    /// three standard streams.
     #[must_use]
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
@@ -101,51 +99,51 @@ impl ChildCommand {
         }
     }
 
-    /// One argument more.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.spec.args.push(arg.into());
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     #[must_use]
     pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         self.spec.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// A variable of the child's environment, beside those that it inherits or instead of one of them.
+    /// Sets a variable in the child's environment.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.spec.env.insert(name.into(), Some(value.into()));
         self
     }
 
-    /// A variable that the child does not inherit.
+    /// Removes a variable from the child's environment.
     #[must_use]
     pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
         self.spec.env.insert(name.into(), None);
         self
     }
 
-    /// The child inherits no variable: it gets those that [`env`](Self::env) names, and `MCPJOIN_CHILD`, by which
-    /// what it starts is found again.
+    /// Makes the child inherit no variable: it gets only those of [`env`](Self::env), and `MCPJOIN_CHILD`, which identifies its
+    /// descendants.
     #[must_use]
     pub const fn env_clear(mut self) -> Self {
         self.spec.env_clear = true;
         self
     }
 
-    /// The child's working directory.
+    /// Sets the child's working directory.
     #[must_use]
     pub fn current_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.spec.current_dir = Some(path.into());
         self
     }
 
-    /// The child leads a session of its own, without a controlling terminal: it can neither ask there nor be stopped for
-    /// using it from the background.
+    /// Starts the child in a session of its own, without a controlling terminal: it cannot prompt there, and the terminal
+    /// cannot stop it for being in the background.
     #[doc(hidden)]
     #[must_use]
     pub const fn new_session(mut self) -> Self {
@@ -153,67 +151,68 @@ impl ChildCommand {
         self
     }
 
-    /// Called with each line that the child writes to standard error, without its end: any bytes, in pieces of at
-    /// most 8 KiB. Without it the lines are read all the same, and the last 64 KiB are kept for error messages.
+    /// Calls `lines` with each line that the child writes to standard error, without its line end. A line may contain any bytes
+    /// and is split into pieces of 8 KiB. Without it the lines are read all the same, and the last 64 KiB are kept for error
+    /// messages.
     ///
-    /// It is called in a task of its own. While it blocks, nothing is read, and the child blocks once its pipe is
-    /// full. When it panics it is not called again.
+    /// It is called in a task of its own. While it blocks, nothing is read, and the child blocks once its pipe is full. If it
+    /// panics, it is not called again.
     #[must_use]
     pub fn stderr(mut self, line: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
         self.lines = Some(Arc::new(line));
         self
     }
 
-    /// Called with everything that crosses the links of this command and of its clones, as by [`Link::tapped`]: for
-    /// what starts the command by itself, and more than once.
+    /// Calls `tap` with everything that crosses the links of this command and of its clones, as [`Link::tapped`] does: for
+    /// programs that start the command more than once.
     #[must_use]
     pub fn tapped(mut self, tap: impl Fn(Way, Crossed<'_>) + Send + Sync + 'static) -> Self {
         self.tap = Some(Arc::new(tap));
         self
     }
 
-    /// How patiently the child is ended: the time from closing its standard input to SIGTERM, and from there to
-    /// SIGKILL. 2 s each by default; with the second that the rest takes, closing is over after 5 s.
+    /// Sets the grace of a shutdown: the time from closing standard input to SIGTERM, and from there to SIGKILL. 2 s each by
+    /// default; with the last steps, closing takes at most 5 s.
     #[must_use]
     pub const fn shutdown(mut self, end_of_input: Duration, terminate: Duration) -> Self {
         self.grace = Grace { end_of_input, terminate };
         self
     }
 
-    /// Watches the child that this command starts. Each clone of a command shares it.
+    /// Returns a handle of the child that this command starts. All clones of a command share it.
     #[must_use]
     pub fn handle(&self) -> ChildHandle {
         self.handle.clone()
     }
 
-    /// The file that [`start`](Self::start) would start now: nothing is started.
+    /// Returns the file that [`start`](Self::start) would start now. Starts nothing.
     ///
     /// # Errors
-    /// [`SpawnError`] names the program and says why it cannot be started, as far as that is to be seen beforehand.
+    /// [`SpawnError`] names the program and the reason why it cannot be started, as far as it can be known beforehand.
     pub fn resolve(&self) -> Result<PathBuf, SpawnError> {
         self.spec.resolve().map_err(|kind| self.spec.error(kind))
     }
 
-    /// What is started, for whoever looks at it beforehand.
+    /// What is started, for programs that show it beforehand.
     #[doc(hidden)]
     pub const fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Another program in the same surroundings, with a handle of its own.
+    /// Another program with the same settings, and a handle of its own.
     #[doc(hidden)]
     pub fn beside(&self, program: impl Into<OsString>, argument: &str) -> Self {
         let spec = Spec { program: program.into(), args: vec![argument.into()], ..self.spec.clone() };
         Self { spec, lines: None, tap: None, grace: self.grace, handle: ChildHandle(Arc::default()) }
     }
 
-    /// Starts the program. Needs a tokio runtime with I/O and time, on which standard error is read from then on.
+    /// Starts the program. Needs a tokio runtime with I/O and time, which reads standard error from then on.
     ///
-    /// Dropped before it is ready, it leaves no process. The link can be opened again: the program is then started
-    /// afresh. Dropping the link kills the program and its process group at once.
+    /// Dropping the future before it is ready leaves no process. The link can be reopened, which restarts the program. Dropping
+    /// the link kills the program and its process group at once.
     ///
     /// # Errors
-    /// [`SpawnError`] names the program and says why it did not start.
+    /// [`SpawnError`] names the program and the reason why it did not start.
     ///
     /// # Panics
     /// Outside a tokio runtime, and on one without time.
@@ -243,19 +242,19 @@ impl ChildHandle {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The child's process id, also when it has ended; `None` before it was started.
+    /// The child's process id, also after its exit; `None` before it was started.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.watched().map(|watched| watched.pid)
     }
 
-    /// Has it been started, and not ended?
+    /// Whether it was started and has not exited.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.watched().is_some_and(|watched| !watched.phase.borrow().ended)
     }
 
-    /// How it has ended; `None` while it runs.
+    /// Its exit status; `None` while it runs.
     #[must_use]
     pub fn exit(&self) -> Option<ProcessExit> {
         self.watched().and_then(|watched| watched.phase.borrow().exit)
@@ -267,27 +266,27 @@ impl ChildHandle {
         self.watched().map(|watched| watched.stderr.bytes()).unwrap_or_default()
     }
 
-    /// Waits until what it wrote to standard error is read to its end. Called when it has ended, in its own runtime.
+    /// Waits until its standard error has been read to the end. Call it after the exit, in the runtime of the child.
     #[doc(hidden)]
     pub async fn stderr_read(&self) {
         let Some(watched) = self.watched() else { return };
         watched.stderr.ended().await;
     }
 
-    /// What it took to end it and what is left of what it had started; `None` until that is over.
+    /// The report of its shutdown; `None` until that is finished.
     #[must_use]
     pub fn report(&self) -> Option<ShutdownReport> {
         self.watched().and_then(|watched| watched.phase.borrow().report.as_deref().cloned())
     }
 
-    /// Waits until the child and what it has started are gone, by whatever cause, and the child is reaped. `None`
-    /// when it has not been started. Waits for the run that is current when it is called. Cancel-safe.
+    /// Waits until the child and its processes are gone, for whatever reason, and the child is reaped. `None` when it was not
+    /// started. Waits for the run that is current when it is called. Cancel-safe.
     pub async fn ended(&self) -> Option<ShutdownReport> {
         process::reported(self.watched()?.phase).await
     }
 }
 
-/// One run of the program, as its link sees it.
+/// One run of the program.
 struct Run {
     stream: Stream<pipe::Receiver, pipe::Sender>,
     process: Process,
@@ -296,17 +295,17 @@ struct Run {
     closing: bool,
 }
 
-/// How far the child's end has been noticed.
+/// How far the end of the child was observed.
 enum Ending {
     /// It runs.
     No,
-    /// It has ended, or closed its standard output, in this way; what can be read or learnt is waited for so long.
+    /// It has exited or closed its standard output with this kind of end. `wait` limits reading what is left.
     Noticed { wait: Pin<Box<Sleep>>, after_exit: bool, kind: Option<LinkEndKind> },
 }
 
 type Opening = Pin<Box<dyn Future<Output = Result<Run, SpawnError>> + Send>>;
 
-/// The link.
+/// The transport.
 struct Child {
     spec: Arc<Spec>,
     lines: Option<StderrLines>,
@@ -316,7 +315,7 @@ struct Child {
     /// Shared by the streams of all runs.
     tap: Option<Arc<Mutex<Tap>>>,
     run: Option<Run>,
-    /// What was sent to earlier runs.
+    /// Bytes that were sent to earlier runs.
     sent_before: u64,
     opening: Option<Opening>,
 }
@@ -334,7 +333,7 @@ async fn launch(
             pipe::Receiver::from_owned_fd(spawned.stderr)?,
         ))
     };
-    // When this fails, dropping the process ends it.
+    // If this fails, dropping the process ends it.
     let (stdout, stdin, stderr) = pipes().map_err(|error| spec.error(SpawnErrorKind::System(error)))?;
     let tail = StderrTail::default();
     let process = spawned.process;
@@ -364,7 +363,7 @@ impl Run {
                         Ending::Noticed { kind, .. } => *kind = Some(cause.kind),
                         Ending::No => {
                             self.ending = Ending::Noticed {
-                                wait: Box::pin(sleep(STATUS)),
+                                wait: Box::pin(sleep(EXIT_STATUS_TIMEOUT)),
                                 after_exit: false,
                                 kind: Some(cause.kind),
                             };
@@ -374,18 +373,18 @@ impl Run {
                     Poll::Pending => {}
                 }
             }
-            // Registered before looking, so that nothing is missed in between.
+            // Registered before the check, so that no event is missed in between.
             self.process.register(cx.waker());
             let ended = self.process.has_ended();
             match &mut self.ending {
                 Ending::No if !ended => return Poll::Pending,
                 Ending::No => {
                     self.ending =
-                        Ending::Noticed { wait: Box::pin(sleep(DRAIN)), after_exit: true, kind: None };
+                        Ending::Noticed { wait: Box::pin(sleep(DRAIN_TIMEOUT)), after_exit: true, kind: None };
                 }
                 Ending::Noticed { wait, after_exit, kind } => {
                     if ended && !*after_exit {
-                        *wait = Box::pin(sleep(DRAIN));
+                        *wait = Box::pin(sleep(DRAIN_TIMEOUT));
                         *after_exit = true;
                     }
                     let late = wait.as_mut().poll(cx).is_ready();
@@ -395,7 +394,7 @@ impl Run {
                             let kind = kind.clone();
                             return Poll::Ready(Inbound::Closed { cause: self.end(kind) });
                         }
-                        // Somebody else holds the pipe. What was read of a last line is handed out first.
+                        // Another process holds the pipe. A partial last line is delivered first.
                         None if late => self.stream.end_reading(LinkEndKind::EndOfStream),
                         _ => return Poll::Pending,
                     }
@@ -408,13 +407,13 @@ impl Run {
         self.process.register(cx.waker());
         if !self.closing {
             self.closing = true;
-            // What was pushed goes if it goes at once: a child that does not read gets no more time than its ladder.
+            // What was pushed is sent if the pipe has room: a child that does not read gets no more time than the shutdown has.
             let _ = self.stream.poll_flush(cx);
-            // When the pipe cannot be handed over it is closed here, and as well.
+            // If the pipe cannot be handed over, it is closed here, which has the same effect.
             let stdin = self.stream.take_writer().and_then(|stdin| stdin.into_nonblocking_fd().ok());
             self.process.close(grace, stdin);
         }
-        // A child that is stopped by a full pipe could not end by itself.
+        // A child that is blocked by a full pipe could not exit by itself.
         let _ = self.stream.poll_discard(cx);
         if self.process.phase().report.is_none() {
             return Poll::Pending;
@@ -434,7 +433,7 @@ impl Child {
         run.stream.configure(&self.limits);
         if let Some(tap) = &self.tap {
             let tap = Arc::clone(tap);
-            // A stream takes every tap.
+            // A stream accepts every tap.
             let _ = run.stream.tap(Box::new(move |way: Way, crossed: Crossed<'_>| {
                 (tap.lock().unwrap_or_else(PoisonError::into_inner))(way, crossed);
             }));
@@ -504,7 +503,7 @@ impl Transport for Child {
         }
     }
 
-    /// What is left of the last run is ended at once.
+    /// The processes of the last run are ended at once.
     fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         self.sent_before = self.sent();
         self.run = None;
@@ -552,7 +551,7 @@ impl Transport for Child {
 }
 
 impl fmt::Debug for ChildCommand {
-    /// Without arguments and values of variables: they may be secrets.
+    /// Shows no arguments and no values of variables: they may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChildCommand")
             .field("program", &self.spec.program)

@@ -1,7 +1,6 @@
-//! What a stream still has to write: everything that is ready leaves with one write.
+//! The send buffer of a byte stream: everything that is ready is sent with one write.
 //!
-//! Small messages are copied behind one another; a large payload stays where it is and is handed to the system
-//! beside them.
+//! Small messages are copied into one buffer; a large payload is not copied and is passed to the system beside it.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -13,36 +12,36 @@ use mcpjoin_proto::encode;
 use mcpjoin_proto::session::Outbound;
 use tokio::io::AsyncWrite;
 
-/// From this much on nothing more should be pushed, in bytes: what four pipes hold.
-const ROOM: usize = 256 * 1024;
-/// Payloads from this size on are not copied, in bytes. Between 4 and 32 KiB no difference was measured.
-const UNCOPIED: usize = 16 * 1024;
-/// Pieces handed to the system at once. Linux takes 1,024; more than a few large ones never go.
-const PIECES: usize = 16;
-/// Writes that are interrupted before others get their turn.
-const INTERRUPTIONS: usize = 16;
-/// The largest buffer that is kept empty, in bytes.
-const KEPT: usize = 2 * ROOM;
+/// The limit of the buffer in bytes, above which nothing more should be pushed: what four pipes hold.
+const MAX_BUFFERED_BYTES: usize = 256 * 1024;
+/// Payloads of this size or more are not copied, in bytes. Between 4 and 32 KiB no difference was measured.
+const MIN_UNCOPIED_BYTES: usize = 16 * 1024;
+/// Pieces passed to the system at once. Linux accepts 1,024; more than a few large ones are never written.
+const MAX_PIECES: usize = 16;
+/// Writes that are interrupted before other tasks get their turn.
+const MAX_INTERRUPTIONS: usize = 16;
+/// The largest capacity, in bytes, that an empty buffer keeps.
+const MAX_EMPTY_CAPACITY: usize = 2 * MAX_BUFFERED_BYTES;
 
 /// Bytes to write, in pieces.
 #[derive(Debug, Default)]
 pub struct Gather {
-    /// What goes first.
+    /// Written first.
     pieces: VecDeque<Bytes>,
-    /// What goes last, and can still grow.
+    /// Written last, and can still grow.
     open: BytesMut,
     waiting: usize,
-    /// Bytes have been written that the writer itself may hold back.
+    /// The writer itself may hold back written bytes.
     unflushed: bool,
 }
 
 impl Gather {
     /// Whether the buffer is below its limit.
     pub fn has_room(&self) -> bool {
-        self.waiting < ROOM
+        self.waiting < MAX_BUFFERED_BYTES
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether nothing is unsent.
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
@@ -53,7 +52,7 @@ impl Gather {
         match outbound {
             Outbound::Message { message, .. } => {
                 if let Some(rest) = encode::frame(message, &mut self.open) {
-                    if rest.payload.len() < UNCOPIED {
+                    if rest.payload.len() < MIN_UNCOPIED_BYTES {
                         self.open.put_slice(&rest.payload);
                     } else {
                         self.waiting =
@@ -70,20 +69,20 @@ impl Gather {
                 }
             }
             Outbound::Batch { messages, .. } => encode::batch(messages, &mut self.open),
-            // There are no exchanges to close: the session cancels with a notification here.
+            // There are no exchanges to close: here the session cancels with a notification.
             Outbound::Abort { .. } | Outbound::CloseStream { .. } => return,
         }
         self.open.put_u8(b'\n');
         self.waiting = self.waiting.saturating_add(self.open.len() - before);
     }
 
-    /// Adds bytes as they are.
+    /// Adds bytes unchanged.
     pub fn push_bytes(&mut self, bytes: &[u8]) {
         self.open.put_slice(bytes);
         self.waiting = self.waiting.saturating_add(bytes.len());
     }
 
-    /// The line that a message is, without its end; empty for what is not sent.
+    /// The line of a message, without its end; empty for what is not sent.
     pub fn whole(outbound: &Outbound) -> BytesMut {
         let mut line = BytesMut::new();
         match outbound {
@@ -94,12 +93,12 @@ impl Gather {
         line
     }
 
-    /// Drops what waits.
+    /// Drops what is unsent.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Writes as much as goes; counts it in `sent`. Ready when nothing is left here or in the writer.
+    /// Writes as much as possible and adds it to `sent`. Ready when nothing is left here or in the writer.
     pub fn poll_write<W: AsyncWrite>(
         &mut self,
         cx: &mut Context<'_>,
@@ -111,7 +110,7 @@ impl Gather {
             let written = if self.pieces.is_empty() {
                 writer.as_mut().poll_write(cx, &self.open)
             } else if writer.is_write_vectored() {
-                let mut slices = [IoSlice::new(&[]); PIECES];
+                let mut slices = [IoSlice::new(&[]); MAX_PIECES];
                 let all = self.pieces.iter().map(Bytes::as_ref).chain([self.open.as_ref()]);
                 let mut count = 0;
                 for (slice, piece) in slices.iter_mut().zip(all.filter(|piece| !piece.is_empty())) {
@@ -131,7 +130,7 @@ impl Gather {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                     interruptions += 1;
-                    if interruptions == INTERRUPTIONS {
+                    if interruptions == MAX_INTERRUPTIONS {
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
@@ -142,7 +141,7 @@ impl Gather {
         while self.unflushed {
             match ready!(writer.as_mut().poll_flush(cx)) {
                 Ok(()) => self.unflushed = false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted && interruptions < INTERRUPTIONS => {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted && interruptions < MAX_INTERRUPTIONS => {
                     interruptions += 1;
                 }
                 Err(error) => return Poll::Ready(Err(error)),
@@ -151,7 +150,7 @@ impl Gather {
         Poll::Ready(Ok(()))
     }
 
-    /// Forgets what was written. A writer that claims more than it was given has written all of it.
+    /// Removes what was written. A writer that claims more than it was given has written all of it.
     fn advance(&mut self, mut count: usize) {
         count = count.min(self.waiting);
         self.waiting -= count;
@@ -164,8 +163,8 @@ impl Gather {
             self.pieces.pop_front();
         }
         self.open.advance(count);
-        // An empty buffer finds the beginning of its allocation again by itself; a large one is given back.
-        if self.open.is_empty() && self.open.capacity() > KEPT {
+        // An empty `BytesMut` reuses its allocation by itself; a large one is released.
+        if self.open.is_empty() && self.open.capacity() > MAX_EMPTY_CAPACITY {
             self.open = BytesMut::new();
         }
     }

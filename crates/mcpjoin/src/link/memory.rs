@@ -1,7 +1,7 @@
-//! The pair in memory: two of our own peers in one process, messages handed over decoded.
+//! Two connected links in memory, for two peers in one process. Messages are moved, not serialized.
 //!
-//! Made by [`Link::memory`]. Nothing is serialised, so nothing can be malformed; what the session says about
-//! routes is dropped, because there is one way only.
+//! Made by [`Link::memory`]. Nothing can be malformed. The routes of the session are ignored, because there is one stream
+//! only.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,16 +16,16 @@ use super::{Link, Transport, cannot_reopen};
 struct Memory {
     sender: Sender<Inbound>,
     receiver: Receiver<Inbound>,
-    /// What the far end is told of us. One for all messages.
+    /// The origin that the peer sees. One for all messages.
     origin: Arc<Origin>,
 }
 
 impl Link {
-    /// Two ends of a way in memory: what goes into one comes out of the other.
+    /// Two connected links in memory: what is sent on one is received on the other.
     ///
-    /// Messages are handed over as they are, without being serialised. At most 1,024 of them and 1 MiB of their
-    /// payloads wait in each direction; a message larger than that passes alone. When one end is dropped, the other
-    /// gets what was sent before, and then that the far end has closed.
+    /// Messages are moved without being serialized. Each direction holds at most 1,024 of them and 1 MiB of their payloads; a
+    /// larger message passes alone. When one end is dropped, the other receives what was sent before, and then that the peer
+    /// has closed.
     ///
     /// ```
     /// let (ours, theirs) = mcpjoin::link::Link::memory();
@@ -72,7 +72,7 @@ impl Transport for Memory {
                 let parts = messages.into_iter().map(Ok).collect();
                 self.sender.push(Inbound::Batch { parts, exchange: None, origin }, size);
             }
-            // There are no exchanges to close: the session cancels with a notification here.
+            // There are no exchanges to close: here the session cancels with a notification.
             Outbound::Abort { .. } | Outbound::CloseStream { .. } => {}
         }
     }
@@ -95,7 +95,7 @@ impl Transport for Memory {
     }
 }
 
-/// Roughly what a message holds in memory, in bytes: what it carries, and itself.
+/// An estimate of the memory of a message in bytes.
 pub(super) fn weight(message: &Message) -> usize {
     message.payload_len() + size_of::<Message>()
 }

@@ -1,7 +1,7 @@
-//! The primitive for custom transports: a link whose far end is code.
+//! A link whose peer is code of the program, for custom transports that are easier to write as tasks.
 //!
-//! Made by [`Link::pair`]. Whoever has messages from somewhere (a message queue, a browser's port, a test) pumps
-//! the [`LinkDriver`]; the connection drives the [`Link`] as any other.
+//! Made by [`Link::pair`]. A program that receives messages from elsewhere (a message queue, the port of a browser, a test)
+//! pumps the [`LinkDriver`]; the connection drives the [`Link`] like any other.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -12,17 +12,16 @@ use super::memory::weight;
 use super::queue::{Gone, Receiver, Sender, queue};
 use super::{Link, Transport, cannot_reopen};
 
-/// The connection has dropped its end of the link: nothing more can be handed to it.
+/// The connection has dropped its link: no message can be delivered to it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the link is closed")]
 pub struct Closed;
 
-/// The far side of a link made by [`Link::pair`]: a custom transport takes from it what is to be sent and hands
-/// it what has come.
+/// The other side of a link made by [`Link::pair`]: a custom transport receives from it what to send, and delivers what it has
+/// received.
 ///
-/// At most 1,024 messages and 1 MiB wait in each direction. Dropping the driver tells the connection that the
-/// peer has closed, after what was handed in before; to say more (an exit status, a failure), hand in
-/// [`Inbound::Closed`] and then drop it.
+/// Each direction holds at most 1,024 messages and 1 MiB. Dropping the driver closes the link after the messages that were
+/// delivered before. To report more (an exit status, a failure), deliver [`Inbound::Closed`] and then drop it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -67,10 +66,10 @@ pub struct LinkDriver {
     came: LinkSender,
 }
 
-/// What a custom transport has to send: one half of a [`LinkDriver`].
+/// Receives what a custom transport has to send: one half of a [`LinkDriver`].
 pub struct LinkReceiver(Receiver<Outbound>);
 
-/// Where a custom transport hands in what has come: one half of a [`LinkDriver`].
+/// Delivers what a custom transport has received: one half of a [`LinkDriver`].
 pub struct LinkSender(Sender<Inbound>);
 
 /// The connection's side.
@@ -81,10 +80,10 @@ struct Pair {
 }
 
 impl Link {
-    /// A link whose far end is code: what a custom transport is made of. `caps` says what that transport can do;
-    /// what it cannot is never asked of it.
+    /// A link whose peer is code, and the driver for that code. `caps` says what the transport can do; the connection never
+    /// needs more from it.
     ///
-    /// A link made so cannot be opened again, whatever `caps` says of it.
+    /// Such a link cannot be reopened, whatever `caps` says.
     #[must_use]
     pub fn pair(caps: LinkCaps) -> (Self, LinkDriver) {
         let (sender, to_send) = queue();
@@ -98,20 +97,19 @@ impl Link {
 }
 
 impl LinkDriver {
-    /// The next thing to send; `None` when the connection has closed its side, after everything it has sent.
+    /// Receives the next message to send; `None` when the connection has closed its side, after everything that it sent.
     ///
-    /// Cancel-safe: dropped before it is ready, it has taken nothing.
+    /// Cancel-safe: a future that is dropped before it is ready has taken nothing.
     pub async fn recv(&mut self) -> Option<Outbound> {
         self.to_send.recv().await
     }
 
-    /// Hands in what has come, and waits for room where there is none.
+    /// Delivers a received message, and waits while there is no room.
     ///
-    /// Cancel-safe in the sense that it is all or nothing: dropped before it is ready, `inbound` was not handed in
-    /// and is gone with the future.
+    /// A future that is dropped before it is ready has delivered nothing, and `inbound` is dropped with it.
     ///
     /// # Errors
-    /// [`Closed`] when the connection has dropped its end.
+    /// [`Closed`] when the connection has dropped its link.
     pub async fn send(&mut self, inbound: Inbound) -> Result<(), Closed> {
         self.came.send(inbound).await
     }
@@ -134,9 +132,9 @@ impl LinkSender {
     /// As [`LinkDriver::send`].
     ///
     /// # Errors
-    /// [`Closed`] when the connection has dropped its end.
+    /// [`Closed`] when the connection has dropped its link.
     pub async fn send(&mut self, inbound: Inbound) -> Result<(), Closed> {
-        // Everything pushed before was flushed before: what is pending here is that the queue is full.
+        // Every value was flushed when it was pushed, so only a full queue can be pending.
         poll_fn(|cx| self.0.poll_room(cx)).await.map_err(|Gone| Closed)?;
         let size = match &inbound {
             Inbound::Message { message, .. } => weight(message),

@@ -1,11 +1,11 @@
-//! One direction of a way in memory: a bounded queue with a sending and a receiving end.
+//! A bounded queue in memory with a sending and a receiving end: one direction of a transport.
 //!
-//! Called by `memory` and `pair`. It moves values and never looks into them; their size comes in as a number.
+//! Used by `memory` and `pair`. It moves values and never reads them; the caller states their size.
 //!
-//! Three places hold values, so that each side takes the lock once per batch and not once per value: what was
-//! pushed and not yet flushed (with the sender), what was flushed (behind the lock), what the receiver has taken
-//! in one piece (with the receiver). Their bounds together are 1,024 values and 1 MiB; a value is let in while
-//! there is any room, so a value larger than a bound passes alone.
+//! Three buffers hold values, so that each side locks once per batch and not once per value: values that were pushed and not
+//! yet flushed (at the sender), flushed values (behind the lock), and the batch that the receiver has taken (at the
+//! receiver). Together they hold at most 1,024 values and 1 MiB. A value is accepted while there is any room, so one that is
+//! larger than a limit passes alone.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// Values that may be pushed without a flush.
-const PUSHED_VALUES: usize = 256;
-/// Their bytes: the bound of the link's own buffer.
-const PUSHED_BYTES: usize = 256 * 1024;
-/// Values that may wait behind the lock, and as many again that the receiver has taken in one piece.
-const QUEUED_VALUES: usize = 384;
+const MAX_PUSHED_VALUES: usize = 256;
+/// Their bytes: the limit of the transport's own buffer.
+const MAX_PUSHED_BYTES: usize = 256 * 1024;
+/// Values that may wait behind the lock. The batch of the receiver may have as many again.
+const MAX_QUEUED_VALUES: usize = 384;
 /// Their bytes.
-const QUEUED_BYTES: usize = 384 * 1024;
+const MAX_QUEUED_BYTES: usize = 384 * 1024;
 
 struct Entry<T> {
     value: T,
@@ -38,38 +38,38 @@ struct State<T> {
 
 impl<T> State<T> {
     fn has_room(&self) -> bool {
-        self.values.len() < QUEUED_VALUES && self.bytes < QUEUED_BYTES
+        self.values.len() < MAX_QUEUED_VALUES && self.bytes < MAX_QUEUED_BYTES
     }
 }
 
-/// What both ends share.
+/// The state that both ends share.
 struct Queue<T> {
     state: Mutex<State<T>>,
-    /// How many values the receiver has taken since the queue was made: asked for in every turn of a connection,
-    /// so it needs no lock. It orders nothing.
+    /// How many values the receiver has taken since the queue was made. Read in every turn of a connection, so it needs no
+    /// lock. It orders nothing.
     taken: AtomicU64,
 }
 
-/// The lock is held for a few moves and never while foreign code runs, so a poisoned one is as good as a whole one. Wakers
-/// are foreign code: they are cloned before the lock is taken, and woken and dropped after it is released.
+/// Locks the state. The lock is held for a few moves and never while foreign code runs, so a poisoned lock protects a valid
+/// state. Wakers are foreign code: they are cloned before locking, and woken and dropped after unlocking.
 fn lock<T>(queue: &Queue<T>) -> MutexGuard<'_, State<T>> {
     queue.state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The sending end. Dropping it ends the queue after what is in it.
+/// The sending end. Dropping it ends the queue after its values.
 pub(super) struct Sender<T> {
     queue: Arc<Queue<T>>,
     pushed: VecDeque<Entry<T>>,
     bytes: usize,
 }
 
-/// The receiving end. Dropping it lets every send fail.
+/// The receiving end. Dropping it makes every send fail.
 pub(super) struct Receiver<T> {
     queue: Arc<Queue<T>>,
     taken: VecDeque<Entry<T>>,
 }
 
-/// The receiving end is gone.
+/// The receiving end was dropped.
 #[derive(Debug)]
 pub(super) struct Gone;
 
@@ -92,16 +92,16 @@ pub(super) fn queue<T>() -> (Sender<T>, Receiver<T>) {
 
 impl<T> Sender<T> {
     pub(super) fn has_room(&self) -> bool {
-        self.pushed.len() < PUSHED_VALUES && self.bytes < PUSHED_BYTES
+        self.pushed.len() < MAX_PUSHED_VALUES && self.bytes < MAX_PUSHED_BYTES
     }
 
-    /// Takes a value; it leaves with the next flush.
+    /// Adds a value, which the next flush sends.
     pub(super) fn push(&mut self, value: T, size: usize) {
         self.bytes = self.bytes.saturating_add(size);
         self.pushed.push_back(Entry { value, size });
     }
 
-    /// Moves what was pushed to the receiver, as much as it has room for. Ready when nothing is left.
+    /// Moves pushed values to the receiver, as many as it has room for. Ready when none is left.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         if self.pushed.is_empty() {
             return Poll::Ready(Ok(()));
@@ -136,7 +136,7 @@ impl<T> Sender<T> {
         if left { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Ready when the receiver has room for one value more, or is gone.
+    /// Ready when the receiver has room for one more value, or was dropped.
     pub(super) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         let own = cx.waker().clone();
         let mut state = lock(&self.queue);
@@ -156,7 +156,7 @@ impl<T> Sender<T> {
     pub(super) fn flush_now(&mut self) -> Result<(), Gone> {
         match self.poll_flush(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => outcome,
-            // Nobody else sends, so the room is still there.
+            // There is no other sender, so the room is still there.
             Poll::Pending => Ok(()),
         }
     }
@@ -166,7 +166,7 @@ impl<T> Sender<T> {
         self.queue.taken.load(Ordering::Relaxed)
     }
 
-    /// Ends the queue: the receiver gets what was pushed (which is bounded), then the end.
+    /// Ends the queue: the receiver gets the pushed values (which are bounded), then the end.
     pub(super) fn finish(&mut self) {
         let mut state = lock(&self.queue);
         if !state.receiver_gone {
@@ -184,7 +184,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Drop for Sender<T> {
-    /// What was pushed and not flushed is lost, as it is with a socket.
+    /// Values that were pushed and not flushed are lost, as with a socket.
     fn drop(&mut self) {
         self.pushed.clear();
         self.finish();
@@ -192,7 +192,7 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next value; `None` when the sending end is gone and everything has been taken.
+    /// Polls the next value; `None` when the sending end was dropped and all values were taken.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         if let Some(entry) = self.taken.pop_front() {
             return Poll::Ready(Some(entry.value));
@@ -227,7 +227,7 @@ impl<T> Drop for Receiver<T> {
         let values = mem::take(&mut state.values);
         let waker = state.sender.take();
         drop(state);
-        // Values may run foreign code when they go (a buffer's owner): not under the lock.
+        // Dropping a value may run foreign code (the owner of a buffer): not under the lock.
         drop(values);
         if let Some(waker) = waker {
             waker.wake();
@@ -262,9 +262,9 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         assert!(matches!(receiver.poll_next(&mut cx), Poll::Ready(Some(0))));
         count += pushed(&mut sender, 1);
-        assert_eq!(count, PUSHED_VALUES + 2 * QUEUED_VALUES);
+        assert_eq!(count, MAX_PUSHED_VALUES + 2 * MAX_QUEUED_VALUES);
         assert_eq!(count, 1024);
-        assert_eq!(sender.taken(), QUEUED_VALUES as u64);
+        assert_eq!(sender.taken(), MAX_QUEUED_VALUES as u64);
     }
 
     #[test]

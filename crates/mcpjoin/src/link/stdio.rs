@@ -1,9 +1,9 @@
-//! Our own standard input and output as a link: how a server is reached that a client has started.
+//! This process's own standard input and output: the transport of a server that a client has started.
 //!
-//! Called by servers, once per process. The
-//! [specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio) allows nothing
-//! on standard output but messages, and one stray `println!` of a library breaks that; so the link takes both
-//! streams for itself, and whoever prints later prints to standard error.
+//! Used by servers, once per process. The
+//! [specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio) allows only messages on
+//! standard output, and one stray `println!` of a library breaks that. So the transport takes both streams for itself, and
+//! later output of the program goes to standard error.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -32,18 +32,18 @@ type AnySource = Box<dyn Source>;
 type AnyWriter = Box<dyn AsyncWrite + Unpin + Send>;
 
 impl Link {
-    /// Our own standard input and output. Needs a tokio runtime with I/O.
+    /// A link over this process's standard input and output. Needs a tokio runtime with I/O.
     ///
-    /// From then on they belong to the link: what is printed to standard output goes to standard error, and who
-    /// reads standard input, or is started with it, finds it empty. This stays so when the link is dropped, and it
-    /// can be done once per process.
+    /// From then on both streams belong to the link: what the program prints to standard output goes to standard error, and its
+    /// standard input, also that of processes that it starts, is empty. This stays so when the link is dropped, and it can be
+    /// done once per process.
     ///
-    /// Pipes and sockets are driven by the runtime; files and terminals, which other processes may share, are never
-    /// made non-blocking and are read and written by a thread each.
+    /// The runtime drives pipes and sockets. Files and terminals, which other processes may share, are never made non-blocking;
+    /// a thread each reads and writes them.
     ///
     /// # Errors
-    /// When it has been done before, or when one of the streams is closed or refuses. In the second case the
-    /// streams may have been taken already.
+    /// When it was called before, or when one of the streams is closed or cannot be used. In the second case the streams may have
+    /// been taken already.
     pub fn stdio() -> io::Result<Self> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         if TAKEN.swap(true, Ordering::SeqCst) {
@@ -58,7 +58,7 @@ impl Link {
         let writer = writer(output)?;
         let nothing = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         rustix::stdio::dup2_stdin(&nothing)?;
-        // Without a standard error there is nowhere to print to.
+        // Without a standard error, output is discarded.
         rustix::stdio::dup2_stdout(io::stderr()).or_else(|_| rustix::stdio::dup2_stdout(&nothing))?;
         Ok(Self::new(Stream::new(reader, writer, Origin::new("stdio"))))
     }
@@ -86,19 +86,19 @@ fn writer(output: OwnedFd) -> io::Result<AnyWriter> {
     }
 }
 
-/// The same pipe with a mode of its own: whether a descriptor blocks is shared with everybody who inherited it,
-/// and a shell or another program that finds its pipe non-blocking loses data. Linux alone can do this.
+/// Opens the same pipe with a mode of its own. Whether a descriptor blocks is shared with every process that inherited it,
+/// and a shell or another program whose pipe becomes non-blocking loses data. Possible on Linux only.
 fn reopen(pipe: &OwnedFd, access: OFlags) -> io::Result<OwnedFd> {
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
     Ok(open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// A socket, which some clients use instead of pipes (Node does). It cannot be opened again, so it is made
-/// non-blocking, and left as it was found.
+/// A socket, which some clients use instead of pipes (Node does). It cannot be opened again, so it is made non-blocking, and
+/// restored when it is dropped.
 struct Socket {
     stream: UnixStream,
-    /// The same socket, when it was blocking.
+    /// The same socket with its former flags, if it was blocking.
     found: Option<(OwnedFd, OFlags)>,
 }
 
@@ -116,7 +116,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if let Some((socket, flags)) = &self.found {
-            // Nobody is left to be told.
+            // There is no caller to report an error to.
             let _ = fcntl_setfl(socket, *flags);
         }
     }
@@ -154,8 +154,8 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// A file or a terminal, read by a thread, one piece ahead. The thread ends with the input, or with the first read
-/// after the link has gone; it never keeps the process from ending.
+/// A file or a terminal that a thread reads, one piece ahead. The thread ends with the input, or with the first read after
+/// the link was dropped; it never keeps the process from exiting.
 struct ThreadReader(mpsc::Receiver<io::Result<Bytes>>);
 
 impl ThreadReader {
@@ -193,10 +193,10 @@ impl Source for ThreadReader {
     }
 }
 
-/// A file or a terminal, written by a thread, one piece at a time.
+/// A file or a terminal that a thread writes, one piece at a time.
 struct ThreadWriter(Arc<Desk>);
 
-/// What the writer and its thread share.
+/// The state that the writer and its thread share.
 #[derive(Default)]
 struct Desk {
     state: Mutex<DeskState>,
@@ -205,7 +205,7 @@ struct Desk {
 
 #[derive(Default)]
 struct DeskState {
-    /// What the thread has to write, or is writing.
+    /// The piece that the thread has to write, or is writing.
     piece: Option<Bytes>,
     error: Option<io::Error>,
     over: bool,
@@ -217,7 +217,7 @@ impl Desk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread.
+    /// The loop of the thread.
     fn work(&self, output: &OwnedFd) {
         let mut state = self.lock();
         loop {
@@ -228,7 +228,7 @@ impl Desk {
                 state.piece = None;
                 state.error = outcome.err();
                 if let Some(waker) = state.waker.take() {
-                    // It is somebody else's code, and may come here.
+                    // A waker is foreign code and may call this module.
                     drop(state);
                     waker.wake();
                     state = self.lock();

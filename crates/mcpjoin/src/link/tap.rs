@@ -1,6 +1,6 @@
-//! A look at everything that crosses a link, for traces and for tests.
+//! Observes everything that crosses a link, for traces and for tests.
 //!
-//! The tap sees and changes nothing. It is called in the task that drives the link, so it must not block.
+//! A tap changes nothing. It is called in the task that drives the link, so it must not block.
 
 use std::task::{Context, Poll};
 
@@ -8,32 +8,32 @@ use mcpjoin_proto::session::{Inbound, Outbound};
 
 use super::{Link, Transport, TransportLayer};
 
-/// Which way something went.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From the far end to us.
+    /// From the peer to us.
     In,
-    /// From us to the far end: noted when it is handed to the link.
+    /// From us to the peer: observed when it is handed to the transport.
     Out,
 }
 
-/// What crossed.
+/// What crosses a link.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Crossed<'a> {
-    /// On a stream: one line, byte for byte, without its end; of a line above the limit, the beginning. Blank
-    /// lines are not shown.
+    /// On a byte stream: one line without its end, byte for byte; the beginning of a line above the limit. Blank lines are not
+    /// shown.
     Line(&'a [u8]),
-    /// On a link that carries messages as they are: what came in.
+    /// On a transport that carries messages: a received message.
     Inbound(&'a Inbound),
-    /// On a link that carries messages as they are: what goes out.
+    /// On a transport that carries messages: a sent message.
     Outbound(&'a Outbound),
 }
 
 /// Called with everything that crosses a link, in order. It must not block.
 pub type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;
 
-/// A tap beside another one, which sees everything first.
+/// Combines two taps. `tap` is called first.
 pub fn beside(other: Option<Tap>, mut tap: Tap) -> Tap {
     match other {
         None => tap,
@@ -45,8 +45,8 @@ pub fn beside(other: Option<Tap>, mut tap: Tap) -> Tap {
 }
 
 impl Link {
-    /// The same link, with `tap` called for everything that crosses it, in the order in which it crosses. When
-    /// each crossing happened, the tap can ask its own clock. One tap sees what another sees.
+    /// The same link, with `tap` called for everything that crosses it, in order. A tap that needs times reads its own clock.
+    /// Several taps all see the same.
     ///
     /// ```
     /// use mcpjoin::link::{Crossed, Link};

@@ -1,6 +1,6 @@
-//! A program that is no server: run to its end, or ended, with what it wrote.
+//! Runs a program that is no server to its end, and collects what it writes.
 //!
-//! Used by `doctor` for runtimes and login shells, and by callers of [`ChildCommand::run`]. The process is kept by `process`.
+//! Used by `doctor` for runtimes and login shells, and by callers of [`ChildCommand::run`].
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,15 +16,15 @@ use super::{ChildCommand, Watched};
 use crate::process::{self, ShutdownReport, SpawnError, SpawnErrorKind, StderrTail};
 
 impl ChildCommand {
-    /// Runs a program that is no server: nothing crosses to it or from it. Its standard input is at its end from the
-    /// beginning, and [`stderr`](Self::stderr) is called with the lines of both of its outputs. Needs a tokio runtime
-    /// with I/O and time.
+    /// Runs a program that is no server: no messages are exchanged. Its standard input is empty, and [`stderr`](Self::stderr) is
+    /// called with the lines of both of its outputs. Needs a tokio runtime with I/O and time.
     ///
-    /// It is waited for until the program and everything that it has started are gone. When `end` is ready before, they
-    /// are ended as by closing a link, with the times of [`shutdown`](Self::shutdown). Dropped, it kills its group at once.
+    /// Completes when the program and everything that it has started are gone. When `end` is ready before that, they are ended
+    /// like the child of a closed link, with the times of [`shutdown`](Self::shutdown). Dropping the future kills its process
+    /// group at once.
     ///
     /// # Errors
-    /// [`SpawnError`] names the program and says why it did not start.
+    /// [`SpawnError`] names the program and the reason why it did not start.
     ///
     /// # Panics
     /// Outside a tokio runtime, and on one without time.
@@ -32,7 +32,7 @@ impl ChildCommand {
         Ok(self.run_to_end(end).await?.report)
     }
 
-    /// Runs a program that is no server as [`run`](Self::run) does, for at most this long, and gives what it wrote.
+    /// Runs a program as [`run`](Self::run) does, for at most `time`, and returns what it wrote.
     #[doc(hidden)]
     pub async fn output(self, timeout: Duration) -> Result<ProgramOutput, SpawnError> {
         let timed_out = AtomicBool::new(false);
@@ -48,7 +48,7 @@ impl ChildCommand {
         let process::Spawned { process, stdin, stdout, stderr } =
             process::spawn(Arc::new(self.spec.clone())).await?;
         drop(stdin);
-        // When this fails, dropping the process ends it.
+        // If this fails, dropping the process ends it.
         let reading = |output| {
             let opened = pipe::Receiver::from_owned_fd(output);
             opened.map_err(|error| self.spec.error(SpawnErrorKind::System(error)))
@@ -80,12 +80,12 @@ impl ChildCommand {
     }
 }
 
-/// What a program that is no server came to.
+/// The result of a program that is no server.
 #[derive(Debug)]
 pub struct ProgramOutput {
-    /// How it ended, and what had to be killed.
+    /// How it ended, and which signal was needed.
     pub report: ShutdownReport,
-    /// It did not end in time, and was ended.
+    /// It did not exit in time, and was ended.
     pub timed_out: bool,
     /// The last bytes that it wrote to standard output, at most 64 KiB.
     pub stdout: Bytes,

@@ -1,4 +1,4 @@
-//! Connecting to a server that listens on a socket.
+//! Connects to a server that listens on a socket.
 
 use std::future::{Future, IntoFuture};
 use std::io;
@@ -19,23 +19,23 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::super::Link;
 use super::{Attempt, Far, Socket, SocketError, SocketErrorKind, SocketLink, tune};
 
-/// How long connecting may take: the number of the project's interface page.
-const CONNECT: Duration = Duration::from_secs(10);
+/// How long connecting may take: the default of the command line.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait for an address before the next one is tried beside it:
 /// [RFC 8305](https://www.rfc-editor.org/rfc/rfc8305#section-8).
-const STAGGER: Duration = Duration::from_millis(250);
-/// How many addresses of one name are tried: more than fit into the time when none of them answers.
-const ADDRESSES: usize = 64;
-/// How long to wait when a Unix socket has no place for one caller more; doubled each time up to a quarter second.
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// How many addresses of one name are tried: more than the timeout allows when none of them responds.
+const MAX_ADDRESSES: usize = 64;
+/// The first wait when the queue of a Unix socket is full; doubled each time up to a quarter second.
 #[cfg(unix)]
-const FULL: Duration = Duration::from_millis(5);
+const FULL_QUEUE_RETRY: Duration = Duration::from_millis(5);
 
-/// A connection to be made. Await it to make it.
+/// A connection that is made when this is awaited.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is connected before it is awaited"]
 pub struct SocketConnect(Target);
 
-/// Where a connection leads to, for whoever looks at it before.
+/// The address of a connection, for programs that examine it beforehand.
 #[cfg(unix)]
 #[derive(Clone, Debug)]
 pub enum SocketPlace {
@@ -66,11 +66,11 @@ pub(super) struct UnixTarget {
 }
 
 impl Link {
-    /// A link to a server that listens on a TCP port: `host:port`, where the host is a name, an IPv4 address, or an
-    /// IPv6 address in brackets. What is said there is not encrypted.
+    /// A link to a server that listens on a TCP port: `host:port`, where the host is a name, an IPv4 address, or an IPv6 address
+    /// in brackets. The connection is not encrypted.
     ///
-    /// A name may have several addresses. They are tried in turn, each a quarter second after the one before it or as
-    /// soon as that has failed; the first that answers is taken. The link can be opened again: it then connects anew.
+    /// A name may have several addresses. They are tried in turn, each a quarter second after the one before it or as soon as
+    /// that has failed; the first connection is used. The link can be reopened: it then connects again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -92,9 +92,9 @@ impl Link {
     /// ```
     ///
     /// # Errors
-    /// [`SocketError`] when it is awaited: with every address that was tried, and what came of it.
+    /// [`SocketError`] when it is awaited: with every address that was tried, and its error.
     pub fn tcp(address: impl Into<String>) -> SocketConnect {
-        SocketConnect(Target::Tcp(TcpTarget { address: address.into(), timeout: CONNECT }))
+        SocketConnect(Target::Tcp(TcpTarget { address: address.into(), timeout: CONNECT_TIMEOUT }))
     }
 
     /// A link to a server that listens on a Unix socket. The link can be opened again: it then connects anew.
@@ -113,12 +113,12 @@ impl Link {
     /// [`SocketError`] when it is awaited.
     #[cfg(unix)]
     pub fn unix(path: impl Into<PathBuf>) -> SocketConnect {
-        SocketConnect(Target::Unix(UnixTarget { path: path.into(), timeout: CONNECT }))
+        SocketConnect(Target::Unix(UnixTarget { path: path.into(), timeout: CONNECT_TIMEOUT }))
     }
 }
 
 impl SocketConnect {
-    /// How long connecting may take in all, resolving the name included: 10 s.
+    /// Sets how long connecting may take in all, with resolving the name: 10 s by default.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         match &mut self.0 {
             Target::Tcp(target) => target.timeout = timeout,
@@ -128,7 +128,7 @@ impl SocketConnect {
         self
     }
 
-    /// Where it leads to.
+    /// The address.
     #[cfg(unix)]
     #[doc(hidden)]
     pub fn place(&self) -> SocketPlace {
@@ -164,7 +164,7 @@ impl SocketConnect {
     }
 }
 
-/// Dropped before it is ready, it leaves nothing open.
+/// Dropping the future before it is ready leaves nothing open.
 impl IntoFuture for SocketConnect {
     type Output = Result<Link, SocketError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
@@ -179,7 +179,7 @@ async fn link<S: Socket>(target: S::Target, origin: Origin) -> Result<Link, Sock
     Ok(SocketLink::link(socket, Far::Server { target, opening: None }, origin))
 }
 
-/// The parts of `host:port`.
+/// Splits `host:port`.
 pub fn host_and_port(address: &str) -> Result<(&str, u16), SocketErrorKind> {
     let wrong = |what| Err(SocketErrorKind::Address(what));
     let Some((host, port)) = address.rsplit_once(':') else { return wrong("it has no port") };
@@ -209,12 +209,12 @@ impl TcpTarget {
     }
 }
 
-/// The connection alone, for what is no MCP: `host:port`, within that time.
+/// Opens a TCP connection without MCP: `host:port`, within `timeout`.
 pub async fn tcp_stream(address: &str, timeout: Duration) -> Result<TcpStream, SocketError> {
     TcpTarget { address: address.to_owned(), timeout }.connect().await
 }
 
-/// Tries the addresses one beside the other. When all have failed, `attempts` tells it.
+/// Tries the addresses concurrently. `attempts` lists the failures.
 async fn reach(address: &str, attempts: &mut Vec<Attempt>) -> Result<TcpStream, Option<SocketErrorKind>> {
     let place = host_and_port(address)?;
     let found = lookup_host(place).await.map_err(SocketErrorKind::Resolve)?;
@@ -226,7 +226,7 @@ async fn reach(address: &str, attempts: &mut Vec<Attempt>) -> Result<TcpStream, 
             let place = attempts.len();
             attempts.push(Attempt { address, error: None });
             trying.push(async move { (place, TcpStream::connect(address).await) });
-            next.as_mut().reset(Instant::now() + STAGGER);
+            next.as_mut().reset(Instant::now() + ATTEMPT_DELAY);
         }
         tokio::select! {
             biased;
@@ -250,10 +250,10 @@ async fn reach(address: &str, attempts: &mut Vec<Attempt>) -> Result<TcpStream, 
     }
 }
 
-/// The addresses of a name that are tried: the first kind of address first, then one of each kind in turn, so that a
-/// machine on which one kind does not work loses a quarter second and not all of its time.
+/// The addresses of a name that are tried: alternately one of each family, beginning with the family of the first, so that a
+/// machine on which one family does not work loses a quarter second and not the whole timeout.
 pub fn in_turn(found: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
-    let found: Vec<SocketAddr> = found.into_iter().take(ADDRESSES).collect();
+    let found: Vec<SocketAddr> = found.into_iter().take(MAX_ADDRESSES).collect();
     let first = found.first().is_some_and(SocketAddr::is_ipv6);
     let (preferred, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|address| address.is_ipv6() == first);
@@ -274,13 +274,13 @@ impl UnixTarget {
     pub(super) async fn connect(self) -> Result<UnixStream, SocketError> {
         let (path, after) = (&self.path, self.timeout);
         let reach = async {
-            let mut pause = FULL;
+            let mut pause = FULL_QUEUE_RETRY;
             loop {
                 match UnixStream::connect(path).await {
-                    // As many wait to be accepted as may: the system does not let us queue up for that.
+                    // The queue is full, and the system offers no event for room in it.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(STAGGER);
+                        pause = (pause * 2).min(ATTEMPT_DELAY);
                     }
                     connected => return connected,
                 }
@@ -320,7 +320,7 @@ mod tests {
     async fn a_connection_sends_at_once_and_notices_a_peer_that_is_gone() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let target = TcpTarget { address, timeout: CONNECT };
+        let target = TcpTarget { address, timeout: CONNECT_TIMEOUT };
         let stream = target.connect().await.expect("a connection");
         assert!(stream.nodelay().expect("an option"));
         #[cfg(target_os = "linux")]

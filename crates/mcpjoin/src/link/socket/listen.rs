@@ -1,4 +1,4 @@
-//! Listening on a TCP port or a Unix socket.
+//! Listens on a TCP port or a Unix socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,12 +18,12 @@ use super::{Far, SocketError, SocketErrorKind, SocketLink, tune};
 use crate::link::{Accept, Link, ListenAddress, Listener};
 
 impl Listener {
-    /// Listens on a TCP port: `host:port`, as for [`Link::tcp`]. Of a name with several addresses the first that can be
-    /// listened on is taken; port 0 is any that is free. Whoever can reach the port can connect, and nothing is
-    /// encrypted: `127.0.0.1` and `[::1]` are reached from this machine alone, by everyone on it.
+    /// Listens on a TCP port: `host:port`, as for [`Link::tcp`]. Of a name with several addresses, the first that can be
+    /// listened on is used; port 0 means any free port. Every program that can reach the port can connect, and nothing is
+    /// encrypted: `127.0.0.1` and `[::1]` are reachable from this machine only, by every user of it.
     ///
     /// # Errors
-    /// [`SocketError`] says what the system said.
+    /// [`SocketError`] has the error of the system.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O enabled.
@@ -38,13 +38,12 @@ impl Listener {
         listen.await.map_err(|kind| SocketError::new(format!("tcp://{address}"), kind))
     }
 
-    /// Listens on a Unix socket, of which the file is made: readable and writable for our user alone. One that is there
-    /// and that nobody listens on is replaced. The file is removed when the listener is dropped, when it is still the
-    /// one that was made.
+    /// Listens on a Unix socket and creates its file, readable and writable for our user alone. A file without a listener is
+    /// replaced. The file is removed when the listener is dropped, if it is still the one that was created.
     ///
     /// # Errors
-    /// [`SocketErrorKind::InUse`] when somebody listens there, [`SocketErrorKind::NotASocket`] when another kind of
-    /// file is there, and what the system says.
+    /// [`SocketErrorKind::InUse`] when a server listens there, [`SocketErrorKind::NotASocket`] when another kind of file is
+    /// there, and the errors of the system.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
@@ -75,7 +74,7 @@ impl Accept for TcpListener {
     }
 }
 
-/// In this order: the file is removed while the socket is open.
+/// Dropped in this order: the file is removed while the socket is open.
 #[cfg(unix)]
 struct UnixAccept {
     _file: SocketFile,

@@ -1,9 +1,9 @@
-//! MCP itself over a TCP or a Unix socket: the lines of the stdio transport, unchanged, as a
+//! TCP and Unix sockets: the lines of the stdio transport, unchanged, as a
 //! [custom transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports).
 //!
-//! Made by [`Link::tcp`] and [`Link::unix`] for clients (`connect`), by [`Listener`] for servers (`listen`). Nothing
-//! here encrypts or asks who the peer is: that a Unix socket is for its owner alone is what its file says, and a TCP
-//! port is for everyone who can reach it.
+//! Made by [`Link::tcp`] and [`Link::unix`] for clients (`connect`), by [`Listener`] for servers (`listen`). Nothing here
+//! encrypts or authenticates: the file of a Unix socket admits its owner alone, and a TCP port admits every program that can
+//! reach it.
 
 mod connect;
 #[cfg(unix)]
@@ -35,18 +35,18 @@ use super::stream::{Source, Stream};
 use super::tap::Tap;
 use super::{Link, Transport, cannot_reopen};
 
-/// How long the peer may take to close its side after we have closed ours. A socket that is closed while something
-/// comes in is reset, and a reset can destroy what we said last before the peer has read it.
-const LINGER: Duration = Duration::from_secs(1);
+/// How long the peer may take to close its side after we have closed ours. A socket that is closed while it has unread input
+/// is reset, and a reset can destroy our last message before the peer has read it.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection was not made, or cannot be listened for.
+/// A connection could not be made, or an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("{target}: {kind}")]
 #[non_exhaustive]
 pub struct SocketError {
-    /// Where to, or where: `tcp://host:port` or `unix:/path`.
+    /// The address: `tcp://host:port` or `unix:/path`.
     pub target: String,
-    /// Why.
+    /// The reason.
     #[source]
     pub kind: SocketErrorKind,
 }
@@ -59,11 +59,11 @@ impl SocketError {
     }
 }
 
-/// The ways in which a socket cannot be had.
+/// The reasons of a [`SocketError`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketErrorKind {
-    /// It is no `host:port`.
+    /// The text has not the form `host:port`.
     #[error("it is no address of the form host:port: {0}")]
     Address(&'static str),
     /// The name has no address.
@@ -72,24 +72,24 @@ pub enum SocketErrorKind {
     /// Every address was tried, and each has failed.
     #[error("no connection ({})", Attempts(.0))]
     Unreached(Vec<Attempt>),
-    /// None of the addresses has answered in time.
+    /// No connection was made in time.
     #[error("no connection within {} ms ({})", .after.as_millis(), Attempts(.attempts))]
     TimedOut {
-        /// The bound.
+        /// The timeout.
         after: Duration,
-        /// What was tried; empty when not even the name was resolved.
+        /// The attempts; empty when the name was not resolved in time.
         attempts: Vec<Attempt>,
     },
-    /// A server listens on that Unix socket, and has accepted nobody for so long that no more may queue up.
+    /// A server listens on that Unix socket, and its queue of clients was full for the whole timeout.
     #[error("a server listens there and has accepted nobody for {} ms", .after.as_millis())]
     NotAccepted {
-        /// The bound.
+        /// The timeout.
         after: Duration,
     },
-    /// Somebody listens on that Unix socket: it is not replaced.
+    /// A server listens on that Unix socket: its file is not replaced.
     #[error("another server listens there")]
     InUse,
-    /// The file is there and is no socket: it is not replaced.
+    /// The file is no socket: it is not replaced.
     #[error("a file is there that is no socket")]
     NotASocket,
     /// The system refused.
@@ -103,7 +103,7 @@ pub enum SocketErrorKind {
 pub struct Attempt {
     /// The address.
     pub address: SocketAddr,
-    /// Why it has failed; `None` when nothing had come back when the time was over.
+    /// Its error; `None` when it was pending at the timeout.
     pub error: Option<io::Error>,
 }
 
@@ -125,12 +125,12 @@ impl fmt::Display for Attempts<'_> {
     }
 }
 
-/// How a TCP connection is to behave. One that was reset meanwhile refuses, and tells so when it is used.
+/// Sets the options of a TCP connection. Errors are ignored: a connection that was reset reports that when it is used.
 fn tune(stream: &TcpStream) {
-    // Messages are written whole, so waiting for more to send gains nothing.
+    // Messages are written as a whole, so waiting for more data gains nothing.
     let _ = stream.set_nodelay(true);
-    // A peer whose machine or network is gone says nothing more, not even that: the system asks it after a minute of
-    // silence, and gives it up half a minute later.
+    // A peer whose machine or network has failed sends nothing more, not even a reset: the system probes it after a minute of
+    // silence, and closes the connection half a minute later.
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple", target_os = "freebsd"))]
     {
         use rustix::net::sockopt;
@@ -145,14 +145,14 @@ fn tune(stream: &TcpStream) {
 trait Socket: Sized + Send + 'static {
     type Reader: Source + 'static;
     type Writer: AsyncWrite + Unpin + Send + 'static;
-    /// What it takes to connect again.
+    /// What is needed to connect again.
     type Target: Clone + Send + 'static;
 
     fn connect(target: Self::Target) -> impl Future<Output = Result<Self, SocketError>> + Send;
 
     fn halves(self) -> (Self::Reader, Self::Writer);
 
-    /// Closing is to tell the peer that something was cut off, where the socket knows how.
+    /// Makes closing signal a truncated message, where the socket can.
     fn cut_off(reader: &Self::Reader);
 }
 
@@ -170,7 +170,7 @@ impl Socket for TcpStream {
     }
 
     fn cut_off(reader: &Self::Reader) {
-        // Then it is closed as if everything were said.
+        // Otherwise it is closed as if the message were complete.
         let _ = reader.as_ref().set_zero_linger();
     }
 }
@@ -192,24 +192,24 @@ impl Socket for UnixStream {
     fn cut_off(_reader: &Self::Reader) {}
 }
 
-/// Who is at the other end.
+/// The peer.
 enum Far<S: Socket> {
-    /// A server that we have connected to, and can connect to again.
+    /// A server: we have connected, and can connect again.
     Server { target: S::Target, opening: Option<Opening<S>> },
-    /// A client that has come to us, and whether it has shown that it speaks JSON.
+    /// A client that has connected, and whether it has sent JSON.
     Client { heard: bool },
 }
 
 type Opening<S> = Pin<Box<dyn Future<Output = Result<S, SocketError>> + Send>>;
 
-/// The link.
+/// The transport.
 struct SocketLink<S: Socket> {
     stream: Stream<S::Reader, S::Writer>,
     far: Far<S>,
-    /// Our side is closed, or is being closed, and until when.
+    /// Our side is closed, or is being closed, until then at the latest.
     closing: Option<Pin<Box<Sleep>>>,
     closed: Option<LinkEnd>,
-    /// The peer will not get all that it should.
+    /// The peer does not get all bytes of a message.
     cut: bool,
 }
 
@@ -220,8 +220,8 @@ impl<S: Socket> SocketLink<S> {
         Link::new(Self { stream, far, closing: None, closed: None, cut: false })
     }
 
-    /// A web page can make a browser send a request with anything in its body to any port of this machine. Its head
-    /// comes first, so whoever does not begin with JSON is not listened to.
+    /// Whether a client does not speak MCP. A web page can make a browser send a request with any body to any port of this
+    /// machine. Its head comes first, so a client whose first line is no JSON is disconnected.
     fn is_stranger(&mut self, inbound: &Inbound) -> bool {
         let Far::Client { heard } = &mut self.far else { return false };
         match inbound {
@@ -292,7 +292,7 @@ impl<S: Socket> Transport for SocketLink<S> {
         if let Far::Server { opening, .. } = &mut self.far {
             *opening = None;
         }
-        let until = self.closing.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let until = self.closing.get_or_insert_with(|| Box::pin(sleep(LINGER_TIMEOUT)));
         if !self.cut && until.as_mut().poll(cx).is_pending() {
             if self.closed.is_none() {
                 self.closed = Some(ready!(self.stream.poll_close(cx)));
@@ -331,7 +331,7 @@ impl<S: Socket> Transport for SocketLink<S> {
 }
 
 impl<S: Socket> Drop for SocketLink<S> {
-    /// A message of which a part has left is not to look like the end of what was said.
+    /// A message that was sent in part must not look like the end of the stream.
     fn drop(&mut self) {
         if self.cut || self.stream.holds_unsent() {
             S::cut_off(self.stream.reader());
