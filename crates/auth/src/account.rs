@@ -1,7 +1,7 @@
-//! What is known of one server and of who is logged in to it: the settings, and the login in memory.
+//! The account of one server: its settings and its current login.
 //!
-//! Behind every clone of an `OAuth`. `login`, `refresh` and `refused` change it. The store is the truth, and is read again whenever
-//! something seems to be over; memory is ahead of it only where saving has failed.
+//! Shared by all clones of an `OAuth`. `login`, `refresh` and `refused` change it. The store has the authoritative login and is
+//! read again whenever the login seems to be invalid; memory is newer than the store only where saving has failed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -21,11 +21,11 @@ use super::store::{ErasedStore, StoreError};
 use super::token::{ClientAssertion, Possession, TokenEndpoint, Tokens};
 use super::user_agent::ErasedUserAgent;
 
-/// A token is refreshed so long before it expires: a request that is on its way must not be refused.
+/// How long before its expiry a token is refreshed: it must not expire while a request is in flight.
 const BEFORE: Duration = Duration::from_secs(60);
-/// A token that was given less than this ago and is refused will be refused again.
+/// A token that was issued less than this ago and is refused will be refused again.
 pub(super) const JUST_NOW: Duration = Duration::from_secs(60);
-/// After a refresh that failed for the network, a token that is still good is used for so long before the next one is tried.
+/// After a refresh that failed because of the network, how long a valid token is used before the next attempt.
 const PAUSE: Duration = Duration::from_secs(30);
 
 pub(super) struct Account {
@@ -33,13 +33,13 @@ pub(super) struct Account {
     pub(super) server: String,
     pub(super) fetcher: Fetcher,
     pub(super) identity: ClientIdentity,
-    /// What is asked for in any case.
+    /// The scopes that are always requested.
     pub(super) scopes: Vec<String>,
     pub(super) store: Box<dyn ErasedStore>,
     pub(super) user_agent: Option<Box<dyn ErasedUserAgent>>,
     pub(super) obtain: Option<Arc<dyn Obtain>>,
     pub(super) assertion: Option<Arc<dyn ClientAssertion>>,
-    /// Tokens are bound to a key where the authorization server can do that.
+    /// Tokens are bound to a key where the authorization server supports it.
     pub(super) dpop: bool,
     pub(super) on_step: Option<OnStep>,
     pub(super) state: Mutex<State>,
@@ -47,25 +47,25 @@ pub(super) struct Account {
     pub(super) logging_in: Flight,
 }
 
-/// What changes.
+/// The mutable part.
 #[derive(Default)]
 pub(super) struct State {
     loaded: bool,
     kept: Option<Arc<Kept>>,
-    /// Of the key that the tokens are bound to.
+    /// The proof of the key that the tokens are bound to.
     possession: Option<Arc<dyn Possession>>,
-    /// What is in memory is newer than what is stored.
+    /// The login in memory is newer than the one in the store.
     unsaved: bool,
-    /// How often a login was kept or forgotten: what was read before counts no longer.
+    /// How often the login has changed: what was read from the store before a change is stale.
     changes: u64,
-    /// The last login: with which issuer, and when.
+    /// The issuer and the time of the last login.
     pub(super) logged_in: Option<(String, Instant)>,
-    /// When a refresh failed last, for a reason that may pass.
+    /// When a refresh failed last for a temporary reason.
     pub(super) failed: Option<Instant>,
 }
 
 impl State {
-    /// Nobody is logged in; gives the number of this change.
+    /// Removes the login; returns the number of this change.
     fn forget(&mut self) -> u64 {
         *self = Self { loaded: true, changes: self.changes + 1, ..Self::default() };
         self.changes
@@ -77,19 +77,19 @@ impl Account {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The URL of the server for people: there may be a key in its query.
+    /// The URL of the server for people: its query may contain a key.
     pub(super) fn shown(&self) -> String {
         shown_text(&self.server)
     }
 
-    /// Tells of a step.
+    /// Reports a step.
     pub(super) fn told(&self, step: &Step) {
         if let Some(told) = &self.on_step {
             told(step);
         }
     }
 
-    /// Whether a new token can be had without one that is stored.
+    /// Whether a new token can be obtained without a stored one.
     pub(super) fn can_log_in(&self) -> bool {
         self.user_agent.is_some() || self.obtain.is_some()
     }
@@ -105,12 +105,12 @@ impl Account {
         self.reload().await
     }
 
-    /// The login, as far as it is in memory.
+    /// The login, if it is in memory.
     pub(super) fn known(&self) -> Option<Arc<Kept>> {
         self.state().kept.clone()
     }
 
-    /// The login as it is stored now, perhaps by another process.
+    /// Reads the login from the store again: another process may have changed it.
     pub(super) async fn reload(&self) -> Result<Option<Arc<Kept>>, StoreError> {
         let changes = {
             let state = self.state();
@@ -138,18 +138,18 @@ impl Account {
         Ok(state.kept.clone())
     }
 
-    /// Whether a login was made as the client that we are told to be.
+    /// Whether a login belongs to the client identity of the settings.
     fn is_ours(&self, registration: &Registration) -> bool {
         match &self.identity {
             ClientIdentity::Registered { id, issuer, .. } => {
                 *id == registration.client_id && issuer.as_ref().is_none_or(|it| *it == registration.issuer)
             }
-            // Who says nothing of it goes on as whoever has logged in.
+            // Without a configured identity, any stored login is used.
             _ => true,
         }
     }
 
-    /// Keeps a login from now on. In memory it is kept also when it cannot be stored.
+    /// Stores a login. It is kept in memory even if it cannot be stored.
     pub(super) async fn keep(
         &self,
         kept: Kept,
@@ -174,12 +174,12 @@ impl Account {
         Ok(())
     }
 
-    /// Forgets everything, and says whether there was anything.
+    /// Removes the login, and returns whether there was one.
     pub(super) async fn forget(&self) -> Result<bool, StoreError> {
         let changes = self.state().forget();
         let removed = self.store.remove(&self.server).await?;
         let mut state = self.state();
-        // Whoever has read the store meanwhile has read what was on its way out.
+        // A concurrent read may have returned the login that was being removed.
         if state.changes == changes {
             state.forget();
         }
@@ -190,7 +190,7 @@ impl Account {
         self.state().possession.clone()
     }
 
-    /// Where tokens of that login are asked for.
+    /// The token endpoint of that login.
     pub(super) fn endpoint<'a>(
         &'a self,
         kept: &'a Kept,
@@ -207,8 +207,8 @@ impl Account {
         }
     }
 
-    /// Who the client is, in view of what is stored: a client that somebody has registered stays with the issuer with which it was
-    /// used first. A client of a program's own, which has never had a redirect URI, is nobody whom a person logs in as unasked.
+    /// The client identity, in view of the stored login: a registered client stays with the issuer with which it was used first. A
+    /// client of the program's own credentials, which has no redirect URI, cannot be used for a login by a person.
     pub(super) fn identity(&self, stored: Option<&Kept>) -> ClientIdentity {
         let stored = stored.map(|kept| &kept.registration).filter(|stored| stored.way == Way::PreRegistered);
         let Some(stored) = stored else { return self.identity.clone() };
@@ -228,7 +228,7 @@ impl Account {
         }
     }
 
-    /// Whether it is time to refresh. A token that cannot be refreshed is never stale: the server decides.
+    /// Whether a token should be refreshed now. A token that cannot be refreshed is never stale: the server decides.
     pub(super) fn is_stale(&self, tokens: &Tokens, now: SystemTime) -> bool {
         if tokens.refresh.is_none() {
             return false;
@@ -238,7 +238,7 @@ impl Account {
     }
 }
 
-/// The key that the tokens are bound to. It is used whether a new login would have one or not.
+/// The proof of the key that the tokens are bound to, whether or not a new login would have one.
 fn possession_of(kept: &Kept) -> Option<Arc<dyn Possession>> {
     match dpop::possession(Some(kept.key.as_ref()?)) {
         Ok(possession) => Some(possession),
@@ -256,7 +256,7 @@ fn stale(tokens: &Tokens, now: SystemTime) -> bool {
     now.checked_add(before).is_none_or(|now| now >= expires)
 }
 
-/// The value of `Authorization` of a login.
+/// The value of `Authorization` for a login.
 pub(super) fn authorization(kept: Option<&Arc<Kept>>) -> Option<HeaderValue> {
     kept?.tokens.as_ref()?.authorization()
 }

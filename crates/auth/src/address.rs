@@ -1,10 +1,10 @@
-//! Which addresses a document or an endpoint may be at that somebody else has named.
+//! Classifies the addresses at which documents and endpoints may be that a third party has named.
 //!
-//! A server says in its metadata where the next document is, and whoever follows asks there with the reach of the user's
-//! machine: that is how servers come to what only the user can reach (server-side request forgery, adversarial cases 129
-//! and 130). So what is named must be at a public address, or at one of the kind that the server itself has, which the
-//! user has named. Called by `fetch`, for hosts that are addresses before anything is sent and for names when they are
-//! resolved to connect, so that no later answer counts. Pure: it resolves nothing.
+//! A server's metadata names the next document, and a client requests it with the network access of the user's machine. That
+//! is how a server could reach what only the user can reach (server-side request forgery, adversarial cases 129 and 130). So a
+//! named address must be public, or of the same class as the address of the server itself, which the user has named. Called
+//! by `fetch`: for hosts that are addresses before anything is sent, and for names when they are resolved to connect, so that
+//! a later DNS response changes nothing. Pure: it resolves nothing.
 //!
 //! <https://modelcontextprotocol.io/docs/2026-07-28/tutorials/security/security_best_practices>,
 //! the [registry of IPv4](https://www.iana.org/assignments/iana-ipv4-special-registry) and
@@ -13,18 +13,18 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Who can be reached at an address.
+/// The reach of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressClass {
-    /// Everybody.
+    /// The internet.
     Public,
-    /// A network that is not the internet.
+    /// A private network.
     Private,
-    /// The same wire, and what clouds tell the machines that run in them, which is for nobody else.
+    /// The same link, and the metadata services of clouds, which only the machines that run there may use.
     LinkLocal,
     /// This machine.
     Loopback,
-    /// Nobody: not one machine, not in use, or not to be seen outside of documents.
+    /// No single machine: reserved, multicast, or documentation.
     Never,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for AddressClass {
     }
 }
 
-/// The class of an address. One that stands for another is judged by that one.
+/// The class of an address. An address that embeds another one has the class of that one.
 pub(crate) fn class(address: IpAddr) -> AddressClass {
     match address {
         IpAddr::V4(address) => class_v4(address),
@@ -53,13 +53,13 @@ pub(crate) fn class(address: IpAddr) -> AddressClass {
 fn class_v4(address: Ipv4Addr) -> AddressClass {
     match address.octets() {
         [127, ..] => AddressClass::Loopback,
-        // What clouds tell their machines: Alibaba's, and Azure's, which looks like anybody's.
+        // Metadata services of Alibaba's cloud, and of Azure, whose address looks public.
         [100, 100, 100, 200] | [168, 63, 129, 16] => AddressClass::LinkLocal,
         [169, 254, ..] => AddressClass::LinkLocal,
-        // RFC 1918; RFC 6598; and RFC 2544, which proxies on this machine use for names that they resolve themselves.
+        // RFC 1918; RFC 6598; and RFC 2544, which local proxies use for names that they resolve themselves.
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => AddressClass::Private,
         [100, 64..=127, ..] | [198, 18..=19, ..] => AddressClass::Private,
-        // This network; protocols; documentation; multicast, reserved and broadcast.
+        // This network; protocol assignments; documentation; multicast, reserved and broadcast.
         [0, ..] | [192, 0, 0, _] => AddressClass::Never,
         [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => AddressClass::Never,
         [224..=255, ..] => AddressClass::Never,
@@ -73,22 +73,22 @@ fn class_v6(address: Ipv6Addr) -> AddressClass {
     }
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Loopback,
-        // What Amazon's and Google's clouds tell their machines.
+        // Metadata services of Amazon's and Google's clouds.
         [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => {
             AddressClass::LinkLocal
         }
         [0xfe80..=0xfebf, ..] => AddressClass::LinkLocal,
-        // Unique local, the site-local of old, and a translation that a network has for itself (RFC 8215).
+        // Unique local, the former site-local, and a network's own translation prefix (RFC 8215).
         [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..] => AddressClass::Private,
-        // Nothing, discarded, multicast, documentation, and protocols (Teredo, which hides whom it leads to).
+        // Unspecified, discard-only, multicast, documentation, and protocols (Teredo, which hides its target).
         [0, 0, 0, 0, 0, 0, 0, 0] | [0x100, 0, 0, 0, ..] | [0xff00..=0xffff, ..] => AddressClass::Never,
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] | [0x2001, 0..=0x1ff, ..] => AddressClass::Never,
         _ => AddressClass::Public,
     }
 }
 
-/// The address of IPv4 that one of IPv6 is another way to write or leads to: mapped and compatible ones (RFC 4291, 2.5.5),
-/// translated ones (RFC 6052, 2.1) and tunnels of 6to4 (RFC 3056, 2).
+/// The IPv4 address that an IPv6 address embeds: mapped and compatible ones (RFC 4291, 2.5.5), translated ones
+/// (RFC 6052, 2.1) and tunnels of 6to4 (RFC 3056, 2).
 fn stands_for(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let whole = |high: u16, low: u16| Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));
     match address.segments() {

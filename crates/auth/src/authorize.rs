@@ -1,8 +1,8 @@
-//! The authorization request, and what may come back of it.
+//! The authorization request and its response.
 //!
-//! Builds the URL that a browser is sent to, out of an endpoint that somebody else has named (adversarial case 137), and judges
-//! what comes back: `state` (135), `iss` ([RFC 9207](https://www.rfc-editor.org/rfc/rfc9207#section-2.4), 133), the error or the
-//! code. Nothing is sent from here, and nothing that came with a wrong `state` or `iss` is shown.
+//! Builds the URL for the browser from an endpoint that a third party has named (adversarial case 137), and checks the
+//! response: `state` (135), `iss` ([RFC 9207](https://www.rfc-editor.org/rfc/rfc9207#section-2.4), 133), then the error or the
+//! code. Sends nothing, and shows nothing of a response with a wrong `state` or `iss`.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-flow-steps>
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,7 +15,7 @@ use super::form::{Form, Parameters, decode, encode};
 use super::pkce::{Pkce, random};
 use super::secret::Secret;
 
-/// What a request says by itself, and says once ([RFC 6749, 3.1](https://www.rfc-editor.org/rfc/rfc6749#section-3.1)).
+/// The parameters that every request sets, once ([RFC 6749, 3.1](https://www.rfc-editor.org/rfc/rfc6749#section-3.1)).
 const OURS: [&str; 9] = [
     "response_type",
     "client_id",
@@ -28,7 +28,7 @@ const OURS: [&str; 9] = [
     "request_uri",
 ];
 
-/// What is asked for.
+/// The contents of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub(super) endpoint: &'a str,
@@ -36,20 +36,20 @@ pub(super) struct Asked<'a> {
     pub(super) redirect_uri: &'a str,
     pub(super) resource: &'a str,
     pub(super) scopes: Option<&'a [String]>,
-    /// Whose metadata the endpoint stands in, byte for byte.
+    /// The issuer whose metadata names the endpoint, byte for byte.
     pub(super) issuer: &'a str,
-    /// Whether its metadata says that each answer names it.
+    /// Whether its metadata says that each response names the issuer.
     pub(super) names_itself: bool,
 }
 
-/// A request that a browser is sent away with, and what its answer is held against: all that belongs to it, and to no other.
+/// A request that a browser was sent with, and the values that its response is checked against.
 #[derive(Debug)]
 pub(super) struct AuthorizationRequest {
-    /// Harmless: of http or https, and without any character that another program could take for its own.
+    /// The URL: of http or https, without any character that is special to another program.
     pub(super) url: Secret,
     pub(super) state: Secret,
     pub(super) verifier: Secret,
-    /// All that is asked but who asks, for a server that is told before the browser comes.
+    /// All parameters except the client's credentials, for a server that receives them in a pushed request.
     pub(super) pushed: Form,
     issuer: String,
     names_itself: bool,
@@ -94,8 +94,7 @@ impl AuthorizationRequest {
         })
     }
 
-    /// The authorization server knows what is asked by now, by that name
-    /// ([RFC 9126, 4](https://www.rfc-editor.org/rfc/rfc9126#section-4)).
+    /// Refers to a pushed request by its URI ([RFC 9126, 4](https://www.rfc-editor.org/rfc/rfc9126#section-4)).
     pub(super) fn is_pushed(&mut self, asked: &Asked<'_>, request_uri: &str) -> Result<(), AuthError> {
         let mut url = Self::check(asked.endpoint)?;
         let before = url.query().filter(|query| !query.is_empty()).map(|query| format!("{query}&"));
@@ -105,7 +104,7 @@ impl AuthorizationRequest {
         Ok(())
     }
 
-    /// Makes sure that a browser may be sent there.
+    /// Checks that a browser may be sent to a URL.
     pub(super) fn check(to: &str) -> Result<Url, AuthError> {
         endpoint(to).map_err(|what| {
             let shown = shown_text(to);
@@ -113,7 +112,7 @@ impl AuthorizationRequest {
         })
     }
 
-    /// The code, out of the query that came back to the redirect URI.
+    /// Returns the code from the query of the redirect.
     pub(super) fn code(&self, query: &str) -> Result<Secret, AuthError> {
         let refused = |what: &str| Err(AuthError::Response(format!("what came back is refused: {what}")));
         let parameters = match Parameters::parse(query) {
@@ -125,7 +124,7 @@ impl AuthorizationRequest {
             Some(_) => return refused("its state is not that of this request, so it belongs to another one"),
             None => return refused("it has no state, so nothing says that it belongs to this request"),
         }
-        // Simple string comparison, whatever the metadata says; and of errors too.
+        // Simple string comparison, whatever the metadata says; for error responses too.
         match parameters.value("iss") {
             Some(issuer) if issuer == self.issuer => {}
             Some(_) => {
@@ -157,9 +156,9 @@ impl AuthorizationRequest {
     }
 }
 
-/// An authorization endpoint that a browser may be sent to; else why not.
+/// Checks an authorization endpoint before a browser is sent there.
 fn endpoint(endpoint: &str) -> Result<Url, &'static str> {
-    // What a parser of URLs would drop or mend, another program might not.
+    // What one URL parser drops or corrects, another may not.
     if endpoint
         .chars()
         .any(|character| character.is_control() || character.is_whitespace() || character == '\\')
@@ -184,7 +183,7 @@ fn endpoint(endpoint: &str) -> Result<Url, &'static str> {
     let mut names = url.query().unwrap_or_default().split('&').map(|pair| pair.split('=').next());
     let is_ours = |name: &str| decode(name).is_some_and(|name| OURS.contains(&name.as_str()));
     if names.any(|name| name.is_some_and(is_ours)) {
-        // Of two values an authorization server takes one, and we do not know which.
+        // An authorization server uses one of two values, and it is unknown which.
         return Err("it has a parameter in it that each request has of its own");
     }
     url.set_fragment(None);
@@ -198,8 +197,8 @@ fn is_loopback(host: &str) -> bool {
         || address.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A URL without any character that means something to a shell or to Windows, whatever is between us and the browser. `&`, `=`,
-/// `?`, `%` and `+` are what URLs are made of; no shell is ever asked.
+/// Encodes every character of a URL that is special to a shell or to Windows, whatever program opens the browser. `&`, `=`, `?`,
+/// `%` and `+` stay, because URLs need them; no shell is ever used.
 fn harmless(url: &str) -> String {
     let mut safe = String::with_capacity(url.len());
     for character in url.chars() {
@@ -354,7 +353,7 @@ mod tests {
                 let error =
                     answer(names_itself, &format!("code=c&state=STATE&iss={}", encode(other))).unwrap_err();
                 assert!(matches!(error, AuthError::Response(_)), "{other}");
-                // An error that somebody else may have sent is not shown either.
+                // An error that a third party may have sent is not shown either.
                 let query = format!("error=evil&error_description=evil&state=STATE&iss={}", encode(other));
                 let error = answer(names_itself, &query).unwrap_err();
                 assert!(matches!(error, AuthError::Response(_)), "{other}");

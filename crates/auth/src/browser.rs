@@ -1,7 +1,7 @@
-//! The browser of the machine on which the program runs.
+//! Logs in with the browser of the machine on which the program runs.
 //!
-//! Given to `OAuth` by programs that a person sits before: `mcpjoin auth login`. The URL goes to the program that opens web pages
-//! as one argument, and no shell ever sees it (CVE-2025-6514); `authorize` has made sure before that it is a web page.
+//! Given to `OAuth` by programs with a user in front of them: `mcpjoin auth login`. The URL is passed to the program that opens
+//! web pages as one argument, never through a shell (CVE-2025-6514); `authorize` has checked that it is a web page.
 //! [RFC 8252](https://www.rfc-editor.org/rfc/rfc8252).
 
 use std::ffi::OsString;
@@ -14,18 +14,18 @@ use std::time::Duration;
 use super::callback::Callback;
 use super::user_agent::{UserAgent, UserAgentError, Visit};
 
-/// How long a person is waited for: the number of the adversarial catalogue, case 142.
+/// How long the user may take: the number of the adversarial catalogue, case 142.
 const WITHIN: Duration = Duration::from_secs(5 * 60);
-/// Where the browser comes back to.
+/// The path of the redirect URI.
 const PATH: &str = "/callback";
 
-/// What stands in the redirect URI for this machine.
+/// The host in the redirect URI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoopbackHost {
     /// `127.0.0.1`, as [RFC 8252, 8.3](https://www.rfc-editor.org/rfc/rfc8252#section-8.3) recommends.
     #[default]
     Address,
-    /// `localhost`, for authorization servers that know no other.
+    /// `localhost`, for authorization servers that accept only this name.
     Name,
 }
 
@@ -41,8 +41,8 @@ impl LoopbackHost {
 type Told = dyn Fn(&str) + Send + Sync;
 type Opener = dyn Fn(&str) -> io::Result<()> + Send + Sync;
 
-/// Opens the page of the authorization server in the system's browser, and hears the answer on the loopback interface: on
-/// `127.0.0.1`, and on `::1` where there is one, on a port that is free, for five minutes.
+/// Opens the page of the authorization server in the system's browser, and receives the response on the loopback interface: on
+/// `127.0.0.1`, and on `::1` where there is one, on a free port, for five minutes.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -71,7 +71,7 @@ impl Default for LocalBrowser {
 }
 
 impl LocalBrowser {
-    /// With everything as it is said above.
+    /// A browser with the defaults above.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -84,50 +84,50 @@ impl LocalBrowser {
         }
     }
 
-    /// The answer comes to this port, for clients whose registered redirect URI names it. 0 is any that is free.
+    /// Sets the port for the response, for clients whose registered redirect URI names it. 0 means any free port.
     #[must_use]
     pub const fn port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// What the redirect URI calls this machine: its address.
+    /// Sets how the redirect URI names this machine: by its address by default.
     #[must_use]
     pub const fn host(mut self, host: LoopbackHost) -> Self {
         self.host = host;
         self
     }
 
-    /// The path of the redirect URI: `/callback`.
+    /// Sets the path of the redirect URI: `/callback` by default.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// How long the person is waited for: five minutes.
+    /// Sets how long the user may take: five minutes by default.
     #[must_use]
     pub const fn within(mut self, within: Duration) -> Self {
         self.within = within;
         self
     }
 
-    /// Told of the URL before it is opened, to show it to whoever sits at another machine. It is no secret, but it is good once.
+    /// Called with the URL before it is opened, to show it to a user at another machine. It is no secret, but it works once.
     #[must_use]
     pub fn on_url(mut self, told: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.told = Some(Arc::new(told));
         self
     }
 
-    /// Opens the URL, in place of the system's browser. It is a URL of https, or of http on this machine, without a character that
-    /// means something to a shell; do not give it to one. Must not block.
+    /// Opens the URL in place of the system's browser. It is a URL of https, or of http on this machine, without characters that
+    /// are special to a shell; do not pass it to one. Must not block.
     #[must_use]
     pub fn opener(mut self, opener: impl Fn(&str) -> io::Result<()> + Send + Sync + 'static) -> Self {
         self.opener = Some(Arc::new(opener));
         self
     }
 
-    /// Opens nothing: the person goes to the URL that [`on_url`](Self::on_url) was told.
+    /// Opens nothing: the user opens the URL that [`on_url`](Self::on_url) has received.
     #[must_use]
     pub fn without_opening(mut self) -> Self {
         self.opener = None;
@@ -138,7 +138,7 @@ impl LocalBrowser {
         format!("http://{}:{port}{}", self.host.as_str(), self.path)
     }
 
-    /// The port of a redirect URI that is ours but for it.
+    /// The port of a redirect URI that otherwise equals ours.
     fn port_of(&self, redirect_uri: &str) -> Option<u16> {
         let before = format!("http://{}:", self.host.as_str());
         redirect_uri.strip_prefix(&before)?.strip_suffix(&self.path)?.parse().ok()
@@ -171,7 +171,7 @@ impl UserAgent for LocalBrowser {
                 told(&authorizing.url);
             }
             if let Some(Err(error)) = this.opener.as_ref().map(|opener| opener(&authorizing.url)) {
-                // Whoever was told of the URL can go there all the same.
+                // The user can still open the URL that was shown.
                 tracing::warn!(target: "mcpjoin", %error, "no browser was opened");
             }
             let answer = tokio::time::timeout(this.within, callback.answer(&authorizing.state)).await;
@@ -191,7 +191,7 @@ impl fmt::Debug for LocalBrowser {
     }
 }
 
-/// What opens web pages on this system: the program of `BROWSER` where that is one, else the system's own.
+/// The programs that open web pages on this system: that of `BROWSER` if it names one, otherwise the system's own.
 fn programs() -> Vec<(OsString, &'static [&'static str])> {
     let named = std::env::var_os("BROWSER").filter(is_one_program);
     let system: (OsString, &[&str]) = if cfg!(windows) {
@@ -204,7 +204,7 @@ fn programs() -> Vec<(OsString, &'static [&'static str])> {
     named.map(|name| (name, [].as_slice())).into_iter().chain([system]).collect()
 }
 
-/// `BROWSER` may be a list, or a command with arguments; those are left to `xdg-open`, which knows what is meant.
+/// `BROWSER` may be a list, or a command with arguments; `xdg-open`, which interprets those, is used then.
 fn is_one_program(name: &OsString) -> bool {
     name.to_str().is_some_and(|name| !name.is_empty() && !name.contains([':', ' ', '%', '\t', '\n']))
 }
@@ -216,7 +216,7 @@ fn open(url: &str) -> io::Result<()> {
         command.args(arguments).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         match command.spawn() {
             Ok(mut child) => {
-                // Some stay for as long as the window is open.
+                // Some stay alive as long as the window is open.
                 std::thread::Builder::new()
                     .name("mcpjoin-browser".into())
                     .spawn(move || drop(child.wait()))
@@ -274,7 +274,7 @@ mod tests {
         assert!(before.elapsed() >= Duration::from_secs(300));
         assert_eq!(*opened.lock().unwrap(), ["told https://as.example/", "opened https://as.example/"]);
 
-        // Given up before anybody was sent away, too.
+        // Also when the login is cancelled before the browser was opened.
         drop(browser.clone().port(port).visit(None).await.unwrap());
         let visit = browser.clone().port(port).visit(None).await.unwrap();
         let mut waiting = Box::pin(visit.authorize(authorizing()));

@@ -1,9 +1,9 @@
-//! Proofs of possession: an access token that is worth nothing without the key that it is bound to
+//! DPoP: access tokens that are useless without the key that they are bound to
 //! ([RFC 9449](https://www.rfc-editor.org/rfc/rfc9449),
 //! [SEP-1932](https://github.com/modelcontextprotocol/modelcontextprotocol/pull/1932)).
 //!
-//! Called by `auth/token` for requests to a token endpoint, and by `auth/oauth` for requests to the server. Each request
-//! has a proof of its own, made anew also when it is sent again. The key never leaves this process but to the store.
+//! Called by `token` for requests to a token endpoint, and by `oauth` for requests to the server. Each request has a proof of
+//! its own, also when it is sent again. The key leaves this process only for the store.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,38 +20,39 @@ use super::oauth::OAuthBuilder;
 use super::secret::Secret;
 use super::token::{Possession, TokenError};
 
-/// How many endpoints have a nonce that is remembered: a server and its token endpoint are two.
+/// How many endpoints have a stored nonce: a server and its token endpoint are two.
 const ENDPOINTS: usize = 8;
-/// The longest nonce that is taken, in bytes. The RFC names no bound; those in use have some tens.
+/// The longest nonce that is used, in bytes. The RFC has no limit; nonces in use have a few dozen.
 const LONGEST_NONCE: usize = 1024;
-/// What a proof says that it is.
+/// The `typ` of a proof.
 const TYPE: &str = "dpop+jwt";
 
 impl OAuthBuilder {
-    /// Binds the tokens to a key: whoever steals one cannot use it. An authorization server that does not know proofs of
-    /// possession gives tokens without, and those are used as they are.
+    /// Binds tokens to a key, so that a stolen token cannot be used. An authorization server without DPoP issues tokens that are
+    /// not bound, and those are used as they are.
     ///
-    /// The key is made for the login and kept with it, in the store: whoever opens that uses it, also without this.
+    /// The key is generated for the login and stored with it: every program that reads the store can use it, also without this
+    /// option.
     pub const fn dpop(mut self) -> Self {
         self.dpop = true;
         self
     }
 }
 
-/// With the key that was kept, or a new one.
+/// Uses the stored key, or generates one.
 pub(super) fn possession(kept: Option<&Secret>) -> Result<Arc<dyn Possession>, AuthError> {
     let made = kept.map_or_else(Dpop::new, |pem| Dpop::kept(pem.clone()));
     let dpop = made.map_err(|error| TokenError::Unasked(error.to_string()))?;
     Ok(Arc::new(dpop))
 }
 
-/// A key, and the nonces that servers want to see in the next proof.
+/// A key, and the nonces that servers require in the next proof.
 pub(super) struct Dpop {
     key: SigningKey,
-    /// The same key, as it is kept.
+    /// The same key, as it is stored.
     pem: Secret,
-    /// By the endpoint that gave it, the newest last. Those of an authorization server and of a server are not for each
-    /// other, also where both are at one origin (RFC 9449, 8 and 9).
+    /// By the endpoint that sent it, the newest last. The nonces of an authorization server and of a server are not
+    /// interchangeable, even at the same origin (RFC 9449, 8 and 9).
     nonces: Mutex<Vec<(String, String)>>,
 }
 
@@ -62,18 +63,18 @@ impl fmt::Debug for Dpop {
 }
 
 impl Dpop {
-    /// With a new key.
+    /// Generates a key.
     fn new() -> Result<Self, KeyError> {
         Self::kept(Secret::new(SigningKey::generate_pem()?))
     }
 
-    /// With a key that was kept.
+    /// Uses a stored key.
     fn kept(pem: Secret) -> Result<Self, KeyError> {
         Ok(Self { key: SigningKey::from_pem(pem.expose())?, pem, nonces: Mutex::default() })
     }
 
-    /// A proof for one request at that time, and never for another. `None` when there is no randomness to be had, when the
-    /// clock stands before 1970, or for what is no URL: the request goes without, and the server says what it misses.
+    /// A proof for one request at `time`, valid for no other. `None` when the system has no random bytes, when the clock is before
+    /// 1970, or for an invalid URL: the request is sent without a proof, and the server reports what is missing.
     fn proof_at(
         &self,
         now: SystemTime,
@@ -131,7 +132,7 @@ impl Possession for Dpop {
     }
 }
 
-/// `htu`: the URL without what follows its path, and without a user.
+/// `htu`: the URL without query, fragment and user.
 fn endpoint(url: &str) -> Option<String> {
     let mut url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
     url.set_query(None);
@@ -153,7 +154,7 @@ mod tests {
     const SERVER: &str = "https://server.example/mcp";
     const TOKENS: &str = "https://server.example/token";
 
-    /// The claims of a proof, whose signature is that of the key in it, and that key.
+    /// The claims of a proof and the key in it, whose signature is verified.
     fn read(proof: Option<http::HeaderValue>) -> (Raw, PublicKey) {
         let proof = proof.unwrap();
         assert!(proof.is_sensitive());

@@ -1,6 +1,6 @@
-//! Why there is no authorization, in words for a person.
+//! The errors of authorization, with messages for people.
 //!
-//! No token, no code, no verifier, no secret and no query stands in any of it; what a server has said stands there escaped and cut.
+//! No message contains a token, code, verifier, secret or query. Texts of a server are escaped and shortened.
 
 use mcpjoin_proto::session::LinkErrorKind;
 
@@ -18,63 +18,63 @@ fn unreached(who: &str, what: &str) -> String {
     format!("{who} cannot be reached: {what}")
 }
 
-/// An authorization that cannot be had.
+/// Authorization has failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// Nobody is logged in, or what is stored is good no longer. The text says why.
+    /// No login is stored, or it is no longer valid. The text says why.
     #[error("{0}")]
     LoginNeeded(String),
-    /// How the server is authorized at was not found out.
+    /// Discovery has found no usable authorization server.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
-    /// There is no client identity to ask with.
+    /// There is no client identity to use.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
-    /// Whoever was to be asked has not answered.
+    /// The user agent has returned no response.
     #[error(transparent)]
     UserAgent(#[from] UserAgentError),
-    /// The authorization server has said no
+    /// The authorization server has refused
     /// ([RFC 6749, 4.1.2.1](https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1)).
     #[error("the authorization server refuses: {error}{}", description.as_ref().map(|text| format!(": {text}")).unwrap_or_default())]
     Refused {
-        /// Its `error`, `access_denied` for example: escaped and cut.
+        /// Its `error`, `access_denied` for example: escaped and shortened.
         error: String,
-        /// Its `error_description`: escaped and cut.
+        /// Its `error_description`: escaped and shortened.
         description: Option<String>,
     },
-    /// What came back to the redirect URI does not belong to what was asked.
+    /// The response at the redirect URI does not belong to the request.
     #[error("{0}")]
     Response(String),
-    /// The token endpoint gave no token.
+    /// The token endpoint has issued no token.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The server refuses a token that was given just now.
+    /// The server refuses a token that was issued just now.
     #[error("the server refuses the token that {issuer} has just given for it")]
     Rejected {
-        /// Who has given it.
+        /// The issuer of the token.
         issuer: String,
     },
-    /// These scopes were asked for, and what came of it is still not enough for the server.
+    /// These scopes were requested, and the token still lacks scopes that the server requires.
     #[error("the server wants scopes that were not granted: {}", cut(&missing.join(" ")))]
     Scopes {
-        /// What the server wants.
+        /// The scopes that the server requires.
         missing: Vec<String>,
     },
-    /// No browser is sent to that authorization endpoint.
+    /// The authorization endpoint is not safe to open in a browser.
     #[error("{0}")]
     Endpoint(String),
-    /// What is stored cannot be read, or not be written.
+    /// The store cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The work was given up before its end: the runtime was shut down.
+    /// The operation was aborted: the runtime was shut down.
     #[error("the authorization was given up before its end")]
     Abandoned,
 }
 
 impl AuthError {
-    /// In which way somebody was not to be had who is needed, and who, where and why in words, when that is all that is wrong: the
-    /// same may succeed later, and no login helps. `None` when everybody has answered with anything but that they cannot now.
+    /// The kind of outage, when a needed server was unreachable or temporarily unavailable and nothing else is wrong: a retry may
+    /// succeed, and a login does not help. `None` for every other error.
     #[must_use]
     pub fn outage(&self) -> Option<(LinkErrorKind, String)> {
         let (kind, what) = match self {
@@ -97,7 +97,7 @@ impl AuthError {
         Some((kind, unreached(AUTHORIZATION_SERVER, &what)))
     }
 
-    /// Whether a login may mend it.
+    /// Whether a login may solve it.
     #[must_use]
     pub const fn login_helps(&self) -> bool {
         matches!(

@@ -1,7 +1,7 @@
-//! What an authorization with a server would be like, without one: for whoever has to find out why it fails.
+//! Goes through an authorization without performing it, for users who need to find out why it fails.
 //!
-//! Called by `mcpjoin auth explain`. It climbs the same ladder as `login`, and goes on with what that would do next:
-//! how the client would come by an id, and which scopes it would ask for. It registers nothing and asks no user.
+//! Called by `mcpjoin auth explain`. It runs the same discovery as `login`, and continues with the next steps of a login: how
+//! the client would get an id, and which scopes it would request. It registers nothing and needs no user.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
@@ -16,19 +16,19 @@ use super::registration::{ClientIdentity, Way, choose};
 use super::rules;
 use mcpjoin::link::HttpSetupError;
 
-/// Told of each rung as it is climbed.
+/// Called with each step of the discovery.
 pub type OnStep = Arc<dyn Fn(&Step) + Send + Sync>;
 
-/// With what [`explain`] asks.
+/// The options of [`explain`].
 #[derive(Clone, Default)]
 pub struct ExplainOptions {
-    /// Who the client is.
+    /// The client identity.
     pub client: ClientIdentity,
-    /// Certificates to trust beside those of the system, each PEM.
+    /// Trusted certificates beside those of the system, each PEM.
     pub extra_ca: Vec<Vec<u8>>,
-    /// How long connecting may take; 10 s unless it is given.
+    /// How long connecting may take; 10 s by default.
     pub connect_timeout: Option<Duration>,
-    /// Told of each rung as it is climbed.
+    /// Called with each step of the discovery.
     pub on_step: Option<OnStep>,
 }
 
@@ -41,11 +41,11 @@ impl fmt::Debug for ExplainOptions {
     }
 }
 
-/// Asks a server without authorization, and finds out how it could be had: every rung, the rule it was judged by, and what to
-/// do. Each request takes 30 s at most. Dropping the future ends it; nothing is left anywhere.
+/// Sends a request without authorization to a server, and finds out how to authorize: every step, the rule it was checked
+/// against, and advice. Each request takes 30 s at most. Dropping the future cancels it; nothing is stored.
 ///
 /// # Errors
-/// When the URL or a certificate cannot be used. What servers do wrong is in the ladder.
+/// When the URL or a certificate cannot be used. The errors of servers are in the result.
 pub async fn explain(url: &str, options: ExplainOptions) -> Result<Ladder, HttpSetupError> {
     let ExplainOptions { client, extra_ca, connect_timeout, on_step } = options;
     let mut fetching = FetchOptions { extra_ca, ..FetchOptions::default() };
@@ -74,7 +74,7 @@ async fn climbed(
         ..,
     ] = ladder.steps.as_slice()
     {
-        // What it publishes may be in order; whether that gets a client any further is not known.
+        // The document may be valid; whether a client can use it is unknown.
         let message = what.clone();
         let (rule, advice) = (*rule, advice.clone());
         ladder.outcome = Err(DiscoveryError { rung: Rung::Server, message, rule, advice, outage: None });
@@ -90,7 +90,7 @@ async fn climbed(
     ladder
 }
 
-/// How the client would come by an id.
+/// How the client would get an id.
 fn registration(discovered: &Discovered, client: &ClientIdentity) -> Step {
     let open: Vec<&str> = discovered
         .ways()
@@ -117,7 +117,7 @@ fn registration(discovered: &Discovered, client: &ClientIdentity) -> Step {
     }
 }
 
-/// What would be asked for.
+/// The scopes that a login would request.
 fn scopes(discovered: &Discovered) -> Step {
     let found = match discovered.scopes(&[], true) {
         Some(scopes) => format!("asked for would be: {}", cut(&scopes.join(" "))),

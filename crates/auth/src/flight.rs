@@ -1,7 +1,7 @@
-//! Work that several wait for and that is done once: a refresh, a login.
+//! Runs one operation for several waiters: a refresh, a login.
 //!
-//! Whoever comes while it runs waits with the others. It goes on for as long as one of them waits, whoever began it; when nobody
-//! waits any more it is dropped, unless it was spawned.
+//! A caller that comes while it runs waits for the same result. It runs as long as one caller waits, whichever began it; when
+//! none waits any more it is dropped, unless it was spawned.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use super::error::AuthError;
 
 type Work = Pin<Box<dyn Future<Output = Result<(), AuthError>> + Send>>;
 
-/// At most one piece of work at a time.
+/// At most one operation at a time.
 #[derive(Default)]
 pub(super) struct Flight(Mutex<Option<WeakShared<Work>>>);
 
 impl Flight {
-    /// Waits for the work that runs, or begins it.
+    /// Waits for the running operation, or begins one.
     pub(super) fn join<F>(&self, begin: impl FnOnce() -> F) -> Shared<Work>
     where
         F: Future<Output = Result<(), AuthError>> + Send + 'static,
@@ -64,7 +64,7 @@ mod tests {
         go.notify_one();
         second.await.unwrap();
         assert_eq!(begun.load(Ordering::SeqCst), 1);
-        // When all have gone, it is dropped, and the next one begins anew.
+        // When all waiters are dropped it is dropped, and the next caller begins a new one.
         let mut third = join();
         assert!((&mut third).now_or_never().is_none());
         drop(third);

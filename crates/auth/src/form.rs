@@ -1,8 +1,8 @@
-//! `application/x-www-form-urlencoded`, both ways: what the token endpoint is sent, and what comes back to the redirect URI.
+//! `application/x-www-form-urlencoded`: encodes requests to the token endpoint, and decodes the query of the redirect URI.
 //!
-//! Decoding is exact: what is no UTF-8 is refused, and so is a name that stands there twice
-//! ([OAuth 2.1, 3.1](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-3.1)), because two readers could take
-//! different ones. It never normalises.
+//! Decoding is strict: invalid UTF-8 is refused, and so is a repeated name
+//! ([OAuth 2.1, 3.1](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-3.1)), because two parsers could use
+//! different values. It never normalizes.
 
 use std::fmt;
 
@@ -10,32 +10,32 @@ use bytes::Bytes;
 
 use super::secret::Secret;
 
-/// More parameters than that are no answer of an authorization server.
+/// The largest number of parameters in a response.
 const PARAMETERS: usize = 64;
 
-/// What the token endpoint is sent.
+/// The body of a request to a token endpoint.
 #[derive(Clone)]
 pub(super) struct Form(Vec<(&'static str, Secret)>);
 
 impl Form {
-    /// A request for a token, by its `grant_type`.
+    /// A token request, by its `grant_type`.
     pub(super) fn new(grant_type: &str) -> Self {
         Self::empty().with("grant_type", grant_type)
     }
 
-    /// Without any field.
+    /// An empty form.
     pub(super) const fn empty() -> Self {
         Self(Vec::new())
     }
 
-    /// With a field more.
+    /// Adds a field.
     #[must_use]
     pub(super) fn with(mut self, name: &'static str, value: impl Into<Secret>) -> Self {
         self.0.push((name, value.into()));
         self
     }
 
-    /// As it is sent.
+    /// The encoded form.
     pub(super) fn encode(&self) -> Bytes {
         let pairs: Vec<String> = self
             .0
@@ -53,7 +53,7 @@ impl fmt::Debug for Form {
     }
 }
 
-/// A text as it stands in a form.
+/// Encodes a text for a form.
 pub(super) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -70,7 +70,7 @@ pub(super) fn encode(text: &str) -> String {
 pub(super) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads a query, without its `?`. What is wrong with it is said without any of it.
+    /// Parses a query, without its `?`. The error contains nothing of it.
     pub(super) fn parse(query: &str) -> Result<Self, &'static str> {
         let mut found: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -94,7 +94,7 @@ impl Parameters {
     }
 }
 
-/// A text that stands in a form; `None` for what is not encoded as one.
+/// Decodes a text of a form; `None` when it is not encoded correctly.
 pub(super) fn decode(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());

@@ -1,7 +1,7 @@
-//! The second half of the ladder: the authorization servers that a server names, and whether one of them can be used.
+//! The second half of discovery: the authorization servers that a server names, and whether one of them can be used.
 //!
-//! Called by `discovery`, whose half ends with the server's own metadata. It asks nobody but authorization servers, for
-//! nothing but their metadata.
+//! Called by `discovery`, whose half ends with the server's own metadata. It requests nothing but the metadata of
+//! authorization servers.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#authorization-server-metadata-discovery>
 
@@ -14,22 +14,22 @@ use super::super::metadata::{AuthorizationServer, MetadataError, ProtectedResour
 use super::super::rules;
 use super::{Climb, End, Wanted, newest};
 
-/// So many of the authorization servers that a server names are asked.
+/// How many of the authorization servers that a server names are tried.
 const MOST_SERVERS: usize = 8;
 
-/// What came of asking for an authorization server's metadata at one place.
+/// The result of requesting an authorization server's metadata at one URL.
 pub(super) enum Document {
     Found(Box<AuthorizationServer>),
-    /// It is not there.
+    /// There is no document.
     Absent,
-    /// It is there, and cannot be used.
+    /// The document cannot be used.
     Broken,
-    /// Nobody answers, or nobody may be asked: it is no use to go on with that server.
+    /// The server cannot be reached, or must not be: trying its other URLs is pointless.
     Unreached,
 }
 
 impl Climb<'_> {
-    /// The first of the authorization servers that can be used.
+    /// Finds the first authorization server that can be used.
     pub(super) async fn authorization_server(
         &mut self,
         metadata: &ProtectedResource,
@@ -47,7 +47,7 @@ impl Climb<'_> {
             return Err(self.end(step.broken(found).advice(advice)));
         }
         let last = self.push(step);
-        // The one that something is known for comes first; the order of the others is the server's.
+        // The server with a stored login comes first; the others keep the server's order.
         if let Some(wanted) = self.discovery.issuer {
             issuers.sort_by_key(|issuer| *issuer != wanted);
         }
@@ -71,7 +71,7 @@ impl Climb<'_> {
         used.ok_or_else(|| self.first_broken(last, self.steps.len() - 1))
     }
 
-    /// The metadata of an issuer, when it can be used.
+    /// The metadata of an issuer, if it can be used.
     async fn usable(&mut self, issuer: &str) -> Option<AuthorizationServer> {
         let urls = authorization_server_urls(issuer);
         if urls.is_empty() {
@@ -99,7 +99,7 @@ impl Climb<'_> {
         None
     }
 
-    /// The authorization server's metadata at one place.
+    /// Requests the authorization server's metadata at one URL.
     pub(super) async fn server_document(
         &mut self,
         url: &str,
@@ -156,11 +156,11 @@ impl Climb<'_> {
         Document::Broken
     }
 
-    /// Whether an authorization server can be used.
+    /// Checks whether an authorization server can be used.
     pub(super) async fn judged(&mut self, server: AuthorizationServer) -> Option<AuthorizationServer> {
         let with_user = self.discovery.wanted == Wanted::Code;
         let pushes = with_user && server.require_pushed_authorization_requests;
-        // It is not asked where it need not be.
+        // The endpoint is not checked where pushed requests are not used.
         let pushed = if pushes { &server.pushed_authorization_request_endpoint } else { &None };
         let endpoints = [
             ("authorization_endpoint", &server.authorization_endpoint, with_user),
