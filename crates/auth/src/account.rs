@@ -12,21 +12,21 @@ use tokio::time::Instant;
 use super::dpop;
 use super::explain::OnStep;
 use super::fetch::{Fetcher, shown_text};
-use super::flight::Flight;
-use super::kept::Kept;
-use super::ladder::Step;
 use super::login::Obtain;
 use super::registration::{ClientIdentity, Registration, Way};
+use super::single_flight::SingleFlight;
+use super::steps::Step;
 use super::store::{ErasedStore, StoreError};
+use super::stored_login::StoredLogin;
 use super::token::{ClientAssertion, Possession, TokenEndpoint, Tokens};
 use super::user_agent::ErasedUserAgent;
 
 /// How long before its expiry a token is refreshed: it must not expire while a request is in flight.
-const BEFORE: Duration = Duration::from_secs(60);
+const REFRESH_MARGIN: Duration = Duration::from_secs(60);
 /// A token that was issued less than this ago and is refused will be refused again.
 pub(super) const JUST_NOW: Duration = Duration::from_secs(60);
 /// After a refresh that failed because of the network, how long a valid token is used before the next attempt.
-const PAUSE: Duration = Duration::from_secs(30);
+const REFRESH_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 pub(super) struct Account {
     /// The URL of the server.
@@ -43,15 +43,15 @@ pub(super) struct Account {
     pub(super) dpop: bool,
     pub(super) on_step: Option<OnStep>,
     pub(super) state: Mutex<State>,
-    pub(super) refreshing: Flight,
-    pub(super) logging_in: Flight,
+    pub(super) refreshing: SingleFlight,
+    pub(super) logging_in: SingleFlight,
 }
 
 /// The mutable part.
 #[derive(Default)]
 pub(super) struct State {
     loaded: bool,
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<StoredLogin>>,
     /// The proof of the key that the tokens are bound to.
     possession: Option<Arc<dyn Possession>>,
     /// The login in memory is newer than the one in the store.
@@ -95,7 +95,7 @@ impl Account {
     }
 
     /// The login.
-    pub(super) async fn kept(&self) -> Result<Option<Arc<Kept>>, StoreError> {
+    pub(super) async fn kept(&self) -> Result<Option<Arc<StoredLogin>>, StoreError> {
         {
             let state = self.state();
             if state.loaded {
@@ -106,12 +106,12 @@ impl Account {
     }
 
     /// The login, if it is in memory.
-    pub(super) fn known(&self) -> Option<Arc<Kept>> {
+    pub(super) fn known(&self) -> Option<Arc<StoredLogin>> {
         self.state().kept.clone()
     }
 
     /// Reads the login from the store again: another process may have changed it.
-    pub(super) async fn reload(&self) -> Result<Option<Arc<Kept>>, StoreError> {
+    pub(super) async fn reload(&self) -> Result<Option<Arc<StoredLogin>>, StoreError> {
         let changes = {
             let state = self.state();
             if state.unsaved {
@@ -120,7 +120,7 @@ impl Account {
             state.changes
         };
         let text = self.store.load(&self.server).await?;
-        let kept = text.map(|text| Kept::read(&self.server, &text)).transpose()?;
+        let kept = text.map(|text| StoredLogin::read(&self.server, &text)).transpose()?;
         let kept = kept.filter(|kept| self.is_ours(&kept.registration));
         let possession = kept.as_ref().and_then(possession_of);
         let mut state = self.state();
@@ -152,7 +152,7 @@ impl Account {
     /// Stores a login. It is kept in memory even if it cannot be stored.
     pub(super) async fn keep(
         &self,
-        kept: Kept,
+        kept: StoredLogin,
         possession: Option<Arc<dyn Possession>>,
     ) -> Result<(), StoreError> {
         let text = kept.text();
@@ -193,7 +193,7 @@ impl Account {
     /// The token endpoint of that login.
     pub(super) fn endpoint<'a>(
         &'a self,
-        kept: &'a Kept,
+        kept: &'a StoredLogin,
         url: &'a str,
         possession: Option<&'a Arc<dyn Possession>>,
     ) -> TokenEndpoint<'a> {
@@ -209,7 +209,7 @@ impl Account {
 
     /// The client identity, in view of the stored login: a registered client stays with the issuer with which it was used first. A
     /// client of the program's own credentials, which has no redirect URI, cannot be used for a login by a person.
-    pub(super) fn identity(&self, stored: Option<&Kept>) -> ClientIdentity {
+    pub(super) fn identity(&self, stored: Option<&StoredLogin>) -> ClientIdentity {
         let stored = stored.map(|kept| &kept.registration).filter(|stored| stored.way == Way::PreRegistered);
         let Some(stored) = stored else { return self.identity.clone() };
         let fits = self.obtain.is_some() || !stored.redirect_uris.is_empty();
@@ -233,13 +233,13 @@ impl Account {
         if tokens.refresh.is_none() {
             return false;
         }
-        let paused = self.state().failed.is_some_and(|failed| failed.elapsed() < PAUSE);
+        let paused = self.state().failed.is_some_and(|failed| failed.elapsed() < REFRESH_RETRY_DELAY);
         stale(tokens, now) && !(paused && tokens.expires.is_some_and(|expires| now < expires))
     }
 }
 
 /// The proof of the key that the tokens are bound to, whether or not a new login would have one.
-fn possession_of(kept: &Kept) -> Option<Arc<dyn Possession>> {
+fn possession_of(kept: &StoredLogin) -> Option<Arc<dyn Possession>> {
     match dpop::possession(Some(kept.key.as_ref()?)) {
         Ok(possession) => Some(possession),
         Err(error) => {
@@ -252,12 +252,12 @@ fn possession_of(kept: &Kept) -> Option<Arc<dyn Possession>> {
 /// Whether a token expires within a minute, or within half of its life where that is less.
 fn stale(tokens: &Tokens, now: SystemTime) -> bool {
     let Some(expires) = tokens.expires else { return false };
-    let before = tokens.lifetime.map_or(BEFORE, |lifetime| BEFORE.min(lifetime / 2));
+    let before = tokens.lifetime.map_or(REFRESH_MARGIN, |lifetime| REFRESH_MARGIN.min(lifetime / 2));
     now.checked_add(before).is_none_or(|now| now >= expires)
 }
 
 /// The value of `Authorization` for a login.
-pub(super) fn authorization(kept: Option<&Arc<Kept>>) -> Option<HeaderValue> {
+pub(super) fn authorization(kept: Option<&Arc<StoredLogin>>) -> Option<HeaderValue> {
     kept?.tokens.as_ref()?.authorization()
 }
 

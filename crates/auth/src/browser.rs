@@ -15,7 +15,7 @@ use super::callback::Callback;
 use super::user_agent::{UserAgent, UserAgentError, Visit};
 
 /// How long the user may take: the number of the adversarial catalogue, case 142.
-const WITHIN: Duration = Duration::from_secs(5 * 60);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// The path of the redirect URI.
 const PATH: &str = "/callback";
 
@@ -78,7 +78,7 @@ impl LocalBrowser {
             host: LoopbackHost::default(),
             port: 0,
             path: PATH.into(),
-            within: WITHIN,
+            within: LOGIN_TIMEOUT,
             told: None,
             opener: Some(Arc::new(open)),
         }

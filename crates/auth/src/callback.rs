@@ -1,9 +1,9 @@
-//! The page to which a browser comes back: a listener on the loopback interface that hears one answer.
+//! Receives the redirect of a login: a listener on the loopback interface that accepts one response.
 //!
 //! Used by `browser`. [RFC 8252, 7.3 and 8.3](https://www.rfc-editor.org/rfc/rfc8252#section-7.3): it listens on loopback addresses
-//! alone, for as long as the answer is waited for and no longer. It knows one path; a request that names another host (a name that
-//! somebody had lead here) or carries another `state` (adversarial case 135) is refused and ends nothing: the right answer can still
-//! come. Nothing of what was asked stands on its pages.
+//! only, and only while the response is expected. It serves one path. A request that names another host (a DNS name that leads
+//! here) or has another `state` (adversarial case 135) is refused, and the listener goes on: the right response can still come.
+//! Its pages repeat nothing of a request.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,18 +18,18 @@ use tokio::time::{sleep, timeout};
 
 use super::form::Parameters;
 
-/// The head of a request may have so many bytes: a code and a state fit in a fraction.
-const HEAD: usize = 64 * 1024;
-/// A browser that has connected and then says nothing is not waited for any longer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// So many connections at once. Browsers open some before they need them.
-const CONNECTIONS: usize = 32;
-/// How long nobody is accepted after somebody could not be: the process may have no more files to open.
-const PAUSE: Duration = Duration::from_millis(100);
-/// How often another free port is looked for, when one is free on one address alone.
-const TRIES: usize = 16;
+/// The longest head of a request in bytes: a code and a state take a fraction of it.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// How long a connected browser may be silent.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest number of connections. Browsers open some before they need them.
+const MAX_CONNECTIONS: usize = 32;
+/// How long to wait after accepting fails: the process may have no free file descriptor.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// How many ports are tried when a port is free on one address only.
+const MAX_PORT_TRIES: usize = 16;
 
-/// Waits for one answer.
+/// Waits for one response.
 #[derive(Debug)]
 pub(super) struct Callback {
     listeners: Vec<TcpListener>,
@@ -37,15 +37,15 @@ pub(super) struct Callback {
     path: String,
 }
 
-/// What is wrong with a request, or the query of the right one.
-enum Heard {
+/// The problem of a request, or the query of the right one.
+enum Received {
     Answer(String),
     Refused,
 }
 
 impl Callback {
-    /// Listens on 127.0.0.1, and on `::1` where there is one. Port 0 is any that is free. `both`: a browser may come to either
-    /// address, so nobody else may listen on the other one.
+    /// Listens on 127.0.0.1, and on `::1` where there is one. Port 0 means any free port. `both`: a browser may use either
+    /// address, so no other program may listen on the other one.
     pub(super) async fn listen(port: u16, path: &str, both: bool) -> io::Result<Self> {
         let path = path.to_owned();
         for tries in 1.. {
@@ -54,11 +54,11 @@ impl Callback {
             match TcpListener::bind((Ipv6Addr::LOCALHOST, found)).await {
                 Ok(six) => return Ok(Self { listeners: vec![four, six], port: found, path }),
                 Err(error) if both && error.kind() == io::ErrorKind::AddrInUse => {
-                    if port != 0 || tries == TRIES {
+                    if port != 0 || tries == MAX_PORT_TRIES {
                         return Err(error);
                     }
                 }
-                // There is no such address, or nobody is led there.
+                // There is no such address, or no browser uses it.
                 Err(_) => return Ok(Self { listeners: vec![four], port: found, path }),
             }
         }
@@ -69,45 +69,47 @@ impl Callback {
         self.port
     }
 
-    /// The query of the one request that has this state.
+    /// Returns the query of the one request with this state.
     pub(super) async fn answer(self, state: &str) -> String {
         let this = &self;
         let mut talks = FuturesUnordered::new();
         loop {
             let accepted = this.accept().boxed();
-            let full = talks.len() >= CONNECTIONS;
+            let full = talks.len() >= MAX_CONNECTIONS;
             if talks.is_empty() {
                 let stream = accepted.await;
                 talks.push(this.talk(stream, state).boxed());
                 continue;
             }
             if full {
-                if let Some(Heard::Answer(query)) = talks.next().await {
+                if let Some(Received::Answer(query)) = talks.next().await {
                     return query;
                 }
                 continue;
             }
             match select(accepted, talks.next()).await {
                 Either::Left((stream, _)) => talks.push(this.talk(stream, state).boxed()),
-                Either::Right((Some(Heard::Answer(query)), _)) => return query,
+                Either::Right((Some(Received::Answer(query)), _)) => return query,
                 Either::Right(_) => {}
             }
         }
     }
 
-    /// The next who comes. Who cannot be accepted ends nothing: the browser comes again, or to the other address.
+    /// Accepts a connection. An error is passed over: the browser retries, or uses the other address.
     async fn accept(&self) -> TcpStream {
-        // Each waits for itself: one that fails keeps none of the others from whoever comes there.
+        // Each listener accepts on its own: one that fails does not block the other.
         let accepts = self.listeners.iter().map(|listener| accept_at(listener).boxed());
         futures_util::future::select_all(accepts).await.0
     }
 
-    /// One request of one connection.
-    async fn talk(&self, mut stream: TcpStream, state: &str) -> Heard {
-        let Ok(Some(head)) = timeout(PATIENCE, head(&mut stream)).await else { return Heard::Refused };
+    /// Handles one request of one connection.
+    async fn talk(&self, mut stream: TcpStream, state: &str) -> Received {
+        let Ok(Some(head)) = timeout(REQUEST_TIMEOUT, head(&mut stream)).await else {
+            return Received::Refused;
+        };
         let (page, heard) = self.judge(&head, state);
-        // Whether the browser has read the page or not, the answer was heard.
-        let _ = timeout(PATIENCE, async {
+        // The response was received, whether or not the browser reads the page.
+        let _ = timeout(REQUEST_TIMEOUT, async {
             stream.write_all(page.as_bytes()).await?;
             stream.shutdown().await
         })
@@ -115,8 +117,8 @@ impl Callback {
         heard
     }
 
-    fn judge(&self, head: &str, state: &str) -> (String, Heard) {
-        let refused = |status: &str, text: &str| (page(status, text), Heard::Refused);
+    fn judge(&self, head: &str, state: &str) -> (String, Received) {
+        let refused = |status: &str, text: &str| (page(status, text), Received::Refused);
         let mut lines = head.split("\r\n");
         let mut first = lines.next().unwrap_or_default().split(' ');
         let (Some(method), Some(target), Some(version), None) =
@@ -155,12 +157,12 @@ impl Callback {
             );
         }
         let text = "The answer has arrived. You can close this window; the program says what has come of it.";
-        (page("200 OK", text), Heard::Answer(query.to_owned()))
+        (page("200 OK", text), Received::Answer(query.to_owned()))
     }
 
-    /// Whether a request is meant for this listener: else a name leads here that somebody else has chosen.
+    /// Whether a request is meant for this listener, and not for a DNS name of a third party that leads here.
     fn is_ours(&self, host: &str) -> bool {
-        // Whoever comes to the port of http need not name it (RFC 9110, 4.2.3).
+        // A URL with the default port of http need not name it (RFC 9110, 4.2.3).
         let name =
             host.strip_suffix(&format!(":{}", self.port)).or_else(|| (self.port == 80).then_some(host));
         let ours = ["127.0.0.1", "localhost", "[::1]"];
@@ -174,13 +176,13 @@ async fn accept_at(listener: &TcpListener) -> TcpStream {
             Ok((stream, _)) => return stream,
             Err(error) => {
                 tracing::debug!(target: "mcpjoin", %error, "a browser could not be accepted");
-                sleep(PAUSE).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// The head of a request; `None` when it ends before, or does not end.
+/// Reads the head of a request; `None` when it ends early or is too long.
 async fn head(stream: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
@@ -188,13 +190,13 @@ async fn head(stream: &mut TcpStream) -> Option<String> {
             bytes.truncate(end);
             return String::from_utf8(bytes).ok();
         }
-        if bytes.len() >= HEAD || stream.read_buf(&mut bytes).await.ok()? == 0 {
+        if bytes.len() >= MAX_HEAD_BYTES || stream.read_buf(&mut bytes).await.ok()? == 0 {
             return None;
         }
     }
 }
 
-/// A page that says one fixed sentence.
+/// A page with one fixed sentence.
 fn page(status: &str, text: &str) -> String {
     let body = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>mcpjoin</title>\

@@ -1,9 +1,9 @@
-//! From a server to the authorization server that gives tokens for it: challenge, protected resource metadata,
-//! authorization server metadata.
+//! Discovery: from a server to the authorization server that issues tokens for it, by the challenge, the protected resource
+//! metadata and the authorization server metadata.
 //!
-//! Called by `login` and by [`explain`](super::explain). It asks nobody but the servers, registers nothing, and has no
-//! credential to give away. Every request and every judgement is a [`Step`] of the ladder; after a broken rung that another
-//! way may make up for it goes on, and the first one that nothing made up for is the outcome.
+//! Called by `login` and by [`explain`](super::explain). It sends requests to the servers only, registers nothing, and has no
+//! credentials. Every request and every check is a [`Step`]. After a failed step for which an alternative exists it goes on;
+//! the first failure without a successful alternative is the outcome.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery>
 
@@ -20,25 +20,25 @@ use mcpjoin_proto::{Era, Version};
 
 use self::server::Document;
 use super::fetch::{FetchError, FetchErrorKind, Fetched, Fetcher, cut, shown_text};
-use super::ladder::{Ladder, Rule, Rung, Step, Verdict};
 use super::metadata::{AuthorizationServer, MetadataError, ProtectedResource};
 use super::rules;
+use super::steps::{Ladder, Rule, Rung, Step, Verdict};
 
-/// The revision in which a server is its own authorization server, where it does not say who is.
+/// The revision in which a server without metadata is its own authorization server.
 const OWN_AUTHORIZATION: Version = Version::V2025_03_26;
 
-/// The revision that we speak by ourselves.
+/// The revision that a probe uses.
 const fn newest() -> Version {
     Version::newest(Era::Modern)
 }
 
-/// The header that names it.
+/// The header that names a revision.
 fn revision(version: &Version) -> Option<(HeaderName, HeaderValue)> {
     let revision = HeaderValue::from_str(version.as_str()).ok()?;
     Some((HeaderName::from_static(name::PROTOCOL_VERSION), revision))
 }
 
-/// What is asked to be refused: it changes nothing, and no session comes of it.
+/// A request that should be refused: it changes nothing, and opens no session.
 fn probe() -> Bytes {
     let revision = newest();
     let meta = "io.modelcontextprotocol";
@@ -47,30 +47,30 @@ fn probe() -> Bytes {
         .into()
 }
 
-/// What is to be found out.
+/// The input of a discovery.
 pub(crate) struct Discovery<'a> {
-    /// Who asks.
+    /// Sends the requests.
     pub(crate) fetcher: &'a Fetcher,
     /// The URL of the server.
     pub(crate) server: &'a str,
-    /// For which kind of grant.
+    /// The kind of grant.
     pub(crate) wanted: Wanted,
-    /// The issuer to take when the server names several: of a client that was registered with it, or of stored tokens.
+    /// The preferred issuer when the server names several: that of a registered client, or of stored tokens.
     pub(crate) issuer: Option<&'a str>,
-    /// Told of each rung as it is climbed.
+    /// Called with each step.
     pub(crate) on_step: Option<&'a (dyn Fn(&Step) + Send + Sync)>,
 }
 
-/// For which kind of grant an authorization server is needed.
+/// The kind of grant for which an authorization server is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// With a user who is sent to it, and PKCE.
+    /// The authorization code, with a user and PKCE.
     Code,
-    /// With its token endpoint alone.
+    /// A grant that needs the token endpoint only.
     TokenAlone,
 }
 
-/// How the server refused a request.
+/// The refusal of a request by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Challenged {
     pub(crate) status: u16,
@@ -78,23 +78,23 @@ pub(crate) struct Challenged {
 }
 
 impl Challenged {
-    /// By the values of `WWW-Authenticate`.
+    /// A refusal with these values of `WWW-Authenticate`.
     pub(crate) fn of(status: u16, www_authenticate: &[&str]) -> Self {
         let values = www_authenticate.iter().map(|value| value.as_bytes());
         Self { status, challenges: Challenge::all(values) }
     }
 
-    /// The challenges that are about tokens.
+    /// The challenges whose scheme is about tokens.
     pub(crate) fn of_tokens(&self) -> impl Iterator<Item = &Challenge> {
         self.challenges.iter().filter(|challenge| challenge.is("Bearer") || challenge.is("DPoP"))
     }
 
-    /// A parameter of the first challenge about tokens that has it.
+    /// The first value of a parameter in the challenges about tokens.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         self.of_tokens().find_map(|challenge| challenge.parameter(name))
     }
 
-    /// The scopes that the request needs, as far as the server says so.
+    /// The scopes that the request needs, if the server names them.
     pub(crate) fn scopes(&self) -> Option<Vec<String>> {
         let scopes: Vec<String> =
             self.parameter("scope")?.split_ascii_whitespace().map(str::to_owned).collect();
@@ -102,11 +102,11 @@ impl Challenged {
     }
 }
 
-/// Who gives tokens for a server, and what is known of both.
+/// The authorization server of a server, and the metadata of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Discovered {
-    /// What a token is asked for: as the server's metadata has it, byte for byte.
+    /// The resource for which tokens are requested: as in the server's metadata, byte for byte.
     pub resource: String,
     /// The server's metadata; `None` for one that is its own authorization server, as in 2025-03-26.
     pub protected_resource: Option<ProtectedResource>,
@@ -114,15 +114,15 @@ pub struct Discovered {
     pub issuer: String,
     /// The authorization server's metadata.
     pub server: AuthorizationServer,
-    /// It has none: these are the endpoints that servers of 2025-03-26 have.
+    /// It has no metadata: these are the default endpoints of 2025-03-26.
     pub assumed: bool,
-    /// The scopes that the challenge named.
+    /// The scopes in the challenge.
     pub challenged_scopes: Option<Vec<String>>,
 }
 
 impl Discovered {
-    /// The scopes to ask for: those of the challenge, else all that the server's metadata lists; and `more`. With `offline`
-    /// also `offline_access`, where the authorization server knows it. `None`: the parameter is left out.
+    /// The scopes to request: those of the challenge, otherwise all of the server's metadata; and `more`. With `offline` also
+    /// `offline_access`, where the authorization server supports it. `None`: the parameter is omitted.
     #[must_use]
     pub fn scopes(&self, more: &[String], offline: bool) -> Option<Vec<String>> {
         let listed = || self.protected_resource.as_ref()?.scopes_supported.as_ref();
@@ -139,24 +139,24 @@ impl Discovered {
     }
 }
 
-/// Nobody was found who gives tokens for a server, or nobody who can be used.
+/// Discovery has found no authorization server, or none that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct DiscoveryError {
-    /// Where it ended.
+    /// The subject of the failed step.
     pub rung: Rung,
-    /// What is wrong, for a person.
+    /// The problem, for people.
     pub message: String,
     /// The rule that is broken.
     pub rule: Rule,
     /// What the owner of the server, or the user, should do.
     pub advice: Option<String>,
-    /// In which way nobody answered, or could answer now, where that is what is wrong ([`AuthError::outage`](super::AuthError::outage)).
+    /// The kind of outage, when a server was unreachable or temporarily unavailable ([`AuthError::outage`](super::AuthError::outage)).
     pub outage: Option<LinkErrorKind>,
 }
 
-/// Climbs the ladder. Without a challenge it begins with a request to the server that has no authorization.
+/// Runs discovery. Without a challenge it begins with a request to the server without authorization.
 pub(crate) async fn discover(discovery: &Discovery<'_>, challenge: Option<&Challenged>) -> Ladder {
     let mut climb = Climb { discovery, steps: Vec::new() };
     let outcome = climb.climb(challenge).await;
@@ -168,7 +168,7 @@ struct Climb<'a> {
     steps: Vec<Step>,
 }
 
-/// A rung that ends the climb: the index of its step.
+/// The step that ends discovery: its index.
 struct End(usize);
 
 impl Climb<'_> {
@@ -205,18 +205,18 @@ impl Climb<'_> {
         self.steps.len() - 1
     }
 
-    /// A step that ends the climb.
+    /// Adds the step that ends discovery.
     fn end(&mut self, step: Step) -> End {
         End(self.push(step))
     }
 
-    /// The first rung that is broken, from one on; else the last.
+    /// The first failed step from `from` on, otherwise the last.
     fn first_broken(&self, from: usize, last: usize) -> End {
         let broken = |step: &Step| matches!(step.verdict, Verdict::Broken(_));
         End(self.steps[from..].iter().position(broken).map_or(last, |at| from + at))
     }
 
-    /// A request that has to be refused.
+    /// Sends a request that should be refused.
     async fn probe(&mut self) -> Result<Challenged, End> {
         let url = self.discovery.server;
         let mut headers = HeaderMap::new();
@@ -271,7 +271,7 @@ impl Climb<'_> {
         let begin = self.steps.len();
         let metadata = match self.protected_resource(named.as_deref()).await {
             Ok(Some(metadata)) => metadata,
-            // Whoever asks for no authorization may answer for its metadata as it likes.
+            // The metadata of a server that requires no authorization may be invalid.
             Err(end) if matches!(challenge.status, 401 | 403) => return Err(end),
             Ok(None) | Err(_) => {
                 return self.without_metadata(begin, challenge, challenged_scopes).await;
@@ -289,7 +289,7 @@ impl Climb<'_> {
         })
     }
 
-    /// Where the challenge says that the metadata is.
+    /// The metadata URL in the challenge.
     fn challenge(&mut self, challenge: &Challenged) -> Option<String> {
         if !matches!(challenge.status, 401 | 403) {
             return None;
@@ -373,21 +373,21 @@ impl Climb<'_> {
                     let at = self.push(step("a document that cannot be used").broken(error.to_string()).advice(
                         "let it answer with a JSON object that has `resource` and `authorization_servers`, else with 404",
                     ));
-                    // Many a server without metadata answers whatever is asked for with its page.
+                    // Many servers without metadata send their web page for every URL.
                     if is_named || !matches!(error, MetadataError::Json(_)) {
                         broken.get_or_insert(at);
                     }
                 }
             }
         }
-        // A server whose metadata is broken today has some all the same: nothing is assumed in its place.
+        // A server whose metadata is invalid has metadata: the defaults of 2025-03-26 do not apply.
         match broken {
             Some(at) => Err(End(at)),
             None => Ok(None),
         }
     }
 
-    /// Judges the server's identifier.
+    /// Checks the server's resource identifier.
     fn resource(&mut self, metadata: &ProtectedResource) -> Result<(), End> {
         let server = self.discovery.server;
         let found = format!("`resource` is {}", shown_text(&metadata.resource));
@@ -424,7 +424,7 @@ impl Climb<'_> {
             challenged_scopes,
         };
         let origin = origin_of(server_url).unwrap_or_default();
-        // There is no document that says how the issuer is written.
+        // No document says how the issuer is written.
         let slashed = format!("{origin}/");
         let url = format!("{origin}/.well-known/oauth-authorization-server");
         match self.server_document(&url, &[origin, &slashed], &OWN_AUTHORIZATION).await {

@@ -6,8 +6,8 @@ use mcpjoin_proto::session::LinkErrorKind;
 
 use super::discovery::DiscoveryError;
 use super::fetch::cut;
-use super::ladder::Rung;
 use super::registration::RegistrationError;
+use super::steps::Rung;
 use super::store::StoreError;
 use super::token::TokenError;
 use super::user_agent::UserAgentError;

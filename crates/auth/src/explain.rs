@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::discovery::{Discovered, Discovery, DiscoveryError, Wanted, discover};
 use super::fetch::{FetchOptions, Fetcher, cut};
-use super::ladder::{Ladder, Rung, Step, Verdict};
 use super::registration::{ClientIdentity, Way, choose};
 use super::rules;
+use super::steps::{Ladder, Rung, Step, Verdict};
 use mcpjoin::link::HttpSetupError;
 
 /// Called with each step of the discovery.
@@ -132,12 +132,12 @@ mod tests {
 
     use super::*;
     use crate::Verdict;
-    use crate::played::{Played, answer, json, not_found, run};
+    use crate::scripted_server::{ScriptedServer, answer, json, not_found, run};
 
     #[test]
     fn it_says_what_would_be_done_and_does_none_of_it() {
         run(async {
-            let at = Played::new(|seen, own| match seen.line.as_str() {
+            let at = ScriptedServer::new(|seen, own| match seen.line.as_str() {
                 "POST /mcp" => answer("401 Unauthorized", "www-authenticate: Bearer scope=read\r\n", ""),
                 "GET /.well-known/oauth-protected-resource" => {
                     json(format!(r#"{{"resource":"{own}","authorization_servers":["{own}"]}}"#))
@@ -183,7 +183,7 @@ mod tests {
     fn of_a_server_that_fails_it_is_not_said_that_a_client_can_log_in() {
         run(async {
             for (status, known) in [("500 Internal Server Error", false), ("401 Unauthorized", true)] {
-                let at = Played::new(move |seen, own| match seen.line.as_str() {
+                let at = ScriptedServer::new(move |seen, own| match seen.line.as_str() {
                     "POST /mcp" => answer(status, "", ""),
                     "GET /.well-known/oauth-protected-resource" => {
                         json(format!(r#"{{"resource":"{own}","authorization_servers":["{own}"]}}"#))

@@ -1,9 +1,9 @@
-//! Logins in files: one for each server, in a folder of the user's own.
+//! A token store in files: one file for each server, in a folder of the user.
 //!
-//! Given to `OAuth` by the command line. A file is named by the SHA-256 of the server's URL, is readable for its owner alone
-//! whatever the umask is (CVE-2026-77268), and is replaced whole. Nothing is read from or written to what somebody else could have
-//! put there: a symbolic link, another user's file or folder, a folder that others may write to. A lock beside it lets one process
-//! at a time refresh (adversarial cases 139 and 180). All of it blocks, and so runs where blocking hinders nobody.
+//! Used by the command line. A file is named by the SHA-256 of the server's URL, is readable for its owner only whatever the
+//! umask is (CVE-2026-77268), and is replaced atomically. Nothing is read from or written to what another user could have put
+//! there: a symbolic link, another user's file or folder, a folder that others may write to. A lock file lets one process at a
+//! time refresh (adversarial cases 139 and 180). All operations block, so they run on threads for blocking work.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -13,48 +13,48 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
 
-use super::kept::server_of;
 use super::pkce::random;
 use super::secret::Secret;
 use super::store::{StoreError, StoreLock, TokenStore};
+use super::stored_login::server_of;
 
-/// No login is longer, in bytes.
-const LONGEST: u64 = 1024 * 1024;
-/// So long is a login, more or less, in bytes: where that much cannot be written, none can be kept.
-const USUAL: usize = 4096;
-/// How often the lock is tried, and for how long: twice the time that one request may take.
-const AGAIN: Duration = Duration::from_millis(25);
+/// The longest login in bytes.
+const MAX_LOGIN_BYTES: u64 = 1024 * 1024;
+/// About how long a login is, in bytes: a store that cannot write that much cannot store any.
+const TYPICAL_LOGIN_BYTES: usize = 4096;
+/// The interval between attempts to lock. They go on for twice the time that one request may take.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(25);
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So many files of a folder are looked at.
-const FILES: usize = 10_000;
+/// How many files of the folder are read at most.
+const MAX_FILES: usize = 10_000;
 
-/// Which logins a [`FileStore`] keeps.
+/// The logins in a [`FileStore`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct KeptServers {
-    /// The URLs of the servers that they are for, in order.
+    /// The URLs of their servers, in order.
     pub servers: Vec<String>,
-    /// Why a file was not read, for each that was not: it may be a login, and is left as it is.
+    /// The error for each file that could not be read: it may be a login, and is left as it is.
     pub unread: Vec<StoreError>,
 }
 
-/// Keeps logins in a folder, one file for each server.
+/// Stores logins in a folder, one file for each server.
 ///
-/// The folder is made when the first login is saved, for its owner alone. Several processes may share it. Each operation reads or
-/// writes one file and holds nothing open.
+/// The folder is created with the first login, for its owner only. Several processes may share it. Each operation reads or writes
+/// one file and keeps nothing open.
 #[derive(Clone, Debug)]
 pub struct FileStore {
     folder: PathBuf,
 }
 
 impl FileStore {
-    /// In that folder. Nothing is touched yet.
+    /// A store in that folder. Nothing is read or created yet.
     #[must_use]
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
-    /// Which logins are kept. A file that cannot be read, or is not safe, hides none of the others.
+    /// Lists the logins. A file that cannot be read, or is not safe, does not hide the others.
     ///
     /// # Errors
     /// When the folder cannot be read, or is not safe.
@@ -70,9 +70,11 @@ impl FileStore {
         }
         let entries = fs::read_dir(&self.folder).map_err(|error| system(&self.folder, &error))?;
         for (at, entry) in entries.enumerate() {
-            if at == FILES {
-                let what =
-                    format!("{}: of more than {FILES} files the others are not read", self.folder.display());
+            if at == MAX_FILES {
+                let what = format!(
+                    "{}: of more than {MAX_FILES} files the others are not read",
+                    self.folder.display()
+                );
                 found.unread.push(StoreError::Other(what));
                 break;
             }
@@ -82,7 +84,7 @@ impl FileStore {
             }
             match read(&path) {
                 Ok(Some(text)) => found.servers.extend(server_of(&text)),
-                // Forgotten meanwhile.
+                // Removed meanwhile.
                 Ok(None) => {}
                 Err(error) => found.unread.push(error),
             }
@@ -91,7 +93,7 @@ impl FileStore {
         Ok(found)
     }
 
-    /// Whether the folder is there; it is safe then.
+    /// Whether the folder exists and is safe.
     fn is_there(&self) -> Result<bool, StoreError> {
         match fs::symlink_metadata(&self.folder) {
             Ok(found) if found.is_dir() => {
@@ -112,7 +114,7 @@ impl FileStore {
         }
         match safety::make(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(system(&self.folder, &error)),
-            // By us, or by somebody else a moment ago.
+            // Created by us, or by another process a moment ago.
             _ => self.is_there().map(drop),
         }
     }
@@ -126,10 +128,10 @@ impl FileStore {
             return Ok(false);
         }
         let mut was_there = removed(&self.file(server, "json"))?;
-        // What a process has left that was killed while it wrote is a login, too.
+        // A temporary file of a process that was killed while it wrote contains a login, too.
         let before = format!("{}.", name_of(server));
         let entries = fs::read_dir(&self.folder).map_err(|error| system(&self.folder, &error))?;
-        for entry in entries.take(FILES) {
+        for entry in entries.take(MAX_FILES) {
             let entry = entry.map_err(|error| system(&self.folder, &error))?;
             let name = entry.file_name();
             if name.to_str().is_some_and(|name| name.starts_with(&before) && name.ends_with(".new")) {
@@ -140,8 +142,8 @@ impl FileStore {
     }
 
     fn write(&self, server: &str, text: &Secret) -> Result<(), StoreError> {
-        if text.expose().len() as u64 > LONGEST {
-            return Err(StoreError::Other(format!("a login is longer than {LONGEST} bytes")));
+        if text.expose().len() as u64 > MAX_LOGIN_BYTES {
+            return Err(StoreError::Other(format!("a login is longer than {MAX_LOGIN_BYTES} bytes")));
         }
         let (path, new) = self.places(server)?;
         let written = written(&new, text.expose().as_bytes()).and_then(|()| fs::rename(&new, &path));
@@ -151,7 +153,7 @@ impl FileStore {
         })
     }
 
-    /// Where a login is kept, and where it is written before. Both are safe, and the folder is there.
+    /// The path of a login, and of the temporary file that is written first. The folder exists, and both paths are safe.
     fn places(&self, server: &str) -> Result<(PathBuf, PathBuf), StoreError> {
         self.make()?;
         let path = self.file(server, "json");
@@ -168,17 +170,17 @@ impl FileStore {
         Ok((path, new))
     }
 
-    /// Does all of it but to put a login in its place.
+    /// Does everything but the final rename, to find out whether a login could be stored.
     fn try_out(&self, server: &str) -> Result<(), StoreError> {
         let (_, new) = self.places(server)?;
-        let written = written(&new, &[b' '; USUAL]);
+        let written = written(&new, &[b' '; TYPICAL_LOGIN_BYTES]);
         let removed = match fs::remove_file(&new) {
             Err(error) if written.is_ok() => Err(error),
             _ => Ok(()),
         };
         written.and(removed).map_err(|error| system(&self.folder, &error))?;
         let lock = self.file(server, "lock");
-        // Whoever holds it now has let go of it when it is needed.
+        // Another process that holds the lock now will have released it when it is needed.
         safety::lock(&lock).map(drop).map_err(|error| system(&lock, &error))
     }
 }
@@ -220,17 +222,17 @@ impl TokenStore for FileStore {
             if began.elapsed() >= PATIENCE {
                 return Err(StoreError::Busy { place: place.display().to_string() });
             }
-            sleep(AGAIN).await;
+            sleep(LOCK_RETRY_INTERVAL).await;
         }
     }
 }
 
-/// What the files of a server are called before their dot.
+/// The name of a server's files up to the dot.
 fn name_of(server: &str) -> String {
     Sha256::digest(server.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Deletes a file, and says whether it was there.
+/// Removes a file; returns whether it existed.
 fn removed(path: &Path) -> Result<bool, StoreError> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -239,15 +241,15 @@ fn removed(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Writes a new file, down to the disk.
+/// Writes a new file and syncs it to the disk.
 fn written(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = safety::create(path)?;
     file.write_all(bytes)?;
-    // Before a name leads to it: a crash must not leave an empty file in place of a login.
+    // Before the rename: a crash must not leave an empty file in place of a login.
     file.sync_all()
 }
 
-/// Reads a file that nobody else can have written or can read.
+/// Reads a file that no other user can have written or can read.
 fn read(path: &Path) -> Result<Option<Secret>, StoreError> {
     let file = match safety::open(path) {
         Ok(file) => file,
@@ -263,10 +265,10 @@ fn read(path: &Path) -> Result<Option<Secret>, StoreError> {
     }
     safety::check(path, &found, safety::ANYTHING)?;
     let mut text = String::new();
-    let read = file.take(LONGEST + 1).read_to_string(&mut text);
+    let read = file.take(MAX_LOGIN_BYTES + 1).read_to_string(&mut text);
     read.map_err(|error| system(path, &error))?;
-    if text.len() as u64 > LONGEST {
-        return Err(StoreError::Other(format!("{}: longer than {LONGEST} bytes", path.display())));
+    if text.len() as u64 > MAX_LOGIN_BYTES {
+        return Err(StoreError::Other(format!("{}: longer than {MAX_LOGIN_BYTES} bytes", path.display())));
     }
     Ok(Some(Secret::new(text)))
 }
@@ -279,7 +281,7 @@ fn unsafe_place(place: &Path, what: &str) -> StoreError {
     StoreError::Unsafe { place: place.display().to_string(), what: what.into() }
 }
 
-/// Does what blocks, where it hinders nobody.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -288,7 +290,7 @@ async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|_| Err(StoreError::Other("the work on a file was given up".into())))
 }
 
-/// What only this system knows: who owns a file, and who may do what with it.
+/// Ownership and permissions on this system.
 #[cfg(unix)]
 mod safety {
     use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -301,11 +303,11 @@ mod safety {
 
     use super::{StoreError, unsafe_place};
 
-    /// What others may not do: write, or anything at all.
+    /// The permissions that others must not have: to write, or any.
     pub(super) const WRITABLE: u32 = 0o022;
     pub(super) const ANYTHING: u32 = 0o077;
 
-    /// It must be ours, and nobody else may do those things with it.
+    /// Checks that a file is ours, and that others lack these permissions.
     pub(super) fn check(path: &Path, found: &Metadata, others: u32) -> Result<(), StoreError> {
         if found.uid() != rustix::process::geteuid().as_raw() {
             return Err(unsafe_place(path, "it belongs to another user"));
@@ -327,7 +329,7 @@ mod safety {
     pub(super) fn create(path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).custom_flags(no_follow()).open(path)?;
-        // The umask can only have taken away from it: what is ours is readable for us.
+        // The umask can only have removed permissions.
         file.set_permissions(PermissionsExt::from_mode(0o600))?;
         Ok(file)
     }
@@ -341,7 +343,7 @@ mod safety {
         error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
     }
 
-    /// Holds a file for as long as it is open; `None` when somebody else does.
+    /// Locks a file for as long as it is open; `None` when another process has locked it.
     pub(super) fn lock(path: &Path) -> io::Result<Option<File>> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
@@ -358,7 +360,7 @@ mod safety {
     }
 }
 
-/// The folders of a user are that user's by default, and files get the rights of their folder.
+/// The folders of a user are private by default, and files inherit the permissions of their folder.
 #[cfg(not(unix))]
 mod safety {
     use std::fs::{self, File, Metadata, OpenOptions};
@@ -395,7 +397,7 @@ mod safety {
         error.kind() == io::ErrorKind::InvalidInput
     }
 
-    /// Holds a file for as long as it is open: nobody else may open it.
+    /// Locks a file for as long as it is open: no other process can open it.
     pub(super) fn lock(path: &Path) -> io::Result<Option<File>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);

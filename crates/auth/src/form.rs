@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::secret::Secret;
 
 /// The largest number of parameters in a response.
-const PARAMETERS: usize = 64;
+const MAX_PARAMETERS: usize = 64;
 
 /// The body of a request to a token endpoint.
 #[derive(Clone)]
@@ -74,7 +74,7 @@ impl Parameters {
     pub(super) fn parse(query: &str) -> Result<Self, &'static str> {
         let mut found: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            if found.len() == PARAMETERS {
+            if found.len() == MAX_PARAMETERS {
                 return Err("it has too many parameters");
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

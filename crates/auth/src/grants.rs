@@ -1,12 +1,11 @@
-//! Tokens without a person before a browser: a program that has credentials of its own
+//! Grants without a user in front of a browser: a program with credentials of its own
 //! ([OAuth client credentials](https://github.com/modelcontextprotocol/ext-auth/blob/main/specification/draft/oauth-client-credentials.mdx)),
-//! a workload whose platform says who it is
-//! ([SEP-1933](https://github.com/modelcontextprotocol/modelcontextprotocol/pull/1933)), and a user whom an organisation's
+//! a workload whose platform vouches for it
+//! ([SEP-1933](https://github.com/modelcontextprotocol/modelcontextprotocol/pull/1933)), and a user whom an organization's
 //! identity provider vouches for
 //! ([enterprise-managed authorization](https://github.com/modelcontextprotocol/ext-auth/blob/main/specification/draft/enterprise-managed-authorization.mdx)).
 //!
-//! Called by `auth/oauth`, which has found the authorization server and selected the scopes. Nothing here is tried twice,
-//! and no grant stands in for another that was refused.
+//! Called by `oauth`, after discovery. No grant is retried, and none replaces another that was refused.
 
 use std::fmt;
 use std::future::Future;
@@ -30,28 +29,28 @@ use super::token::{self, ClientAssertion, TokenEndpoint, TokenError, Tokens};
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// The grant of [RFC 8693](https://www.rfc-editor.org/rfc/rfc8693#section-2.1).
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
-/// What the token exchange gives: an identity assertion for one authorization server.
+/// The result of the token exchange: an identity assertion for one authorization server.
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
-/// How long a signed assertion of the client itself counts. It is used at once; clocks differ by minutes.
+/// The lifetime of a client's own assertion. It is used at once, but clocks differ by minutes.
 const ASSERTION_LIFE: Duration = Duration::from_secs(300);
 
-/// How a token is come by.
+/// How tokens are obtained.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Grant {
-    /// A person says yes in a browser. Needs a [`UserAgent`](super::UserAgent).
+    /// A user agrees in a browser. Needs a [`UserAgent`](super::UserAgent).
     AuthorizationCode,
     /// The client's own credentials: the secret of
     /// [`ClientIdentity::Registered`](super::ClientIdentity::Registered), or [`OAuthBuilder::private_key`].
     ClientCredentials,
-    /// An assertion of somebody whom the authorization server trusts, such as the platform that a workload runs on.
+    /// An assertion by an issuer that the authorization server trusts, such as the platform that a workload runs on.
     JwtBearer(Assertion),
-    /// An identity provider exchanges what it knows of the user for a grant at the authorization server.
+    /// An identity provider exchanges the user's identity for a grant at the authorization server.
     EnterpriseManaged(IdentityProvider),
 }
 
 impl Grant {
-    /// The extension of MCP that the grant belongs to. Clients that use it declare it, with
+    /// The MCP extension of the grant. Clients that use it declare it, with
     /// [`ClientBuilder::extension`](mcpjoin::client::ClientBuilder::extension) and empty settings.
     #[must_use]
     pub const fn extension(&self) -> Option<&'static str> {
@@ -65,8 +64,8 @@ impl Grant {
 }
 
 impl OAuthBuilder {
-    /// How tokens are come by: [`Grant::AuthorizationCode`], unless this says otherwise. Every other grant needs a client
-    /// that is registered ([`OAuthBuilder::client`]), asks nobody, and is used again when a token has run out.
+    /// Sets how tokens are obtained: [`Grant::AuthorizationCode`] by default. Every other grant needs a registered client
+    /// ([`OAuthBuilder::client`]), needs no user, and is used again when a token has expired.
     pub fn grant(mut self, grant: Grant) -> Self {
         self.obtain = match grant {
             Grant::AuthorizationCode => None,
@@ -77,7 +76,7 @@ impl OAuthBuilder {
         self
     }
 
-    /// The client proves who it is with a key, not with a secret: `private_key_jwt`
+    /// Authenticates the client by a key instead of a secret: `private_key_jwt`
     /// ([RFC 7523, 2.2](https://www.rfc-editor.org/rfc/rfc7523#section-2.2)).
     pub fn private_key(mut self, key: PrivateKey) -> Self {
         self.assertion = Some(Arc::new(key));
@@ -85,43 +84,43 @@ impl OAuthBuilder {
     }
 }
 
-/// The private key that a client is registered with. `Debug` does not show it.
+/// The private key of a registered client. `Debug` does not show it.
 #[derive(Clone, Debug)]
 pub struct PrivateKey {
     key: Arc<SigningKey>,
     id: Option<String>,
 }
 
-/// A text is no private key that can be used. It is not in the error.
+/// A text is no usable private key. The error does not contain it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PrivateKeyError(String);
 
 impl PrivateKey {
-    /// Reads a key from PEM: PKCS#8 (`PRIVATE KEY`), or what OpenSSL writes (`EC PRIVATE KEY`, `RSA PRIVATE KEY`). One of
-    /// P-256 signs with ES256, one of RSA (2048 to 4096 bits) with RS256.
+    /// Reads a key from PEM: PKCS#8 (`PRIVATE KEY`), or the forms of OpenSSL (`EC PRIVATE KEY`, `RSA PRIVATE KEY`). A key of P-256
+    /// signs with ES256, a key of RSA (2048 to 4096 bits) with RS256.
     ///
     /// # Errors
-    /// When it is no such key.
+    /// When the text is no such key.
     pub fn from_pem(pem: &str) -> Result<Self, PrivateKeyError> {
         let key = SigningKey::from_pem(pem).map_err(|error| PrivateKeyError(error.to_string()))?;
         Ok(Self { key: Arc::new(key), id: None })
     }
 
-    /// The name (`kid`) by which the authorization server knows the key, where it knows several.
+    /// Sets the id (`kid`) of the key, where the authorization server knows several keys of the client.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// How it signs: `ES256` or `RS256`.
+    /// The algorithm: `ES256` or `RS256`.
     #[must_use]
     pub fn algorithm(&self) -> &'static str {
         self.key.algorithm().name()
     }
 
-    /// The public half, as the JWK that an authorization server is given.
+    /// The public key as a JWK, for registration at an authorization server.
     #[must_use]
     pub fn public_jwk(&self) -> Raw {
         self.key.public().jwk()
@@ -154,7 +153,7 @@ impl ClientAssertion for PrivateKey {
 
 type Asked = Pin<Box<dyn Future<Output = Result<Secret, String>> + Send>>;
 
-/// What somebody else has signed of the client or its user: a JWT, or a SAML assertion. `Debug` does not show it.
+/// A signed statement about the client or its user: a JWT, or a SAML assertion. `Debug` does not show it.
 #[derive(Clone)]
 pub struct Assertion(Arc<dyn Fn(&str) -> Asked + Send + Sync>);
 
@@ -165,7 +164,7 @@ impl fmt::Debug for Assertion {
 }
 
 impl Assertion {
-    /// This one, for as long as it counts.
+    /// A fixed assertion, for as long as it is valid.
     #[must_use]
     pub fn new(text: impl Into<Secret>) -> Self {
         let text = text.into();
@@ -175,9 +174,9 @@ impl Assertion {
         }))
     }
 
-    /// Asked for each time that one is needed: platforms give workloads new ones every few minutes. Is told whom it is for
-    /// (the audience): the issuer of the authorization server, or the token endpoint of the identity provider. An error is
-    /// shown to a person.
+    /// Calls a function for each assertion that is needed: platforms issue new ones every few minutes. Its argument is the
+    /// audience: the issuer of the authorization server, or the token endpoint of the identity provider. Its error is shown to
+    /// the user.
     #[must_use]
     pub fn from_fn<F, T>(ask: F) -> Self
     where
@@ -189,7 +188,7 @@ impl Assertion {
 
     async fn ask(&self, audience: &str) -> Result<Secret, AuthError> {
         let assertion = (self.0)(audience).await.map_err(unasked)?;
-        // What is read from a file ends with a line.
+        // Text that was read from a file ends with a line feed.
         let text = assertion.expose().trim();
         if text.is_empty() {
             return Err(unasked("there is no assertion: what was given for it is empty".into()));
@@ -198,12 +197,12 @@ impl Assertion {
     }
 }
 
-/// The request was not made.
+/// The request was not sent.
 fn unasked(what: String) -> AuthError {
     TokenError::Unasked(what).into()
 }
 
-/// What an identity provider has said of a user.
+/// The kind of identity that an identity provider has issued for a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdentityKind {
@@ -222,7 +221,7 @@ impl IdentityKind {
     }
 }
 
-/// The identity provider of an organisation, and what it knows this client and its user by. `Debug` shows no secret.
+/// An organization's identity provider, and this client and user there. `Debug` shows no secret.
 #[derive(Clone, Debug)]
 pub struct IdentityProvider {
     token_endpoint: String,
@@ -233,8 +232,8 @@ pub struct IdentityProvider {
 }
 
 impl IdentityProvider {
-    /// `token_endpoint` is its URL for the token exchange, `client_id` what the client is called there, and `identity` the
-    /// ID token of the user's single sign-on.
+    /// `token_endpoint` is its URL for the token exchange, `client_id` the id of the client there, and `identity` the ID token of
+    /// the user's single sign-on.
     pub fn new(token_endpoint: impl Into<String>, client_id: impl Into<String>, identity: Assertion) -> Self {
         Self {
             token_endpoint: token_endpoint.into(),
@@ -245,21 +244,21 @@ impl IdentityProvider {
         }
     }
 
-    /// The secret that goes with the name at the identity provider, where there is one.
+    /// Sets the client secret at the identity provider, where there is one.
     #[must_use]
     pub fn with_client_secret(mut self, secret: impl Into<Secret>) -> Self {
         self.client_secret = Some(secret.into());
         self
     }
 
-    /// What the identity is, where it is no ID token.
+    /// Sets the kind of identity, where it is no ID token.
     #[must_use]
     pub const fn with_identity_kind(mut self, kind: IdentityKind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// What is asked of the identity provider (section 4 of the extension).
+    /// The token exchange request (section 4 of the extension).
     fn exchange(&self, identity: &Secret, issuer: &str, resource: &str, scopes: &[String]) -> Form {
         let form = Form::new(TOKEN_EXCHANGE)
             .with("requested_token_type", ID_JAG)
@@ -271,7 +270,7 @@ impl IdentityProvider {
 }
 
 impl IdentityProvider {
-    /// Asks the identity provider, which the user has named: it may be wherever the user says.
+    /// Sends the request to the identity provider. The user has named it, so its address is not restricted.
     async fn ask(&self, at: &Obtaining<'_>, form: Form) -> Result<Secret, AuthError> {
         let fetcher = at.endpoint.fetcher.of(&self.token_endpoint);
         let fetcher = fetcher.map_err(|error| unasked(format!("the identity provider: {error}")))?;
@@ -298,7 +297,7 @@ impl IdentityProvider {
     }
 }
 
-/// What came of a token exchange (section 4.2 of the extension): a grant for one authorization server, and no token.
+/// The result of a token exchange (section 4.2 of the extension): a grant for one authorization server, and no token.
 fn exchanged(url: &str, fetched: &Fetched) -> Result<Secret, TokenError> {
     let answer = fetched.json().ok().filter(|_| fetched.status.is_success());
     let member = |name: &str| {
@@ -353,7 +352,7 @@ fn jwt_bearer(assertion: &Secret, resource: &str, scopes: &[String]) -> Form {
     for_resource(Form::new(JWT_BEARER).with("assertion", assertion.clone()), resource, scopes)
 }
 
-/// Every token is for one server (RFC 8707), and scopes are named when some were selected.
+/// Adds the resource (RFC 8707: every token is for one server), and the scopes if there are any.
 fn for_resource(form: Form, resource: &str, scopes: &[String]) -> Form {
     let form = form.with("resource", resource);
     if scopes.is_empty() { form } else { form.with("scope", scopes.join(" ")) }

@@ -1,10 +1,10 @@
-//! The whole way to a token: discovery, registration, the person or the grant that is asked, the exchange of the code.
+//! A complete login: discovery, registration, the user or another grant, and the exchange of the code.
 //!
-//! Called by `oauth` (`login`) and by `refused` (the server wants an authorization, or more of it).
+//! Called by `oauth` (`login`) and by `refused` (the server requires an authorization, or more scopes).
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-flow-steps>
 //!
-//! Everything that is stored is for one issuer. Discovery is done anew each time; when the server names another issuer by then,
-//! nothing that is stored is used or sent (CVE-2026-104850, adversarial case 136).
+//! Everything stored belongs to one issuer. Discovery runs again for each login; if the server then names another issuer,
+//! nothing stored is used or sent (CVE-2026-104850, adversarial case 136).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,15 +21,15 @@ use super::dpop;
 use super::error::AuthError;
 use super::fetch::{cut, shown_text};
 use super::form::Form;
-use super::kept::Kept;
-use super::ladder::{Rung, Step};
 use super::registration::{ClientIdentity, Registration, RegistrationError, Way, register};
 use super::rules;
+use super::steps::{Rung, Step};
 use super::store::StoreError;
+use super::stored_login::StoredLogin;
 use super::token::{self, Possession, TokenEndpoint, Tokens};
 use super::user_agent::Authorizing;
 
-/// Obtains a token without a person: a grant that is no authorization code.
+/// Obtains a token without a user: any grant but the authorization code.
 pub(super) trait Obtain: Send + Sync {
     fn obtain<'a>(
         &'a self,
@@ -37,25 +37,25 @@ pub(super) trait Obtain: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = Result<Tokens, AuthError>> + Send + 'a>>;
 }
 
-/// With what a token is obtained.
+/// The input of a grant.
 #[derive(Clone, Copy)]
 pub(super) struct Obtaining<'a> {
-    /// What it is for, and who gives it.
+    /// The resource and its authorization server.
     pub(super) discovered: &'a Discovered,
     /// The token endpoint of that authorization server.
     pub(super) endpoint: TokenEndpoint<'a>,
-    /// What is asked for.
+    /// The requested scopes.
     pub(super) scopes: &'a [String],
 }
 
-/// Why somebody is to log in.
+/// The reason for a login.
 #[derive(Clone, Debug)]
 pub(super) enum Occasion {
-    /// They want to.
+    /// The program asks for it.
     Wanted,
-    /// The server refuses this authorization, or wants one.
+    /// The server refuses this authorization, or requires one.
     Unauthorized { refused: Option<HeaderValue>, challenge: Challenged },
-    /// The server wants more scopes than this authorization has.
+    /// The server requires more scopes than this authorization has.
     StepUp { refused: HeaderValue, challenge: Challenged },
 }
 
@@ -77,17 +77,17 @@ impl Occasion {
     }
 }
 
-/// What came of asking.
+/// The result of a grant.
 struct Granted {
     registration: Registration,
     tokens: Tokens,
 }
 
-/// All that asking needs.
+/// The input of a login, after discovery.
 struct Ask<'a> {
     discovered: &'a Discovered,
     identity: ClientIdentity,
-    /// Of the same issuer.
+    /// The stored registration, if it is of the same issuer.
     stored: Option<&'a Registration>,
     scopes: Option<&'a [String]>,
     token_endpoint: &'a str,
@@ -95,17 +95,17 @@ struct Ask<'a> {
 }
 
 impl Account {
-    /// Logs in, or waits for whoever does so already. When nobody waits for it any more it is given up.
+    /// Logs in, or waits for a login in progress. It is cancelled when no caller waits for it any more.
     pub(super) async fn logged_in(self: &Arc<Self>, occasion: Occasion) -> Result<(), AuthError> {
         let this = Arc::clone(self);
         self.logging_in.join(move || async move { this.log_in(&occasion).await }).await
     }
 
-    /// Logs in. What the tokens are is stored to its end, also when nobody waits for it any more.
+    /// Logs in. Once there are tokens they are stored, even if no caller waits any more.
     pub(super) async fn log_in(self: &Arc<Self>, occasion: &Occasion) -> Result<(), AuthError> {
         let stored = match self.reload().await {
             Ok(stored) => stored,
-            // What nobody can read is no reason not to log in anew.
+            // An unreadable store does not prevent a new login.
             Err(error) => {
                 tracing::warn!(target: "mcpjoin", %error, "what is stored is not used");
                 None
@@ -133,7 +133,7 @@ impl Account {
             possession: possession.as_deref(),
         };
         if matches!(occasion, Occasion::Wanted) {
-            // What a person has done in the browser is not to be for nothing.
+            // The user's effort in the browser must not be lost.
             self.store.check(&self.server).await.map_err(AuthError::Store)?;
         }
         let granted = match &self.obtain {
@@ -142,7 +142,7 @@ impl Account {
         };
         self.told_tokens(&token_endpoint, &granted);
         let Granted { registration, tokens } = granted?;
-        let kept = Kept {
+        let kept = StoredLogin {
             server: self.server.clone(),
             resource: discovered.resource,
             registration,
@@ -162,16 +162,16 @@ impl Account {
         }
     }
 
-    /// Who gives tokens now: with whom there is something stored already comes first.
+    /// Runs discovery. The issuer of the stored login is preferred.
     async fn discovered(
         &self,
         occasion: &Occasion,
         identity: &ClientIdentity,
-        stored: Option<&Kept>,
+        stored: Option<&StoredLogin>,
     ) -> Result<Discovered, AuthError> {
         let preferred = match identity {
             ClientIdentity::Registered { issuer: Some(issuer), .. } => Some(issuer.as_str()),
-            _ => stored.map(Kept::issuer),
+            _ => stored.map(StoredLogin::issuer),
         };
         let discovery = Discovery {
             fetcher: &self.fetcher,
@@ -183,49 +183,49 @@ impl Account {
         Ok(discover(&discovery, occasion.challenge()).await.outcome?)
     }
 
-    /// What is asked for. `stored` is of the same issuer.
+    /// The scopes to request. `stored` is of the same issuer.
     fn scopes(
         &self,
         occasion: &Occasion,
         discovered: &Discovered,
-        stored: Option<&Kept>,
+        stored: Option<&StoredLogin>,
     ) -> Option<Vec<String>> {
         let mut more = self.scopes.clone();
         if let Some(stored) = stored.filter(|_| !matches!(occasion, Occasion::Wanted)) {
-            // What was allowed before is not to be lost with the new token.
+            // Scopes that were granted before must not be lost with the new token.
             more.extend(stored.requested.iter().cloned());
         }
         discovered.scopes(&more, self.obtain.is_none())
     }
 
-    /// The key that the tokens are to be bound to, where both sides know such keys. `stored` is of the same issuer.
+    /// The key to bind the tokens to, where both sides support it. `stored` is of the same issuer.
     fn possession_for(
         &self,
         discovered: &Discovered,
-        stored: Option<&Kept>,
+        stored: Option<&StoredLogin>,
     ) -> Result<Option<Arc<dyn Possession>>, AuthError> {
         let offers = discovered.server.dpop_signing_alg_values_supported.is_some();
         let resource = discovered.protected_resource.as_ref();
         let required = resource.is_some_and(|metadata| metadata.dpop_bound_access_tokens_required);
         let key = stored.and_then(|kept| kept.key.as_ref());
         match required || (offers && (self.dpop || key.is_some())) {
-            // A key that cannot be used any more is no reason not to log in anew.
+            // A stored key that is invalid does not prevent a new login.
             true => Ok(Some(dpop::possession(key).or_else(|_| dpop::possession(None))?)),
             false => Ok(None),
         }
     }
 
-    /// Keeps a login and stores it, in a task of its own: dropped on the way, it would give back the lock while a store is
-    /// still writing, and nobody would know what is stored.
+    /// Stores a login, in a task of its own: if it were dropped on the way, it would release the lock while the store is still
+    /// writing, and the stored state would be unknown.
     async fn keep_login(
         self: &Arc<Self>,
-        kept: Kept,
+        kept: StoredLogin,
         possession: Option<Arc<dyn Possession>>,
     ) -> Result<(), StoreError> {
         let this = Arc::clone(self);
         let work = tokio::spawn(async move {
             let issuer = kept.issuer().to_owned();
-            // Whoever refreshes the old token meanwhile must not store its successor over this one.
+            // A concurrent refresh of the old token must not overwrite this login.
             let lock = this.store.lock(&this.server).await;
             let stored = this.keep(kept, possession).await;
             this.state().logged_in = Some((issuer, Instant::now()));
@@ -236,13 +236,13 @@ impl Account {
         work.await.unwrap_or_else(given_up)
     }
 
-    /// A server that refuses what its authorization server has just given will refuse the next one, too. One that names another
-    /// authorization server by now has a reason, and so has one that refuses what has expired: some tokens live for seconds.
+    /// Whether the refused token was issued just now by the same issuer. A server that refuses such a token will refuse the next
+    /// one, too. It may refuse a token of another issuer, or one that has expired: some tokens live for seconds.
     fn is_new(
         &self,
         occasion: &Occasion,
         discovered: &Discovered,
-        stored: Option<&Kept>,
+        stored: Option<&StoredLogin>,
     ) -> Result<(), AuthError> {
         let expires = stored.and_then(|kept| kept.tokens.as_ref()?.expires);
         let has_expired = expires.is_some_and(|expires| expires <= SystemTime::now());
@@ -257,7 +257,7 @@ impl Account {
         }
     }
 
-    /// Without a person.
+    /// Obtains a token without a user.
     async fn obtained(&self, obtain: &dyn Obtain, ask: &Ask<'_>) -> Result<Granted, AuthError> {
         let (fetcher, now) = (&self.fetcher, SystemTime::now());
         let registration =
@@ -269,11 +269,11 @@ impl Account {
         Ok(Granted { registration, tokens })
     }
 
-    /// By a person.
+    /// Obtains a token from a user.
     async fn authorized(&self, mut ask: Ask<'_>) -> Result<Granted, AuthError> {
         let granted = self.authorized_once(&ask).await;
         match granted {
-            // The authorization server has forgotten the client since it was registered.
+            // The authorization server does not know the registered client any more.
             Err(AuthError::Token(error))
                 if error.is("invalid_client") && ask.stored.is_some_and(|it| it.way == Way::Dynamic) =>
             {
@@ -295,7 +295,7 @@ impl Account {
         let endpoint =
             endpoint.ok_or_else(|| AuthError::Endpoint(format!("{issuer} has no authorization endpoint")))?;
         let before = ask.stored.and_then(|stored| stored.redirect_uris.first());
-        // Looked at before anybody is registered for nothing.
+        // Checked before a client is registered for nothing.
         AuthorizationRequest::check(endpoint)?;
         self.fetcher.check(endpoint).await.map_err(|error| AuthError::Endpoint(error.to_string()))?;
         let visit = user_agent.visit(before.map(String::as_str)).await?;
@@ -342,7 +342,7 @@ impl Account {
         Ok(Granted { registration, tokens })
     }
 
-    /// Tells what the token endpoint has answered, where it was asked.
+    /// Reports the response of the token endpoint, if it was called.
     fn told_tokens(&self, token_endpoint: &str, granted: &Result<Granted, AuthError>) {
         let name = shown_text(token_endpoint);
         let step = Step::new(Rung::Token, rules::TOKEN, format!("asked for at {name}"));
@@ -356,7 +356,7 @@ impl Account {
         }
     }
 
-    /// Tells how the client has come by its id.
+    /// Reports how the client got its id.
     fn told_registration(
         &self,
         outcome: Result<Registration, RegistrationError>,

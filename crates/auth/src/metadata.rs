@@ -1,8 +1,8 @@
-//! What servers say of themselves: protected resource metadata and authorization server metadata.
+//! Protected resource metadata and authorization server metadata.
 //!
-//! Called by discovery. Reads documents and asks nobody; whether a document may be used is for discovery
-//! to judge. Every text is kept as it stands in the document: issuers are compared byte for byte, and a `resource` is sent
-//! as it was written (a reader of URLs would add a slash to it).
+//! Called by discovery. It parses documents and sends nothing; discovery decides whether a document may be used. Every text is
+//! kept as it is in the document: issuers are compared byte for byte, and a `resource` is sent unchanged (a URL parser would
+//! add a slash to it).
 //!
 //! [RFC 9728](https://www.rfc-editor.org/rfc/rfc9728), [RFC 8414](https://www.rfc-editor.org/rfc/rfc8414),
 //! [OpenID Connect Discovery 1.0](https://openid.net/specs/openid-connect-discovery-1_0.html),
@@ -11,57 +11,57 @@
 use bytes::Bytes;
 use mcpjoin_proto::Raw;
 
-/// So many entries may a list have. The longest that are in use (scopes of large providers) have some hundreds.
-const MOST_ENTRIES: usize = 4096;
+/// The largest number of entries in a list. The longest lists in use (scopes of large providers) have a few hundred.
+const MAX_ENTRIES: usize = 4096;
 
-/// A document that cannot be used. Nothing of the document is in it.
+/// A document cannot be used. Contains nothing of the document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
-    /// It is no JSON object, or a member stands in it twice.
+    /// It is no JSON object, or a member is repeated.
     #[error("{0}")]
     Json(String),
-    /// A member that must be there is not.
+    /// A required member is missing.
     #[error("it has no `{member}`")]
     Missing {
         /// Its name.
         member: &'static str,
     },
-    /// A member is something else than it has to be.
+    /// A member has the wrong type.
     #[error("its `{member}` is not {expected}")]
     Type {
         /// Its name.
         member: &'static str,
-        /// What it has to be.
+        /// The right type.
         expected: &'static str,
     },
 }
 
-/// What a server says of itself ([RFC 9728, 2](https://www.rfc-editor.org/rfc/rfc9728#section-2)).
+/// The metadata of a server ([RFC 9728, 2](https://www.rfc-editor.org/rfc/rfc9728#section-2)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProtectedResource {
-    /// Its identifier, byte for byte: what a token is asked for.
+    /// Its identifier, byte for byte: the resource for which tokens are requested.
     pub resource: String,
-    /// The issuers of the tokens that it takes; empty when it does not say.
+    /// The issuers whose tokens it accepts; empty when it names none.
     pub authorization_servers: Vec<String>,
     /// The scopes that its basic functions need.
     pub scopes_supported: Option<Vec<String>>,
-    /// How a token may be sent to it: `header`, `body`, `query`.
+    /// How a token may be sent: `header`, `body`, `query`.
     pub bearer_methods_supported: Option<Vec<String>>,
     /// Its name for people.
     pub resource_name: Option<String>,
-    /// Whether it takes tokens with a proof of possession alone (RFC 9449).
+    /// Whether it accepts only tokens with a proof of possession (RFC 9449).
     pub dpop_bound_access_tokens_required: bool,
-    /// The algorithms that it takes for such proofs.
+    /// The algorithms that it accepts for such proofs.
     pub dpop_signing_alg_values_supported: Option<Vec<String>>,
 }
 
 impl ProtectedResource {
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
-    /// When it is no JSON object, has a member twice, has no `resource`, or a member that is read here has another type.
+    /// When it is no JSON object, repeats a member, has no `resource`, or a member has the wrong type.
     pub fn parse(body: impl Into<Bytes>) -> Result<Self, MetadataError> {
         let document = Document::parse(body.into())?;
         Ok(Self {
@@ -76,53 +76,53 @@ impl ProtectedResource {
     }
 }
 
-/// What an authorization server says of itself ([RFC 8414, 2](https://www.rfc-editor.org/rfc/rfc8414#section-2)).
+/// The metadata of an authorization server ([RFC 8414, 2](https://www.rfc-editor.org/rfc/rfc8414#section-2)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthorizationServer {
     /// Its identifier, byte for byte.
     pub issuer: String,
-    /// Where the user is sent.
+    /// The page for the user.
     pub authorization_endpoint: Option<String>,
-    /// Where tokens come from.
+    /// The token endpoint.
     pub token_endpoint: Option<String>,
-    /// Where a client registers itself (RFC 7591).
+    /// The endpoint for dynamic registration (RFC 7591).
     pub registration_endpoint: Option<String>,
-    /// Where a token is given back (RFC 7009).
+    /// The endpoint for revoking tokens (RFC 7009).
     pub revocation_endpoint: Option<String>,
-    /// Where its keys are.
+    /// The URL of its keys.
     pub jwks_uri: Option<String>,
-    /// The scopes that it knows.
+    /// The scopes that it supports.
     pub scopes_supported: Option<Vec<String>>,
-    /// The kinds of answer of its authorization endpoint.
+    /// The response types of its authorization endpoint.
     pub response_types_supported: Option<Vec<String>>,
-    /// The grants that it takes; see [`supports_grant`](Self::supports_grant).
+    /// The grants that it accepts; see [`supports_grant`](Self::supports_grant).
     pub grant_types_supported: Option<Vec<String>>,
-    /// How a client shows at the token endpoint who it is; `client_secret_basic` when it does not say.
+    /// How a client authenticates at the token endpoint; `client_secret_basic` when it names none.
     pub token_endpoint_auth_methods_supported: Option<Vec<String>>,
-    /// The algorithms of the assertions that it takes there.
+    /// The algorithms that it accepts for client assertions there.
     pub token_endpoint_auth_signing_alg_values_supported: Option<Vec<String>>,
-    /// How a client shows who it is at the revocation endpoint.
+    /// How a client authenticates at the revocation endpoint.
     pub revocation_endpoint_auth_methods_supported: Option<Vec<String>>,
     /// The methods of PKCE; see [`supports_s256`](Self::supports_s256).
     pub code_challenge_methods_supported: Option<Vec<String>>,
-    /// Whether it says `iss` in its answers (RFC 9207).
+    /// Whether its authorization responses contain `iss` (RFC 9207).
     pub authorization_response_iss_parameter_supported: bool,
-    /// Whether the URL of a document may be the id of a client.
+    /// Whether a client id may be the URL of a metadata document.
     pub client_id_metadata_document_supported: bool,
-    /// The algorithms that it takes for proofs of possession (RFC 9449).
+    /// The algorithms that it accepts for proofs of possession (RFC 9449).
     pub dpop_signing_alg_values_supported: Option<Vec<String>>,
-    /// Where an authorization is asked for before the user is sent away (RFC 9126).
+    /// The endpoint for pushed authorization requests (RFC 9126).
     pub pushed_authorization_request_endpoint: Option<String>,
-    /// Whether it takes pushed authorization requests alone (RFC 9126).
+    /// Whether it accepts only pushed authorization requests (RFC 9126).
     pub require_pushed_authorization_requests: bool,
 }
 
 impl AuthorizationServer {
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
-    /// When it is no JSON object, has a member twice, has no `issuer`, or a member that is read here has another type.
+    /// When it is no JSON object, repeats a member, has no `issuer`, or a member has the wrong type.
     pub fn parse(body: impl Into<Bytes>) -> Result<Self, MetadataError> {
         let document = Document::parse(body.into())?;
         Ok(Self {
@@ -150,7 +150,7 @@ impl AuthorizationServer {
         })
     }
 
-    /// What servers of 2025-03-26 without metadata have: endpoints at the root of their origin
+    /// The default endpoints of 2025-03-26 for servers without metadata: at the root of their origin
     /// (<https://modelcontextprotocol.io/specification/2025-03-26/basic/authorization>).
     pub(crate) fn at_origin(origin: &str) -> Self {
         Self {
@@ -162,14 +162,13 @@ impl AuthorizationServer {
         }
     }
 
-    /// Whether PKCE can be used with SHA-256, the only way that is used here.
+    /// Whether PKCE can be used with S256, the only method that is used here.
     #[must_use]
     pub fn supports_s256(&self) -> bool {
         self.code_challenge_methods_supported.iter().flatten().any(|method| method == "S256")
     }
 
-    /// Whether it takes that grant, as far as it says so: a server that says nothing takes `authorization_code` and
-    /// `implicit` (RFC 8414, 2).
+    /// Whether it supports a grant. A server that names none supports `authorization_code` and `implicit` (RFC 8414, 2).
     #[must_use]
     pub fn supports_grant(&self, grant: &str) -> bool {
         match &self.grant_types_supported {
@@ -187,12 +186,12 @@ impl Document {
         object(body).map(Self).map_err(MetadataError::Json)
     }
 
-    /// A member; `null` is none.
+    /// A member; `null` counts as absent.
     fn member(&self, name: &str) -> Option<Raw> {
         self.0.member(name).filter(|value| value.as_str() != "null")
     }
 
-    /// A text; an empty one is none.
+    /// A text; an empty one counts as absent.
     fn text(&self, member: &'static str) -> Result<Option<String>, MetadataError> {
         let Some(value) = self.member(member) else { return Ok(None) };
         let text = value.to_string_value().ok_or(MetadataError::Type { member, expected: "a text" })?;
@@ -203,7 +202,7 @@ impl Document {
         let Some(value) = self.member(member) else { return Ok(None) };
         let list: Vec<String> =
             value.decode().map_err(|_| MetadataError::Type { member, expected: "a list of texts" })?;
-        if list.len() > MOST_ENTRIES {
+        if list.len() > MAX_ENTRIES {
             return Err(MetadataError::Type { member, expected: "a list of 4096 entries at most" });
         }
         Ok(Some(list))
@@ -219,8 +218,8 @@ impl Document {
     }
 }
 
-/// The JSON object that a body is, in which no member stands twice. The error is for a person and shows nothing of the
-/// body: there may be a token in it.
+/// Parses a body as a JSON object without repeated members. The error is for people and shows nothing of the body, which may
+/// contain a token.
 pub(crate) fn object(body: Bytes) -> Result<Raw, String> {
     let beginning = body.trim_ascii_start().first().copied();
     match Raw::parse(body) {

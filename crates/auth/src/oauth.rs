@@ -1,7 +1,7 @@
-//! `OAuth`: the credentials of a client that is authorized by OAuth 2.1, and what a person does with them.
+//! `OAuth`: the credentials of a client by OAuth 2.1, and login, logout and status for its user.
 //!
-//! Given to [`HttpConnect::credentials`](mcpjoin::link::HttpConnect::credentials). What is stored is used and refreshed; a person is
-//! asked only through the user agent that was given, if one was.
+//! Given to [`HttpConnect::credentials`](mcpjoin::link::HttpConnect::credentials). It uses and refreshes the stored login; a user
+//! is involved only through the user agent, if one is set.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
 use std::fmt;
@@ -18,14 +18,14 @@ use super::discovery::Challenged;
 use super::error::AuthError;
 use super::explain::OnStep;
 use super::fetch::{FetchOptions, Fetched, Fetcher};
-use super::flight::Flight;
 use super::form::Form;
-use super::kept::Kept;
-use super::ladder::Step;
 use super::login::{Obtain, Occasion};
 use super::registration::{ClientIdentity, TokenAuth};
 use super::secret::Secret;
+use super::single_flight::SingleFlight;
+use super::steps::Step;
 use super::store::{ErasedStore, MemoryStore, TokenStore};
+use super::stored_login::StoredLogin;
 use super::token::{ClientAssertion, Possession, TokenError, TokenKind, refusal};
 use super::user_agent::{ErasedUserAgent, UserAgent};
 use mcpjoin::link::{
@@ -33,22 +33,22 @@ use mcpjoin::link::{
     HttpSetupError,
 };
 
-/// Clocks differ by so much: a token that seems to have expired a moment ago is still tried when it cannot be refreshed now.
-const SKEW: Duration = Duration::from_secs(5 * 60);
+/// How far clocks may differ: a token that expired less than this ago is still tried when it cannot be refreshed.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 /// [RFC 6750, 3.1](https://www.rfc-editor.org/rfc/rfc6750#section-3.1).
 const INSUFFICIENT_SCOPE: &str = "insufficient_scope";
 /// [RFC 9449, 9](https://www.rfc-editor.org/rfc/rfc9449#section-9).
 const USE_DPOP_NONCE: &str = "use_dpop_nonce";
 
-/// Credentials by OAuth 2.1, for one server. Clones are one.
+/// Credentials by OAuth 2.1 for one server. Clones share everything.
 ///
-/// As [`Credentials`] of a link they send the token that is stored, refresh it a minute before it expires or when the server
-/// refuses it, once for all who wait, and log in through the [`UserAgent`] or the grant that was given, when the server wants an
-/// authorization or more scopes. Without one of these nobody is asked: the message fails and says what is missing. A person may
-/// take longer than a call may last: log in before connecting where one is asked.
+/// As [`Credentials`] of a link it sends the stored token and refreshes it a minute before it expires, or when the server
+/// refuses it; concurrent requests share one refresh. When the server requires an authorization or more scopes, it logs in
+/// through the [`UserAgent`] or the grant. Without either, the message fails with an error that says what is missing. A user may
+/// take longer than a call may last: log in before connecting where a user is needed.
 ///
-/// The token goes to the origin of the server, and to no other; everything that is stored goes to the authorization server that it
-/// came from, and to no other.
+/// The token is sent to the origin of the server only. Everything stored is sent only to the authorization server that it came
+/// from.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -71,7 +71,7 @@ const USE_DPOP_NONCE: &str = "use_dpop_nonce";
 #[derive(Clone)]
 pub struct OAuth(pub(super) Arc<Account>);
 
-/// What an [`OAuth`] is made of. Everything is optional.
+/// Builds an [`OAuth`]. Every setting is optional.
 #[must_use = "nothing is made before `build`"]
 pub struct OAuthBuilder {
     url: String,
@@ -81,60 +81,60 @@ pub struct OAuthBuilder {
     user_agent: Option<Box<dyn ErasedUserAgent>>,
     fetching: FetchOptions,
     on_step: Option<OnStep>,
-    /// Another grant than the authorization code.
+    /// A grant other than the authorization code.
     pub(super) obtain: Option<Arc<dyn Obtain>>,
-    /// The client proves itself with its key.
+    /// Authenticates the client with its key.
     pub(super) assertion: Option<Arc<dyn ClientAssertion>>,
-    /// Tokens are bound to a key where the authorization server can do that.
+    /// Tokens are bound to a key where the authorization server supports it.
     pub(super) dpop: bool,
 }
 
-/// An [`OAuth`] cannot be made.
+/// An [`OAuth`] cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OAuthSetupError {
     /// The URL or a certificate cannot be used.
     #[error(transparent)]
     Http(#[from] HttpSetupError),
-    /// A scope has a character that no scope has
+    /// A scope contains a character that scopes must not contain
     /// ([RFC 6749, 3.3](https://www.rfc-editor.org/rfc/rfc6749#section-3.3)).
     #[error("`{0}` is no scope")]
     Scope(String),
 }
 
-/// What is authorized. No token is in it.
+/// A login, without its tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Login {
     /// The URL of the server.
     pub server: String,
-    /// What the token is for, as the server's metadata names it.
+    /// The resource of the token, as the server's metadata names it.
     pub resource: String,
-    /// The authorization server that gave it.
+    /// The authorization server that issued it.
     pub issuer: String,
-    /// Who the client is there.
+    /// The client id there.
     pub client_id: String,
-    /// What it is good for: as the authorization server said, else what was asked for.
+    /// The scopes: those that the authorization server granted, or those that were requested if it named none.
     pub scopes: Vec<String>,
-    /// When it expires; `None`: that was not said.
+    /// When it expires; `None` when that is unknown.
     pub expires: Option<SystemTime>,
-    /// Whether it can be refreshed then.
+    /// Whether it can be refreshed.
     pub refreshable: bool,
 }
 
-/// What came of a logout.
+/// The result of a logout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Logout {
-    /// Whether anything was stored. It is not any more.
+    /// Whether a login was stored. It is removed.
     pub stored: bool,
-    /// Whether the authorization server was told ([RFC 7009](https://www.rfc-editor.org/rfc/rfc7009)), or why that failed. `None`
-    /// when there was no token, or it takes none back.
+    /// Whether the token was revoked at the authorization server ([RFC 7009](https://www.rfc-editor.org/rfc/rfc7009)), or why that
+    /// failed. `None` when there was no token, or the server does not support it.
     pub revoked: Option<Result<(), String>>,
 }
 
 impl OAuth {
-    /// For the server at that URL: the one that the link is made for.
+    /// Credentials for the server at `url`, the URL of the link.
     pub fn builder(url: impl Into<String>) -> OAuthBuilder {
         OAuthBuilder {
             url: url.into(),
@@ -150,32 +150,31 @@ impl OAuth {
         }
     }
 
-    /// Logs in now, whatever is stored: finds the authorization server, registers with it where that is needed, asks the user, and
-    /// stores what comes of it. Dropping the future gives it up, and nobody is listened for any more; but tokens that are there by
-    /// then are stored.
+    /// Logs in now, whatever is stored: runs discovery, registers the client if needed, asks the user, and stores the login.
+    /// Dropping the future cancels it and closes the port for the browser; but once tokens were issued they are stored.
     ///
     /// # Errors
-    /// When any of that fails, and when it cannot be stored (it is used all the same).
+    /// When any of that fails, and when the login cannot be stored (it is used all the same).
     pub async fn login(&self) -> Result<Login, AuthError> {
         self.0.log_in(&Occasion::Wanted).await?;
         let gone = || AuthError::LoginNeeded(format!("nobody is logged in to {} any more", self.0.shown()));
         self.0.kept().await?.as_deref().and_then(login).ok_or_else(gone)
     }
 
-    /// Forgets what is stored, tokens and client, and tells the authorization server where it takes tokens back.
+    /// Removes the stored login, tokens and client, and revokes the tokens where the authorization server supports it.
     ///
     /// # Errors
-    /// When it cannot be forgotten. That the authorization server was not told is no error: it is in [`Logout::revoked`].
+    /// When it cannot be removed. A failed revocation is no error: it is in [`Logout::revoked`].
     pub async fn logout(&self) -> Result<Logout, AuthError> {
         let account = &self.0;
-        // What cannot be read can be forgotten.
+        // A login that cannot be read can still be removed.
         let mut kept = account.reload().await.ok().flatten();
         let _lock = match &kept {
             Some(_) => Some(account.store.lock(&account.server).await?),
             None => None,
         };
         if kept.is_some() {
-            // Whoever had the lock before may have refreshed the tokens.
+            // The previous holder of the lock may have refreshed the tokens.
             kept = account.reload().await.ok().flatten();
         }
         let possession = account.possession();
@@ -187,32 +186,32 @@ impl OAuth {
         Ok(Logout { stored, revoked })
     }
 
-    /// Who is logged in, by what is stored. Nothing is sent; whether the server would still take it, it does not say.
+    /// Returns the stored login. Sends nothing, so the server may still refuse it.
     ///
     /// # Errors
-    /// When what is stored cannot be read.
+    /// When the store cannot be read.
     pub async fn status(&self) -> Result<Option<Login>, AuthError> {
         Ok(self.0.reload().await?.as_deref().and_then(login))
     }
 }
 
-/// What an access token is to the revocation endpoint ([RFC 7009, 2.1](https://www.rfc-editor.org/rfc/rfc7009#section-2.1)).
+/// The name of an access token at the revocation endpoint ([RFC 7009, 2.1](https://www.rfc-editor.org/rfc/rfc7009#section-2.1)).
 const ACCESS: &str = "access_token";
 
-/// Whether tokens of that kind cannot be taken back there.
+/// Whether the endpoint cannot revoke tokens of that type.
 fn is_unsupported(fetched: &Fetched) -> bool {
     matches!(refusal("", fetched), Some(TokenError::Refused { error, .. }) if error == "unsupported_token_type")
 }
 
-/// Tells the authorization server that the tokens are not used any more.
+/// Revokes the tokens.
 async fn revoke(
     account: &Account,
-    kept: &Kept,
+    kept: &StoredLogin,
     possession: Option<&Arc<dyn Possession>>,
 ) -> Option<Result<(), String>> {
     let (url, tokens) = (kept.revocation_endpoint.as_deref()?, kept.tokens.as_ref()?);
     let endpoint = account.endpoint(kept, url, possession);
-    // Whoever takes back the refresh token takes back what came of it, or should; the other way round that is left open.
+    // Revoking the refresh token should revoke its access tokens; the reverse is not required.
     let all = [("refresh_token", tokens.refresh.as_ref()), (ACCESS, Some(&tokens.access))];
     for (kind, token) in all {
         let Some(token) = token else { continue };
@@ -221,13 +220,13 @@ async fn revoke(
         let is_refused =
             |fetched: &Fetched| fetched.status == StatusCode::BAD_REQUEST && !is_unsupported(fetched);
         if endpoint.client.token_auth == TokenAuth::None && answer.as_ref().is_ok_and(is_refused) {
-            // Servers of the Python SDK want the field, also of a client that has no secret. Left out or empty is the same
-            // (RFC 6749, 2.3.1).
+            // Servers of the Python SDK require the field, also of a client without a secret. Omitted or empty means the same (RFC 6749,
+            // 2.3.1).
             answer = endpoint.post(form.with("client_secret", "")).await;
         }
         match answer {
             Ok(fetched) if fetched.status.is_success() => {}
-            // One that nobody keeps a list of, such as a signed one, ends by itself (RFC 7009, 2.2.1).
+            // An access token that the server does not store, such as a signed one, expires by itself (RFC 7009, 2.2.1).
             Ok(fetched) if tokens.refresh.is_some() && kind == ACCESS && is_unsupported(&fetched) => {}
             Ok(fetched) => return Some(Err(format!("the revocation endpoint answers {}", fetched.status))),
             Err(error) => return Some(Err(error.to_string())),
@@ -236,7 +235,7 @@ async fn revoke(
     Some(Ok(()))
 }
 
-fn login(kept: &Kept) -> Option<Login> {
+fn login(kept: &StoredLogin) -> Option<Login> {
     let tokens = kept.tokens.as_ref()?;
     Some(Login {
         server: kept.server.clone(),
@@ -258,7 +257,7 @@ impl Credentials for OAuth {
         if origin_of(request.url) != origin_of(&account.server) {
             return Ok(None);
         }
-        // Twice: what somebody else has refreshed meanwhile may be stale, too.
+        // Twice: a token that another process has refreshed meanwhile may be stale, too.
         for last in [false, true] {
             let kept = account.kept().await.map_err(failed)?;
             let Some(tokens) = kept.as_ref().and_then(|kept| kept.tokens.as_ref()) else { return Ok(None) };
@@ -276,7 +275,7 @@ impl Credentials for OAuth {
             }
             match account.refreshed(value.clone()).await {
                 Ok(()) => {}
-                // The server will ask for one, and somebody can be asked.
+                // The server will send a challenge, and a login is possible.
                 Err(AuthError::LoginNeeded(_)) if account.can_log_in() => return Ok(None),
                 Err(AuthError::Token(error)) if error.is_transient() && is_near(tokens.expires, now) => {
                     tracing::warn!(target: "mcpjoin", %error, "the token is not refreshed");
@@ -299,7 +298,7 @@ impl Credentials for OAuth {
         }
     }
 
-    /// A digest of the token: another token, another name.
+    /// A digest of the token: it differs for another token.
     fn cache_partition(&self) -> Option<String> {
         let kept = self.0.known()?;
         let mut digest = Sha256::new();
@@ -314,7 +313,7 @@ impl Credentials for OAuth {
         let account = &self.0;
         let AuthorizationChallenge { status, www_authenticate, authorization, again, repeatable, .. } =
             challenge;
-        // Whoever says goodbye to a session is not asked to log in for that.
+        // The user should not have to log in for the end of a session.
         let asks = account.can_log_in() && challenge.method != "DELETE";
         if origin_of(challenge.url) != origin_of(&account.server) {
             return AfterChallenge::GiveUp;
@@ -337,9 +336,9 @@ impl Credentials for OAuth {
     }
 }
 
-/// Whether a token has not expired yet, or so lately that clocks may differ about it.
+/// Whether a token is valid, or expired so recently that the clocks may differ about it.
 fn is_near(expires: Option<SystemTime>, now: SystemTime) -> bool {
-    expires.and_then(|expires| expires.checked_add(SKEW)).is_none_or(|expires| now < expires)
+    expires.and_then(|expires| expires.checked_add(MAX_CLOCK_SKEW)).is_none_or(|expires| now < expires)
 }
 
 fn failed(error: impl Into<AuthError>) -> CredentialsError {
@@ -358,52 +357,52 @@ impl fmt::Debug for OAuth {
 }
 
 impl OAuthBuilder {
-    /// Who the client is: by default it registers itself, or is whoever has logged in before.
+    /// Sets the client identity. By default the client registers itself, or uses the stored registration.
     pub fn client(mut self, identity: ClientIdentity) -> Self {
         self.identity = identity;
         self
     }
 
-    /// Asks for this scope, or for these with spaces between them, in addition to what the server wants.
+    /// Requests this scope, or several separated by spaces, in addition to those that the server requires.
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.scopes.extend(scope.into().split_ascii_whitespace().map(str::to_owned));
         self
     }
 
-    /// Where the login is kept: in memory, by default.
+    /// Sets where the login is stored: in memory by default.
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.store = Box::new(store);
         self
     }
 
-    /// Who shows the user the page of the authorization server. By default nobody is asked.
+    /// Sets who shows the page of the authorization server to the user. By default a login by a user is not possible.
     pub fn user_agent(mut self, user_agent: impl UserAgent) -> Self {
         self.user_agent = Some(Box::new(user_agent));
         self
     }
 
-    /// Trust certificates that these have signed, beside those of the system: PEM, one or several.
+    /// Trusts certificates that these have signed, beside those of the system: PEM, one or several.
     pub fn extra_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.fetching.extra_ca.push(pem.into());
         self
     }
 
-    /// How long connecting may take: 10 s.
+    /// Sets how long connecting may take: 10 s by default.
     pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.fetching.connect_timeout = timeout;
         self
     }
 
-    /// Told of each rung of the discovery as it is climbed.
+    /// Called with each step of a discovery.
     pub fn on_step(mut self, told: impl Fn(&Step) + Send + Sync + 'static) -> Self {
         self.on_step = Some(Arc::new(told));
         self
     }
 
-    /// Makes it. Nothing is connected and nothing is read yet.
+    /// Builds it. Sends and reads nothing.
     ///
     /// # Errors
-    /// When the URL, a certificate or a scope cannot be used.
+    /// When the URL, a certificate or a scope is invalid.
     pub fn build(self) -> Result<OAuth, OAuthSetupError> {
         let is_scope =
             |scope: &str| scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
@@ -425,8 +424,8 @@ impl OAuthBuilder {
             dpop: self.dpop,
             on_step: self.on_step,
             state: Mutex::new(State::default()),
-            refreshing: Flight::default(),
-            logging_in: Flight::default(),
+            refreshing: SingleFlight::default(),
+            logging_in: SingleFlight::default(),
         })))
     }
 }

@@ -1,8 +1,8 @@
-//! Proof Key for Code Exchange: the secret that binds a code to whoever has asked for it.
+//! Proof Key for Code Exchange: the secret that binds a code to the client that requested it.
 //!
-//! [RFC 7636](https://www.rfc-editor.org/rfc/rfc7636); with S256 alone, as
+//! [RFC 7636](https://www.rfc-editor.org/rfc/rfc7636), with S256 only, as
 //! [the specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations#authorization-code-protection)
-//! wants it. Used by `authorize`, which makes one for each authorization.
+//! requires. Used by `authorize`, which generates one for each authorization.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,10 +10,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::secret::Secret;
 
-/// Bytes of chance in a verifier or a state: 256 bits, as RFC 7636, 7.1 recommends.
-const CHANCE: usize = 32;
+/// Random bytes of a verifier or a state: 256 bits, as RFC 7636, 7.1 recommends.
+const RANDOM_BYTES: usize = 32;
 
-/// A verifier, and the challenge that is shown before it.
+/// A verifier and its challenge, which is sent first.
 #[derive(Clone, Debug)]
 pub(super) struct Pkce {
     pub(super) verifier: Secret,
@@ -21,7 +21,7 @@ pub(super) struct Pkce {
 }
 
 impl Pkce {
-    /// A new one; `None` when the system has no chance to give.
+    /// Generates one; `None` when the system has no random bytes.
     pub(super) fn new() -> Option<Self> {
         Some(Self::of(random()?))
     }
@@ -32,9 +32,9 @@ impl Pkce {
     }
 }
 
-/// A text that nobody can guess: 43 characters of Base64url.
+/// A random text: 43 characters of Base64url.
 pub(super) fn random() -> Option<String> {
-    let mut bytes = [0; CHANCE];
+    let mut bytes = [0; RANDOM_BYTES];
     getrandom::fill(&mut bytes).ok()?;
     Some(URL_SAFE_NO_PAD.encode(bytes))
 }

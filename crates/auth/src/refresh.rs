@@ -1,8 +1,8 @@
-//! A new token for an old one, without anybody being asked.
+//! Refreshes tokens without a user.
 //!
-//! Called by `oauth` before a token expires, and by `refused` when the server takes it no longer. One request for all who want it: in
-//! the process through `flight`, and over processes through the lock of the store, because a refresh token may be good once
-//! (adversarial cases 140 and 180). The refresh token goes to the token endpoint of the issuer that gave it, and nowhere else.
+//! Called by `oauth` before a token expires, and by `refused` when the server refuses it. Concurrent requests share one refresh: in
+//! the process through `single_flight`, and between processes through the lock of the store, because a refresh token may be valid
+//! once (adversarial cases 140 and 180). The refresh token is sent only to the token endpoint of its issuer.
 //! [OAuth 2.1, 4.3](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-4.3)
 
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use super::account::{Account, authorization};
 use super::error::AuthError;
 use super::fetch::shown_text;
 use super::form::Form;
-use super::kept::Kept;
 use super::registration::Way;
+use super::stored_login::StoredLogin;
 use super::token::{TokenError, Tokens};
 
 impl Account {
-    /// Refreshes the token that stands in that `Authorization`, or waits for whoever does so already. It is done to its end, also
-    /// when nobody waits for it any more: what comes of it must be stored, the old refresh token may be good no longer.
+    /// Refreshes the token of that `Authorization`, or waits for a refresh in progress. It is completed even if no caller waits any
+    /// more: the new login must be stored, because the old refresh token may be invalid.
     pub(super) async fn refreshed(self: &Arc<Self>, stale: HeaderValue) -> Result<(), AuthError> {
         let this = Arc::clone(self);
         let work = self.refreshing.join(move || {
@@ -51,13 +51,13 @@ impl Account {
         let asked = self.endpoint(kept, &kept.token_endpoint, possession.as_ref()).ask(form).await;
         match asked {
             Ok(new) => {
-                // What is not said anew stays as it was (RFC 6749, 6).
+                // What the response does not name stays as it was (RFC 6749, 6).
                 let tokens = Tokens {
                     refresh: new.refresh.clone().or_else(|| tokens.refresh.clone()),
                     scopes: new.scopes.clone().or_else(|| tokens.scopes.clone()),
                     ..new
                 };
-                let kept = Kept { tokens: Some(tokens), ..Kept::clone(kept) };
+                let kept = StoredLogin { tokens: Some(tokens), ..StoredLogin::clone(kept) };
                 if let Err(error) = self.keep(kept, possession).await {
                     tracing::warn!(target: "mcpjoin", %error, "the new token is not stored");
                 }
@@ -65,12 +65,12 @@ impl Account {
                 Ok(())
             }
             Err(AuthError::Token(error)) if is_final(&error) => {
-                // A client that nobody knows any more can do nothing else either.
+                // A client that the server does not know any more cannot do anything else.
                 let unknown = error.is("invalid_client") && kept.registration.way == Way::Dynamic;
                 let forgotten = if unknown {
                     self.forget().await.map(drop)
                 } else {
-                    self.keep(Kept { tokens: None, key: None, ..Kept::clone(kept) }, None).await
+                    self.keep(StoredLogin { tokens: None, key: None, ..StoredLogin::clone(kept) }, None).await
                 };
                 if let Err(error) = forgotten {
                     tracing::warn!(target: "mcpjoin", %error, "a token that is good no longer stays stored");
@@ -90,7 +90,7 @@ impl Account {
     }
 }
 
-/// Whether nothing will ever come of that refresh token.
+/// Whether the refresh token is definitely invalid.
 fn is_final(error: &TokenError) -> bool {
     ["invalid_grant", "invalid_client", "unauthorized_client"].iter().any(|reason| error.is(reason))
 }

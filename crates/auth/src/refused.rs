@@ -1,7 +1,7 @@
-//! What is done when the server refuses a request: a newer token, a refresh, a login, more scopes; or words that say why not.
+//! Handles a refused request: uses a newer token, refreshes, logs in, requests more scopes, or explains the error.
 //!
-//! Called by `oauth` for each 401 and 403. The link bounds how often one message is sent again (adversarial case 114); here is
-//! remembered what has been tried for all of them, so that no server makes us ask a person for the same thing over and over (144).
+//! Called by `oauth` for each 401 and 403. The transport limits how often one message is sent again (adversarial case 114). This
+//! module remembers what was tried for all messages, so that no server can make the user log in over and over (144).
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#error-handling>
 
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::error::AuthError;
 use super::fetch::cut;
 use super::login::Occasion;
 
-/// No login is widened to more scopes: a server that wants one more each time gets no further.
-const MOST_SCOPES: usize = 256;
+/// The largest number of scopes of a login: a server cannot require one more each time for ever.
+const MAX_SCOPES: usize = 256;
 
 impl Account {
-    /// The server has answered 401. When there is another authorization by now, the message can be sent again. `again`: whether it
-    /// was already, and so with a new one. `asks`: whether somebody may be asked to log in.
+    /// The server has answered 401. When there is another authorization now, the message can be sent again. `again`: whether it
+    /// was sent again already, with a new authorization. `asks`: whether a login by a user is possible.
     pub(super) async fn unauthorized(
         self: &Arc<Self>,
         refused: Option<&HeaderValue>,
@@ -31,7 +31,7 @@ impl Account {
         if is_other(authorization(self.kept().await?.as_ref())) {
             return Ok(());
         }
-        // Somebody may have logged in meanwhile, with another program.
+        // Another process may have logged in meanwhile.
         let kept = self.reload().await?;
         if is_other(authorization(kept.as_ref())) {
             return Ok(());
@@ -57,8 +57,8 @@ impl Account {
         self.logged_in(Occasion::Unauthorized { refused: refused.cloned(), challenge }).await
     }
 
-    /// The server has answered 403, because the authorization has not all scopes. `repeatable`: whether the message can be sent
-    /// once more, and somebody asked for it.
+    /// The server has answered 403 because scopes are missing. `repeatable`: whether the message can be sent again, so that a
+    /// login is worthwhile.
     pub(super) async fn step_up(
         self: &Arc<Self>,
         refused: &HeaderValue,
@@ -76,7 +76,7 @@ impl Account {
         let without =
             |has: &[String]| needed.iter().filter(|scope| !has.contains(scope)).cloned().collect::<Vec<_>>();
         let wider = without(requested).len();
-        let too_many = requested.len() + wider > MOST_SCOPES;
+        let too_many = requested.len() + wider > MAX_SCOPES;
         if wider == 0 || too_many || !repeatable || !self.can_log_in() {
             let mut missing = without(granted);
             if missing.is_empty() {

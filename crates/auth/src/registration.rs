@@ -24,7 +24,7 @@ use super::secret::Secret;
 /// The name of a client that was not given another.
 const NAME: &str = "mcpjoin";
 /// So long may an id, a secret or another text of a registration be, in bytes.
-const MOST_BYTES: usize = 16 * 1024;
+const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 
 /// Who the client is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -356,8 +356,8 @@ fn read(
         let text = value.as_ref().and_then(Raw::to_string_value).filter(|text| !text.is_empty());
         match text {
             // Without a secret of that length the client would be another one than was registered.
-            Some(text) if text.len() > MOST_BYTES => {
-                Err(format!("its `{member}` is longer than {MOST_BYTES} bytes"))
+            Some(text) if text.len() > MAX_RESPONSE_BYTES => {
+                Err(format!("its `{member}` is longer than {MAX_RESPONSE_BYTES} bytes"))
             }
             text => Ok(text.map(Cow::into_owned)),
         }

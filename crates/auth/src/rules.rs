@@ -1,6 +1,6 @@
 //! The rules of discovery, each with the place where it stands. A table; `discovery` judges by them.
 
-use super::ladder::Rule;
+use super::steps::Rule;
 
 macro_rules! rules {
     ($($name:ident: $text:literal, $source:literal;)*) => {

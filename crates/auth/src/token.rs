@@ -24,13 +24,13 @@ use super::registration::{Registration, TokenAuth};
 use super::secret::Secret;
 
 /// A token that says it lives longer does not say how long it lives.
-const LONGEST_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// A longer token fits into no header, in bytes.
-const LONGEST_TOKEN: usize = 64 * 1024;
+const MAX_TOKEN_BYTES: usize = 64 * 1024;
 /// A longer one fits into no URL, in bytes.
-const LONGEST_REQUEST_URI: usize = 2048;
+const MAX_REQUEST_URI_BYTES: usize = 2048;
 /// More scopes than that are not kept.
-const SCOPES: usize = 256;
+const MAX_SCOPES: usize = 256;
 /// [RFC 7523, 2.2](https://www.rfc-editor.org/rfc/rfc7523#section-2.2).
 const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 const DPOP: HeaderName = HeaderName::from_static("dpop");
@@ -307,7 +307,7 @@ fn accepted(url: &str, fetched: &Fetched) -> Result<Map<String, Value>, TokenErr
 pub(super) fn request_uri(url: &str, fetched: &Fetched) -> Result<String, TokenError> {
     let members = accepted(url, fetched)?;
     let uri = members.get("request_uri").and_then(Value::as_str);
-    let uri = uri.filter(|uri| !uri.is_empty() && uri.len() <= LONGEST_REQUEST_URI).map(str::to_owned);
+    let uri = uri.filter(|uri| !uri.is_empty() && uri.len() <= MAX_REQUEST_URI_BYTES).map(str::to_owned);
     uri.ok_or_else(|| TokenError::Nonsense {
         url: url.to_owned(),
         what: "it has no request_uri that can be used".into(),
@@ -325,8 +325,8 @@ pub(super) fn read(url: &str, fetched: &Fetched, now: SystemTime) -> Result<Toke
     };
     let token = |name: &str| match text(name)? {
         None | Some("") => Ok(None),
-        Some(token) if token.len() > LONGEST_TOKEN => {
-            Err(nonsense(format!("its {name} is longer than {LONGEST_TOKEN} bytes")))
+        Some(token) if token.len() > MAX_TOKEN_BYTES => {
+            Err(nonsense(format!("its {name} is longer than {MAX_TOKEN_BYTES} bytes")))
         }
         // VSCHAR of RFC 6749, A.12: what can stand in a header.
         Some(token) if !token.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) => {
@@ -346,7 +346,7 @@ pub(super) fn read(url: &str, fetched: &Fetched, now: SystemTime) -> Result<Toke
         expires: lifetime.and_then(|lifetime| now.checked_add(lifetime)),
         lifetime,
         refresh: token("refresh_token")?,
-        scopes: scopes.map(|scopes| scopes.take(SCOPES).map(str::to_owned).collect()),
+        scopes: scopes.map(|scopes| scopes.take(MAX_SCOPES).map(str::to_owned).collect()),
     })
 }
 
@@ -358,7 +358,7 @@ fn lifetime(value: &Value) -> Option<Duration> {
         _ => None,
     }?;
     let lifetime = Duration::try_from_secs_f64(seconds).ok()?;
-    (!lifetime.is_zero() && lifetime <= LONGEST_LIFE).then_some(lifetime)
+    (!lifetime.is_zero() && lifetime <= MAX_LIFETIME).then_some(lifetime)
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use mcpjoin_proto::Version;
 use mcpjoin_proto::http::resource::authorization_server_urls;
 
 use super::super::fetch::{FetchErrorKind, cut, shown_text};
-use super::super::ladder::{Rung, Step};
 use super::super::metadata::{AuthorizationServer, MetadataError, ProtectedResource};
 use super::super::rules;
+use super::super::steps::{Rung, Step};
 use super::{Climb, End, Wanted, newest};
 
 /// How many of the authorization servers that a server names are tried.
-const MOST_SERVERS: usize = 8;
+const MAX_SERVERS: usize = 8;
 
 /// The result of requesting an authorization server's metadata at one URL.
 pub(super) enum Document {
@@ -55,7 +55,7 @@ impl Climb<'_> {
         for (at, issuer) in issuers.iter().enumerate() {
             let not_asked = match &used {
                 Some(_) => "another one can be used".to_owned(),
-                None if at >= MOST_SERVERS => format!("only {MOST_SERVERS} are asked"),
+                None if at >= MAX_SERVERS => format!("only {MAX_SERVERS} are asked"),
                 None => {
                     used = self.usable(issuer).await;
                     continue;
@@ -64,7 +64,7 @@ impl Climb<'_> {
             let found = format!("{} is not asked", shown_text(issuer));
             let step = Step::new(Rung::AuthorizationServers, rules::SERVERS, found);
             self.push(step.skipped(not_asked));
-            if at >= 2 * MOST_SERVERS {
+            if at >= 2 * MAX_SERVERS {
                 break;
             }
         }

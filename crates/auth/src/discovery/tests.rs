@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::played::{Answer, Played, Seen, answer, json, not_found, run};
+use crate::scripted_server::{Answer, ScriptedServer, Seen, answer, json, not_found, run};
 
 const PRM: &str = "GET /.well-known/oauth-protected-resource/mcp";
 const ROOT_PRM: &str = "GET /.well-known/oauth-protected-resource";
@@ -22,8 +22,8 @@ fn server(issuer: &str, origin: &str, more: &str) -> Answer {
 const S256: &str = r#","code_challenge_methods_supported":["S256"]"#;
 
 /// A server for which all is well, but for what a test answers itself.
-async fn played(script: impl Fn(&Seen, &str) -> Option<Answer> + Send + Sync + 'static) -> Played {
-    Played::new(move |seen, own| {
+async fn played(script: impl Fn(&Seen, &str) -> Option<Answer> + Send + Sync + 'static) -> ScriptedServer {
+    ScriptedServer::new(move |seen, own| {
         if let Some(answer) = script(seen, own) {
             return answer;
         }
@@ -37,11 +37,11 @@ async fn played(script: impl Fn(&Seen, &str) -> Option<Answer> + Send + Sync + '
     .await
 }
 
-async fn climbed(server: &Played) -> Ladder {
+async fn climbed(server: &ScriptedServer) -> Ladder {
     climbed_for(server, Wanted::Code, None).await
 }
 
-async fn climbed_for(server: &Played, wanted: Wanted, issuer: Option<&str>) -> Ladder {
+async fn climbed_for(server: &ScriptedServer, wanted: Wanted, issuer: Option<&str>) -> Ladder {
     let (fetcher, url) = (server.fetcher(), server.url());
     let told = Mutex::new(Vec::new());
     let on_step = |step: &Step| told.lock().unwrap().push(step.clone());
@@ -66,7 +66,7 @@ fn rungs(ladder: &Ladder) -> String {
 
 /// What the climb has to end with: a rung, and words in the error; the server's address is written as `~`.
 #[track_caller]
-fn ended(played: &Played, ladder: &Ladder, rung: Rung, words: &str) {
+fn ended(played: &ScriptedServer, ladder: &Ladder, rung: Rung, words: &str) {
     let error = ladder.outcome.as_ref().expect_err("it ends");
     let message = error.message.replace(&played.origin, "~");
     assert_eq!((error.rung, message.as_str()), (rung, words), "{:#?}", ladder.steps);

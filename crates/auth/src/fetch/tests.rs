@@ -1,5 +1,5 @@
 use super::*;
-use crate::played::{Answer, Names, Played, answer, json, run};
+use crate::scripted_server::{Answer, Names, ScriptedServer, answer, json, run};
 
 fn home(url: &str, names: &Names) -> AddressFilter {
     AddressFilter::new(&Url::parse(url).unwrap(), Arc::new(names.clone()))
@@ -108,7 +108,7 @@ fn g129_what_a_name_says_later_counts_for_nothing() {
 #[test]
 fn g129_names_are_judged_when_they_are_connected_to() {
     run(async {
-        let server = Played::new(|_, _| json("{}")).await;
+        let server = ScriptedServer::new(|_, _| json("{}")).await;
         let url = server.url().replace("127.0.0.1", "localhost");
         let names = Names::default()
             .with("localhost", &[&["127.0.0.1"], &["10.0.0.1"]])
@@ -183,9 +183,9 @@ fn g129_an_address_is_judged_however_it_is_written() {
 #[test]
 fn g130_a_redirect_is_followed_within_the_origin_alone() {
     run(async {
-        let other = Played::new(|_, _| json("{}")).await;
+        let other = ScriptedServer::new(|_, _| json("{}")).await;
         let elsewhere = other.url();
-        let server = Played::new(move |seen, _| {
+        let server = ScriptedServer::new(move |seen, _| {
             let to = |to: &str| answer("302 Found", &format!("location: {to}\r\n"), "");
             match seen.line.split_once(" /").unwrap().1 {
                 "other" => to(&elsewhere),
@@ -225,7 +225,7 @@ fn g130_a_redirect_is_followed_within_the_origin_alone() {
 #[test]
 fn g143_what_is_too_long_or_too_slow_is_cut() {
     run(async {
-        let server = Played::new(|seen, _| match seen.line.split_once(" /").unwrap().1 {
+        let server = ScriptedServer::new(|seen, _| match seen.line.split_once(" /").unwrap().1 {
             "gigabyte" => Answer::Endless("HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n".into()),
             "endless" => Answer::Endless("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{".into()),
             "most" => answer("200 OK", "", "x".repeat(MAX_BODY_BYTES)),
@@ -261,7 +261,7 @@ fn g143_what_is_too_long_or_too_slow_is_cut() {
 #[test]
 fn every_exchange_is_told_without_its_query() {
     run(async {
-        let server = Played::new(|_, _| json("{}")).await;
+        let server = ScriptedServer::new(|_, _| json("{}")).await;
         let told = Arc::new(std::sync::Mutex::new(Vec::new()));
         let all = Arc::clone(&told);
         let on_exchange: OnExchange = Arc::new(move |exchange| all.lock().unwrap().push(exchange.clone()));

@@ -159,7 +159,7 @@ async fn g139_what_others_could_have_put_there_is_neither_read_nor_written() {
 async fn g139_a_login_that_is_too_long_is_neither_read_nor_written() {
     let folder = Folder::new();
     let store = folder.store();
-    let long = "x".repeat(usize::try_from(LONGEST).unwrap() + 1);
+    let long = "x".repeat(usize::try_from(MAX_LOGIN_BYTES).unwrap() + 1);
     assert!(store.save(SERVER, Secret::new(long.clone())).await.is_err());
     store.save(SERVER, "short".into()).await.unwrap();
     let path = files(&store).remove(0);

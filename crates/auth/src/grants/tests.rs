@@ -8,7 +8,7 @@ use crate::discovery::Discovered;
 use crate::fetch::Fetcher;
 use crate::jws::{Jws, KeySet};
 use crate::metadata::AuthorizationServer;
-use crate::played::{Answer, Played, answer, json, run};
+use crate::scripted_server::{Answer, ScriptedServer, answer, json, run};
 
 const SERVER: &str = "https://server.example/mcp";
 const ISSUER: &str = "https://as.example";
@@ -153,7 +153,7 @@ fn clients_declare_what_they_use() {
 
 /// An authorization server with one client, which has a secret.
 struct Joined {
-    server: Played,
+    server: ScriptedServer,
     fetcher: Fetcher,
     discovered: Discovered,
     client: Registration,
@@ -161,7 +161,7 @@ struct Joined {
 
 impl Joined {
     async fn new(script: impl Fn() -> Answer + Send + Sync + 'static) -> Self {
-        let server = Played::new(move |_, _| script()).await;
+        let server = ScriptedServer::new(move |_, _| script()).await;
         let (origin, fetcher) = (server.origin.clone(), server.fetcher());
         let client = Registration {
             issuer: origin.clone(),
@@ -213,7 +213,7 @@ fn an_identity_provider_and_an_authorization_server_hear_nothing_of_each_other()
     run(async {
         let granted =
             format!(r#"{{"issued_token_type":"{ID_JAG}","access_token":"granted","token_type":"N_A"}}"#);
-        let idp = Played::new(move |_, _| json(&granted)).await;
+        let idp = ScriptedServer::new(move |_, _| json(&granted)).await;
         let joined = Joined::new(token).await;
         let endpoint = format!("{}/exchange", idp.origin);
         let provider = IdentityProvider::new(endpoint, "here", Assertion::new("user"));
@@ -241,7 +241,7 @@ fn an_identity_provider_and_an_authorization_server_hear_nothing_of_each_other()
 #[test]
 fn what_is_refused_is_asked_for_once_and_in_no_other_way() {
     run(async {
-        let idp = Played::new(|_, _| refusal()).await;
+        let idp = ScriptedServer::new(|_, _| refusal()).await;
         let provider =
             IdentityProvider::new(format!("{}/exchange", idp.origin), "here", Assertion::new("user"));
         let joined = Joined::new(refusal).await;

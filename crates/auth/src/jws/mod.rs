@@ -1,9 +1,8 @@
-//! JSON Web Signatures in their compact form, and the keys of them ([RFC 7515](https://www.rfc-editor.org/rfc/rfc7515),
+//! JSON Web Signatures in compact form, and their keys ([RFC 7515](https://www.rfc-editor.org/rfc/rfc7515),
 //! [RFC 7517](https://www.rfc-editor.org/rfc/rfc7517), [RFC 7638](https://www.rfc-editor.org/rfc/rfc7638)).
 //!
-//! Called by `auth/grants` and `auth/dpop`, which sign, and by `auth/resource`, which verifies. A signature is of an
-//! asymmetric algorithm or it is refused: `none` and the HMACs have no name here. Nothing here judges claims or has a
-//! clock, and no private key is in what `Debug` shows.
+//! Called by `grants` and `dpop`, which sign, and by `resource`, which verifies. Only asymmetric algorithms are accepted:
+//! `none` and HMAC are not implemented. Nothing here checks claims or reads a clock, and `Debug` shows no private key.
 
 mod public;
 mod signing;
@@ -15,13 +14,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcpjoin_proto::Raw;
 
-/// The longest token that is looked at, in bytes: twice what common servers let one header field be.
-pub(crate) const LONGEST: usize = 16 * 1024;
+/// The longest token in bytes: twice what common servers allow for one header field.
+pub(crate) const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// How many characters of a name that a peer has chosen are shown.
-const SHOWN: usize = 64;
+/// How many characters of a peer's name an error shows.
+const MAX_SHOWN_CHARS: usize = 64;
 
-/// How a token is signed. There is no other way.
+/// The accepted algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     /// ECDSA over P-256 with SHA-256.
@@ -36,7 +35,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// By the name in `alg`, letter for letter.
+    /// Parses the name in `alg`, case-sensitively.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "ES256" => Self::Es256,
@@ -58,26 +57,26 @@ impl Algorithm {
     }
 }
 
-/// Why a token is none, or is not believed. Nothing of its payload or signature is in it.
+/// Why a token is invalid. Contains nothing of its payload or signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum JwsError {
-    /// Longer than [`LONGEST`].
-    #[error("the token is longer than {LONGEST} bytes")]
+    /// Longer than the limit.
+    #[error("the token is longer than {MAX_TOKEN_BYTES} bytes")]
     TooLong,
     /// Not three parts of Base64url, of which the first two are JSON objects.
     #[error("the token is no signed JWT: {0}")]
     Malformed(&'static str),
-    /// Signed in a way that is not accepted, or not signed.
+    /// The algorithm is not accepted, or the token is not signed.
     #[error("the token's algorithm is {0:?}, which is not accepted")]
     Algorithm(String),
-    /// It says that something must be understood that is not.
+    /// It has critical headers that are not understood.
     #[error("the token has critical headers that are not understood")]
     Critical,
-    /// No key of the set has that id and fits the algorithm. A fresher set may.
+    /// No key of the set has that id and fits the algorithm. A newer set may.
     #[error("no key is known that could have signed the token{}", named(.0.as_deref()))]
     UnknownKey(Option<String>),
-    /// The signature is of another key or of another text.
+    /// The signature is by another key or for another text.
     #[error("the token's signature does not match")]
     Signature,
 }
@@ -87,10 +86,10 @@ fn named(key_id: Option<&str>) -> String {
 }
 
 fn shown(name: &str) -> String {
-    name.chars().take(SHOWN).collect()
+    name.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
-/// A token whose form is right and whose signature nobody has looked at.
+/// A well-formed token whose signature is not verified.
 pub(crate) struct Jws<'a> {
     algorithm: Algorithm,
     header: Raw,
@@ -101,18 +100,18 @@ pub(crate) struct Jws<'a> {
 
 impl std::fmt::Debug for Jws<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Whoever has the whole of it can use it.
+        // The complete token is a credential.
         formatter.debug_struct("Jws").field("algorithm", &self.algorithm).finish_non_exhaustive()
     }
 }
 
 impl<'a> Jws<'a> {
-    /// Takes a token apart.
+    /// Parses a token.
     ///
     /// # Errors
-    /// When it is none, or signed in a way that is not accepted.
+    /// When it is malformed, or its algorithm is not accepted.
     pub(crate) fn parse(token: &'a str) -> Result<Self, JwsError> {
-        if token.len() > LONGEST {
+        if token.len() > MAX_TOKEN_BYTES {
             return Err(JwsError::TooLong);
         }
         let (signed, signature) = token.rsplit_once('.').ok_or(JwsError::Malformed("it has no signature"))?;
@@ -130,7 +129,7 @@ impl<'a> Jws<'a> {
         Ok(Self { algorithm, header, signed, claims, signature })
     }
 
-    /// How it says that it is signed.
+    /// Its algorithm.
     #[cfg(test)]
     pub(crate) const fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -146,22 +145,22 @@ impl<'a> Jws<'a> {
         text(&self.header, "kid")
     }
 
-    /// `jwk`: a key that the sender brings along. It proves nothing by itself.
+    /// `jwk`: a key that the sender includes. It proves nothing by itself.
     #[cfg(test)]
     pub(crate) fn jwk(&self) -> Option<Raw> {
         self.header.member("jwk")
     }
 
-    /// The payload of a token that nobody has verified: good for finding out whose keys to ask for, for nothing else.
+    /// The payload of an unverified token: only to find out whose keys are needed.
     pub(crate) const fn unverified_claims(&self) -> &Raw {
         &self.claims
     }
 
-    /// The payload, when a key of the set has signed it: the one with the token's `kid`, or, when it has none, any
-    /// that fits.
+    /// Returns the payload if a key of the set has signed it: the key with the token's `kid`, or any fitting key when the token
+    /// has none.
     ///
     /// # Errors
-    /// [`JwsError::UnknownKey`] when the set has no such key, else [`JwsError::Signature`].
+    /// [`JwsError::UnknownKey`] when the set has no such key, otherwise [`JwsError::Signature`].
     pub(crate) fn verify(&self, keys: &KeySet) -> Result<&Raw, JwsError> {
         let key_id = self.key_id();
         let mut candidates = keys.candidates(key_id.as_deref(), self.algorithm).peekable();
@@ -171,7 +170,7 @@ impl<'a> Jws<'a> {
         candidates.find_map(|key| self.verify_with(key).ok()).ok_or(JwsError::Signature)
     }
 
-    /// The payload, when this key has signed it.
+    /// Returns the payload if this key has signed it.
     ///
     /// # Errors
     /// [`JwsError::Signature`].
@@ -181,7 +180,7 @@ impl<'a> Jws<'a> {
     }
 }
 
-/// Bytes from Base64url without padding; `None` for everything else.
+/// Decodes Base64url without padding; `None` for anything else.
 fn decode(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }
@@ -191,7 +190,7 @@ pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// A JSON object in Base64url. Two members of one name are none (RFC 7515, section 4).
+/// Decodes a JSON object in Base64url. A repeated member is an error (RFC 7515, section 4).
 fn object(text: &str) -> Option<Raw> {
     let raw = Raw::parse(decode(text)?).ok()?;
     (raw.kind() == mcpjoin_proto::Kind::Object).then_some(raw)

@@ -1,6 +1,6 @@
-//! Public keys: read from a JWK or a set of them, written as one, and asked whether they have signed.
+//! Public keys: read from a JWK or a JWK set, written as a JWK, and used to verify.
 //!
-//! Called by `jws`. What such a set cannot be used for is passed over, as RFC 7517, section 5, has it.
+//! Called by `jws`. Keys of a set that cannot be used are skipped, as RFC 7517, section 5, requires.
 
 use mcpjoin_proto::{Kind, Raw};
 use ring::signature::{
@@ -10,8 +10,8 @@ use ring::signature::{
 
 use super::{Algorithm, decode, encode, text};
 
-/// How many keys of one set are looked at: each may cost a verification. Sets of large providers have about ten.
-pub(super) const MOST_KEYS: usize = 64;
+/// How many keys of one set are used: each may cost a verification. Sets of large providers have about ten.
+pub(super) const MAX_KEYS: usize = 64;
 
 /// A public key that can verify.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) enum PublicKey {
 }
 
 impl PublicKey {
-    /// Reads a JWK; `None` when it is of no kind that can verify here, or is broken.
+    /// Reads a JWK; `None` when its type is not supported, or it is invalid.
     pub(crate) fn from_jwk(jwk: &Raw) -> Option<Self> {
         let bytes = |name: &str| text(jwk, name).and_then(|value| decode(&value));
         match (text(jwk, "kty")?.as_str(), text(jwk, "crv").as_deref()) {
@@ -43,7 +43,7 @@ impl PublicKey {
 
     fn p256(x: &[u8], y: &[u8]) -> Option<Self> {
         let mut point = [4; 65];
-        // Each is as long as the field is, leading zeros included (RFC 7518, 6.2.1.2).
+        // Each coordinate has the length of the field, with leading zeros (RFC 7518, 6.2.1.2).
         point[1..33].copy_from_slice(x.first_chunk::<32>().filter(|_| x.len() == 32)?);
         point[33..].copy_from_slice(y.first_chunk::<32>().filter(|_| y.len() == 32)?);
         Some(Self::P256(point))
@@ -54,7 +54,7 @@ impl PublicKey {
     }
 
     pub(super) fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<Self> {
-        // Some write the zero that DER needs before a high bit, though a JWK has none.
+        // Some issuers write the leading zero that DER needs before a high bit, which a JWK must not have.
         let trimmed = |bytes: &[u8]| {
             let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
             bytes.get(zeros..).unwrap_or_default().to_vec()
@@ -63,7 +63,7 @@ impl PublicKey {
         (!modulus.is_empty() && !exponent.is_empty()).then_some(Self::Rsa { modulus, exponent })
     }
 
-    /// The JWK with its required members alone, in the order and form whose digest is the thumbprint.
+    /// The JWK with its required members only, in the order and form whose digest is the thumbprint.
     pub(crate) fn jwk(&self) -> Raw {
         let text = match self {
             Self::P256(point) => {
@@ -80,14 +80,14 @@ impl PublicKey {
         Raw::parse(text).expect("Base64url needs no escapes")
     }
 
-    /// SHA-256 of [`Self::jwk`] in Base64url: `jkt` of DPoP ([RFC 7638](https://www.rfc-editor.org/rfc/rfc7638)), by which
-    /// servers know the key that a token is bound to.
+    /// SHA-256 of [`Self::jwk`] in Base64url: `jkt` of DPoP ([RFC 7638](https://www.rfc-editor.org/rfc/rfc7638)), which
+    /// identifies the key that a token is bound to.
     #[cfg(test)]
     pub(crate) fn thumbprint(&self) -> String {
         encode(<sha2::Sha256 as sha2::Digest>::digest(self.jwk().as_bytes()))
     }
 
-    /// Whether this key can be used with that algorithm at all: a key is never read as one of another kind.
+    /// Whether this key fits the algorithm: a key is never used as one of another type.
     pub(super) const fn fits(&self, algorithm: Algorithm) -> bool {
         matches!(
             (self, algorithm),
@@ -97,7 +97,7 @@ impl PublicKey {
         )
     }
 
-    /// Whether this key has signed that text in that way.
+    /// Whether this key has signed the text with the algorithm.
     pub(super) fn has_signed(&self, algorithm: Algorithm, signed: &[u8], signature: &[u8]) -> bool {
         let rsa = |parameters: &RsaParameters, n: &[u8], e: &[u8]| {
             RsaPublicKeyComponents { n, e }.verify(parameters, signed, signature)
@@ -121,7 +121,7 @@ impl PublicKey {
     }
 }
 
-/// A text is no JWK Set.
+/// A text is no JWK set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no JWK Set: {0}")]
 pub(crate) struct KeySetError(&'static str);
@@ -138,8 +138,8 @@ struct Published {
 }
 
 impl KeySet {
-    /// Reads a JWK Set. A key that is not for signatures, or of a kind that is not known, is passed over; the first
-    /// [`MOST_KEYS`] are kept. How long the text may be is the caller's to say.
+    /// Reads a JWK set. Keys that are not for signatures, or of an unknown type, are skipped; the first [`MAX_KEYS`] are kept.
+    /// The caller limits the length of the text.
     ///
     /// # Errors
     /// When it is no JSON object with an array `keys`.
@@ -150,10 +150,10 @@ impl KeySet {
             return Err(KeySetError("its keys are no array"));
         }
         let keys: Vec<Raw> = keys.decode().map_err(|_| KeySetError("its keys are no array"))?;
-        Ok(Self(keys.iter().filter_map(Published::read).take(MOST_KEYS).collect()))
+        Ok(Self(keys.iter().filter_map(Published::read).take(MAX_KEYS).collect()))
     }
 
-    /// How many keys can be used.
+    /// The number of keys that can be used.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()

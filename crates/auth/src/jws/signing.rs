@@ -1,7 +1,7 @@
-//! Private keys, and what they sign.
+//! Private keys, and signing.
 //!
-//! Called by `auth/grants` (assertions) and `auth/dpop` (proofs). A key comes from PEM, in PKCS#8 or in the older forms
-//! of OpenSSL (`EC PRIVATE KEY`, `RSA PRIVATE KEY`), or is made here. Nothing shows one.
+//! Called by `grants` (assertions) and `dpop` (proofs). A key is read from PEM, in PKCS#8 or in the older forms of OpenSSL
+//! (`EC PRIVATE KEY`, `RSA PRIVATE KEY`), or generated. No key is ever shown.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,9 +16,9 @@ use super::{Algorithm, PublicKey, encode};
 use mcpjoin::internal::der;
 
 /// The longest PEM that is read, in bytes: an RSA key of 8192 bits has 6.4 KiB.
-const LONGEST_PEM: usize = 64 * 1024;
+const MAX_PEM_BYTES: usize = 64 * 1024;
 
-/// Why a text is no key that can sign, or why it did not. Nothing of the key is in it.
+/// Why a text is no usable key, or why signing failed. Contains nothing of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct KeyError(&'static str);
@@ -30,18 +30,18 @@ const NO_KEY: KeyError = KeyError(
 );
 const NO_RANDOMNESS: KeyError = KeyError("the system gives no randomness");
 
-/// What a token's header says beside `alg`.
+/// The header of a token, beside `alg`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Header<'a> {
     /// `typ`.
     pub(crate) kind: Option<&'a str>,
     /// `kid`.
     pub(crate) key_id: Option<&'a str>,
-    /// Whether the public key comes along, as `jwk`.
+    /// Whether the public key is included as `jwk`.
     pub(crate) with_jwk: bool,
 }
 
-/// A private key: ES256 for one of P-256, RS256 for one of RSA.
+/// A private key: P-256 signs with ES256, RSA with RS256.
 pub(crate) struct SigningKey {
     pair: Pair,
     public: PublicKey,
@@ -62,7 +62,7 @@ impl SigningKey {
     /// Reads a key.
     ///
     /// # Errors
-    /// When the text is no PEM of a key that can sign here.
+    /// When the text is no PEM of a supported key.
     pub(crate) fn from_pem(pem: &str) -> Result<Self, KeyError> {
         let (label, der) = read_pem(pem).ok_or(NO_PEM)?;
         match label {
@@ -76,10 +76,10 @@ impl SigningKey {
         }
     }
 
-    /// A new key of P-256, in PEM: whoever wants to have it again keeps that. It is a secret.
+    /// Generates a key of P-256, as PEM, which the caller stores. It is a secret.
     ///
     /// # Errors
-    /// When the system gives no randomness.
+    /// When the system has no random bytes.
     pub(crate) fn generate_pem() -> Result<String, KeyError> {
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
             .map_err(|_| NO_RANDOMNESS)?;
@@ -104,7 +104,7 @@ impl SigningKey {
             }
             fields = rest;
         };
-        // The first octet of a bit string counts the bits that are not used.
+        // The first octet of a bit string is the number of unused bits.
         let public = public.strip_prefix(&[0])?;
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
         EcdsaKeyPair::from_private_key_and_public_key(algorithm, private, public, &SystemRandom::new())
@@ -123,7 +123,7 @@ impl SigningKey {
         Some(Self { pair: Pair::Rsa(Box::new(pair)), public })
     }
 
-    /// How it signs.
+    /// Its algorithm.
     pub(crate) const fn algorithm(&self) -> Algorithm {
         match self.pair {
             Pair::P256(_) => Algorithm::Es256,
@@ -136,10 +136,10 @@ impl SigningKey {
         &self.public
     }
 
-    /// A token with those claims, in its compact form.
+    /// Signs claims; returns the token in compact form.
     ///
     /// # Errors
-    /// When the system gives no randomness.
+    /// When the system has no random bytes.
     pub(crate) fn sign(&self, header: Header<'_>, claims: &Raw) -> Result<String, KeyError> {
         let mut written = format!(r#"{{"alg":"{}""#, self.algorithm().name());
         for (name, value) in [("typ", header.kind), ("kid", header.key_id)] {
@@ -169,15 +169,15 @@ impl SigningKey {
     }
 }
 
-/// Label and content of the first block ([RFC 7468](https://www.rfc-editor.org/rfc/rfc7468)) that is a private key.
+/// Label and content of the first private key block ([RFC 7468](https://www.rfc-editor.org/rfc/rfc7468)).
 pub(super) fn read_pem(pem: &str) -> Option<(&str, Vec<u8>)> {
-    let mut rest = Some(pem).filter(|pem| pem.len() <= LONGEST_PEM)?;
+    let mut rest = Some(pem).filter(|pem| pem.len() <= MAX_PEM_BYTES)?;
     loop {
         let (label, after) = rest.split_once("-----BEGIN ")?.1.split_once("-----")?;
         let (content, after) = after.split_once("-----END ")?;
-        // A key of OpenSSL may have its curve in a block before it.
+        // OpenSSL may write the curve in a block before the key.
         if label.ends_with("PRIVATE KEY") {
-            // The encrypted form of old has headers, and a colon is not in Base64.
+            // The old encrypted form has headers, and a colon is no Base64.
             if content.contains("ENCRYPTED") {
                 return Some(("ENCRYPTED PRIVATE KEY", Vec::new()));
             }

@@ -7,7 +7,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, RSA_PSS_SHA256, RsaKeyPair};
 
 use super::{
-    Algorithm, Header, Jws, JwsError, KeySet, LONGEST, PublicKey, SigningKey, decode, encode, signing,
+    Algorithm, Header, Jws, JwsError, KeySet, MAX_TOKEN_BYTES, PublicKey, SigningKey, decode, encode, signing,
 };
 
 /// RFC 7515, A.2.
@@ -214,7 +214,7 @@ fn a_token_that_names_its_key_is_of_no_other() {
 
 #[test]
 fn what_is_no_token_is_refused_in_words() {
-    let long = format!("{}.{}.{}", encode(r#"{"alg":"ES256"}"#), "A".repeat(LONGEST), "AA");
+    let long = format!("{}.{}.{}", encode(r#"{"alg":"ES256"}"#), "A".repeat(MAX_TOKEN_BYTES), "AA");
     assert_eq!(Jws::parse(&long).unwrap_err(), JwsError::TooLong);
     let critical = token(r#"{"alg":"ES256","crit":["b64"],"b64":false}"#, "{}");
     assert_eq!(Jws::parse(&critical).unwrap_err(), JwsError::Critical);
@@ -260,7 +260,7 @@ fn a_set_is_read_as_far_as_it_can_be_used() {
     assert!(!format!("{keys:?}").contains("jpsQ"));
 
     let many: Vec<&str> = std::iter::repeat_n(P256_JWK, 1000).collect();
-    assert_eq!(set(&many).len(), super::public::MOST_KEYS);
+    assert_eq!(set(&many).len(), super::public::MAX_KEYS);
     for text in ["", "[]", "{}", r#"{"keys":{}}"#, r#"{"keys":null}"#, r#"{"keys":[],"keys":[]}"#, "\u{7f}"] {
         assert!(KeySet::parse(text.as_bytes()).is_err(), "{text}");
     }

@@ -8,8 +8,8 @@ use mcpjoin_proto::session::LinkErrorKind;
 use tokio::sync::Notify;
 
 use super::*;
-use crate::played::{Played, answer, json, not_found, run};
 use crate::registration::{Registration, Way};
+use crate::scripted_server::{ScriptedServer, answer, json, not_found, run};
 use crate::token::Tokens;
 use crate::{DiscoveryError, Grant, Rung, StoreError, StoreLock, UserAgentError, Visit, rules};
 
@@ -27,7 +27,7 @@ impl UserAgent for Counted {
 #[test]
 fn nobody_is_asked_to_log_in_for_the_end_of_a_session() {
     run(async {
-        let at = Played::new(|seen, _| match seen.line.as_str() {
+        let at = ScriptedServer::new(|seen, _| match seen.line.as_str() {
             "POST /mcp" => answer("401 Unauthorized", "www-authenticate: Bearer\r\n", ""),
             _ => not_found(),
         })
@@ -143,8 +143,8 @@ impl TokenStore for Slow {
 }
 
 /// A login that is good for long.
-fn login(url: &str, issuer: &str) -> Kept {
-    Kept {
+fn login(url: &str, issuer: &str) -> StoredLogin {
+    StoredLogin {
         server: url.into(),
         resource: url.into(),
         registration: Registration {
@@ -172,8 +172,8 @@ fn login(url: &str, issuer: &str) -> Kept {
 }
 
 /// Gives a token to whoever asks for one without a person, and lets nobody in.
-async fn authority() -> Played {
-    Played::new(|seen, own| match seen.line.as_str() {
+async fn authority() -> ScriptedServer {
+    ScriptedServer::new(|seen, own| match seen.line.as_str() {
         "POST /mcp" => answer("401 Unauthorized", "www-authenticate: Bearer\r\n", ""),
         "GET /.well-known/oauth-protected-resource" => {
             json(format!(r#"{{"resource":"{own}","authorization_servers":["{own}"]}}"#))
@@ -187,7 +187,7 @@ async fn authority() -> Played {
     .await
 }
 
-fn client_credentials(at: &Played) -> OAuthBuilder {
+fn client_credentials(at: &ScriptedServer) -> OAuthBuilder {
     let client = ClientIdentity::Registered { id: "c".into(), secret: Some("s".into()), issuer: None };
     OAuth::builder(at.url()).client(client).grant(Grant::ClientCredentials)
 }
@@ -202,7 +202,7 @@ fn g144_no_login_is_widened_to_more_than_256_scopes() {
             let (store, url) = (MemoryStore::default(), at.url());
             let requested: Vec<_> = (0..requested).map(|n| format!("s{n}")).collect();
             let had = requested.len();
-            let kept = Kept { requested, ..login(&url, &at.origin) };
+            let kept = StoredLogin { requested, ..login(&url, &at.origin) };
             TokenStore::save(&store, &url, kept.text().unwrap()).await.unwrap();
             let oauth = client_credentials(&at).store(store).build().unwrap();
             let request = AuthorizationRequest::new(&url, "POST");

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use super::*;
-use crate::played::{Answer, Played, answer, json, run};
+use crate::scripted_server::{Answer, ScriptedServer, answer, json, run};
 
 const BACK: &str = "http://127.0.0.1:4711/callback";
 const NOW: SystemTime = UNIX_EPOCH;
 
-fn discovered(at: &Played) -> Discovered {
+fn discovered(at: &ScriptedServer) -> Discovered {
     Discovered {
         resource: at.url(),
         protected_resource: None,
@@ -21,7 +21,7 @@ fn discovered(at: &Played) -> Discovered {
     }
 }
 
-async fn registered(at: &Played, found: &Discovered) -> Result<Registration, RegistrationError> {
+async fn registered(at: &ScriptedServer, found: &Discovered) -> Result<Registration, RegistrationError> {
     let identity = ClientIdentity::default();
     register(&at.fetcher(), found, &identity, Some(BACK), None, None, NOW).await
 }
@@ -33,7 +33,7 @@ fn created(body: &'static str) -> Answer {
 #[test]
 fn pre_registered_comes_before_a_document_and_that_before_registering() {
     run(async {
-        let at = Played::new(|_, _| created(r#"{"client_id":"new"}"#)).await;
+        let at = ScriptedServer::new(|_, _| created(r#"{"client_id":"new"}"#)).await;
         let mut found = discovered(&at);
         let secret = Some(Secret::from("hunter2"));
         let issuer = Some(at.origin.clone());
@@ -73,7 +73,7 @@ fn pre_registered_comes_before_a_document_and_that_before_registering() {
 #[test]
 fn g136_a_client_of_one_issuer_is_not_shown_to_another() {
     run(async {
-        let at = Played::new(|_, _| created(r#"{"client_id":"new"}"#)).await;
+        let at = ScriptedServer::new(|_, _| created(r#"{"client_id":"new"}"#)).await;
         let found = discovered(&at);
         for given in [format!("{}/", at.origin), "https://other.example".to_owned()] {
             let secret = Some(Secret::from("hunter2"));
@@ -126,7 +126,7 @@ fn a_secret_that_is_over_is_not_used() {
 #[test]
 fn a_client_registers_as_what_it_is() {
     run(async {
-        let at = Played::new(|_, _| created(r#"{"client_id":"new"}"#)).await;
+        let at = ScriptedServer::new(|_, _| created(r#"{"client_id":"new"}"#)).await;
         let mut found = discovered(&at);
         let scopes = ["a".to_owned(), "b".to_owned()];
         let mut asked = Vec::new();
@@ -200,7 +200,7 @@ fn an_answer_is_taken_for_what_it_says() {
             (r#"{"client_id":7}"#, Err("its answer has no `client_id`")),
             ("<html>", Err("the body is a page (it begins with `<`), no JSON")),
         ] {
-            let at = Played::new(move |_, _| created(body)).await;
+            let at = ScriptedServer::new(move |_, _| created(body)).await;
             let found = registered(&at, &discovered(&at)).await;
             let found =
                 found.map(|one| (one.token_auth, one.secret_expires)).map_err(|error| error.to_string());
@@ -218,7 +218,7 @@ fn g143_an_id_or_a_secret_of_more_than_16_kib_is_refused() {
             for (bytes, refused) in [(16_384, false), (16_385, true)] {
                 let mut body = serde_json::json!({ "client_id": "x" });
                 body[member] = "s".repeat(bytes).into();
-                let at = Played::new(move |_, _| answer("201 Created", "", body.to_string())).await;
+                let at = ScriptedServer::new(move |_, _| answer("201 Created", "", body.to_string())).await;
                 let words = format!(
                     "{} did not register the client: its `{member}` is longer than 16384 bytes",
                     at.origin
@@ -233,7 +233,7 @@ fn g143_an_id_or_a_secret_of_more_than_16_kib_is_refused() {
 #[test]
 fn a_refusal_is_said_in_words_that_no_terminal_obeys() {
     run(async {
-        let at = Played::new(|_, _| {
+        let at = ScriptedServer::new(|_, _| {
             let body = "{\"error\":\"invalid_redirect_uri\",\"error_description\":\"no\\u001b[31m native\\nclients\"}";
             answer("400 Bad Request", "content-type: application/json\r\n", body)
         })
@@ -247,7 +247,7 @@ fn a_refusal_is_said_in_words_that_no_terminal_obeys() {
                  invalid_redirect_uri: no\\u{{1b}}[31m native\\nclients"
             )
         );
-        let at = Played::new(|_, _| json("x".repeat(2 << 20))).await;
+        let at = ScriptedServer::new(|_, _| json("x".repeat(2 << 20))).await;
         let error = registered(&at, &discovered(&at)).await.unwrap_err().to_string();
         assert!(error.contains("more than 1048576 bytes came"), "{error}");
     });

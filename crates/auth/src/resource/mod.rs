@@ -40,10 +40,10 @@ use scopes::{Hierarchy, ScopesFor, includes};
 use verifier::ErasedVerifier;
 
 /// How long a verified token is not verified again: what was revoked meanwhile is let in so much longer.
-const REMEMBERED: Duration = Duration::from_secs(60);
+const VERIFIED_TOKEN_LIFETIME: Duration = Duration::from_secs(60);
 
 /// How many verified tokens are remembered.
-const TOKENS: usize = 10_000;
+const MAX_VERIFIED_TOKENS: usize = 10_000;
 
 /// Who may use a server over HTTP, and how one gets to be allowed to.
 ///

@@ -379,8 +379,11 @@ impl Run {
             match &mut self.ending {
                 Ending::No if !ended => return Poll::Pending,
                 Ending::No => {
-                    self.ending =
-                        Ending::Noticed { wait: Box::pin(sleep(DRAIN_TIMEOUT)), after_exit: true, kind: None };
+                    self.ending = Ending::Noticed {
+                        wait: Box::pin(sleep(DRAIN_TIMEOUT)),
+                        after_exit: true,
+                        kind: None,
+                    };
                 }
                 Ending::Noticed { wait, after_exit, kind } => {
                     if ended && !*after_exit {

@@ -141,7 +141,9 @@ impl Gather {
         while self.unflushed {
             match ready!(writer.as_mut().poll_flush(cx)) {
                 Ok(()) => self.unflushed = false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted && interruptions < MAX_INTERRUPTIONS => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::Interrupted && interruptions < MAX_INTERRUPTIONS =>
+                {
                     interruptions += 1;
                 }
                 Err(error) => return Poll::Ready(Err(error)),

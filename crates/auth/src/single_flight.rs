@@ -16,9 +16,9 @@ type Work = Pin<Box<dyn Future<Output = Result<(), AuthError>> + Send>>;
 
 /// At most one operation at a time.
 #[derive(Default)]
-pub(super) struct Flight(Mutex<Option<WeakShared<Work>>>);
+pub(super) struct SingleFlight(Mutex<Option<WeakShared<Work>>>);
 
-impl Flight {
+impl SingleFlight {
     /// Waits for the running operation, or begins one.
     pub(super) fn join<F>(&self, begin: impl FnOnce() -> F) -> Shared<Work>
     where
@@ -47,7 +47,8 @@ mod tests {
 
     #[tokio::test]
     async fn g140_the_work_goes_on_when_whoever_began_it_has_gone() {
-        let (flight, begun, go) = (Flight::default(), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (flight, begun, go) =
+            (SingleFlight::default(), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let join = || {
             let (begun, go) = (begun.clone(), go.clone());
             flight.join(move || async move {

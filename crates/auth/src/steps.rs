@@ -1,7 +1,7 @@
-//! What discovery tried, rung by rung, and what came of each: for whoever has to mend it.
+//! The report of a discovery: its steps, and the result of each.
 //!
-//! Made by `discovery`, for a login and for `mcpjoin auth explain` alike. It holds no secret: URLs are without their
-//! query, and texts of servers are cut and on one line.
+//! Made by `discovery`, for a login and for `mcpjoin auth explain`. It contains no secret: URLs have no query, and texts of
+//! servers are shortened to one line.
 
 use std::fmt;
 
@@ -10,37 +10,37 @@ use mcpjoin_proto::session::LinkErrorKind;
 use super::discovery::{Discovered, DiscoveryError};
 use super::fetch::FetchError;
 
-/// All rungs in their order, and where they led.
+/// All steps in order, and the outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ladder {
-    /// What was tried.
+    /// The steps.
     pub steps: Vec<Step>,
-    /// What is known of the authorization; or the first broken rule that no other rung made up for.
+    /// The result; or the first failure without a successful alternative.
     pub outcome: Result<Discovered, DiscoveryError>,
 }
 
-/// One rung: what was tried, what came back, and what it is worth.
+/// One step: the request, the response, and the verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// What it is about.
+    /// The subject of the step.
     pub rung: Rung,
-    /// The request that was made; `None` for what needed none.
+    /// The request; `None` for a step without one.
     pub tried: Option<Tried>,
-    /// The status of the answer.
+    /// The HTTP status of the response.
     pub status: Option<u16>,
-    /// What the answer was said to be.
+    /// The media type of the response.
     pub content_type: Option<String>,
     /// What was found, in one sentence.
     pub found: String,
-    /// What it is worth.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The rule that it was judged by.
+    /// The rule that was checked.
     pub rule: Rule,
     /// What the owner of the server, or the user, should do.
     pub advice: Option<String>,
-    /// In which way nobody answered, or could answer now, where that is what is wrong.
+    /// The kind of outage, where that is the problem.
     pub(super) outage: Option<LinkErrorKind>,
 }
 
@@ -76,12 +76,12 @@ impl Step {
         Self { verdict: Verdict::Broken(what.into()), ..self }
     }
 
-    /// No answer came.
+    /// Marks the step as failed without a response.
     pub(super) fn unanswered(self, error: &FetchError) -> Self {
         Self { outage: error.kind.of_network(), ..self.broken(&*error.what) }
     }
 
-    /// It was answered that nothing can be answered now.
+    /// Marks the step as failed by a response that says that the server is unavailable.
     pub(super) fn failing(self, what: &str) -> Self {
         let outage = self.status.is_some_and(|status| status >= 500).then_some(LinkErrorKind::Unreached);
         Self { outage, ..self.broken(what) }
@@ -96,24 +96,24 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tried {
-    /// The method of HTTP.
+    /// The HTTP method.
     pub method: String,
-    /// Where it went.
+    /// The URL.
     pub url: String,
 }
 
-/// What a rung is worth.
+/// The verdict of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The rule is kept.
+    /// The rule holds.
     Held,
-    /// Nothing is wrong, and it leads nowhere; says why.
+    /// Nothing is wrong, but the step leads no further; says why.
     Skipped(String),
-    /// The rule is broken; says how. A client may still get further.
+    /// The rule is broken; says how. A client may still succeed by another way.
     Broken(String),
 }
 
-/// A rule and where it stands.
+/// A rule and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rule {
@@ -123,21 +123,21 @@ pub struct Rule {
     pub source: &'static str,
 }
 
-/// What a rung is about.
+/// The subject of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rung {
-    /// The server's own answer.
+    /// The server's own response.
     Server,
-    /// `WWW-Authenticate` of that answer.
+    /// `WWW-Authenticate` of that response.
     Challenge,
-    /// The protected resource metadata: whether it is there.
+    /// The protected resource metadata: whether it exists.
     ResourceMetadata,
     /// The `resource` in it.
     Resource,
     /// The authorization servers in it.
     AuthorizationServers,
-    /// The authorization server's metadata: whether it is there.
+    /// The authorization server's metadata: whether it exists.
     ServerMetadata,
     /// The `issuer` in it.
     Issuer,
@@ -145,16 +145,16 @@ pub enum Rung {
     Endpoints,
     /// PKCE.
     Pkce,
-    /// How a client comes by an id.
+    /// How a client gets an id.
     Registration,
-    /// The scopes that would be asked for.
+    /// The scopes that would be requested.
     Scopes,
-    /// The token that was asked for.
+    /// The token request.
     Token,
 }
 
 impl Rung {
-    /// Its name, of lower case letters and hyphens, for machines.
+    /// Its name for machines: lower case letters and hyphens.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

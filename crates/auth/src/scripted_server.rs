@@ -61,19 +61,19 @@ pub(super) fn answer(status: &str, headers: &str, body: impl AsRef<str>) -> Answ
 type Script = Arc<dyn Fn(&Seen, &str) -> Answer + Send + Sync>;
 
 /// A server at `http://127.0.0.1:PORT`.
-pub(super) struct Played {
+pub(super) struct ScriptedServer {
     pub(super) origin: String,
     seen: Arc<Mutex<Vec<Seen>>>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Played {
+impl Drop for ScriptedServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Played {
+impl ScriptedServer {
     /// The script gets the request, and the server's own origin.
     pub(super) async fn new(script: impl Fn(&Seen, &str) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

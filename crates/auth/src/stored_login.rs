@@ -1,7 +1,7 @@
-//! What is kept of a login: who the client is, its tokens, and who gave them.
+//! A stored login: the client, its tokens, and their issuer.
 //!
-//! Written and read by `oauth` through a store, as a text of JSON. All of it belongs to one server and one issuer, and is used with
-//! no other ([Authorization Server Binding](https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration#authorization-server-binding)).
+//! Written and read by `oauth` through a store, as JSON. It belongs to one server and one issuer, and is used with no other
+//! ([Authorization Server Binding](https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration#authorization-server-binding)).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,34 +14,34 @@ use super::secret::Secret;
 use super::store::StoreError;
 use super::token::{TokenKind, Tokens};
 
-/// The form of the text. Another one is not read.
+/// The version of the JSON. Other versions are not read.
 const FORMAT: u32 = 1;
 
-/// A login, or what is left of one: a client that is registered.
+/// A login, or only a registered client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct StoredLogin {
     /// The URL of the server.
     pub(super) server: String,
-    /// What the token is for, byte for byte.
+    /// The resource of the token, byte for byte.
     pub(super) resource: String,
-    /// Who the client is, and with which issuer.
+    /// The client, and its issuer.
     pub(super) registration: Registration,
-    /// Where tokens of that issuer are refreshed and revoked: as its metadata said when they were given.
+    /// The endpoints that refresh and revoke tokens: as the issuer's metadata named them when the tokens were issued.
     pub(super) token_endpoint: String,
     pub(super) revocation_endpoint: Option<String>,
-    /// All scopes that were ever asked for.
+    /// All scopes that were ever requested.
     pub(super) requested: Vec<String>,
     pub(super) tokens: Option<Tokens>,
     /// The private key that the tokens are bound to.
     pub(super) key: Option<Secret>,
 }
 
-impl Kept {
+impl StoredLogin {
     pub(super) fn issuer(&self) -> &str {
         &self.registration.issuer
     }
 
-    /// The text to keep.
+    /// The JSON to store.
     pub(super) fn text(&self) -> Result<Secret, StoreError> {
         let registration = &self.registration;
         let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -73,14 +73,14 @@ impl Kept {
         text.map(Secret::new).map_err(|_| StoreError::Other("a login has no text".into()))
     }
 
-    /// Reads a text that was kept for a server.
+    /// Parses a stored text for a server.
     pub(super) fn read(server: &str, text: &Secret) -> Result<Self, StoreError> {
         let unreadable = |what: String| StoreError::Unreadable { server: shown_text(server), what };
-        // What serde_json says of a value would repeat it.
+        // The error of serde_json could repeat a value.
         let at = |error: serde_json::Error| {
             unreadable(format!("line {}, column {}", error.line(), error.column()))
         };
-        // First: what else stands there is another version's business.
+        // The version is checked first: the rest may belong to another version.
         let of: Of = serde_json::from_str(text.expose()).map_err(at)?;
         if of.format != FORMAT {
             return Err(unreadable("it was stored by another version".into()));
@@ -127,7 +127,7 @@ impl Kept {
     }
 }
 
-/// The server in a text that was kept, by whichever version, where it is one.
+/// The server in a stored text of any version, if it is one.
 pub(super) fn server_of(text: &Secret) -> Option<String> {
     let of: Of = serde_json::from_str(text.expose()).ok()?;
     Some(of.server)
@@ -137,14 +137,14 @@ fn exposed(secret: &Secret) -> String {
     secret.expose().to_owned()
 }
 
-/// What every version writes.
+/// The members of every version.
 #[derive(Deserialize)]
 struct Of {
     format: u32,
     server: String,
 }
 
-/// The text. The only place where secrets stand openly, and so without `Debug`.
+/// The JSON. The only place with secrets in plain text, so without `Debug`.
 #[derive(Serialize, Deserialize)]
 struct Text {
     format: u32,
@@ -187,8 +187,8 @@ struct TokensText {
 mod tests {
     use super::*;
 
-    fn kept() -> Kept {
-        Kept {
+    fn kept() -> StoredLogin {
+        StoredLogin {
             server: "https://s.example/mcp".into(),
             resource: "https://S.example:443".into(),
             registration: Registration {
@@ -219,7 +219,7 @@ mod tests {
     fn what_is_kept_is_read_again_and_nothing_secret_is_shown() {
         let kept = kept();
         let text = kept.text().unwrap();
-        assert_eq!(Kept::read("https://s.example/mcp", &text).unwrap(), kept);
+        assert_eq!(StoredLogin::read("https://s.example/mcp", &text).unwrap(), kept);
         assert_eq!(server_of(&text).as_deref(), Some("https://s.example/mcp"));
         assert!(!format!("{kept:?} {text:?}").contains("hunter"));
     }
@@ -238,14 +238,19 @@ mod tests {
             ("https://s.example/mcp", text[..text.len() / 2].to_owned()),
             ("https://s.example/mcp", String::new()),
         ] {
-            let error = Kept::read(server, &Secret::new(text)).unwrap_err();
+            let error = StoredLogin::read(server, &Secret::new(text)).unwrap_err();
             assert!(matches!(error, StoreError::Unreadable { .. }), "{error}");
             assert!(!format!("{error} {error:?}").contains("hunter"), "{error}");
         }
-        // Times that no clock shows are none, and no panic.
+        // Times beyond the clock are treated as absent and cause no panic.
         let far = text.replace("\"expires_at\": 5", "\"expires_at\": 18446744073709551615");
         assert!(
-            Kept::read("https://s.example/mcp", &Secret::new(far)).unwrap().tokens.unwrap().expires.is_none()
+            StoredLogin::read("https://s.example/mcp", &Secret::new(far))
+                .unwrap()
+                .tokens
+                .unwrap()
+                .expires
+                .is_none()
         );
     }
 }
