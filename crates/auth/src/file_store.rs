@@ -22,9 +22,10 @@ use super::stored_login::server_of;
 const MAX_LOGIN_BYTES: u64 = 1024 * 1024;
 /// About how long a login is, in bytes: a store that cannot write that much cannot store any.
 const TYPICAL_LOGIN_BYTES: usize = 4096;
-/// The interval between attempts to lock. They go on for twice the time that one request may take.
+/// The interval between attempts to lock.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(25);
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long attempts to lock go on: twice the time that one request may take.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many files of the folder are read at most.
 const MAX_FILES: usize = 10_000;
 
@@ -219,7 +220,7 @@ impl TokenStore for FileStore {
             if let Some(held) = held.await? {
                 return Ok(StoreLock::new(held));
             }
-            if began.elapsed() >= PATIENCE {
+            if began.elapsed() >= LOCK_TIMEOUT {
                 return Err(StoreError::Busy { place: place.display().to_string() });
             }
             sleep(LOCK_RETRY_INTERVAL).await;

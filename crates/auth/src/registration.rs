@@ -1,8 +1,8 @@
-//! Who the client is to an authorization server: registered beforehand, by the URL of its own document, or by registering
-//! itself.
+//! The client's identity at an authorization server: registered beforehand, by the URL of its metadata document, or registered
+//! dynamically.
 //!
-//! Called by `login`, before the user is asked. What comes of it belongs to one issuer and is used with no other. Nothing
-//! here keeps it: the store does.
+//! Called by `login`, before the user is involved. A registration belongs to one issuer and is used with no other. The store,
+//! not this module, keeps it.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration>,
 //! [RFC 7591](https://www.rfc-editor.org/rfc/rfc7591)
@@ -21,48 +21,48 @@ use super::fetch::{FetchError, Fetcher, cut, shown_text};
 use super::metadata::AuthorizationServer;
 use super::secret::Secret;
 
-/// The name of a client that was not given another.
+/// The default name of a client.
 const NAME: &str = "mcpjoin";
-/// So long may an id, a secret or another text of a registration be, in bytes.
+/// The longest id, secret or other text of a registration, in bytes.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 
-/// Who the client is.
+/// The identity of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientIdentity {
-    /// Somebody has registered it.
+    /// A client that was registered beforehand.
     Registered {
         /// Its id.
         id: String,
         /// Its secret, where it has one.
         secret: Option<Secret>,
-        /// The issuer that it is registered with: with another one it is not used. `None`: with whichever the server names.
+        /// The issuer that it is registered with; it is used with no other. `None`: with any issuer that the server names.
         issuer: Option<String>,
     },
-    /// It has a document of its own (a Client ID Metadata Document), and the URL of that is its id.
+    /// A client with a Client ID Metadata Document, whose URL is its id.
     Document {
         /// An https URL with a path.
         url: String,
     },
-    /// It registers itself.
+    /// A client that registers itself.
     Dynamic {
-        /// The name that the user is shown.
+        /// The name that the user sees.
         name: String,
     },
 }
 
 impl Default for ClientIdentity {
-    /// It registers itself, as `mcpjoin`.
+    /// A client that registers itself as `mcpjoin`.
     fn default() -> Self {
         Self::Dynamic { name: NAME.into() }
     }
 }
 
-/// How a client comes by its id.
+/// How a client gets its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
-    /// Somebody has registered it.
+    /// It was registered beforehand.
     PreRegistered,
     /// By the URL of its document.
     Document,
@@ -71,7 +71,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Its name, of lower case letters and hyphens, for machines.
+    /// Its name for machines: lower case letters and hyphens.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Way {
 }
 
 impl Discovered {
-    /// The ways that are open: somebody can always register a client by hand.
+    /// The ways that an authorization server supports. A client can always be registered beforehand.
     #[must_use]
     pub fn ways(&self) -> Vec<Way> {
         let mut ways = vec![Way::PreRegistered];
@@ -97,21 +97,21 @@ impl Discovered {
     }
 }
 
-/// How the client shows at the token endpoint who it is (RFC 7591, 2).
+/// How the client authenticates at the token endpoint (RFC 7591, 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenAuth {
-    /// It says its id.
+    /// It sends its id only.
     None,
-    /// Its secret, in `Authorization`.
+    /// It sends its secret in `Authorization`.
     Basic,
-    /// Its secret, in the body.
+    /// It sends its secret in the body.
     Post,
-    /// An assertion that it signs.
+    /// It sends a signed assertion.
     PrivateKeyJwt,
 }
 
 impl TokenAuth {
-    /// As metadata names it.
+    /// The name in metadata.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -127,35 +127,35 @@ impl TokenAuth {
             .find(|way| way.as_str() == text)
     }
 
-    /// How a secret is shown there.
+    /// How a secret is sent there.
     fn of_secret(server: &AuthorizationServer) -> Self {
         match &server.token_endpoint_auth_methods_supported {
             Some(known) if known.iter().any(|way| way == Self::Basic.as_str()) => Self::Basic,
             Some(known) if known.iter().any(|way| way == Self::Post.as_str()) => Self::Post,
-            // RFC 8414, 2: what counts where nothing is said.
+            // The default of RFC 8414, 2.
             _ => Self::Basic,
         }
     }
 }
 
-/// A client, as one authorization server knows it.
+/// A client at one authorization server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Registration {
-    /// With whom, byte for byte.
+    /// The issuer, byte for byte.
     pub(crate) issuer: String,
     pub(crate) client_id: String,
     pub(crate) client_secret: Option<Secret>,
-    /// When the secret ends, in seconds since 1970; `None`: never.
+    /// When the secret expires, in seconds since 1970; `None`: never.
     pub(crate) secret_expires: Option<u64>,
     pub(crate) token_auth: TokenAuth,
     pub(crate) way: Way,
-    /// Where the user may come back to, as far as that was registered here.
+    /// The redirect URIs, as far as they were registered by this program.
     pub(crate) redirect_uris: Vec<String>,
 }
 
 impl Registration {
-    /// Whether a kept one can be used once more: with that issuer, byte for byte, with its secret not over, and, for a login,
-    /// with that redirect URI.
+    /// Whether a stored registration can be used: for that issuer, byte for byte, with a valid secret, and, for a login, with that
+    /// redirect URI.
     pub(crate) fn is_usable(&self, issuer: &str, redirect_uri: Option<&str>, now: SystemTime) -> bool {
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         self.issuer == issuer
@@ -164,43 +164,43 @@ impl Registration {
     }
 }
 
-/// The client has no id. No secret is in it.
+/// The client has no id. Contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
     /// The client was registered with another authorization server.
     #[error("the client is registered with {given}, but the server names {found}: nothing was sent to it")]
     IssuerDiffers {
-        /// With whom it is registered.
+        /// Its issuer.
         given: String,
-        /// Whom the server names.
+        /// The issuer that the server names.
         found: String,
     },
-    /// The authorization server registers nobody, and the client has no id.
+    /// The authorization server has no dynamic registration, and the client has no id.
     #[error("{issuer} registers no client that comes by itself{}: register one there, and give its id", if *.document { ", but takes the URL of a client's document as its id" } else { "" })]
     NoWay {
-        /// Who registers nobody.
+        /// The issuer.
         issuer: String,
-        /// Whether a client with a document of its own would be let in.
+        /// Whether it supports metadata documents.
         document: bool,
     },
     /// The URL of the client's document cannot be its id.
     #[error("the URL of the client's document cannot be its id: {0}")]
     Document(String),
-    /// There is no answer.
+    /// The registration endpoint sent no response.
     #[error("the client could not be registered: {0}")]
     Fetch(FetchError),
-    /// The authorization server refuses the client, or answers with what is no registration.
+    /// The authorization server refuses the client, or its response is no registration.
     #[error("{issuer} did not register the client: {what}")]
     Refused {
-        /// Who refuses.
+        /// The issuer.
         issuer: String,
-        /// Why, in its words, cut and on one line.
+        /// Its reason, shortened to one line.
         what: String,
     },
 }
 
-/// The way that a client takes there.
+/// The way for a client at an authorization server.
 pub(crate) fn choose(discovered: &Discovered, identity: &ClientIdentity) -> Result<Way, RegistrationError> {
     let server = &discovered.server;
     let dynamic = || match server.registration_endpoint {
@@ -226,7 +226,7 @@ pub(crate) fn choose(discovered: &Discovered, identity: &ClientIdentity) -> Resu
     }
 }
 
-/// An https URL with a path, and nothing that could be read in two ways
+/// Checks that the URL is https with a path, and unambiguous
 /// (<https://datatracker.ietf.org/doc/html/draft-ietf-oauth-client-id-metadata-document-00#section-3>).
 fn check_document(url: &str) -> Result<(), RegistrationError> {
     let refused = |what: &str| Err(RegistrationError::Document(what.into()));
@@ -248,7 +248,7 @@ fn check_document(url: &str) -> Result<(), RegistrationError> {
     }
 }
 
-/// What a client asks to be registered as (RFC 7591, 2).
+/// A registration request (RFC 7591, 2).
 #[derive(Serialize)]
 struct Asked<'a> {
     client_name: &'a str,
@@ -261,12 +261,12 @@ struct Asked<'a> {
     scope: Option<String>,
 }
 
-/// The client's id with that authorization server. `stored` is taken where it can be used; without it the client is registered
-/// anew, as it has to be after `invalid_client`. `redirect_uri` is where the user will come back to; `None` for a grant
-/// without a user, for which no client registers itself.
+/// Returns the client's registration at that authorization server. `stored` is used if possible; without it the client is
+/// registered again, as is necessary after `invalid_client`. `redirect_uri` is that of the login; `None` for a grant without a
+/// user, for which no client registers itself.
 ///
 /// # Errors
-/// When there is no way, or the one that there is fails.
+/// When no way is supported, or registration fails.
 pub(crate) async fn register(
     fetcher: &Fetcher,
     discovered: &Discovered,
@@ -343,8 +343,8 @@ async fn registered(
     read(discovered, &answer, token_auth, redirect_uri).map_err(refused)
 }
 
-/// What became of a client that was to show in that way who it is
-/// ([RFC 7591, 3.2.1](https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1)). The error says what is wrong with the answer.
+/// Reads the response to a registration that asked for this authentication
+/// ([RFC 7591, 3.2.1](https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1)). The error describes the response.
 fn read(
     discovered: &Discovered,
     answer: &Raw,
@@ -355,7 +355,7 @@ fn read(
         let value = answer.member(member);
         let text = value.as_ref().and_then(Raw::to_string_value).filter(|text| !text.is_empty());
         match text {
-            // Without a secret of that length the client would be another one than was registered.
+            // A shortened secret would be another secret.
             Some(text) if text.len() > MAX_RESPONSE_BYTES => {
                 Err(format!("its `{member}` is longer than {MAX_RESPONSE_BYTES} bytes"))
             }
@@ -384,7 +384,7 @@ fn read(
     })
 }
 
-/// How a client asks to show who it is: without a secret where it may, because one that is kept on a user's machine is none.
+/// The authentication to ask for: none if possible, because a secret on a user's machine is not secret.
 fn asked_token_auth(discovered: &Discovered) -> TokenAuth {
     match &discovered.server.token_endpoint_auth_methods_supported {
         None if discovered.assumed => TokenAuth::None,
@@ -393,7 +393,7 @@ fn asked_token_auth(discovered: &Discovered) -> TokenAuth {
     }
 }
 
-/// What kind of client comes back to that URI
+/// The application type for a redirect URI
 /// (<https://openid.net/specs/openid-connect-registration-1_0.html#ClientMetadata>).
 fn application_type(redirect_uri: &str) -> &'static str {
     match Origin::of(redirect_uri) {
@@ -402,14 +402,14 @@ fn application_type(redirect_uri: &str) -> &'static str {
     }
 }
 
-/// A moment in seconds since 1970; 0 and what is no moment mean never.
+/// A time in seconds since 1970; 0 and invalid values mean never.
 fn seconds(value: &Raw) -> Option<u64> {
     let seconds: f64 = value.as_str().parse().ok()?;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates, as it should")]
     (seconds >= 1.0).then_some(seconds as u64)
 }
 
-/// Why the server refuses (RFC 7591, 3.2.2).
+/// The reason of a refusal (RFC 7591, 3.2.2).
 pub(crate) fn reason(answer: &Raw) -> Option<String> {
     let text = |member| {
         let text = answer.member(member)?.to_string_value().map(|text| cut(&text));

@@ -1,4 +1,4 @@
-//! The rules of discovery, each with the place where it stands. A table; `discovery` judges by them.
+//! The rules that discovery checks, each with its source.
 
 use super::steps::Rule;
 

@@ -1,4 +1,4 @@
-//! Servers over HTTP/1.1 that the tests play: whatever is asked for, a function answers, and every request is kept.
+//! Scripted HTTP/1.1 servers for tests: a function makes each response, and every request is recorded.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::fetch::{FetchOptions, Fetcher, Lookup};
 
-/// No test takes longer: a hang is a failure.
+/// The timeout of a test: a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
@@ -22,7 +22,7 @@ pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") })
 }
 
-/// A request as it came.
+/// A recorded request.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// Method and target, as `GET /x?y`.
@@ -31,14 +31,14 @@ pub(super) struct Seen {
     pub(super) body: String,
 }
 
-/// What is sent back.
+/// A response.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// All of it, and the connection is closed.
+    /// A text, after which the connection is closed.
     Text(String),
-    /// This, and then the letter x for as long as somebody takes it.
+    /// A text, and then the letter x as long as the client reads.
     Endless(String),
-    /// This, and nothing more; the connection stays open.
+    /// A text, after which the connection stays open and silent.
     Silent(String),
 }
 
@@ -74,7 +74,7 @@ impl Drop for ScriptedServer {
 }
 
 impl ScriptedServer {
-    /// The script gets the request, and the server's own origin.
+    /// The script gets the request and the server's own origin.
     pub(super) async fn new(script: impl Fn(&Seen, &str) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -98,7 +98,7 @@ impl ScriptedServer {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Methods and targets of all requests.
+    /// Method and target of all requests.
     pub(super) fn lines(&self) -> Vec<String> {
         self.seen().into_iter().map(|seen| seen.line).collect()
     }
@@ -130,7 +130,7 @@ async fn talk(mut stream: TcpStream, script: Script, all: Arc<Mutex<Vec<Seen>>>,
         Answer::Text(text) => stream.write_all(text.as_bytes()).await.ok()?,
         Answer::Silent(text) => {
             stream.write_all(text.as_bytes()).await.ok()?;
-            // Until the other side goes.
+            // Until the client closes the connection.
             while stream.read_buf(&mut unread).await.ok()? > 0 {}
         }
         Answer::Endless(text) => {
@@ -142,10 +142,10 @@ async fn talk(mut stream: TcpStream, script: Script, all: Arc<Mutex<Vec<Seen>>>,
     stream.shutdown().await.ok()
 }
 
-/// What a name leads to, each time that it is asked for.
+/// The addresses of a name, for each lookup.
 type Answers = VecDeque<Vec<IpAddr>>;
 
-/// Names that lead where a test says: the answers of each name in their order, the last of them for ever.
+/// Names that resolve as a test says: the responses of each name in order, the last one repeated.
 #[derive(Clone, Default)]
 pub(super) struct Names(Arc<Mutex<Vec<(String, Answers)>>>);
 

@@ -1,20 +1,20 @@
-//! What nobody is shown.
+//! A text that is never shown.
 //!
-//! Held by whatever keeps a client's secret or a token. It has no `Display`, and its `Debug` does not say it.
+//! Holds client secrets and tokens. It has no `Display`, and its `Debug` hides the text.
 
 use std::fmt;
 
-/// A text that is shown to nobody: neither by `Debug` nor in an error.
+/// A secret text. Neither `Debug` nor any error shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps it.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself, for whoever sends or stores it.
+    /// The text itself, to be sent or stored.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

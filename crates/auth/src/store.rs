@@ -1,6 +1,6 @@
-//! Where logins are kept: the seam, and the one that forgets them with the process.
+//! The trait of token stores, and the store in memory.
 //!
-//! Used by `oauth`. A store keeps one text for each server and looks into none of them; what stands in it is `kept`'s business.
+//! Used by `oauth`. A store keeps one opaque text for each server; `stored_login` reads and writes it.
 //! [`FileStore`](super::FileStore) outlives the process.
 
 use std::any::Any;
@@ -12,51 +12,51 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::secret::Secret;
 
-/// Keeps logins: one text for each server, with tokens in it. A keychain of the system, for example.
+/// Stores logins: one text for each server, which contains tokens. Could be a keychain of the system, for example.
 ///
-/// The `server` is the URL of the MCP server. Everything that is said here of one server leaves the others alone.
+/// The `server` is the URL of the MCP server. An operation on one server does not affect others.
 pub trait TokenStore: Send + Sync + 'static {
-    /// What was saved last.
+    /// Returns the text that was saved last.
     ///
     /// # Errors
-    /// When it cannot be read. Nothing is deleted for that reason.
+    /// When it cannot be read. It is not deleted then.
     fn load(&self, server: &str) -> impl Future<Output = Result<Option<Secret>, StoreError>> + Send;
 
-    /// Keeps a text in place of the one before. Whoever loads meanwhile gets the one or the other, whole.
+    /// Replaces the text atomically: a concurrent load returns the old or the new text.
     ///
     /// # Errors
-    /// When it cannot be written. What was there before is there still.
+    /// When it cannot be written. The old text is still stored then.
     fn save(&self, server: &str, text: Secret) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Forgets it, and says whether there was anything.
+    /// Removes the text; returns whether there was one.
     ///
     /// # Errors
-    /// When it is there and cannot be deleted.
+    /// When it exists and cannot be removed.
     fn remove(&self, server: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Finds out whether a text could be saved, as far as that can be found out without saving one: it is asked before a person is.
-    /// Unless this is implemented, nothing is found out.
+    /// Checks whether a text could be saved, as far as possible without saving one: called before a user is asked to log in. The
+    /// default checks nothing.
     ///
     /// # Errors
-    /// When it could not.
+    /// When it could not be saved.
     fn check(&self, server: &str) -> impl Future<Output = Result<(), StoreError>> + Send {
         let _ = server;
         async { Ok(()) }
     }
 
-    /// Waits until nobody else, in any process that shares the store, has this lock; nobody else gets it before it is dropped.
-    /// Whoever refreshes a token has it, because many authorization servers take each refresh token once.
+    /// Locks the login of a server, among all processes that share the store, until the result is dropped. A refresh holds the
+    /// lock, because many authorization servers accept each refresh token once.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When it cannot be locked.
     fn lock(&self, server: &str) -> impl Future<Output = Result<StoreLock, StoreError>> + Send;
 }
 
-/// Nobody else refreshes until this is dropped.
+/// The lock of one login. Dropping it releases the lock.
 pub struct StoreLock(#[allow(dead_code, reason = "it is held until it is dropped")] Box<dyn Any + Send>);
 
 impl StoreLock {
-    /// Whatever lets the others go on when it is dropped.
+    /// A lock that is released by dropping `held`.
     #[must_use]
     pub fn new(held: impl Any + Send) -> Self {
         Self(Box::new(held))
@@ -69,46 +69,46 @@ impl fmt::Debug for StoreLock {
     }
 }
 
-/// What is stored cannot be read, or not be written.
+/// A login cannot be read, or not be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The system does not let us.
+    /// The system refuses.
     #[error("{place}: {what}")]
     System {
-        /// What it is about.
+        /// The file or place.
         place: String,
-        /// What the system says.
+        /// The error of the system.
         what: String,
     },
-    /// Somebody else could read it, or could have written it: nothing there is used.
+    /// Another user could read it, or could have written it: it is not used.
     #[error("{place} is not safe for tokens: {what}")]
     Unsafe {
-        /// What it is about.
+        /// The file or place.
         place: String,
-        /// What is wrong with it, and what can be done.
+        /// The problem, and what to do.
         what: String,
     },
-    /// What is there is no login that was stored by us.
+    /// The stored text is no login.
     #[error("what is stored for {server} cannot be read ({what}): forget it, and log in again")]
     Unreadable {
-        /// Whose login it should be.
+        /// The server.
         server: String,
-        /// What is wrong with it. Nothing of it is repeated here.
+        /// The problem. Repeats nothing of the text.
         what: String,
     },
-    /// Somebody else has had the lock for too long.
+    /// Another process has held the lock for too long.
     #[error("{place}: another program has held it for too long")]
     Busy {
-        /// What is held.
+        /// The lock.
         place: String,
     },
-    /// Anything else, in words and without a secret.
+    /// Any other error, for people and without a secret.
     #[error("{0}")]
     Other(String),
 }
 
-/// Keeps logins for as long as it lives. Its clones are one.
+/// Stores logins in memory. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore(Arc<Memory>);
 
@@ -149,7 +149,7 @@ impl TokenStore for MemoryStore {
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// The form that is kept.
+/// [`TokenStore`] behind a pointer.
 pub(super) trait ErasedStore: Send + Sync {
     fn load<'a>(&'a self, server: &'a str) -> Boxed<'a, Option<Secret>>;
     fn save<'a>(&'a self, server: &'a str, text: Secret) -> Boxed<'a, ()>;

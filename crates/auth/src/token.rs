@@ -1,12 +1,12 @@
-//! The token endpoint: what it is asked, in whose name, and what may be believed of its answer.
+//! The token endpoint: its requests, the authentication of the client, and its responses.
 //!
 //! [RFC 6749, 4 to 6](https://www.rfc-editor.org/rfc/rfc6749#section-5) as
-//! [OAuth 2.1](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-3.2) has it. Called by `login` (the code),
-//! `refresh` and the grants without a person. It decides nothing: it sends once (twice where a nonce is wanted), and reads.
+//! [OAuth 2.1](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-3.2) specifies it. Called by `login` (the
+//! code), `refresh` and the grants without a user. It decides nothing: it sends once (twice where a nonce is required) and parses.
 //!
-//! How long a token lives, of `expires_in` (adversarial case 141): a number of seconds, also where it is written as a text. Nothing,
-//! `null`, what is no number, zero, less than zero, and more than ten years say nothing: such a token is used until the server
-//! refuses it, which costs one request, where to believe it would cost a refresh before each request.
+//! The lifetime of a token, `expires_in` (adversarial case 141), is a number of seconds, or a text with such a number. If it is
+//! absent, `null`, not a number, zero, negative, or more than ten years, the lifetime is unknown: the token is used until the
+//! server refuses it, which costs one request. Believing a wrong value would cost a refresh before each request.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -23,27 +23,27 @@ use super::form::{Form, encode};
 use super::registration::{Registration, TokenAuth};
 use super::secret::Secret;
 
-/// A token that says it lives longer does not say how long it lives.
+/// The longest lifetime that is believed.
 const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-/// A longer token fits into no header, in bytes.
+/// The longest token in bytes: a longer one fits into no header.
 const MAX_TOKEN_BYTES: usize = 64 * 1024;
-/// A longer one fits into no URL, in bytes.
+/// The longest request URI in bytes: a longer one fits into no URL.
 const MAX_REQUEST_URI_BYTES: usize = 2048;
-/// More scopes than that are not kept.
+/// The largest number of scopes that are stored.
 const MAX_SCOPES: usize = 256;
 /// [RFC 7523, 2.2](https://www.rfc-editor.org/rfc/rfc7523#section-2.2).
 const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 const DPOP: HeaderName = HeaderName::from_static("dpop");
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
-/// The token endpoint gave no token.
+/// The token endpoint has issued no token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// It was not reached, or its answer was cut off: what is stored stays good.
+    /// It was not reached, or its response was truncated: the stored login stays valid.
     #[error("no token: {0}")]
     Unreached(FetchError),
-    /// It cannot answer now (a status of 5xx, or 429): what is stored stays good.
+    /// It is unavailable (a status of 5xx, or 429): the stored login stays valid.
     #[error("no token: {url} answers {status}")]
     Unavailable {
         /// The endpoint.
@@ -56,17 +56,17 @@ pub enum TokenError {
     Refused {
         /// The endpoint.
         url: String,
-        /// Its `error`, `invalid_grant` for example: escaped and cut.
+        /// Its `error`, `invalid_grant` for example: escaped and shortened.
         error: String,
-        /// Its `error_description`: escaped and cut.
+        /// Its `error_description`: escaped and shortened.
         description: Option<String>,
     },
-    /// It answers what is no answer of a token endpoint.
+    /// Its response is malformed.
     #[error("no token: the answer of {url} is none: {what}")]
     Nonsense {
         /// The endpoint.
         url: String,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
     /// The request could not be made.
@@ -75,7 +75,7 @@ pub enum TokenError {
 }
 
 impl TokenError {
-    /// Whether the same may succeed later, with nothing changed.
+    /// Whether a retry may succeed.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         match self {
@@ -91,7 +91,7 @@ impl TokenError {
     }
 }
 
-/// How a token is shown to the server.
+/// The scheme in which a token is sent to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     Bearer,
@@ -106,22 +106,22 @@ impl TokenKind {
         }
     }
 
-    /// Schemes are compared without case: [RFC 6749, 5.1](https://www.rfc-editor.org/rfc/rfc6749#section-5.1).
+    /// Parses a scheme, case-insensitively: [RFC 6749, 5.1](https://www.rfc-editor.org/rfc/rfc6749#section-5.1).
     pub(super) fn parse(text: &str) -> Option<Self> {
         [Self::Bearer, Self::Dpop].into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(text))
     }
 }
 
-/// What a token endpoint has given.
+/// The tokens in a response.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Tokens {
     pub(super) access: Secret,
     pub(super) kind: TokenKind,
     pub(super) expires: Option<SystemTime>,
-    /// How long it was to live when it was given.
+    /// Its lifetime when it was issued.
     pub(super) lifetime: Option<Duration>,
     pub(super) refresh: Option<Secret>,
-    /// What it is good for, where the server says so.
+    /// Its scopes, if the server names them.
     pub(super) scopes: Option<Vec<String>>,
 }
 
@@ -146,42 +146,42 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// Says who the client is by signing with its key: `private_key_jwt`
+/// Authenticates the client by a signature: `private_key_jwt`
 /// ([RFC 7523, 3](https://www.rfc-editor.org/rfc/rfc7523#section-3)).
 pub(super) trait ClientAssertion: Send + Sync {
-    /// A fresh one, for an audience: the issuer.
+    /// A new assertion for an audience: the issuer.
     fn assertion(&self, client_id: &str, audience: &str) -> Result<Secret, AuthError>;
 }
 
-/// Proves that a key is ours to which tokens are bound: [RFC 9449](https://www.rfc-editor.org/rfc/rfc9449).
+/// Proves possession of the key that tokens are bound to: [RFC 9449](https://www.rfc-editor.org/rfc/rfc9449).
 pub(super) trait Possession: Send + Sync {
-    /// A proof for one request; with the hash of the token that goes with it.
+    /// A proof for one request, with the hash of its token if it has one.
     fn proof(&self, method: &str, url: &str, access_token: Option<&str>) -> Option<HeaderValue>;
 
-    /// The nonce that this server wants from now on.
+    /// Stores the nonce that a server requires from now on.
     fn nonce(&self, url: &str, nonce: &str);
 
-    /// The private key, to be kept beside the tokens that are bound to it.
+    /// The private key, which is stored with its tokens.
     fn key(&self) -> Secret;
 }
 
-/// Who is asked, and in whose name.
+/// A token endpoint, and the client that uses it.
 #[derive(Clone, Copy)]
 pub(super) struct TokenEndpoint<'a> {
     pub(super) fetcher: &'a Fetcher,
     pub(super) url: &'a str,
     pub(super) issuer: &'a str,
     pub(super) client: &'a Registration,
-    /// The client proves itself with its key, in place of a secret.
+    /// Authenticates the client with its key instead of a secret.
     pub(super) assertion: Option<&'a dyn ClientAssertion>,
-    /// Tokens are to be bound to a key.
+    /// The key to bind tokens to.
     pub(super) possession: Option<&'a dyn Possession>,
 }
 
 impl TokenEndpoint<'_> {
-    /// Asks for tokens.
+    /// Requests tokens.
     pub(super) async fn ask(&self, form: Form) -> Result<Tokens, AuthError> {
-        // Before it is sent, so that the token is never thought to live longer than it does.
+        // Before the request, so that the token is never thought to live longer than it does.
         let now = SystemTime::now();
         let fetched = self.post(form).await?;
         let tokens = read(&self.name(), &fetched, now)?;
@@ -192,7 +192,7 @@ impl TokenEndpoint<'_> {
         Ok(tokens)
     }
 
-    /// Sends a form in the name of the client. The answer is not read.
+    /// Sends a form with the client's authentication. Does not read the response.
     pub(super) async fn post(&self, form: Form) -> Result<Fetched, AuthError> {
         let mut form = form;
         let mut headers = HeaderMap::new();
@@ -214,7 +214,7 @@ impl TokenEndpoint<'_> {
                 TokenAuth::Basic => {
                     let secret = secret.ok_or_else(missing)?;
                     headers.insert(header::AUTHORIZATION, basic(id, secret)?);
-                    // No second way to prove anything (RFC 6749, 3.2.1): servers of the Python SDK find the client by it alone.
+                    // The id is no second authentication (RFC 6749, 3.2.1): servers of the Python SDK need it to find the client.
                     form = form.with("client_id", id);
                 }
                 TokenAuth::PrivateKeyJwt => {
@@ -227,7 +227,7 @@ impl TokenEndpoint<'_> {
         loop {
             let (mut headers, mut form) = (headers.clone(), form.clone());
             if let Some(assertion) = self.assertion {
-                // Each counts once.
+                // Each assertion is valid once.
                 form = form.with("client_assertion", assertion.assertion(id, self.issuer)?);
             }
             if let Some(mut proof) = self.possession.and_then(|key| key.proof("POST", self.url, None)) {
@@ -250,13 +250,13 @@ impl TokenEndpoint<'_> {
         }
     }
 
-    /// The endpoint, for a person.
+    /// The URL of the endpoint for people.
     pub(super) fn name(&self) -> String {
         shown_text(self.url)
     }
 }
 
-/// [RFC 6749, 2.3.1](https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1): both are encoded before they are joined.
+/// [RFC 6749, 2.3.1](https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1): both parts are encoded before they are joined.
 fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, TokenError> {
     let text = STANDARD.encode(format!("{}:{}", encode(id), encode(secret.expose())));
     let mut value = HeaderValue::from_str(&format!("Basic {text}"))
@@ -265,7 +265,7 @@ fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, TokenError> {
     Ok(value)
 }
 
-/// The members of an answer that is an object of JSON.
+/// The members of a response that is a JSON object.
 fn members(fetched: &Fetched) -> Result<Map<String, Value>, String> {
     let raw = fetched.json()?;
     match serde_json::from_str(raw.as_str()) {
@@ -274,7 +274,7 @@ fn members(fetched: &Fetched) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Why it was refused, where it was in the way of the specification. Some refuse with 200.
+/// The error in a response, if it has the form of the specification. Some servers send it with 200.
 pub(super) fn refusal(url: &str, fetched: &Fetched) -> Option<TokenError> {
     let members = members(fetched).ok()?;
     let text = |name: &str| members.get(name).and_then(Value::as_str).map(cut);
@@ -285,7 +285,7 @@ pub(super) fn refusal(url: &str, fetched: &Fetched) -> Option<TokenError> {
     })
 }
 
-/// The members of an answer that says yes.
+/// The members of a successful response.
 fn accepted(url: &str, fetched: &Fetched) -> Result<Map<String, Value>, TokenError> {
     let nonsense = |what: String| TokenError::Nonsense { url: url.to_owned(), what };
     if let Some(error) = refusal(url, fetched) {
@@ -302,7 +302,7 @@ fn accepted(url: &str, fetched: &Fetched) -> Result<Map<String, Value>, TokenErr
     members(fetched).map_err(|what| nonsense(format!("{status}: {what}")))
 }
 
-/// Reads the answer to a pushed authorization request: the URI that stands for it
+/// Reads the response to a pushed authorization request: its request URI
 /// ([RFC 9126, 2.2](https://www.rfc-editor.org/rfc/rfc9126#section-2.2)).
 pub(super) fn request_uri(url: &str, fetched: &Fetched) -> Result<String, TokenError> {
     let members = accepted(url, fetched)?;
@@ -314,7 +314,7 @@ pub(super) fn request_uri(url: &str, fetched: &Fetched) -> Result<String, TokenE
     })
 }
 
-/// Reads an answer. `now` is when it was asked for.
+/// Reads a response. `now` is the time of its request.
 pub(super) fn read(url: &str, fetched: &Fetched, now: SystemTime) -> Result<Tokens, TokenError> {
     let nonsense = |what: String| TokenError::Nonsense { url: url.to_owned(), what };
     let members = accepted(url, fetched)?;
@@ -328,7 +328,7 @@ pub(super) fn read(url: &str, fetched: &Fetched, now: SystemTime) -> Result<Toke
         Some(token) if token.len() > MAX_TOKEN_BYTES => {
             Err(nonsense(format!("its {name} is longer than {MAX_TOKEN_BYTES} bytes")))
         }
-        // VSCHAR of RFC 6749, A.12: what can stand in a header.
+        // VSCHAR of RFC 6749, A.12: the characters that a header can contain.
         Some(token) if !token.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) => {
             Err(nonsense(format!("its {name} has a character that no token has")))
         }
@@ -350,7 +350,7 @@ pub(super) fn read(url: &str, fetched: &Fetched, now: SystemTime) -> Result<Toke
     })
 }
 
-/// How long a token lives; `None` where that is not said in a way that can be believed.
+/// The lifetime of a token; `None` when it is absent or not believable.
 fn lifetime(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Number(number) => number.as_f64(),

@@ -1,26 +1,26 @@
-//! Who is asked: the seam between the authorization and whatever shows a person the page of an authorization server.
+//! The trait that shows a user the page of an authorization server.
 //!
-//! `login` asks through it and knows nothing of browsers or ports. [`LocalBrowser`](super::LocalBrowser) is what programs on the
-//! user's machine use; a program with windows of its own, or a test, implements [`UserAgent`].
+//! `login` uses it and knows nothing about browsers and ports. [`LocalBrowser`](super::LocalBrowser) serves programs on the user's
+//! machine; a program with windows of its own, or a test, implements [`UserAgent`].
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// Shows a person the page of an authorization server, and brings back what it answers.
+/// Shows a user the page of an authorization server, and returns its response.
 pub trait UserAgent: Send + Sync + 'static {
-    /// Gets ready to hear the answer, so that it is known where it will come.
+    /// Prepares to receive the response, so that the redirect URI is known.
     ///
-    /// `before` is the redirect URI that the client is registered with, where it is: when the same can be had again, the client
-    /// need not be registered anew.
+    /// `before` is the redirect URI that the client is registered with, if it is: if it can be used again, the client need not be
+    /// registered again.
     ///
     /// # Errors
-    /// When the answer could not be heard.
+    /// When the response could not be received.
     fn visit(&self, before: Option<&str>) -> impl Future<Output = Result<Visit, UserAgentError>> + Send;
 }
 
-/// A person can be sent away, and the answer will be heard. Dropped, it is given up, and what it holds is free again.
+/// A user agent that is ready. Dropping it cancels the login and releases its port.
 pub struct Visit {
     redirect_uri: String,
     authorize: Box<dyn FnOnce(Authorizing) -> Boxed<Result<String, UserAgentError>> + Send>,
@@ -29,8 +29,8 @@ pub struct Visit {
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Visit {
-    /// The answer comes to this redirect URI. `authorize` sends the person to the URL and gives back the query with which they came
-    /// to the redirect URI, as it is and without its `?`. It is dropped when nobody waits for it any more.
+    /// A visit whose response arrives at this redirect URI. `authorize` sends the user to the URL and returns the query of the
+    /// redirect, unchanged and without its `?`. It is dropped when the login is cancelled.
     pub fn new<F, T>(redirect_uri: impl Into<String>, authorize: F) -> Self
     where
         F: FnOnce(Authorizing) -> T + Send + 'static,
@@ -42,17 +42,17 @@ impl Visit {
         }
     }
 
-    /// Where the answer comes to.
+    /// The redirect URI.
     #[must_use]
     pub fn redirect_uri(&self) -> &str {
         &self.redirect_uri
     }
 
-    /// Sends the person to the URL, and gives the query with which they come back: for a user agent that is made around another
-    /// one. Dropped, it is given up.
+    /// Sends the user to the URL, and returns the query of the redirect: for a user agent that wraps another one. Dropping the
+    /// future cancels it.
     ///
     /// # Errors
-    /// When nobody comes back.
+    /// When the user does not come back.
     pub async fn authorize(self, authorizing: Authorizing) -> Result<String, UserAgentError> {
         (self.authorize)(authorizing).await
     }
@@ -64,13 +64,13 @@ impl fmt::Debug for Visit {
     }
 }
 
-/// Where a person is to be sent. `Debug` shows nothing of it.
+/// The page for the user. `Debug` shows nothing of it.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Authorizing {
-    /// A URL of https, or of http on this machine, without a character that a shell would obey.
+    /// A URL of https, or of http on this machine, without characters that are special to a shell.
     pub url: String,
-    /// The `state` that must stand in the answer. An answer without it is somebody else's; it is refused in any case.
+    /// The `state` that the response must contain. A response without it comes from a third party; it is refused in any case.
     pub state: String,
 }
 
@@ -86,11 +86,11 @@ impl fmt::Debug for Authorizing {
     }
 }
 
-/// No answer came.
+/// There is no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserAgentError {
-    /// The port for the answer is taken.
+    /// The port for the response is in use.
     #[error(
         "port {port} of this machine is taken by another program, so the browser could not come back: end that program, or choose another port"
     )]
@@ -98,21 +98,21 @@ pub enum UserAgentError {
         /// The port.
         port: u16,
     },
-    /// This machine does not let us listen for the answer.
+    /// The system refuses to listen for the response.
     #[error("nothing can be listened for on this machine: {0}")]
     Listen(String),
-    /// The person has not come back.
+    /// The user has not come back.
     #[error("nobody came back from the browser within {} s", after.as_secs())]
     NobodyCame {
-        /// How long was waited.
+        /// The timeout.
         after: Duration,
     },
-    /// Anything else, in words and without a secret.
+    /// Any other error, for people and without a secret.
     #[error("{0}")]
     Other(String),
 }
 
-/// The form that is kept.
+/// [`UserAgent`] behind a pointer.
 pub(super) trait ErasedUserAgent: Send + Sync {
     fn visit<'a>(
         &'a self,

@@ -1,4 +1,4 @@
-//! What a resource server is told before it is one, and its document (RFC 9728).
+//! Configures a resource server, and makes its metadata document (RFC 9728).
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,15 +7,17 @@ use mcpjoin_proto::http::origin::Origin;
 use mcpjoin_proto::http::resource::PROTECTED_RESOURCE;
 use serde_json::{Map, Value};
 
-use super::remembered::Remembered;
 use super::scopes::{Hierarchy, Operation, ScopesFor, is_scope};
+use super::verified_tokens::VerifiedTokens;
 use super::verifier::ErasedVerifier;
-use super::{Inner, JwtVerifier, REMEMBERED, ResourceServer, TOKENS, TokenVerifier};
+use super::{
+    Inner, JwtVerifier, MAX_VERIFIED_TOKENS, ResourceServer, TokenVerifier, VERIFIED_TOKEN_LIFETIME,
+};
 
-/// Asks for a new token, and says nothing about the resource.
+/// The scope that asks for a refresh token: it is no scope of a resource.
 const OFFLINE: &str = "offline_access";
 
-/// Says what a [`ResourceServer`] is.
+/// Configures a [`ResourceServer`].
 #[must_use]
 pub struct ResourceServerBuilder {
     resource: String,
@@ -30,38 +32,38 @@ pub struct ResourceServerBuilder {
     extra_ca: Vec<Vec<u8>>,
 }
 
-/// Why something is no resource server.
+/// A resource server cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceSetupError {
-    /// The URL of the server cannot be one.
+    /// The URL of the server is invalid.
     #[error("{url} is not the URL of a server that tokens are given out for: {problem}")]
     Resource {
-        /// What was given.
+        /// The URL.
         url: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The URL of who gives out tokens cannot be one.
+    /// The URL of an authorization server is invalid.
     #[error("{url} is not the URL of an authorization server: {problem}")]
     Issuer {
-        /// What was given.
+        /// The URL.
         url: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// Nobody gives out tokens.
+    /// No authorization server was named.
     #[error("no authorization server is named")]
     NoIssuer,
-    /// It is written as no scope is, or is none of a resource.
+    /// A scope is malformed, or is no scope of a resource.
     #[error("{scope:?} is no scope of a server: {problem}")]
     Scope {
-        /// What was given.
+        /// The scope.
         scope: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// The verifier of tokens could not be made.
+    /// The token verifier could not be made.
     #[error("tokens cannot be verified: {0}")]
     Verifier(String),
 }
@@ -82,39 +84,39 @@ impl ResourceServerBuilder {
         }
     }
 
-    /// An authorization server that gives out tokens for this one: its issuer, to the letter. At least one.
+    /// Adds an authorization server that issues tokens for this server: its issuer, exactly. At least one is needed.
     pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuers.push(issuer.into());
         self
     }
 
-    /// What a person knows the server by, for the document.
+    /// Sets the name of the server for people, in the document.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// A page for people who write clients, for the document: a URL.
+    /// Sets the URL of a page for authors of clients, in the document.
     pub fn documentation(mut self, url: impl Into<String>) -> Self {
         self.documentation = Some(url.into());
         self
     }
 
-    /// The scopes that the document names: what a client asks for that knows nothing better, and so the fewest with which
-    /// it can begin. Without any, the required ones.
+    /// Sets the scopes in the document: a client without better information requests these, so they should be the fewest that it
+    /// can begin with. By default the required ones.
     pub fn scopes_supported<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.supported.extend(scopes.into_iter().map(Into::into));
         self
     }
 
-    /// The scopes that every request needs: none.
+    /// Sets the scopes that every request needs: none by default.
     pub fn required_scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.required.extend(scopes.into_iter().map(|scope| scope.into().into_boxed_str()));
         self
     }
 
-    /// The scopes that an operation needs beside the required ones. Asked for each request and notification of a client;
-    /// all that are missing are named in one refusal.
+    /// Sets the scopes that an operation needs beside the required ones. Called for each request and notification of a client;
+    /// one refusal names all missing scopes.
     pub fn scopes_for<I, S>(mut self, scopes: impl Fn(&Operation<'_>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = S>,
@@ -124,7 +126,7 @@ impl ResourceServerBuilder {
         self
     }
 
-    /// Whoever has the broad scope has the narrow ones, too, and what these imply.
+    /// Makes a broad scope imply narrow ones, and what these imply.
     pub fn implies<S: Into<String>>(
         mut self,
         broad: impl Into<String>,
@@ -134,24 +136,24 @@ impl ResourceServerBuilder {
         self
     }
 
-    /// Who verifies tokens: a [`JwtVerifier`] for the issuers, unless it is said here.
+    /// Sets the token verifier: by default a [`JwtVerifier`] for the issuers.
     pub fn verifier(mut self, verifier: impl TokenVerifier) -> Self {
         self.verifier = Some(Box::new(verifier));
         self
     }
 
-    /// An authority to trust beside those of the system when the keys of the issuers are fetched: PEM. May be given more than
-    /// once. A verifier that is given ([`Self::verifier`]) has its own.
+    /// Trusts an authority beside those of the system when the keys of the issuers are fetched: PEM. May be called more than once.
+    /// Not used by a verifier of one's own ([`Self::verifier`]).
     pub fn extra_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.extra_ca.push(pem.into());
         self
     }
 
-    /// Makes it. Nothing is sent yet.
+    /// Builds it. Sends nothing.
     ///
     /// # Errors
-    /// When a URL cannot be one (`https`, or `http` on this machine, with no user, query or fragment, and that of the server in
-    /// lower case up to its path), no issuer is named, a scope is none, or an authority cannot be read.
+    /// When a URL is invalid (it must be `https`, or `http` on this machine, without user, query and fragment, and that of the
+    /// server in lower case up to its path), no issuer is named, a scope is malformed, or an authority cannot be read.
     pub fn build(self) -> Result<ResourceServer, ResourceSetupError> {
         let Self { resource, issuers, supported, required, .. } = self;
         let (origin, path) = split(&resource)
@@ -189,8 +191,7 @@ impl ResourceServerBuilder {
         let below = if path == "/" { "" } else { path };
         let mut audiences = vec![resource.clone()];
         if below.is_empty() {
-            // Of a URL without a path both forms are the same (RFC 3986, 6.2.3), and clients that read URLs write the
-            // one with a slash.
+            // Without a path both forms are equivalent (RFC 3986, 6.2.3), and clients that parse URLs write the slash.
             audiences = vec![origin.clone(), format!("{origin}/")];
         }
         let mut paths = vec![PROTECTED_RESOURCE.to_owned()];
@@ -206,7 +207,7 @@ impl ResourceServerBuilder {
             scopes_for: self.scopes_for,
             hierarchy: self.hierarchy,
             verifier,
-            remembered: Remembered::new(TOKENS, REMEMBERED),
+            verified_tokens: VerifiedTokens::new(MAX_VERIFIED_TOKENS, VERIFIED_TOKEN_LIFETIME),
             resource,
         })))
     }
@@ -236,7 +237,7 @@ fn document(
     Value::Object(document)
 }
 
-/// The origin of a resource and its path.
+/// Splits a resource into its origin and its path.
 fn split(url: &str) -> Result<(String, &str), String> {
     let origin = check_url(url)?;
     match url.strip_prefix(origin.as_str()) {
@@ -248,7 +249,7 @@ fn split(url: &str) -> Result<(String, &str), String> {
     }
 }
 
-/// What RFC 9728, 1.2 and RFC 8414, 2 ask of both. Gives the origin.
+/// Checks a URL as RFC 9728, 1.2 and RFC 8414, 2 require. Returns the origin.
 fn check_url(url: &str) -> Result<String, String> {
     let origin = Origin::of(url).map_err(|error| error.to_string())?;
     if !url.is_ascii() || url.contains(['"', '<', '>']) {

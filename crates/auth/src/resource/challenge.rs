@@ -1,4 +1,4 @@
-//! The token of a request, and what a client is told that has none that is good enough.
+//! Reads the token of a request, and makes the challenge for a client whose token is missing or not sufficient.
 //!
 //! [RFC 6750](https://www.rfc-editor.org/rfc/rfc6750) 2 and 3, with `resource_metadata` of
 //! [RFC 9728](https://www.rfc-editor.org/rfc/rfc9728#section-5.1).
@@ -14,15 +14,15 @@ use mcpjoin::link::Denied;
 /// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// It shows no token, and may not know that it needs one: no error is named (RFC 6750, 3.1).
+    /// It has no token, and the client may not know that it needs one: no error is named (RFC 6750, 3.1).
     Missing,
-    /// It shows one in a way that nobody may.
+    /// It has a token in a form that is not allowed.
     Malformed(&'static str),
-    /// The token is not good.
+    /// The token is invalid.
     Invalid(String),
-    /// It does not reach for this, which needs these scopes.
+    /// The operation needs these scopes, which the token lacks.
     InsufficientScope(Box<[Box<str>]>),
-    /// Nobody knows.
+    /// It is unknown whether the token is valid.
     Unavailable(String),
 }
 
@@ -34,7 +34,7 @@ impl Challenge {
         }
     }
 
-    /// What the client gets. `required`: what every request needs.
+    /// The refusal for the client. `required`: the scopes that every request needs.
     pub(super) fn into_denied(self, metadata_url: &str, required: &[Box<str>]) -> Denied {
         let (status, error, why) = match &self {
             Self::Missing => {
@@ -54,7 +54,7 @@ impl Challenge {
         };
         let mut text = format!("Bearer resource_metadata=\"{metadata_url}\"");
         let mut parameter = |name: &str, value: &str| {
-            // RFC 6750, 3 has no escapes in these.
+            // RFC 6750, 3 has no escapes in these values.
             let plain = |one: char| matches!(one, ' '..='~') && !matches!(one, '"' | '\\');
             let value: String = value.chars().map(|one| if plain(one) { one } else { '\'' }).collect();
             text.push_str(&format!(", {name}=\"{value}\""));
@@ -73,7 +73,7 @@ impl Challenge {
     }
 }
 
-/// The token that a request shows.
+/// The token of a request.
 pub(super) fn bearer(parts: &Parts) -> Result<&str, Challenge> {
     let query = parts.uri.query().unwrap_or_default();
     if query.split('&').any(|pair| pair.split('=').next() == Some("access_token")) {
@@ -88,14 +88,14 @@ pub(super) fn bearer(parts: &Parts) -> Result<&str, Challenge> {
     let Ok(value) = value.to_str() else { return Err(unreadable) };
     let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
     if !scheme.eq_ignore_ascii_case("bearer") {
-        // Another scheme is no token of ours.
+        // Another scheme counts as no token.
         return Err(Challenge::Missing);
     }
     let token = token.trim_matches(' ');
     if is_token(token) { Ok(token) } else { Err(unreadable) }
 }
 
-/// Whether it is written as a token is (RFC 6750, 2.1).
+/// Whether it has the form of a token (RFC 6750, 2.1).
 fn is_token(text: &str) -> bool {
     let body = text.trim_end_matches('=');
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);

@@ -1,5 +1,5 @@
-//! The documents of an authorization server, as they are fetched: bounded, and from nowhere that it has no business to
-//! name ([`fetch`](crate::fetch)).
+//! Fetches the documents of an authorization server, within limits and only from addresses that it may name
+//! ([`fetch`](crate::fetch)).
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use super::ResourceSetupError;
 use super::keys::{Documents, Getting};
 use crate::fetch::{FetchOptions, Fetcher};
 
-/// What one issuer publishes.
+/// The documents of one issuer.
 pub(super) struct Published(Fetcher);
 
 impl Published {
-    /// `extra_ca`: authorities to trust beside those of the system, PEM.
+    /// `extra_ca`: trusted authorities beside those of the system, PEM.
     pub(super) fn by(issuer: &str, extra_ca: Vec<Vec<u8>>) -> Result<Self, ResourceSetupError> {
         let options = FetchOptions { extra_ca, ..FetchOptions::default() };
         let fetcher = Fetcher::new(issuer, options);

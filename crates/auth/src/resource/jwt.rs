@@ -1,8 +1,7 @@
-//! Tokens that say by themselves what they are: JSON Web Tokens, as
-//! [RFC 9068](https://www.rfc-editor.org/rfc/rfc9068) has them and as they are given out in practice.
+//! Verifies JSON Web Tokens, as [RFC 9068](https://www.rfc-editor.org/rfc/rfc9068) specifies them and as they are issued in
+//! practice.
 //!
-//! The signature is [`jws`](crate::jws)'s matter, the keys are [`keys`](super::keys)'. Here is what the claims have to
-//! say.
+//! [`jws`](crate::jws) verifies signatures, [`keys`](super::keys) has the keys. This module checks the claims.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,20 +16,19 @@ use super::keys::{Documents, IssuerKeys};
 use super::verifier::{Principal, Rejected, TokenVerifier, Verified};
 use crate::jws::{Jws, KeySet};
 
-/// By how much two clocks may differ. [RFC 7519, 4.1.4](https://www.rfc-editor.org/rfc/rfc7519#section-4.1.4) allows "no
-/// more than a few minutes"; a minute is what most verifiers of other makes allow.
+/// How far two clocks may differ. [RFC 7519, 4.1.4](https://www.rfc-editor.org/rfc/rfc7519#section-4.1.4) allows "no more than a
+/// few minutes"; most verifiers allow a minute.
 const LEEWAY: Duration = Duration::from_secs(60);
 
 /// Verifies JSON Web Tokens with the keys that their issuers publish.
 ///
 /// A token is accepted when one of the issuers has signed it (ES256, RS256, PS256 or EdDSA; never without a signature, never
-/// with a shared secret), its `iss` is that issuer to the letter, `exp` lies ahead and `nbf` behind, by a minute more or
-/// less, and it is not bound to a key that this server does not ask for (`cnf`). Its audience is `aud`, its scopes are
+/// with a shared secret), its `iss` equals that issuer, `exp` is in the future and `nbf` in the past, give or take a minute,
+/// and it is not bound to a key (`cnf`), because this server checks no proofs. Its audience is `aud`, its scopes are
 /// `scope`, or `scp` where there is none; its principal is `iss`, `sub` and `client_id`, or `azp` where there is none.
 ///
-/// The keys are fetched when the first token comes, again after 10 min or when a token names one that is not there, and
-/// never more often than every 30 s. When they cannot be fetched, those that are there are used for an hour, and then it
-/// cannot be found out any more whether a token is valid.
+/// The keys are fetched for the first token, again after 10 min or when a token names an unknown key, and at most every 30 s.
+/// When they cannot be fetched, the present ones are used for an hour; after that no token can be verified.
 ///
 /// ```
 /// use mcpjoin_auth::resource::{JwtVerifier, ResourceServer};
@@ -50,18 +48,18 @@ const LEEWAY: Duration = Duration::from_secs(60);
 pub struct JwtVerifier(Vec<Arc<IssuerKeys>>);
 
 impl JwtVerifier {
-    /// For the tokens of an issuer, whose metadata name its keys. Nothing is sent yet.
+    /// A verifier for the tokens of an issuer, whose metadata name its keys. Sends nothing yet.
     ///
     /// # Errors
-    /// When the URL of the issuer cannot be used.
+    /// When the URL of the issuer is invalid.
     pub fn new(issuer: impl Into<String>) -> Result<Self, ResourceSetupError> {
         Self::with_extra_ca(issuer, [])
     }
 
-    /// The same with authorities to trust beside those of the system, each of them PEM.
+    /// The same with trusted authorities beside those of the system, each PEM.
     ///
     /// # Errors
-    /// When the URL of the issuer or an authority cannot be used.
+    /// When the URL of the issuer or an authority is invalid.
     pub fn with_extra_ca(
         issuer: impl Into<String>,
         extra_ca: impl IntoIterator<Item = Vec<u8>>,
@@ -71,16 +69,16 @@ impl JwtVerifier {
         Ok(Self::fetching(issuer, Arc::new(published)))
     }
 
-    /// For the tokens of an issuer, with those keys alone: a JSON Web Key Set.
+    /// A verifier for the tokens of an issuer with these keys only: a JSON Web Key Set.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the text is no key set.
     pub fn with_keys(issuer: impl Into<String>, keys: &[u8]) -> Result<Self, ResourceSetupError> {
         let keys = KeySet::parse(keys).map_err(|error| ResourceSetupError::Verifier(error.to_string()))?;
         Ok(Self(vec![Arc::new(IssuerKeys::given(issuer.into(), keys))]))
     }
 
-    /// For the tokens of these issuers and of those.
+    /// Accepts the tokens of both verifiers.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
@@ -120,7 +118,7 @@ impl TokenVerifier for JwtVerifier {
     }
 }
 
-/// What a token says whose signature and issuer are right.
+/// Checks the claims of a token with a valid signature and issuer.
 fn verified(claims: &Raw, now: SystemTime) -> Result<Verified, Rejected> {
     let invalid = |why: &str| Rejected::Invalid(why.to_owned());
     let issuer = text(claims, "iss").ok_or_else(|| invalid("the token names no issuer"))?;
@@ -159,9 +157,9 @@ fn verified(claims: &Raw, now: SystemTime) -> Result<Verified, Rejected> {
     Ok(Verified::new(principal, audience).scopes(scopes).expires(expires))
 }
 
-/// Seconds since 1970, perhaps with a part of one.
+/// Seconds since 1970, which may have a fraction.
 fn date(seconds: f64) -> Option<SystemTime> {
-    // What lies before 1970 is long over.
+    // A time before 1970 has passed in any case.
     let since = Duration::try_from_secs_f64(seconds.max(0.0)).ok()?;
     UNIX_EPOCH.checked_add(since)
 }
@@ -170,7 +168,7 @@ fn text(claims: &Raw, claim: &str) -> Option<String> {
     Some(claims.member(claim)?.to_string_value()?.into_owned())
 }
 
-/// A text, or an array of texts; nothing of what is neither.
+/// A text, or an array of texts; values of other types are ignored.
 fn texts(claims: &Raw, claim: &str) -> Vec<String> {
     let Some(value) = claims.member(claim) else { return Vec::new() };
     match value.to_string_value() {

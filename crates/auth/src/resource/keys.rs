@@ -1,8 +1,8 @@
-//! The keys of an authorization server: where they lie, and how long they are good.
+//! The keys of an authorization server: fetched, cached and renewed.
 //!
-//! Asked by [`jwt`](super::jwt). The issuer's metadata ([RFC 8414](https://www.rfc-editor.org/rfc/rfc8414#section-3) or
-//! OpenID Connect Discovery) names them. They are fetched by one task at a time, for all who wait; whoever is waited for
-//! no more is fetched nevertheless, so that clients that come and leave cause no more requests than one that stays.
+//! Used by [`jwt`](super::jwt). The issuer's metadata ([RFC 8414](https://www.rfc-editor.org/rfc/rfc8414#section-3) or OpenID
+//! Connect Discovery) name the URL of the keys. One task at a time fetches them, for all waiters. It goes on when its waiters
+//! are dropped, so that clients that come and go cause no more requests than one that stays.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,24 +19,24 @@ use crate::fetch::shown_text;
 use crate::jws::{Jws, JwsError, KeySet};
 use crate::metadata::AuthorizationServer;
 
-/// How long keys are used before they are fetched again: so much longer one is accepted that was withdrawn.
+/// How long keys are used before they are fetched again: a withdrawn key is accepted for that long at most.
 const FRESH: Duration = Duration::from_secs(10 * 60);
 
-/// How long they are used when they cannot be fetched again.
+/// How long keys are used when they cannot be fetched again.
 const STALE: Duration = Duration::from_secs(60 * 60);
 
-/// How long they are not fetched again after that was tried, however often a token names a key that nobody knows.
+/// The shortest time between two fetches, however often a token names an unknown key.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// How long it may take to fetch them, with the metadata that name them.
+/// How long fetching the keys may take, with the metadata that name them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long newer keys are waited for while there are some that can be used.
+/// How long a request waits for newer keys while there are usable ones.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Gets documents: at most 1 MiB of each, and from nowhere that the issuer has no business to name.
+/// Fetches documents: at most 1 MiB each, and only from addresses that the issuer may name.
 pub(super) trait Documents: Send + Sync {
-    /// `None`: there is no such document.
+    /// Returns `None` when there is no such document.
     fn get(self: Arc<Self>, url: String) -> Getting;
 }
 
@@ -45,10 +45,10 @@ pub(super) type Getting = Pin<Box<dyn Future<Output = Result<Option<Bytes>, Stri
 /// The keys of one issuer.
 pub(super) struct IssuerKeys {
     pub(super) issuer: String,
-    /// `None`: they are given, and never fetched.
+    /// `None`: the keys are fixed and never fetched.
     documents: Option<Arc<dyn Documents>>,
     state: Mutex<State>,
-    /// Whoever fetches has it.
+    /// Locked by the task that fetches.
     alone: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct IssuerKeys {
 struct State {
     keys: Option<Keys>,
     attempted: Option<Instant>,
-    /// Why they did not come when they were fetched last.
+    /// Why the last fetch failed.
     problem: Option<String>,
 }
 
@@ -67,12 +67,12 @@ struct Keys {
 }
 
 impl IssuerKeys {
-    /// Those that its metadata name.
+    /// Keys that the issuer's metadata name.
     pub(super) fn named_by(issuer: String, documents: Arc<dyn Documents>) -> Self {
         Self { issuer, documents: Some(documents), state: Mutex::default(), alone: Arc::default() }
     }
 
-    /// Those alone.
+    /// Fixed keys.
     pub(super) fn given(issuer: String, set: KeySet) -> Self {
         let keys = Some(Keys { set: Arc::new(set), since: Instant::now() });
         let state = Mutex::new(State { keys, ..State::default() });
@@ -83,14 +83,14 @@ impl IssuerKeys {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one of them has signed the token. Gives what it says.
+    /// Verifies a token; returns its claims.
     pub(super) async fn verify<'t>(self: &Arc<Self>, jws: &'t Jws<'_>) -> Result<&'t Raw, Rejected> {
         let keys = self.keys().await?;
         match jws.verify(&keys.set) {
             Err(JwsError::UnknownKey(_)) => {}
             verified => return verified.map_err(invalid),
         }
-        // A new one may have come into use.
+        // The issuer may use a new key.
         self.fetch(Some(keys.since)).await;
         let newer = self.lock().keys.clone().filter(|newer| newer.since != keys.since);
         let Some(newer) = newer else {
@@ -110,7 +110,7 @@ impl IssuerKeys {
         }
         let fetching = self.fetch(known.as_ref().map(|keys| keys.since));
         match known {
-            // An issuer that does not answer keeps nobody waiting for long: what is there is used then.
+            // An issuer that does not respond must not delay requests for long: the present keys are used then.
             Some(keys) if keys.since.elapsed() < STALE => drop(timeout(GRACE, fetching).await),
             _ => fetching.await,
         }
@@ -122,8 +122,8 @@ impl IssuerKeys {
         })
     }
 
-    /// Fetches them before anybody needs them. Whoever needs them then does so at once, also when this was in vain; the problem is
-    /// given back, and told nowhere else.
+    /// Fetches the keys before they are needed. A request that needs them fetches at once, also after this has failed; the problem
+    /// is only returned.
     pub(super) async fn prepare(self: &Arc<Self>) -> Result<(), String> {
         if self.documents.is_none() {
             return Ok(());
@@ -137,7 +137,7 @@ impl IssuerKeys {
         Err(state.problem.clone().unwrap_or_default())
     }
 
-    /// Fetches them, unless somebody has since, or it was tried a moment ago.
+    /// Fetches the keys, unless that was done since, or tried a moment ago.
     async fn fetch(self: &Arc<Self>, since: Option<Instant>) {
         self.fetching(since, true).await;
     }
@@ -170,11 +170,11 @@ impl IssuerKeys {
                     this.lock().problem = Some(error);
                 }
             }
-            // From its end on: else each of those who wait would find, after one that took long, that it is time for another.
+            // Measured from the end: after a slow fetch each waiter would otherwise find that it is time for another.
             this.lock().attempted = Some(Instant::now());
             drop(alone);
         });
-        // What becomes of it is in the state.
+        // The result is in the state.
         let _ = fetching.await;
     }
 }
@@ -183,7 +183,7 @@ fn invalid(error: JwsError) -> Rejected {
     Rejected::Invalid(format!("the token cannot be verified: {error}"))
 }
 
-/// The keys that an issuer's metadata name.
+/// Fetches the keys that an issuer's metadata name.
 async fn fetched(issuer: &str, documents: Arc<dyn Documents>) -> Result<KeySet, String> {
     let mut problem = "it has no metadata where they have to be".to_owned();
     for url in authorization_server_urls(issuer) {
@@ -195,7 +195,7 @@ async fn fetched(issuer: &str, documents: Arc<dyn Documents>) -> Result<KeySet, 
                 continue;
             }
         };
-        // To the letter (RFC 8414, 3.3).
+        // Exactly equal (RFC 8414, 3.3).
         if metadata.issuer != issuer {
             let found = shown_text(&metadata.issuer);
             problem = format!("{url}: these are the metadata of another issuer, {found}");

@@ -1,10 +1,9 @@
-//! A server as an OAuth 2.1 resource server: it says where tokens for it are given out, and lets in only who shows one.
+//! An OAuth 2.1 resource server: it names its authorization servers, and admits only requests with a token of theirs.
 //!
-//! [`ResourceServer`] is given to [`HttpOptions::authorize`](mcpjoin::link::HttpOptions::admission). It publishes the
+//! [`ResourceServer`] is given to [`HttpOptions::admission`](mcpjoin::link::HttpOptions::admission). It publishes the metadata
 //! document of [RFC 9728](https://www.rfc-editor.org/rfc/rfc9728), reads the token of each request
-//! ([RFC 6750](https://www.rfc-editor.org/rfc/rfc6750)), has it verified ([`TokenVerifier`]), and refuses with the
-//! challenge from which a client learns what it needs. It gives out no token, follows nobody, and passes on no token
-//! that it was shown.
+//! ([RFC 6750](https://www.rfc-editor.org/rfc/rfc6750)), has it verified ([`TokenVerifier`]), and refuses with a challenge that
+//! says what the client needs. It issues no tokens, and forwards none.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
@@ -13,8 +12,8 @@ mod challenge;
 mod documents;
 mod jwt;
 mod keys;
-mod remembered;
 mod scopes;
+mod verified_tokens;
 mod verifier;
 
 use std::fmt;
@@ -35,17 +34,17 @@ pub use verifier::{Principal, Rejected, TokenVerifier, Verified};
 
 use challenge::{Challenge, bearer};
 use mcpjoin::link::{Admission, Admitted, Admitting, Denied};
-use remembered::Remembered;
 use scopes::{Hierarchy, ScopesFor, includes};
+use verified_tokens::VerifiedTokens;
 use verifier::ErasedVerifier;
 
-/// How long a verified token is not verified again: what was revoked meanwhile is let in so much longer.
+/// How long a verified token is not verified again: a revoked token is admitted for that long at most.
 const VERIFIED_TOKEN_LIFETIME: Duration = Duration::from_secs(60);
 
-/// How many verified tokens are remembered.
+/// How many verified tokens are cached.
 const MAX_VERIFIED_TOKENS: usize = 10_000;
 
-/// Who may use a server over HTTP, and how one gets to be allowed to.
+/// Admits the clients of an HTTP server by their tokens.
 ///
 /// ```
 /// use mcpjoin_auth::resource::ResourceServer;
@@ -70,34 +69,34 @@ const MAX_VERIFIED_TOKENS: usize = 10_000;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A request without a token is refused with 401, and so is one whose token is not valid, has expired, or was given out
-/// for somebody else; the challenge names the document that says where tokens are to be had. A token that does not
-/// reach for what is asked for is refused with 403 and with all the scopes that this needs. A token in the URL is never
-/// taken. Where it cannot be found out whether a token is valid, the answer is 503.
+/// A request without a token is refused with 401, and so is one whose token is invalid, has expired, or was issued for another
+/// server; the challenge names the metadata document, which names the authorization servers. A request whose token lacks
+/// scopes is refused with 403 and the list of all scopes that it needs. A token in the URL is never accepted. When it cannot be
+/// found out whether a token is valid, the response is 503.
 ///
-/// A stream that has no end of its own (that of a legacy session, of `subscriptions/listen`, or of 2024-11-05) ends when its
-/// token expires; a client opens it again with a new one. A call that has begun is finished, whatever becomes of its token.
+/// A stream without an end of its own (that of a legacy session, of `subscriptions/listen`, or of 2024-11-05) is closed when its
+/// token expires; a client opens it again with a new one. A call that has begun is finished, even if its token expires.
 #[derive(Clone)]
 pub struct ResourceServer(Arc<Inner>);
 
 struct Inner {
     resource: String,
-    /// What the audience of a token may be: the resource as it is written, and what means the same.
+    /// The accepted audiences of a token: the resource as it is written, and equivalent forms.
     audiences: Vec<String>,
     metadata_url: String,
-    /// The paths of the document.
+    /// The paths of the metadata document.
     paths: Vec<String>,
     document: Bytes,
     required: Vec<Box<str>>,
     scopes_for: Option<ScopesFor>,
     hierarchy: Hierarchy,
     verifier: Box<dyn ErasedVerifier>,
-    remembered: Remembered,
+    verified_tokens: VerifiedTokens,
 }
 
 impl ResourceServer {
-    /// A server with that URL, as clients name it: `https://host/path`, in lower case up to the path and without a query.
-    /// It is what a token has to be given out for. (`http` on this machine alone.)
+    /// A server with that URL, as clients write it: `https://host/path`, in lower case up to the path and without a query. Tokens
+    /// must be issued for it. (`http` is allowed on this machine only.)
     pub fn builder(resource: impl Into<String>) -> ResourceServerBuilder {
         ResourceServerBuilder::new(resource.into())
     }
@@ -108,24 +107,24 @@ impl ResourceServer {
         &self.0.resource
     }
 
-    /// Where the document lies that says who gives out tokens: what challenges name. The service answers at its path, and
-    /// at `/.well-known/oauth-protected-resource`; whoever mounts the service below a path leads these to it as well.
+    /// The URL of the metadata document, which challenges name. The service answers at its path, and at
+    /// `/.well-known/oauth-protected-resource`; a program that mounts the service below a path must route these to it as well.
     #[must_use]
     pub fn metadata_url(&self) -> &str {
         &self.0.metadata_url
     }
 
-    /// That document: JSON, which everybody may read.
+    /// The metadata document: JSON, which every client may read.
     #[must_use]
     pub fn metadata(&self) -> Bytes {
         self.0.document.clone()
     }
 
-    /// Gets ready to verify tokens before the first one comes: has the keys of the issuers fetched. Nobody has to ask for it; it
-    /// tells at once what otherwise the first client would meet.
+    /// Fetches the keys of the issuers before the first token arrives. Optional: it reports at once what the first client would
+    /// meet otherwise.
     ///
     /// # Errors
-    /// When no token could be verified now ([`ResourceSetupError::Verifier`]). When one comes it is tried again.
+    /// When no token could be verified now ([`ResourceSetupError::Verifier`]). The next token tries again.
     pub async fn prepare(&self) -> Result<(), ResourceSetupError> {
         self.0.verifier.prepare().await.map_err(ResourceSetupError::Verifier)
     }
@@ -136,23 +135,23 @@ impl Inner {
         let token = bearer(parts).map_err(|challenge| self.deny(challenge))?;
         let digest: [u8; 32] = Sha256::digest(token).into();
         let now = Instant::now();
-        let admitted = match self.remembered.find(&digest, now) {
+        let admitted = match self.verified_tokens.find(&digest, now) {
             Some(admitted) => admitted,
             None => {
                 let verified = self.verifier.verify(token).await.and_then(|verified| self.for_us(verified));
                 let admitted = verified.map_err(|rejected| self.deny(Challenge::of(rejected)))?;
-                self.remembered.insert(digest, admitted.clone(), now);
+                self.verified_tokens.insert(digest, admitted.clone(), now);
                 admitted
             }
         };
-        // What a POST needs is said in one go, when it is known what it is.
+        // The scopes of a POST are checked together, once its messages are known.
         if parts.method != Method::POST {
             self.check(&admitted, &self.required)?;
         }
         Ok(admitted)
     }
 
-    /// Whether a token that is valid was given out for this server, and is not over yet.
+    /// Whether a valid token was issued for this server and has not expired.
     fn for_us(&self, verified: Verified) -> Result<Admitted, Rejected> {
         let Verified { principal, audience, scopes, expires } = verified;
         if !audience.iter().any(|one| self.audiences.contains(one)) {
@@ -163,7 +162,7 @@ impl Inner {
             Some(expires) => {
                 let left = expires.duration_since(SystemTime::now());
                 let left = left.map_err(|_| Rejected::Invalid("the token has expired".into()))?;
-                // What is too far away to be told is never.
+                // A time beyond the clock never comes.
                 Instant::now().checked_add(left)
             }
         };

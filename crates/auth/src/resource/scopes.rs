@@ -1,4 +1,4 @@
-//! What a token reaches for: which scopes imply others, and which an operation needs.
+//! Scopes: which ones imply others, and which ones an operation needs.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#scope-challenge-handling>
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mcpjoin_proto::{Message, Method, Payload};
 
-/// What somebody wants to have done.
+/// An operation that a client requests.
 #[derive(Debug)]
 pub struct Operation<'a> {
     method: &'a Method,
@@ -21,7 +21,7 @@ impl<'a> Operation<'a> {
         let (method, params) = match message {
             Message::Request(request) => (&request.method, request.params.as_ref()),
             Message::Notification(notification) => (&notification.method, notification.params.as_ref()),
-            // It answers what the server has asked.
+            // A response to a request of the server.
             Message::Response(_) => return None,
         };
         Some(Self { method, params, name: params.and_then(Payload::name_string) })
@@ -33,20 +33,20 @@ impl<'a> Operation<'a> {
         self.method
     }
 
-    /// The tool or the prompt.
+    /// The name of the tool or the prompt.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The resource.
+    /// The URI of the resource.
     #[must_use]
     pub fn uri(&self) -> Option<String> {
         Some(self.params?.uri()?.to_string_value()?.into_owned())
     }
 }
 
-/// Which scopes an operation needs.
+/// The function that returns the scopes of an operation.
 pub(super) struct ScopesFor(Box<Asked>);
 
 type Asked = dyn Fn(&Operation<'_>, &mut dyn FnMut(&str)) + Send + Sync;
@@ -64,7 +64,7 @@ impl ScopesFor {
         }))
     }
 
-    /// Adds what a message needs.
+    /// Adds the scopes that a message needs.
     pub(super) fn add(&self, message: &Message, needed: &mut Vec<Box<str>>) {
         let Some(operation) = Operation::of(message) else { return };
         (self.0)(&operation, &mut |scope| {
@@ -84,7 +84,7 @@ impl Hierarchy {
         self.0.entry(broad).or_default().extend(narrow);
     }
 
-    /// Those scopes and all that they imply, in their order.
+    /// Returns the scopes with all that they imply, sorted.
     pub(super) fn expand(&self, scopes: Vec<String>) -> Arc<[Box<str>]> {
         let mut all = BTreeSet::new();
         let mut open = scopes;
@@ -98,12 +98,12 @@ impl Hierarchy {
     }
 }
 
-/// Whether a scope is among some that are in their order.
+/// Whether sorted scopes contain a scope.
 pub(super) fn includes(scopes: &[Box<str>], scope: &str) -> bool {
     scopes.binary_search_by(|one| (**one).cmp(scope)).is_ok()
 }
 
-/// Whether it is written as one is (RFC 6749, 3.3): no space, no quote, no backslash.
+/// Whether it has the form of a scope (RFC 6749, 3.3): no space, no quote, no backslash.
 pub(super) fn is_scope(text: &str) -> bool {
     let plain = |byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     !text.is_empty() && text.bytes().all(plain)
@@ -122,7 +122,7 @@ mod tests {
         add(&mut hierarchy, "admin", &["write"]);
         add(&mut hierarchy, "write", &["read"]);
         add(&mut hierarchy, "read", &["admin-not"]);
-        // One that goes round ends.
+        // A cycle ends.
         add(&mut hierarchy, "admin-not", &["read"]);
         let scopes = hierarchy.expand(vec!["admin".into(), "z".into()]);
         assert_eq!(

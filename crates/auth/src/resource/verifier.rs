@@ -1,4 +1,4 @@
-//! Who says whether a token is good: the trait, and what comes out.
+//! The trait that verifies tokens, and its result.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,26 +6,26 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::SystemTime;
 
-/// Finds out whether a token is valid, and what it says.
+/// Verifies tokens.
 ///
-/// Asked for each token, at most once in 60 s. Whether it was given out for this server and whether it has expired is
-/// decided by the [`ResourceServer`](super::ResourceServer), from what comes out.
+/// Called for each token, at most once in 60 s. The [`ResourceServer`](super::ResourceServer) itself checks by the result
+/// whether the token was issued for this server, and whether it has expired.
 pub trait TokenVerifier: Send + Sync + 'static {
-    /// Verifies a token. It has the form of one (RFC 6750, 2.1), and nothing else is known of it. Dropped when the client
-    /// leaves.
+    /// Verifies a token. It has the form of one (RFC 6750, 2.1), and nothing else is known about it. The future is dropped when
+    /// the client disconnects.
     fn verify(&self, token: &str) -> impl Future<Output = Result<Verified, Rejected>> + Send;
 
-    /// Gets ready to verify tokens: fetches keys, say. Asked before the first token comes, by whoever wants to know at once that
-    /// something is wrong ([`ResourceServer::prepare`](super::ResourceServer::prepare)). Does nothing, unless this is implemented.
+    /// Prepares for verifying, for example by fetching keys. Called before the first token arrives, by programs that want to know
+    /// problems at once ([`ResourceServer::prepare`](super::ResourceServer::prepare)). The default does nothing.
     ///
     /// # Errors
-    /// Says, for a person, why no token could be verified now. It may be otherwise when one comes.
+    /// The reason, for people, why no token could be verified now. A later attempt may succeed.
     fn prepare(&self) -> impl Future<Output = Result<(), String>> + Send {
         async { Ok(()) }
     }
 }
 
-/// The same for whoever keeps one.
+/// [`TokenVerifier`] behind a pointer.
 pub(super) trait ErasedVerifier: Send + Sync {
     fn verify<'a>(&'a self, token: &'a str) -> Verifying<'a>;
     fn prepare(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
@@ -43,7 +43,7 @@ impl<V: TokenVerifier> ErasedVerifier for V {
     }
 }
 
-/// What a valid token says.
+/// The content of a valid token.
 #[derive(Clone, Debug)]
 pub struct Verified {
     pub(super) principal: Principal,
@@ -53,7 +53,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// A token in that name, given out for those resources: URLs, to the letter.
+    /// A token of a principal, issued for these resources: URLs, which are compared exactly.
     pub fn new<A: Into<String>>(principal: Principal, audience: impl IntoIterator<Item = A>) -> Self {
         Self {
             principal,
@@ -63,14 +63,14 @@ impl Verified {
         }
     }
 
-    /// What it is good for. None, unless it is said here.
+    /// Sets its scopes: none by default.
     #[must_use]
     pub fn scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
         self
     }
 
-    /// From when on it is not accepted any more. Never, unless it is said here.
+    /// Sets when it expires: never by default.
     #[must_use]
     pub const fn expires(mut self, expires: SystemTime) -> Self {
         self.expires = Some(expires);
@@ -78,16 +78,16 @@ impl Verified {
     }
 }
 
-/// In whose name a token is used: who has given it out, for whom, and to which client.
+/// The principal of a token: its issuer, its subject, and its client.
 ///
-/// Sessions, tasks and the state of a request belong to it. The same user with another client is another principal: what
-/// was allowed to one program is not thereby another's.
+/// Sessions, tasks and the state of a request belong to one principal. The same user with another client is another
+/// principal: a permission of one program does not extend to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Principal(Box<str>);
 
 impl Principal {
-    /// `subject` is whom the token stands for (`sub`), `client` the client that it was given to (`client_id`); what is not
-    /// known is `None`. Two are equal only when all three parts are.
+    /// `subject` is the user of the token (`sub`), `client` the client that it was issued to (`client_id`); `None` when unknown. Two
+    /// principals are equal only when all three parts are.
     #[must_use]
     pub fn new(issuer: &str, subject: Option<&str>, client: Option<&str>) -> Self {
         let [subject, client] = [subject, client].map(|part| part.map_or(Cow::Borrowed("-"), escaped));
@@ -111,7 +111,7 @@ impl fmt::Display for Principal {
     }
 }
 
-/// A part with nothing in it that could end it, or be taken for an absent one.
+/// Escapes a part, so that it cannot contain a separator or look like an absent part.
 fn escaped(part: &str) -> Cow<'_, str> {
     let plain = |character: char| character != '%' && !character.is_whitespace() && !character.is_control();
     if !matches!(part, "" | "-") && part.chars().all(plain) {
@@ -135,10 +135,10 @@ fn escaped(part: &str) -> Cow<'_, str> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejected {
-    /// It is not valid, and will not be again: 401. The text is told to the client and says nothing of the token.
+    /// It is invalid: 401. The client receives the text, which contains nothing of the token.
     #[error("{0}")]
     Invalid(String),
-    /// That cannot be found out now: 503. The text is told to the client.
+    /// It cannot be verified now: 503. The client receives the text.
     #[error("{0}")]
     Unavailable(String),
 }
