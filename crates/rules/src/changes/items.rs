@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 
 use mcpjoin_proto::Raw;
 
-use super::canonical::canonical;
 use super::schema::{Flow, schema};
 use super::{ChangeClass, ChangeKind, ChangeOf, Noting, Offer, below, names, object};
-use crate::json::elements;
+use crate::json::{canonical, elements};
 
 type Members = BTreeMap<String, Raw>;
 

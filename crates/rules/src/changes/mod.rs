@@ -23,7 +23,6 @@
 //! assert_eq!(changes[0].path, "/inputSchema/properties/b");
 //! ```
 
-mod canonical;
 mod items;
 mod schema;
 #[cfg(test)]
@@ -33,9 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcpjoin_proto::Raw;
 
-use canonical::canonical;
-
-use crate::json::members;
+use crate::json::{canonical, members};
 
 /// What a server says of itself and what it offers, all pages of each list.
 #[derive(Clone, Debug, Default)]
