@@ -11,17 +11,17 @@ use mcpjoin_proto::{Kind, Raw};
 
 use super::{ChangeClass, ChangeKind, Noting, below, names, object};
 
-/// Who gives the value: that decides whether more is harmless or less is.
+/// The direction of a value, which decides whether a narrower or a wider schema is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// The caller, as the arguments of a tool.
+    /// From the caller: the arguments of a tool.
     In,
-    /// The server, as a tool's result.
+    /// From the server: the result of a tool.
     Out,
 }
 
 impl Flow {
-    /// Less fits than before.
+    /// The class of a narrower schema.
     const fn narrower(self) -> ChangeClass {
         match self {
             Self::In => ChangeClass::Breaks,
@@ -29,7 +29,7 @@ impl Flow {
         }
     }
 
-    /// More fits than before.
+    /// The class of a wider schema.
     const fn wider(self) -> ChangeClass {
         match self {
             Self::In => ChangeClass::Adds,
@@ -40,16 +40,16 @@ impl Flow {
 
 type Members = BTreeMap<String, Raw>;
 
-/// The types of the specification, `integer` being some of `number`.
+/// The types of JSON Schema; `integer` is part of `number`.
 const TYPES: [&str; 6] = ["null", "boolean", "object", "array", "number", "string"];
 
-/// Notes what has changed from one schema to the other.
+/// Notes the changes between two schemas.
 pub(super) fn schema(noting: &mut Noting<'_>, flow: Flow, path: &str, old: &Raw, new: &Raw) {
     if old.as_str() == new.as_str() {
         return;
     }
     let (Some(was), Some(is)) = (of(old), of(new)) else {
-        // Nothing fits `false`. What else is no schema means what its reader makes of it.
+        // `false` allows nothing. Any other value that is no object has no defined meaning.
         let (class, kind) = match (old.as_str(), new.as_str()) {
             ("false", _) if of(new).is_some() => (flow.wider(), ChangeKind::LimitLoosened),
             (_, "false") if of(old).is_some() => (flow.narrower(), ChangeKind::LimitTightened),
@@ -67,12 +67,12 @@ pub(super) fn schema(noting: &mut Noting<'_>, flow: Flow, path: &str, old: &Raw,
     }
 }
 
-/// The members of a schema; everything fits `true`, as it does an empty one.
+/// The members of a schema; `true` is the empty schema.
 fn of(schema: &Raw) -> Option<Members> {
     if schema.as_str() == "true" { Some(Members::new()) } else { object(schema) }
 }
 
-/// `anyOf` whose alternatives are types and nothing else is a list of types, as it is often written for what may be null.
+/// Replaces an `anyOf` whose alternatives are only types, as it is often written for nullable values, by a list of types.
 fn typed(mut members: Members) -> Members {
     let types = || {
         if members.contains_key("type") {
@@ -94,7 +94,7 @@ fn typed(mut members: Members) -> Members {
     members
 }
 
-/// `properties` and `required`, which make sense together.
+/// Compares `properties` together with `required`.
 fn properties(noting: &mut Noting<'_>, flow: Flow, path: &str, was: &Members, is: &Members) {
     let (Some((old, old_required)), Some((new, new_required))) = (declared(was), declared(is)) else {
         for name in ["properties", "required"] {
@@ -118,7 +118,7 @@ fn properties(noting: &mut Noting<'_>, flow: Flow, path: &str, was: &Members, is
                 let (class, kind) = match (musts, flow) {
                     (true, Flow::In) => (ChangeClass::Breaks, ChangeKind::RequiredPropertyAdded),
                     (true, Flow::Out) => (ChangeClass::Reads, ChangeKind::RequiredPropertyAdded),
-                    // A model sees it, and may fill it.
+                    // A model reads it, and may use it.
                     (false, _) => (ChangeClass::Reads, ChangeKind::PropertyAdded),
                 };
                 noting.note(class, kind, path, None, is);
@@ -142,7 +142,7 @@ fn properties(noting: &mut Noting<'_>, flow: Flow, path: &str, was: &Members, is
     }
 }
 
-/// The declared properties, and the names of those that are required; `None` where they are not as they should be.
+/// The properties, and the names of the required ones; `None` if they are malformed.
 fn declared(schema: &Members) -> Option<(Members, BTreeSet<String>)> {
     let properties = schema.get("properties").map_or_else(|| Some(Members::new()), object)?;
     let required = match schema.get("required") {
@@ -152,7 +152,7 @@ fn declared(schema: &Members) -> Option<(Members, BTreeSet<String>)> {
     Some((properties, required))
 }
 
-/// A schema that stands in another one, and may be absent: then everything fits.
+/// Compares two subschemas; an absent one allows everything.
 fn part(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
     match (old, new) {
         (Some(old), Some(new)) => schema(noting, flow, path, old, new),
@@ -171,7 +171,7 @@ fn part(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new:
     }
 }
 
-/// A keyword whose value differs.
+/// Compares the values of a keyword that differ.
 fn keyword(
     noting: &mut Noting<'_>,
     flow: Flow,
@@ -181,7 +181,7 @@ fn keyword(
     new: Option<&Raw>,
 ) {
     match name {
-        // Both are told with the properties themselves.
+        // `properties` compares both.
         "properties" | "required" => {}
         "type" => types(noting, flow, path, old, new),
         "enum" => values(noting, flow, path, old, new),
@@ -207,7 +207,7 @@ fn keyword(
         }
         "$defs" | "definitions" => named(noting, path, old, new, |noting, path, old, new| match (old, new) {
             (Some(old), Some(new)) => schema(noting, flow, path, old, new),
-            // What refers to it, or does so no longer, has changed, too.
+            // The references to it have changed too.
             (old, new) => noting.note(ChangeClass::Reads, ChangeKind::Member, path, old, new),
         }),
         "anyOf" | "oneOf" => alternatives(noting, flow, path, old, new, flow.wider(), flow.narrower()),
@@ -233,7 +233,7 @@ fn keyword(
 }
 
 fn types(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
-    // Arguments are an object, and so is a result, whether their schema says so or not.
+    // Arguments and results are always objects.
     let is_all = matches!(path, "/inputSchema/type" | "/outputSchema/type");
     let of = |value: Option<&Raw>| -> Option<BTreeSet<String>> {
         match value {
@@ -260,7 +260,7 @@ fn types(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new
     noting.note(class, kind, path, old, new);
 }
 
-/// `enum`: each value that has come or gone.
+/// Compares the values of `enum`.
 fn values(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
     let of = |value: Option<&Raw>| -> Option<BTreeMap<String, Raw>> {
         let values: Vec<Raw> = value?.decode().ok()?;
@@ -272,14 +272,14 @@ fn values(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, ne
     for value in was.iter().filter(|(text, _)| !is.contains_key(*text)).map(|(_, value)| value) {
         noting.note(flow.narrower(), ChangeKind::ValueRemoved, path, Some(value), None);
     }
-    // A value is a text that a model reads, and may give.
+    // A model reads the value, and may use it.
     let class = if flow == Flow::In { ChangeClass::Reads } else { flow.wider() };
     for value in is.iter().filter(|(text, _)| !was.contains_key(*text)).map(|(_, value)| value) {
         noting.note(class, ChangeKind::ValueAdded, path, None, Some(value));
     }
 }
 
-/// A limit: where there was none all fits, and where there are two numbers, `tighter` says whether less fits the second.
+/// Compares a limit, which is absent or a number: `tighter` says whether the second number allows less than the first.
 fn bound(
     noting: &mut Noting<'_>,
     flow: Flow,
@@ -307,7 +307,7 @@ fn bound(
     noting.note(class, kind, path, old, new);
 }
 
-/// Schemas by their place in a list.
+/// Compares subschemas by their place in an array.
 fn places(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
     let of = |value: Option<&Raw>| -> Option<Vec<Raw>> {
         value.map_or_else(|| Some(Vec::new()), |value| value.decode().ok())
@@ -320,7 +320,7 @@ fn places(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, ne
     }
 }
 
-/// Schemas by their names.
+/// Compares subschemas by their names.
 fn named(
     noting: &mut Noting<'_>,
     path: &str,
@@ -337,8 +337,8 @@ fn named(
     }
 }
 
-/// Schemas of which one, or each, must fit. Their order says nothing: those that are the same stand for each other, and where
-/// one of each is left they are compared.
+/// Compares alternatives, whose order does not count: equal ones are pairs, and if one is left on each side the two are
+/// compared.
 fn alternatives(
     noting: &mut Noting<'_>,
     flow: Flow,
@@ -351,7 +351,7 @@ fn alternatives(
     let of = |value: Option<&Raw>| -> Option<Vec<Raw>> { value?.decode().ok() };
     let (was, is) = match (old, of(old), new, of(new)) {
         (Some(_), Some(was), Some(_), Some(is)) => (was, is),
-        // The first alternative is a limit where there was none, and the first demand as well.
+        // The first alternatives are a new limit.
         (None, _, Some(_), Some(_)) => {
             return noting.note(flow.narrower(), ChangeKind::LimitTightened, path, None, new);
         }

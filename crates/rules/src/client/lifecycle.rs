@@ -78,7 +78,7 @@ rules! {
         };
     "client-sends-initialized", INITIALIZATION,
         "A client sends notifications/initialized when initialize has brought a result, and not before.",
-        |view| sends_initialized(view);
+        sends_initialized;
     "client-leaves-unknown-version", [LEGACY Should NEGOTIATION],
         "A client disconnects when the server answers with a version that it does not know.",
         else NOT_OPENED,
