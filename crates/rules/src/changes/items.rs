@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use mcpjoin_proto::Raw;
 
 use super::schema::{Flow, schema};
-use super::{ChangeClass, ChangeKind, ChangeOf, Noting, Offer, below, names, object};
+use super::{ChangeClass, ChangeKind, ChangeOf, Noting, Offer, below, differ, names, object};
 use crate::json::{canonical, elements};
 
 type Members = BTreeMap<String, Raw>;
@@ -41,7 +41,7 @@ fn capabilities(noting: &mut Noting<'_>, path: &str, old: &Members, new: &Member
         let of = |value: Option<&Raw>| value.and_then(object);
         match (of(was), of(is)) {
             (Some(old), Some(new)) => capabilities(noting, &path, &old, &new),
-            _ if was.map(Raw::as_str) == is.map(Raw::as_str) => {}
+            _ if !differ(was, is) => {}
             _ => {
                 let (class, kind) = match (stands_for_nothing(&was), stands_for_nothing(&is)) {
                     (true, true) => continue,
@@ -63,7 +63,7 @@ pub(super) fn item(noting: &mut Noting<'_>, old: &Raw, new: &Raw) {
     };
     for name in names(&was, &is) {
         let (old, new) = (was.get(name), is.get(name));
-        if old.map(Raw::as_str) == new.map(Raw::as_str) {
+        if !differ(old, new) {
             continue;
         }
         let path = below("", name);
@@ -223,7 +223,7 @@ fn member(
     new: &Members,
 ) {
     let (old, new) = (old.get(name), new.get(name));
-    if old.map(Raw::as_str) != new.map(Raw::as_str) {
+    if differ(old, new) {
         noting.note(class, kind, below(path, name), old, new);
     }
 }
@@ -236,7 +236,7 @@ fn changed(
     old: &Option<Raw>,
     new: &Option<Raw>,
 ) {
-    if old.as_ref().map(Raw::as_str) != new.as_ref().map(Raw::as_str) {
+    if differ(old.as_ref(), new.as_ref()) {
         noting.note(class, kind, path, old.as_ref(), new.as_ref());
     }
 }

@@ -306,6 +306,10 @@ fn names<'a, V>(old: &'a BTreeMap<String, V>, new: &'a BTreeMap<String, V>) -> B
     old.keys().chain(new.keys()).map(String::as_str).collect()
 }
 
+fn differ(old: Option<&Raw>, new: Option<&Raw>) -> bool {
+    old.map(Raw::as_str) != new.map(Raw::as_str)
+}
+
 /// The pointer to a member.
 fn below(path: &str, name: &str) -> String {
     format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
