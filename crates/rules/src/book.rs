@@ -1,7 +1,7 @@
 //! The list of all rules, and applying the selected ones to a trace.
 //!
-//! The order of the tables is the order of the rules in every report. A rule is applied to each run whose revision has it;
-//! one run in which it fails is enough.
+//! The order of the tables is the order of the rules in every report. A rule is applied to each run whose revision has it,
+//! and fails if it is violated in any of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,25 +17,19 @@ use crate::{
 
 /// The rules about servers, table by table.
 const SERVER: &[&[Rule]] = &[
-    base::messages::RULES,
-    base::responses::RULES,
-    base::errors::RULES,
+    base::RULES,
     lifecycle::initialize::RULES,
     lifecycle::capabilities::RULES,
     lifecycle::modern::RULES,
     stdio::RULES,
-    http::replies::RULES,
+    http::post::RULES,
     http::streams::RULES,
-    http::sessions::RULES,
-    http::headers::RULES,
     http::modern::RULES,
     http::sse::RULES,
     authorization::tokens::RULES,
-    authorization::resource::RULES,
-    authorization::server::RULES,
+    authorization::metadata::RULES,
     tools::RULES,
-    resources::LISTS,
-    resources::READING,
+    resources::RULES,
     prompts::RULES,
     content::RULES,
     utilities::RULES,
@@ -45,23 +39,19 @@ const SERVER: &[&[Rule]] = &[
     patterns::elicitation::RULES,
     patterns::sampling::RULES,
     patterns::tasks::RULES,
-    patterns::task_life::RULES,
     resilience::RULES,
 ];
 
 /// The rules about clients, table by table. No slug in it is one of a rule about servers.
 const CLIENT: &[&[Rule]] = &[
     client::messages::RULES,
-    client::responses::RULES,
     client::utilities::RULES,
     client::lifecycle::RULES,
-    client::meta::RULES,
     client::stdio::RULES,
     client::http::RULES,
     client::headers::RULES,
-    client::replies::RULES,
     client::streams::RULES,
-    client::http_sse::RULES,
+    client::http::SSE_RULES,
     client::pages::RULES,
     client::cancelling::RULES,
     client::tasks::RULES,
@@ -100,7 +90,7 @@ impl Verdict {
     }
 }
 
-/// The outcomes of all selected rules, in the order of the book.
+/// The outcomes of all selected rules, in the order of [`rules`] or [`client_rules`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// One for each selected rule.
@@ -108,7 +98,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// How many rules were checked.
+    /// The number of rules that were checked.
     #[must_use]
     pub fn ran(&self) -> usize {
         self.verdicts.len() - self.skipped().count()
@@ -136,14 +126,14 @@ impl Report {
     }
 }
 
-/// Which rules are applied. By default all.
+/// The rules that are applied. Default: all.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     only: BTreeSet<&'static str>,
     without: BTreeSet<&'static str>,
 }
 
-/// No rule and no chapter has that name.
+/// The error for a name of no rule and no chapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName(pub String);
 
@@ -156,10 +146,10 @@ impl fmt::Display for UnknownName {
 impl std::error::Error for UnknownName {}
 
 impl Selection {
-    /// These rules, or the rules of these chapters, alone (all, when none is named), without those.
+    /// Selects the rules and chapters in `only` (all, if it is empty), except those in `without`.
     ///
     /// # Errors
-    /// The first name that is neither a rule's nor a chapter's.
+    /// The first name of no rule and no chapter.
     pub fn new<'a>(
         only: impl IntoIterator<Item = &'a str>,
         without: impl IntoIterator<Item = &'a str>,
@@ -168,10 +158,10 @@ impl Selection {
         Self::among(&rules, &mut only.into_iter(), &mut without.into_iter())
     }
 
-    /// The same among the [rules for clients](client_rules).
+    /// The same for the [rules about clients](client_rules).
     ///
     /// # Errors
-    /// The first name that is neither a rule's nor a chapter's of that book.
+    /// The first name of no such rule and no chapter of one.
     pub fn for_clients<'a>(
         only: impl IntoIterator<Item = &'a str>,
         without: impl IntoIterator<Item = &'a str>,
@@ -207,7 +197,7 @@ impl Selection {
     }
 }
 
-/// Why the other chapters have nothing to check where a server has refused every request without a token.
+/// Why the other chapters are skipped if the server refused every request without a token.
 const TOKEN_WANTED: &str =
     "the server wants a token: see --header 'Authorization: Bearer ...', or mcpjoin auth login URL";
 
@@ -270,7 +260,7 @@ pub fn judge_client(trace: &Trace, selection: &Selection) -> Report {
     Report { verdicts: verdicts.collect() }
 }
 
-/// Why a rule had nothing to check, where the reason that its chapter gives is about a server.
+/// Replaces a chapter's reason for skipping, which is about a server, by the one about a client.
 fn about_a_client(why: &'static str) -> &'static str {
     match why {
         "the server was not run as a child" => "the client did not come over stdio",
@@ -280,7 +270,7 @@ fn about_a_client(why: &'static str) -> &'static str {
     }
 }
 
-/// The outcome of a rule in all runs together.
+/// The outcome of a rule over all runs.
 fn over_runs<'a, V>(
     rule: &Rule,
     runs: impl Iterator<Item = (&'a Run, V)>,
@@ -295,7 +285,7 @@ fn over_runs<'a, V>(
         let Some(source) = rule.source(&run.version) else { continue };
         match check(view) {
             Outcome::Passed => passed = true,
-            // The last run is the one that came furthest: lines that are no messages are sent in it.
+            // The last run got furthest: its reason is the best.
             Outcome::Skipped(why) => skipped = Some(why),
             Outcome::Failed(found) => findings.extend(found.into_iter().map(|finding| Finding {
                 run: run.name.clone(),

@@ -5,19 +5,20 @@
 //! [`What::Received`] is a message of the client, [`What::Sent`] one of ours.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Display;
 use std::time::Duration;
 
-use bytes::Bytes;
 use mcpjoin_proto::types::Members;
+use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{
-    DecodeError, ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Version,
+    DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Raw, Request, RequestId, Version,
 };
 
-use crate::exchange::{self, BodyEnd, HttpRequest, HttpResponse, StreamEvent};
-use crate::json::{member, members, plain};
-use crate::revisions::Revisions;
-use crate::rule::Finding;
-use crate::trace::{Channel, Line, Probe, Run, Trace, What};
+use crate::exchange::{Exchange, Exchanges, record};
+use crate::json::{member, members, object, plain, request_id, text, text_param};
+use crate::rule::{Evidence, Finding};
+use crate::server_view::Received;
+use crate::trace::{Event, Line, Probe, Run, Trace, What};
 
 /// The index of a run with a client.
 pub(crate) struct ClientView<'a> {
@@ -26,32 +27,26 @@ pub(crate) struct ClientView<'a> {
     /// Requests of the client.
     pub(crate) requests: Vec<ClientRequest<'a>>,
     /// Notifications of the client.
-    pub(crate) notifications: Vec<ClientNotification<'a>>,
+    pub(crate) notifications: Vec<Received<'a, Notification>>,
     /// Our requests.
     pub(crate) our_requests: Vec<OurRequest<'a>>,
     /// Responses of the client to none of our requests, or to one that has its response.
     pub(crate) stray_responses: Vec<RecordedResponse<'a>>,
-    /// Lines of the client that are no message: place, line and error.
-    pub(crate) invalid: Vec<(usize, &'a Line, &'a DecodeError)>,
+    /// Lines of the client that are no message.
+    pub(crate) invalid: Vec<Received<'a, DecodeError>>,
     /// All lines of the client, with their places among the events.
     pub(crate) lines: Vec<(usize, &'a Line)>,
-    /// HTTP requests of the client with our responses, by the numbers of the exchanges.
-    pub(crate) exchanges: BTreeMap<u32, ClientExchange<'a>>,
+    pub(crate) exchanges: Exchanges<'a>,
     /// Whether the client closed its end of the pipe, or its process ended.
     pub(crate) has_left: bool,
     /// The time of the last event.
     pub(crate) last_event: Duration,
     /// The time of the last event before the client left.
     pub(crate) last_present: Duration,
-    ids: Ids<'a>,
+    /// The last request with each id: the client's, and ours.
+    request_ids: BTreeMap<&'a RequestId, usize>,
+    our_request_ids: BTreeMap<&'a RequestId, usize>,
     inputs: Inputs<'a>,
-}
-
-/// The last request with each id.
-#[derive(Default)]
-struct Ids<'a> {
-    requests: BTreeMap<&'a RequestId, usize>,
-    our_requests: BTreeMap<&'a RequestId, usize>,
 }
 
 /// A request of the client.
@@ -75,14 +70,6 @@ pub(crate) struct RecordedResponse<'a> {
     pub(crate) outcome: &'a Result<Payload, ErrorObject>,
 }
 
-/// A notification of the client.
-pub(crate) struct ClientNotification<'a> {
-    pub(crate) place: usize,
-    pub(crate) at: Duration,
-    pub(crate) line: &'a Line,
-    pub(crate) what: &'a Notification,
-}
-
 /// A request of ours.
 pub(crate) struct OurRequest<'a> {
     pub(crate) place: usize,
@@ -95,22 +82,16 @@ pub(crate) struct OurRequest<'a> {
     pub(crate) cancelled: Option<Duration>,
 }
 
-/// An HTTP request of the client, and our response.
-pub(crate) struct ClientExchange<'a> {
-    pub(crate) place: usize,
-    pub(crate) at: Duration,
-    pub(crate) request: &'a HttpRequest,
-    pub(crate) body: Option<&'a Line>,
-    pub(crate) response: Option<&'a HttpResponse>,
-    /// The events of its response, where that is a stream.
-    pub(crate) events: Vec<&'a StreamEvent>,
-    /// The place, the time and the kind of the end of the response.
-    pub(crate) end: Option<(usize, Duration, &'a BodyEnd)>,
+/// A request of ours with the response of the client.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer<'t, 'a> {
+    pub(crate) request: &'t OurRequest<'a>,
+    pub(crate) response: RecordedResponse<'a>,
 }
 
 impl<'a> ClientView<'a> {
-    fn empty(trace: &'a Trace, run: &'a Run) -> Self {
-        Self {
+    pub(crate) fn of(trace: &'a Trace, run: &'a Run) -> Self {
+        let mut view = Self {
             trace,
             run,
             requests: Vec::new(),
@@ -119,58 +100,32 @@ impl<'a> ClientView<'a> {
             stray_responses: Vec::new(),
             invalid: Vec::new(),
             lines: Vec::new(),
-            exchanges: BTreeMap::new(),
+            exchanges: Exchanges::new(),
             has_left: false,
             last_present: Duration::ZERO,
-            last_event: Duration::ZERO,
-            ids: Ids::default(),
+            last_event: run.events.last().map_or(Duration::ZERO, |event| event.at),
+            request_ids: BTreeMap::new(),
+            our_request_ids: BTreeMap::new(),
             inputs: Inputs::default(),
-        }
-    }
-
-    pub(crate) fn of(trace: &'a Trace, run: &'a Run) -> Self {
-        let mut view = Self::empty(trace, run);
-        view.last_event = run.events.last().map_or(Duration::ZERO, |event| event.at);
+        };
         for (place, event) in run.events.iter().enumerate() {
-            if !view.has_left && !matches!(event.what, What::InputClosed | What::Ended(_)) {
+            view.has_left |= matches!(event.what, What::InputClosed | What::Ended(_));
+            if !view.has_left {
                 view.last_present = event.at;
             }
+            record(&mut view.exchanges, place, event, false);
             match &event.what {
                 What::Received(line) => {
                     view.lines.push((place, line));
-                    if let Some(post) = event.exchange.and_then(|number| view.exchanges.get_mut(&number)) {
-                        post.body = Some(line);
-                    }
                     for part in line.parts() {
-                        view.came(place, event.at, line, part);
+                        view.add_received(place, event, line, part);
                     }
                 }
                 What::Sent(probe, line) => {
-                    for part in line.parts().filter_map(Result::ok) {
-                        view.went(place, event.at, *probe, line, part);
+                    for message in line.messages() {
+                        view.add_sent(place, event.at, *probe, line, message);
                     }
                 }
-                What::Requested(_, request) => {
-                    if let Some(number) = event.exchange {
-                        view.exchanges.insert(number, ClientExchange::new(place, event.at, request));
-                    }
-                }
-                What::Responded(response) => {
-                    if let Some(post) = event.exchange.and_then(|number| view.exchanges.get_mut(&number)) {
-                        post.response = Some(response);
-                    }
-                }
-                What::Streamed(streamed) => {
-                    if let Some(post) = event.exchange.and_then(|number| view.exchanges.get_mut(&number)) {
-                        post.events.push(streamed);
-                    }
-                }
-                What::BodyEnded(how) => {
-                    if let Some(post) = event.exchange.and_then(|number| view.exchanges.get_mut(&number)) {
-                        post.end = Some((place, event.at, how));
-                    }
-                }
-                What::InputClosed | What::Ended(_) => view.has_left = true,
                 _ => {}
             }
         }
@@ -178,54 +133,45 @@ impl<'a> ClientView<'a> {
         view
     }
 
-    fn came(
+    fn add_received(
         &mut self,
         place: usize,
-        at: Duration,
+        event: &Event,
         line: &'a Line,
         part: Result<&'a Message, &'a DecodeError>,
     ) {
+        let (at, exchange) = (event.at, event.exchange);
         match part {
             Ok(Message::Request(what)) => {
-                self.ids.requests.insert(&what.id, self.requests.len());
+                self.request_ids.insert(&what.id, self.requests.len());
                 self.requests.push(ClientRequest { place, at, line, what, response: None });
             }
             Ok(Message::Notification(what)) => {
-                self.notifications.push(ClientNotification { place, at, line, what });
+                self.notifications.push(Received { place, at, exchange, line, what });
             }
             Ok(Message::Response(response)) => {
                 let (id, outcome) = (response.id.as_ref(), &response.outcome);
                 let response = RecordedResponse { place, at, probe: None, line, id, outcome };
-                let owner = id.and_then(|id| self.ids.our_requests.get(id));
-                let owner = owner.and_then(|place| self.our_requests.get_mut(*place));
-                match owner {
-                    Some(our_request) if our_request.response.is_none() => {
-                        our_request.response = Some(response);
-                    }
+                let owner = id.and_then(|id| self.our_request_ids.get(id));
+                match owner.and_then(|place| self.our_requests.get_mut(*place)) {
+                    Some(request) if request.response.is_none() => request.response = Some(response),
                     _ => self.stray_responses.push(response),
                 }
             }
-            Err(error) => self.invalid.push((place, line, error)),
+            Err(what) => self.invalid.push(Received { place, at, exchange, line, what }),
         }
     }
 
-    fn went(&mut self, place: usize, at: Duration, probe: Probe, line: &'a Line, part: &'a Message) {
-        match part {
+    fn add_sent(&mut self, place: usize, at: Duration, probe: Probe, line: &'a Line, message: &'a Message) {
+        match message {
             Message::Request(what) => {
-                self.ids.our_requests.insert(&what.id, self.our_requests.len());
-                self.our_requests.push(OurRequest {
-                    place,
-                    at,
-                    probe,
-                    line,
-                    what,
-                    response: None,
-                    cancelled: None,
-                });
+                self.our_request_ids.insert(&what.id, self.our_requests.len());
+                let (response, cancelled) = (None, None);
+                self.our_requests.push(OurRequest { place, at, probe, line, what, response, cancelled });
             }
             Message::Response(response) => {
                 let (id, outcome) = (response.id.as_ref(), &response.outcome);
-                let owner = id.and_then(|id| self.ids.requests.get(id));
+                let owner = id.and_then(|id| self.request_ids.get(id));
                 let owner = owner.and_then(|place| self.requests.get_mut(*place));
                 if let Some(request) = owner.filter(|request| request.response.is_none()) {
                     request.response =
@@ -233,29 +179,27 @@ impl<'a> ClientView<'a> {
                 }
             }
             Message::Notification(what) if what.method == Method::Cancelled => {
-                let id = what.params.as_ref().and_then(|params| member(params.raw(), "requestId"));
-                let id: Option<RequestId> = id.and_then(|id| id.decode().ok());
-                let our_request = id.and_then(|id| self.ids.our_requests.get(&id));
-                if let Some(our_request) = our_request.and_then(|place| self.our_requests.get_mut(*place)) {
-                    our_request.cancelled.get_or_insert(at);
+                let request = request_id(&what.params).and_then(|id| self.our_request_ids.get(&id));
+                if let Some(request) = request.and_then(|place| self.our_requests.get_mut(*place)) {
+                    request.cancelled.get_or_insert(at);
                 }
             }
             Message::Notification(_) => {}
         }
     }
 
-    /// Whether a request of ours had that id.
-    pub(crate) fn has_asked(&self, id: &RequestId) -> bool {
-        self.ids.our_requests.contains_key(id)
+    /// Whether a request of ours had the id of a response.
+    pub(crate) fn has_asked(&self, response: &RecordedResponse<'_>) -> bool {
+        response.id.is_some_and(|id| self.our_request_ids.contains_key(id))
     }
 
-    /// Whether the run is of the era without sessions.
+    /// The revision of the run.
+    pub(crate) const fn version(&self) -> &Version {
+        &self.run.version
+    }
+
     pub(crate) fn is_modern(&self) -> bool {
-        Revisions::MODERN.contains(&self.run.version)
-    }
-
-    pub(crate) fn is_http(&self) -> bool {
-        self.run.channel == Channel::StreamableHttp
+        self.run.is_modern()
     }
 
     /// Its requests with that method.
@@ -263,15 +207,75 @@ impl<'a> ClientView<'a> {
         self.requests.iter().filter(move |request| request.what.method == *method)
     }
 
+    /// Its notifications with that method.
+    pub(crate) fn notified(&self, method: &Method) -> impl Iterator<Item = &Received<'a, Notification>> {
+        self.notifications.iter().filter(move |notification| notification.what.method == *method)
+    }
+
+    /// Its cancellations, each with the id that it names.
+    pub(crate) fn cancelled(&self) -> impl Iterator<Item = (&Received<'a, Notification>, Option<RequestId>)> {
+        self.notified(&Method::Cancelled)
+            .map(|notification| (notification, request_id(&notification.what.params)))
+    }
+
+    /// The ids that its cancellations name, each with the place of the last of them.
+    pub(crate) fn cancelled_ids(&self) -> BTreeMap<RequestId, usize> {
+        self.cancelled().filter_map(|(notification, id)| Some((id?, notification.place))).collect()
+    }
+
+    /// The requests and notifications that it sent: the method and the line of each.
+    pub(crate) fn methods(&self) -> impl Iterator<Item = (&'a Method, &'a Line)> {
+        let requests = self.requests.iter().map(|request| (&request.what.method, request.line));
+        requests.chain(self.notifications.iter().map(|it| (&it.what.method, it.line)))
+    }
+
+    /// Our requests that it answered.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = Answer<'_, 'a>> {
+        self.our_requests.iter().filter_map(OurRequest::answer)
+    }
+
+    /// Our requests with that method that it answered.
+    pub(crate) fn answers_to(&self, method: &Method) -> impl Iterator<Item = Answer<'_, 'a>> {
+        self.answers().filter(move |answer| answer.request.what.method == *method)
+    }
+
+    /// Our requests with that probe that it answered.
+    pub(crate) fn answers_of(&self, probe: Probe) -> impl Iterator<Item = Answer<'_, 'a>> {
+        self.answers().filter(move |answer| answer.request.probe == probe)
+    }
+
+    /// The POST requests of the client.
+    pub(crate) fn posts(&self) -> impl Iterator<Item = &Exchange<'a>> {
+        self.exchanges.values().filter(|post| post.is("POST"))
+    }
+
+    /// The client's request in an exchange.
+    pub(crate) fn request_in(&self, post: &Exchange<'a>) -> Option<&ClientRequest<'a>> {
+        let message = post.message?;
+        let place = self.requests.partition_point(|request| request.place < post.place);
+        self.requests.get(place..)?.iter().find(|request| std::ptr::eq(message, request.line))
+    }
+
+    /// The runs after this one.
+    pub(crate) fn later_runs(&self) -> impl Iterator<Item = &'a Run> {
+        let (trace, run) = (self.trace, self.run);
+        trace.runs.iter().skip_while(move |other| !std::ptr::eq(*other, run)).skip(1)
+    }
+
+    /// Whether the client has been present for that long since.
+    pub(crate) fn has_waited(&self, since: Duration, time: Duration) -> bool {
+        self.last_present.saturating_sub(since) >= time
+    }
+
     /// The request that opened the session, with the result that it got.
-    pub(crate) fn opening(&self) -> Option<(&ClientRequest<'a>, RecordedResponse<'a>, &'a Payload)> {
+    pub(crate) fn opening(&self) -> Option<(&ClientRequest<'a>, RecordedResponse<'a>, &'a Raw)> {
         self.calls(&Method::Initialize).find_map(|request| {
             let response = request.response?;
-            Some((request, response, response.outcome.as_ref().ok()?))
+            Some((request, response, response.result()?))
         })
     }
 
-    /// Whether the answer to `initialize` named a version that no client knows.
+    /// Whether the response to `initialize` named a version that no client knows.
     pub(crate) fn is_unusable(&self) -> bool {
         self.opening().is_some_and(|(_, response, _)| response.probe == Some(Probe::UnknownVersion))
     }
@@ -279,47 +283,34 @@ impl<'a> ClientView<'a> {
     /// The capabilities of the client: of the whole session, or of one modern request.
     pub(crate) fn capabilities(&self, request: Option<&ClientRequest<'_>>) -> Option<Raw> {
         if self.is_modern() {
-            let meta = request?.what.params.as_ref()?.meta()?;
-            return member(&meta, mcpjoin_proto::types::meta::key::CLIENT_CAPABILITIES);
+            return request?.meta_member(key::CLIENT_CAPABILITIES);
         }
-        let opened = self.calls(&Method::Initialize).next()?;
-        member(opened.what.params.as_ref()?.raw(), "capabilities")
+        self.calls(&Method::Initialize).next()?.param("capabilities")
+    }
+
+    /// Whether the client declared a capability, or a part of one: `roots.listChanged`.
+    pub(crate) fn declares(&self, request: Option<&ClientRequest<'_>>, path: &str) -> bool {
+        self.capabilities(request).as_ref().and_then(members).is_some_and(|declared| has(&declared, path))
     }
 
     /// The capabilities that we declared.
     pub(crate) fn offered(&self) -> Option<Members<Raw>> {
-        let (.., result) = self.opening()?;
-        members(&member(result.raw(), "capabilities")?)
+        object(self.opening()?.2, "capabilities")
     }
 
     /// Every response of the client to our requests of that method, in both eras: the parameters of the request, the result,
     /// the line of the request and the line of the response.
     pub(crate) fn replies(&self, method: &Method) -> Vec<(Option<Raw>, Raw, &'a Line, &'a Line)> {
-        let mut replies = Vec::new();
-        for our_request in self.our_requests.iter().filter(|our_request| our_request.what.method == *method) {
-            if let Some(response) = our_request.response
-                && let Ok(result) = response.outcome
-            {
-                let params = our_request.what.params.as_ref().map(|params| params.raw().clone());
-                replies.push((params, result.raw().clone(), our_request.line, response.line));
-            }
-        }
+        let legacy = self.answers_to(method).filter_map(|Answer { request, response }| {
+            let params = request.what.params.as_ref().map(|params| params.raw().clone());
+            Some((params, response.result()?.clone(), request.line, response.line))
+        });
+        let mut replies: Vec<_> = legacy.collect();
         for (retry, needed) in self.retries() {
-            let (Some(request), Some(given)) = (needed.requests.as_ref(), retry.given.as_ref()) else {
-                continue;
-            };
-            for (key, question) in request.iter() {
-                let is_it = member(question, "method")
-                    .and_then(|name| name.to_string_value().map(|name| name == method.as_str()));
-                if is_it == Some(true)
-                    && let Some(reply) = given.get(key)
-                {
-                    replies.push((
-                        member(question, "params"),
-                        reply.clone(),
-                        needed.line,
-                        self.requests[retry.request].line,
-                    ));
+            for (key, question) in needed.requests_by(method) {
+                if let Some(reply) = retry.given.as_ref().and_then(|given| given.get(key)) {
+                    let line = self.requests[retry.request].line;
+                    replies.push((member(question, "params"), reply.clone(), needed.line, line));
                 }
             }
         }
@@ -329,8 +320,7 @@ impl<'a> ClientView<'a> {
     /// Requests of the modern era that bring input, each with the response that asked for it: the last one before it to a
     /// request of the same subject.
     pub(crate) fn retries(&self) -> impl Iterator<Item = (&Retry, &InputRequired<'a>)> {
-        let inputs = &self.inputs;
-        inputs.retries.iter().filter_map(|retry| Some((retry, inputs.needed.get(retry.needed?)?)))
+        self.inputs.retries.iter().filter_map(|retry| Some((retry, self.needed_for(retry)?)))
     }
 
     /// Requests that bring input, whether a response asked for it or not.
@@ -343,15 +333,18 @@ impl<'a> ClientView<'a> {
         self.inputs.needed.get(retry.needed?)
     }
 
-    /// A finding about a line of the client.
-    pub(crate) fn finding(&self, problem: impl Into<String>, line: &Line) -> Finding {
-        Finding::new(problem, None, Some(line.bytes()))
+    /// The request that brings the input.
+    pub(crate) fn retry(&self, retry: &Retry) -> &ClientRequest<'a> {
+        &self.requests[retry.request]
     }
+}
 
-    /// The revision of the run.
-    pub(crate) fn version(&self) -> &Version {
-        &self.run.version
-    }
+/// Whether a capability was declared: any value but null, and below it any but false.
+pub(crate) fn has(capabilities: &Members<Raw>, path: &str) -> bool {
+    let (first, second) = path.split_once('.').map_or((path, None), |(first, second)| (first, Some(second)));
+    let Some(found) = capabilities.get(first) else { return false };
+    let Some(second) = second else { return found.kind() != Kind::Null };
+    member(found, second).is_some_and(|found| !matches!(found.as_str(), "false" | "null"))
 }
 
 /// Responses that ask for input, and requests that bring it.
@@ -362,9 +355,9 @@ struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Reads all requests once, in the order of their places: there may be many.
-    fn of(request: &[ClientRequest<'a>]) -> Self {
-        let needed: Vec<InputRequired<'a>> = request.iter().filter_map(InputRequired::of).collect();
+    /// Reads the requests once, in the order of their places, because there may be many.
+    fn of(requests: &[ClientRequest<'a>]) -> Self {
+        let needed: Vec<InputRequired<'a>> = requests.iter().filter_map(InputRequired::of).collect();
         let mut owners: HashMap<&str, HashSet<&Subject>> = HashMap::new();
         for needed in &needed {
             if let Some(state) = &needed.state {
@@ -376,7 +369,7 @@ impl<'a> Inputs<'a> {
         let mut coming = coming.into_iter().peekable();
         let mut latest: HashMap<&Subject, usize> = HashMap::new();
         let mut retries = Vec::new();
-        for (place, request) in request.iter().enumerate() {
+        for (place, request) in requests.iter().enumerate() {
             while let Some((place, needed)) = coming.next_if(|(_, needed)| needed.place < request.place) {
                 let latest = latest.entry(&needed.subject).or_insert(place);
                 *latest = place.max(*latest);
@@ -395,9 +388,9 @@ impl<'a> Inputs<'a> {
 
 /// A request that brings input.
 pub(crate) struct Retry {
-    /// Which of the client's requests.
-    pub(crate) request: usize,
-    pub(crate) subject: Subject,
+    /// The index of the client's request.
+    request: usize,
+    subject: Subject,
     pub(crate) given: Option<Members<Raw>>,
     pub(crate) state: Option<Raw>,
     /// Whether a response had this state.
@@ -410,108 +403,129 @@ pub(crate) struct Retry {
 
 /// A response of ours that asks for input.
 pub(crate) struct InputRequired<'a> {
-    pub(crate) place: usize,
-    pub(crate) line: &'a Line,
+    place: usize,
+    line: &'a Line,
     pub(crate) id: &'a RequestId,
-    pub(crate) subject: Subject,
+    subject: Subject,
     pub(crate) requests: Option<Members<Raw>>,
     pub(crate) state: Option<Raw>,
 }
 
 /// The subject of a request: its method, and its tool, prompt or resource.
-pub(crate) type Subject = (Method, Option<String>);
+type Subject = (Method, Option<String>);
 
 impl Retry {
     fn of(place: usize, request: &ClientRequest<'_>) -> Option<Self> {
-        let params = members(request.what.params.as_ref()?.raw())?;
-        let (given, state) = (params.get("inputResponses"), params.get("requestState").map(plain));
+        let (given, state) = (request.param("inputResponses"), request.param("requestState"));
         if given.is_none() && state.is_none() {
             return None;
         }
-        let given = given.and_then(members);
-        let (is_known, is_of_another, needed) = (false, false, None);
         Some(Self {
             request: place,
             subject: subject(request),
-            given,
-            state,
-            is_known,
-            is_of_another,
-            needed,
+            given: given.as_ref().and_then(members),
+            state: state.as_ref().map(plain),
+            is_known: false,
+            is_of_another: false,
+            needed: None,
         })
+    }
+
+    /// Whether it brings input under this key.
+    pub(crate) fn brings(&self, key: &str) -> bool {
+        self.given.as_ref().is_some_and(|given| given.contains_key(key))
     }
 }
 
 impl<'a> InputRequired<'a> {
     fn of(request: &ClientRequest<'a>) -> Option<Self> {
         let response = request.response?;
-        let result = response.outcome.as_ref().ok()?;
-        if result.result_type()?.as_str() != "\"input_required\"" {
+        let result = response.result()?;
+        if text(result, "resultType")? != "input_required" {
             return None;
         }
-        let requests = member(result.raw(), "inputRequests").and_then(|request| members(&request));
-        let state = member(result.raw(), "requestState").as_ref().map(plain);
-        let (place, line, id) = (response.place, response.line, &request.what.id);
-        Some(Self { place, line, id, subject: subject(request), requests, state })
+        Some(Self {
+            place: response.place,
+            line: response.line,
+            id: &request.what.id,
+            subject: subject(request),
+            requests: object(result, "inputRequests"),
+            state: member(result, "requestState").as_ref().map(plain),
+        })
+    }
+
+    /// The requests of that method in it, with their keys.
+    pub(crate) fn requests_by(&self, method: &Method) -> impl Iterator<Item = (&str, &Raw)> {
+        let requests = self.requests.iter().flat_map(|requests| requests.iter());
+        requests.filter(move |(_, request)| text(request, "method").as_deref() == Some(method.as_str()))
     }
 }
 
 fn subject(request: &ClientRequest<'_>) -> Subject {
-    let params = request.what.params.as_ref();
-    let named = params.and_then(Payload::name_string).map(|name| name.into_owned());
-    let uri = || params?.uri()?.to_string_value().map(|uri| uri.into_owned());
-    (request.what.method.clone(), named.or_else(uri))
+    let params = &request.what.params;
+    (request.what.method.clone(), text_param(params, "name").or_else(|| text_param(params, "uri")))
 }
 
 impl ClientRequest<'_> {
+    pub(crate) fn param(&self, name: &str) -> Option<Raw> {
+        crate::json::param(&self.what.params, name)
+    }
+
+    pub(crate) fn text_param(&self, name: &str) -> Option<String> {
+        text_param(&self.what.params, name)
+    }
+
     pub(crate) fn meta(&self) -> Option<Raw> {
         self.what.params.as_ref().and_then(Payload::meta)
     }
 
-    /// A finding about it.
-    pub(crate) fn finding(&self, problem: impl Into<String>) -> Finding {
-        Finding::new(problem, None, Some(self.line.bytes()))
+    /// A member of its `_meta`.
+    pub(crate) fn meta_member(&self, key: &str) -> Option<Raw> {
+        member(&self.meta()?, key)
     }
 }
 
-impl OurRequest<'_> {
-    /// A finding about its response.
-    pub(crate) fn finding(&self, problem: impl Into<String>, response: &Line) -> Finding {
-        Finding::new(problem, Some(self.line.bytes()), Some(response.bytes()))
+impl<'a> RecordedResponse<'a> {
+    pub(crate) fn result(&self) -> Option<&'a Raw> {
+        self.outcome.as_ref().ok().map(Payload::raw)
+    }
+
+    pub(crate) fn error(&self) -> Option<&'a ErrorObject> {
+        self.outcome.as_ref().err()
     }
 }
 
-impl<'a> ClientExchange<'a> {
-    const fn new(place: usize, at: Duration, request: &'a HttpRequest) -> Self {
-        Self { place, at, request, body: None, response: None, events: Vec::new(), end: None }
+impl<'a> OurRequest<'a> {
+    pub(crate) fn answer(&self) -> Option<Answer<'_, 'a>> {
+        Some(Answer { request: self, response: self.response? })
     }
 
-    pub(crate) fn is(&self, method: &str) -> bool {
-        &*self.request.method == method
+    pub(crate) fn param(&self, name: &str) -> Option<Raw> {
+        crate::json::param(&self.what.params, name)
+    }
+}
+
+impl Answer<'_, '_> {
+    /// A finding if the response is an error with another code. `None` for a result.
+    pub(crate) fn error_other_than(&self, wanted: i64) -> Option<Option<Finding>> {
+        let code = self.response.error()?.code;
+        Some(self.finding_if(code != wanted, format_args!("the code is {code}, not {wanted}")))
     }
 
-    /// The messages in it.
-    pub(crate) fn messages(&self) -> impl Iterator<Item = &'a Message> {
-        self.body.into_iter().flat_map(Line::parts).filter_map(Result::ok)
+    /// The error or the result, for a finding.
+    pub(crate) fn outcome(&self) -> String {
+        self.response.error().map_or_else(|| "a result".into(), |error| format!("the error {}", error.code))
     }
+}
 
-    /// The requests in it.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = &'a Request> {
-        self.messages().filter_map(|message| match message {
-            Message::Request(request) => Some(request),
-            _ => None,
-        })
+impl Evidence for ClientRequest<'_> {
+    fn finding(&self, problem: impl Display) -> Finding {
+        self.line.finding(problem)
     }
+}
 
-    pub(crate) fn status(&self) -> Option<u16> {
-        self.response.map(|response| response.status)
-    }
-
-    /// A finding about it.
-    pub(crate) fn finding(&self, problem: impl Into<String>) -> Finding {
-        let mut text =
-            exchange::heading(&self.request.method, exchange::path(&self.request.url), &self.request.headers);
-        exchange::append(&mut text, self.body.map(Line::bytes));
-        Finding::new(problem, None, Some(&Bytes::from(text)))
+impl Evidence for Answer<'_, '_> {
+    fn finding(&self, problem: impl Display) -> Finding {
+        Finding::new(problem, Some(self.request.line.bytes()), Some(self.response.line.bytes()))
     }
 }

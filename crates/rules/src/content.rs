@@ -3,20 +3,20 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool-result>
 
+use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Kind, Method, Raw};
 
-use crate::features::{Part, blocks, contents, is_kind, items, label, listed};
+use crate::features::{LISTS, Part, blocks, contents, is_kind, items, label, listed};
 use crate::grammar::{is_base64, is_media_type, is_trace_parent, is_uri, may_be_time, meta_key_fault};
-use crate::json::{elements, member, members, number, text};
+use crate::json::{elements, has_kind, list, member, members, number, object, string, strings, text};
 use crate::resources::contents_fault;
 use crate::revisions::Revisions;
-use crate::rule::{Finding, Outcome, Source};
+use crate::rule::{Evidence, Outcome, Source};
 use crate::server_view::ServerView;
 
 const BLOCKS: &[Source] = sources![ALL Must "server/tools#tool-result"];
 const MEDIA: &[Source] = sources![ALL Must "server/prompts#image-content"];
 const ICONS: &str = "basic#icons";
-const NONE_SEEN: &str = "no content was seen: see --call and --read-only-tools";
 
 /// The kinds of blocks, each with the revisions that have it.
 const KINDS: [(&str, Revisions); 5] = [
@@ -26,184 +26,144 @@ const KINDS: [(&str, Revisions); 5] = [
     ("resource_link", Revisions::SINCE_THIRD),
     ("resource", Revisions::ALL),
 ];
-/// The lists whose items have annotations, icons and `_meta`.
-const LISTS: [Method; 4] =
-    [Method::ListTools, Method::ListPrompts, Method::ListResources, Method::ListResourceTemplates];
 
 rules! {
     pub(crate) RULES for Server in Chapter::Content;
 
     "content-kind", BLOCKS,
         "Each block of content is an object whose type is one that the revision has.",
-        |view| {
-            each_block(view, |kind, block| {
-                if block.kind() != Kind::Object {
-                    return Some("a block of content is no object".into());
-                }
-                let known = KINDS.iter().find(|(known, _)| *known == kind);
-                let known = known.is_some_and(|(_, revisions)| revisions.contains(&view.run.version));
-                (!known).then(|| format!("this revision has no content of the type {kind:?}"))
-            })
-        };
+        |view| each_block(view, |kind, block| {
+            if block.kind() != Kind::Object {
+                return Some("a block of content is no object".into());
+            }
+            let known = KINDS.iter().find(|(known, _)| *known == kind);
+            let is_known = known.is_some_and(|(_, revisions)| revisions.contains(&view.run.version));
+            (!is_known).then(|| format!("this revision has no content of the type {kind:?}"))
+        });
     "content-members", BLOCKS,
         "A block has what its type demands: text a text, image and audio data, a link a uri and a name.",
-        |view| {
-            each_block(view, |kind, block| {
-                let needed: &[&str] = match kind {
-                    "text" => &["text"],
-                    "image" | "audio" => &["data"],
-                    "resource_link" => &["uri", "name"],
-                    "resource" => {
-                        let resource = member(block, "resource");
-                        let good = resource.is_some_and(|resource| resource.kind() == Kind::Object);
-                        return (!good)
-                            .then(|| "a block of the type resource has no object of that name".into());
-                    }
-                    _ => return None,
-                };
-                let missing = needed.iter().find(|name| text(block, name).is_none())?;
-                Some(format!("in a block of the type {kind}, {missing} is missing or no string"))
-            })
-        };
+        |view| each_block(view, |kind, block| {
+            let needed: &[&str] = match kind {
+                "text" => &["text"],
+                "image" | "audio" => &["data"],
+                "resource_link" => &["uri", "name"],
+                "resource" => {
+                    return (!has_kind(block, "resource", Kind::Object))
+                        .then(|| "a block of the type resource has no object of that name".into());
+                }
+                _ => return None,
+            };
+            let missing = needed.iter().find(|name| text(block, name).is_none())?;
+            Some(format!("in a block of the type {kind}, {missing} is missing or no string"))
+        });
     "content-in-base64", MEDIA,
         "The data of images and sounds, and the blob of a resource, are in Base64.",
+        else "no image, no sound and no blob was seen: see --call and --read-only-tools",
         |view| {
-            let blobs =
-                contents(view).into_iter().filter_map(|part| Some((text(&part.value, "blob")?, part)));
             let media = media(view).filter_map(|part| Some((text(&part.value, "data")?, part)));
-            let findings = media
+            let blobs = contents(view).filter_map(|part| Some((text(&part.value, "blob")?, part)));
+            media
                 .chain(blobs)
-                .map(|(data, part)| (!is_base64(&data)).then(|| part.finding("it is not in Base64")));
-            Outcome::of(findings, "no image, no sound and no blob was seen: see --call and --read-only-tools")
+                .map(|(data, part)| part.finding_if(!is_base64(&data), "it is not in Base64"))
         };
     "content-mime-type", MEDIA,
         "Images and sounds have a mimeType, which is a valid one.",
-        |view| {
-            let findings = media(view).map(|part| {
-                let good = text(&part.value, "mimeType").is_some_and(|given| is_media_type(&given));
-                (!good).then(|| part.finding("its mimeType is missing or none"))
-            });
-            Outcome::of(findings, "no image and no sound was seen: see --call and --read-only-tools")
-        };
+        else "no image and no sound was seen: see --call and --read-only-tools",
+        |view| media(view).map(|part| {
+            let is_good = text(&part.value, "mimeType").is_some_and(|given| is_media_type(&given));
+            part.finding_if(!is_good, "its mimeType is missing or none")
+        });
     "embedded-resource-complete", [ALL Must "server/prompts#embedded-resources"],
         "A resource in a block has a uri, and a text or a blob; in a prompt, it has a mimeType too.",
-        |view| {
-            let embedded =
-                contents(view).into_iter().filter(|part| part.request.method != Some(&Method::ReadResource));
-            let findings = embedded.map(|part| {
-                let prompt = part.request.method == Some(&Method::GetPrompt);
-                let untyped = || {
-                    let missing = prompt && member(&part.value, "mimeType").is_none();
-                    missing.then(|| "mimeType is missing".to_owned())
-                };
-                let problem = contents_fault(&part.value).or_else(untyped)?;
-                Some(part.finding(problem))
-            });
-            Outcome::of(findings, "no resource was seen in content: see --call and --read-only-tools")
-        };
+        else "no resource was seen in content: see --call and --read-only-tools",
+        |view| contents(view).filter(|part| !part.is_of(&Method::ReadResource)).map(|part| {
+            if let Some(problem) = contents_fault(&part.value) {
+                return Some(part.finding(problem));
+            }
+            let is_untyped = part.is_of(&Method::GetPrompt) && member(&part.value, "mimeType").is_none();
+            part.finding_if(is_untyped, "mimeType is missing")
+        });
     "embedded-resource-declared", [SINCE_THIRD Should "server/tools#embedded-resources"],
         "A server whose tools give resources declares resources.",
+        else "no tool gave a resource: see --call and --read-only-tools",
         |view| {
             let Some(declared) = view.declared() else { return Outcome::Skipped("nothing was declared") };
-            let embedded =
-                contents(view).into_iter().filter(|part| part.request.method == Some(&Method::CallTool));
-            let findings = embedded.map(|part| {
-                (!declared.contains_key("resources")).then(|| part.finding("resources is not declared"))
-            });
-            Outcome::of(findings, "no tool gave a resource: see --call and --read-only-tools")
+            let embedded = contents(view).filter(|part| part.is_of(&Method::CallTool));
+            embedded
+                .map(move |part| part.finding_if(!declared.contains_key("resources"), "resources is not declared"))
         };
     "resource-link-valid", [SINCE_THIRD Must "server/tools#resource-links"],
         "The uri of a link to a resource is a URI.",
-        |view| {
-            let links = blocks(view).into_iter().filter(|part| kind_of(&part.value) == "resource_link");
-            let findings = links.filter_map(|part| {
-                let uri = text(&part.value, "uri")?;
-                Some((!is_uri(&uri)).then(|| part.finding(format!("{uri:?} is no URI"))))
-            });
-            Outcome::of(findings, "no link to a resource was seen: see --call and --read-only-tools")
-        };
+        else "no link to a resource was seen: see --call and --read-only-tools",
+        |view| blocks(view).filter(|part| kind_of(&part.value) == "resource_link").filter_map(|part| {
+            let uri = text(&part.value, "uri")?;
+            Some(part.finding_if(!is_uri(&uri), format_args!("{uri:?} is no URI")))
+        });
     "annotations-valid", [
         FIRST Must "server/resources#resource",
         BATCHING Must "server/resources#resource",
         SINCE_THIRD Must "server/resources#annotations",
     ],
         "Annotations have an audience of user and assistant, a priority from 0 to 1, and a time.",
+        else "no annotations were seen",
         |view| {
-            let described = [Method::ListResources, Method::ListResourceTemplates];
-            let listed = described.iter().flat_map(|method| items(view, method));
-            let annotated = listed.chain(blocks(view)).chain(contents(view));
-            let findings = annotated.filter_map(|part| {
+            let resources = items(view, &Method::ListResources).chain(items(view, &Method::ListResourceTemplates));
+            resources.chain(blocks(view)).chain(contents(view)).filter_map(|part| {
                 let annotations = member(&part.value, "annotations")?;
                 Some(annotations_fault(view, &annotations).map(|problem| part.finding(problem)))
-            });
-            Outcome::of(findings, "no annotations were seen")
+            })
         };
     "icons-valid", [SINCE_FOURTH Must ICONS],
         "Icons are an array of objects with a src; sizes are strings, and a theme is light or dark.",
         |view| each_icons(view, icons_fault);
     "icon-source", [SINCE_FOURTH Should ICONS],
         "The src of an icon is an address of HTTP or HTTPS, or a data: URI.",
-        |view| {
-            each_icons(view, |icons| {
-                let sources = elements(icons)?.into_iter().filter_map(|icon| text(&icon, "src"));
-                let is_good = |source: &String| {
-                    let scheme = source.split(':').next().unwrap_or_default().to_ascii_lowercase();
-                    is_uri(source) && ["http", "https", "data"].contains(&&*scheme)
-                };
-                let strange = sources.into_iter().find(|source| !is_good(source))?;
-                Some(format!("an icon's src is {:?}", strange.chars().take(80).collect::<String>()))
-            })
-        };
+        |view| each_icons(view, |icons| {
+            let is_good = |source: &String| {
+                let scheme = source.split(':').next().unwrap_or_default().to_ascii_lowercase();
+                is_uri(source) && ["http", "https", "data"].contains(&&*scheme)
+            };
+            let mut sources = elements(icons)?.into_iter().filter_map(|icon| text(&icon, "src"));
+            let strange = sources.find(|source| !is_good(source))?;
+            Some(format!("an icon's src is {:?}", strange.chars().take(80).collect::<String>()))
+        });
     "meta-key-names", [SINCE_THIRD Must "basic#meta"],
         "Names in _meta are a name that begins and ends with a letter or digit, after a prefix of labels or none.",
+        else "no message was seen that may have _meta",
         |view| {
-            let results = view.results().map(|(request, response, result)| {
-                let listed = request.method.and_then(listed).map_or("", |(name, _)| name);
-                let lists = [listed, "content", "contents", "messages"];
-                let inner = lists
-                    .iter()
-                    .filter(|name| !name.is_empty())
-                    .filter_map(|name| member(result.raw(), name));
-                let inner = inner.filter_map(|list| elements(&list)).flatten();
-                let fault =
-                    std::iter::once(result.raw().clone()).chain(inner).find_map(|value| meta_fault(&value));
-                fault.map(|problem| request.finding(problem, response.line))
+            let results = view.results().map(|(reply, result)| {
+                let (listed, _) = reply.request.method.map_or(("", ""), listed);
+                let lists = [listed, "content", "contents", "messages"].into_iter();
+                let inner = lists.filter_map(|name| list(result, name)).flatten();
+                let fault = std::iter::once(result.clone()).chain(inner).find_map(|value| meta_fault(&value));
+                fault.map(|problem| reply.finding(problem))
             });
             let notifications = view.notifications.iter().filter_map(|notification| {
                 let params = notification.what.params.as_ref()?;
-                Some(
-                    meta_fault(params.raw())
-                        .map(|problem| Finding::new(problem, None, Some(notification.line.bytes()))),
-                )
+                Some(meta_fault(params.raw()).map(|problem| notification.finding(problem)))
             });
-            Outcome::of(results.chain(notifications), "no message was seen that may have _meta")
+            results.chain(notifications)
         };
     "extension-names", [MODERN Must "basic/versioning#extension-negotiation"],
         "The names of extensions have a prefix, as names in _meta do.",
-        |view| {
-            let declared = view.opening().and_then(|(request, response, result)| {
-                let capabilities = member(result.raw(), "capabilities")?;
-                Some((members(&member(&capabilities, "extensions")?)?, request, response))
-            });
-            let findings = declared.map(|(extensions, request, response)| {
-                let bare = |key: &&str| !key.contains('/') || meta_key_fault(key).is_some();
-                let bare = extensions.keys().find(bare)?;
-                Some(request.finding(format!("{bare:?} is no name with a prefix"), response.line))
-            });
-            Outcome::of(findings, "no extension was declared")
-        };
+        else "no extension was declared",
+        |view| view.opening().and_then(|(reply, result)| {
+            let extensions = object(&member(result, "capabilities")?, "extensions")?;
+            let bare = extensions.keys().find(|key| !key.contains('/') || meta_key_fault(key).is_some());
+            Some(bare.map(|bare| reply.finding(format_args!("{bare:?} is no name with a prefix"))))
+        });
     "trace-context-format", [MODERN Must "basic#meta"],
         "A traceparent in _meta is one by W3C Trace Context; tracestate and baggage are strings.",
+        else "no trace context was seen",
         |view| {
-            let results = view.results().filter_map(|(request, response, result)| {
-                let problem = trace_fault(result.raw())?;
-                Some(problem.map(|problem| request.finding(problem, response.line)))
+            let results = view.results().filter_map(|(reply, result)| {
+                Some(trace_fault(result)?.map(|problem| reply.finding(problem)))
             });
             let notifications = view.notifications.iter().filter_map(|notification| {
-                let problem = trace_fault(notification.what.params.as_ref()?.raw())?;
-                Some(problem.map(|problem| Finding::new(problem, None, Some(notification.line.bytes()))))
+                let fault = trace_fault(notification.what.params.as_ref()?.raw())?;
+                Some(fault.map(|problem| notification.finding(problem)))
             });
-            Outcome::of(results.chain(notifications), "no trace context was seen")
+            results.chain(notifications)
         };
 }
 
@@ -211,25 +171,23 @@ fn kind_of(block: &Raw) -> String {
     text(block, "type").unwrap_or_default()
 }
 
-/// Looks at every block of content.
-fn each_block(view: &ServerView<'_>, look: impl Fn(&str, &Raw) -> Option<String>) -> Outcome {
-    let findings = blocks(view).into_iter().map(|part| {
-        let kind = kind_of(&part.value);
-        look(&kind, &part.value).map(|problem| part.finding(problem))
-    });
-    Outcome::of(findings, NONE_SEEN)
+/// Checks every content block: `check` returns the problem of one.
+fn each_block(view: &ServerView<'_>, check: impl Fn(&str, &Raw) -> Option<String>) -> Outcome {
+    let findings = blocks(view)
+        .map(|part| check(&kind_of(&part.value), &part.value).map(|problem| part.finding(problem)));
+    Outcome::of(findings, "no content was seen: see --call and --read-only-tools")
 }
 
 /// Every image and every sound.
 fn media<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = Part<'s, 'a>> {
-    blocks(view).into_iter().filter(|part| ["image", "audio"].contains(&&*kind_of(&part.value)))
+    blocks(view).filter(|part| ["image", "audio"].contains(&&*kind_of(&part.value)))
 }
 
 fn annotations_fault(view: &ServerView<'_>, annotations: &Raw) -> Option<String> {
     let Some(annotations) = members(annotations) else { return Some("annotations is no object".into()) };
     if let Some(audience) = annotations.get("audience") {
-        let known = |one: &Raw| matches!(one.as_str(), "\"user\"" | "\"assistant\"");
-        if !elements(audience).is_some_and(|audience| audience.iter().all(known)) {
+        let is_known = |one: &Raw| matches!(one.as_str(), "\"user\"" | "\"assistant\"");
+        if !elements(audience).is_some_and(|audience| audience.iter().all(is_known)) {
             return Some(format!("audience is {audience}"));
         }
     }
@@ -240,27 +198,26 @@ fn annotations_fault(view: &ServerView<'_>, annotations: &Raw) -> Option<String>
     }
     let time =
         annotations.get("lastModified").filter(|_| Revisions::SINCE_THIRD.contains(&view.run.version))?;
-    let good = time.to_string_value().is_some_and(|time| may_be_time(&time));
-    (!good).then(|| format!("lastModified is {time}"))
+    let is_good = string(time).is_some_and(|time| may_be_time(&time));
+    (!is_good).then(|| format!("lastModified is {time}"))
 }
 
-/// Looks at the icons of everything that was listed, and of the server.
-fn each_icons(view: &ServerView<'_>, look: impl Fn(&Raw) -> Option<String>) -> Outcome {
+/// Checks the icons of every listed item and of the server: `check` returns their problem.
+fn each_icons(view: &ServerView<'_>, check: impl Fn(&Raw) -> Option<String>) -> Outcome {
     let listed = LISTS.iter().flat_map(|method| {
         items(view, method).filter_map(move |part| {
-            let icons = member(&part.value, "icons")?;
-            let kind = listed(method).map_or("item", |(_, kind)| kind);
-            Some((label(kind, &part.value), Part { value: icons, ..part }))
+            let (_, kind) = listed(method);
+            Some((label(kind, &part.value), part.reply, member(&part.value, "icons")?))
         })
     });
-    let server = view.opening().and_then(|(request, response, result)| {
-        let meta = || member(&member(result.raw(), "_meta")?, mcpjoin_proto::types::meta::key::SERVER_INFO);
-        let icons = member(&member(result.raw(), "serverInfo").or_else(meta)?, "icons")?;
-        Some(("the server".to_owned(), Part { request, response, value: icons }))
+    let server = view.opening().and_then(|(reply, result)| {
+        let meta = || member(&member(result, "_meta")?, key::SERVER_INFO);
+        let icons = member(&member(result, "serverInfo").or_else(meta)?, "icons")?;
+        Some(("the server".to_owned(), reply, icons))
     });
-    let findings = listed.chain(server).map(|(whose, part)| {
-        let problem = look(&part.value)?;
-        Some(part.finding(format!("{whose}: {problem}")))
+    let findings = listed.chain(server).map(|(owner, reply, icons)| {
+        let problem = check(&icons)?;
+        Some(reply.finding(format_args!("{owner}: {problem}")))
     });
     Outcome::of(findings, "no icons were seen")
 }
@@ -271,8 +228,7 @@ fn icons_fault(icons: &Raw) -> Option<String> {
         if text(icon, "src").is_none() {
             return Some("an icon is no object with a src".into());
         }
-        let sizes = member(icon, "sizes");
-        if sizes.is_some_and(|sizes| crate::json::strings(&sizes).is_none()) {
+        if member(icon, "sizes").is_some_and(|sizes| strings(&sizes).is_none()) {
             return Some("the sizes of an icon are no array of strings".into());
         }
         let theme = member(icon, "theme").filter(|theme| !matches!(theme.as_str(), "\"light\"" | "\"dark\""));
@@ -281,26 +237,21 @@ fn icons_fault(icons: &Raw) -> Option<String> {
     })
 }
 
-/// The first name in the `_meta` of an object that is none.
+/// The first invalid name in the `_meta` of an object, with its problem.
 fn meta_fault(value: &Raw) -> Option<String> {
-    let meta = members(&member(value, "_meta")?)?;
+    let meta = object(value, "_meta")?;
     let (key, fault) = meta.keys().find_map(|key| Some((key, meta_key_fault(key)?)))?;
     Some(format!("{key:?} in _meta: {fault}"))
 }
 
-/// What is wrong with the trace context of an object; `None` when it has none.
+/// The problem of the trace context of an object. `None` if it has no trace context.
 fn trace_fault(value: &Raw) -> Option<Option<String>> {
-    let meta = members(&member(value, "_meta")?)?;
-    let given: Vec<(&str, &Raw)> = ["traceparent", "tracestate", "baggage"]
-        .iter()
-        .filter_map(|name| Some((*name, meta.get(name)?)))
-        .collect();
-    if given.is_empty() {
-        return None;
-    }
-    Some(given.into_iter().find_map(|(name, value)| {
-        let text = value.to_string_value();
-        let good = text.is_some_and(|text| name != "traceparent" || is_trace_parent(&text));
-        (!good).then(|| format!("{name} in _meta is {value}"))
+    let meta = object(value, "_meta")?;
+    let names = ["traceparent", "tracestate", "baggage"].into_iter();
+    let mut given = names.filter_map(|name| Some((name, meta.get(name)?))).peekable();
+    given.peek()?;
+    Some(given.find_map(|(name, value)| {
+        let is_good = string(value).is_some_and(|text| name != "traceparent" || is_trace_parent(&text));
+        (!is_good).then(|| format!("{name} in _meta is {value}"))
     }))
 }

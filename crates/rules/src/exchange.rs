@@ -1,88 +1,125 @@
-//! An HTTP exchange: a request with its response. A [`Run`](crate::Run) records its parts one by one; the rules read them
-//! put together.
+//! An HTTP exchange: a request with its response. A [`Run`](crate::Run) records the parts one by one; the rules read the
+//! whole exchange. Findings never show session ids, queries or credentials.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::http::headers::{Headers, name};
 use mcpjoin_proto::http::origin::MediaType;
-use mcpjoin_proto::{ErrorObject, Message, Method, Payload, RequestId};
+use mcpjoin_proto::{ErrorObject, Message, Payload, Request, RequestId};
 
-use crate::rule::Finding;
-use crate::trace::{Line, Probe};
+use crate::rule::{Evidence, Finding};
+use crate::trace::{Event, Line, Probe, What};
 
-/// Of a body or a line, so much is shown with a finding about its exchange.
-const SHOWN: usize = 600;
+/// How much of a body a finding shows.
+const MAX_SHOWN_BYTES: usize = 600;
 
-/// The head of a request of ours.
+/// The head of a request.
 #[derive(Clone, Debug, Default)]
 pub struct HttpRequest {
     /// `POST`, `GET` or `DELETE`.
     pub method: Box<str>,
     /// The whole URL.
     pub url: Box<str>,
-    /// The headers that say something to the rules, in their order. Never those by which somebody is let in: what is
-    /// noted is shown.
+    /// The headers that the rules read, in their order. Never credentials: findings show what is recorded here.
     pub headers: Vec<(Box<str>, Bytes)>,
 }
 
 /// The head of a response.
 #[derive(Clone, Debug, Default)]
 pub struct HttpResponse {
-    /// Its status.
+    /// The status code.
     pub status: u16,
-    /// Its headers, in their order.
+    /// The headers, in their order.
     pub headers: Vec<(Box<str>, Bytes)>,
 }
 
 /// An event of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamEvent {
-    /// Its name; `None` means `message`.
+    /// The event name; `None` means `message`.
     pub name: Option<Bytes>,
-    /// Its id.
+    /// The event id.
     pub id: Option<Bytes>,
-    /// Its data; empty as well when it has none.
+    /// The data; empty if the event has none.
     pub data: Bytes,
-    /// The milliseconds that a client is to wait before it comes back for the stream, where the event says so.
+    /// The milliseconds to wait before reconnecting, if the event has them.
     pub retry: Option<u64>,
 }
 
-/// How a response has ended.
+/// How a response ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyEnd {
-    /// In order.
+    /// It was complete.
     Complete,
-    /// We have not waited for its end.
+    /// The client closed it before its end.
     Left,
-    /// It broke, or did not begin, for this reason.
+    /// It failed, or did not begin, for this reason.
     Broken(Box<str>),
 }
 
-/// The parts of an exchange, put together.
+/// One exchange of a run.
 pub(crate) struct Exchange<'a> {
+    /// Its place among the events, and its time.
+    pub(crate) place: usize,
+    pub(crate) at: Duration,
     pub(crate) probe: Probe,
+    /// Whether we are the client, and the response comes from the peer.
+    is_ours: bool,
     pub(crate) request: &'a HttpRequest,
     /// The message in the request.
-    pub(crate) sent: Option<&'a Line>,
+    pub(crate) message: Option<&'a Line>,
     pub(crate) response: Option<&'a HttpResponse>,
     pub(crate) events: Vec<&'a StreamEvent>,
     /// The messages in the response, each with the name of its event.
     pub(crate) lines: Vec<(&'a Line, Option<&'a Bytes>)>,
+    /// A response body that is no message.
     pub(crate) body: Option<&'a Bytes>,
-    pub(crate) end: Option<(Duration, &'a BodyEnd)>,
-    /// It has said how long to wait before it is asked for again.
+    /// The place, the time and the kind of the end of the response.
+    pub(crate) end: Option<(usize, Duration, &'a BodyEnd)>,
+    /// Whether the response had a `retry` field.
     pub(crate) has_retry: bool,
 }
 
+/// The exchanges of a run, by their numbers.
+pub(crate) type Exchanges<'a> = BTreeMap<u32, Exchange<'a>>;
+
+/// Adds an event to its exchange. `is_ours`: we are the client.
+pub(crate) fn record<'a>(exchanges: &mut Exchanges<'a>, place: usize, event: &'a Event, is_ours: bool) {
+    let Some(number) = event.exchange else { return };
+    if let What::Requested(probe, request) = &event.what {
+        exchanges.insert(number, Exchange::new(place, event.at, *probe, request, is_ours));
+        return;
+    }
+    let Some(exchange) = exchanges.get_mut(&number) else { return };
+    match &event.what {
+        What::Sent(_, line) if is_ours => exchange.message = Some(line),
+        What::Received(line) if !is_ours => exchange.message = Some(line),
+        What::Sent(_, line) | What::Received(line) => {
+            let name = exchange.events.last().and_then(|event| event.name.as_ref());
+            exchange.lines.push((line, name));
+        }
+        What::Responded(response) => exchange.response = Some(response),
+        What::Streamed(streamed) => exchange.events.push(streamed),
+        What::Body(body) => exchange.body = Some(body),
+        What::Retry(_) => exchange.has_retry = true,
+        What::BodyEnded(end) => exchange.end = Some((place, event.at, end)),
+        _ => {}
+    }
+}
+
 impl<'a> Exchange<'a> {
-    pub(crate) const fn new(probe: Probe, request: &'a HttpRequest) -> Self {
+    const fn new(place: usize, at: Duration, probe: Probe, request: &'a HttpRequest, is_ours: bool) -> Self {
         Self {
+            place,
+            at,
             probe,
+            is_ours,
             request,
-            sent: None,
+            message: None,
             response: None,
             events: Vec::new(),
             lines: Vec::new(),
@@ -104,6 +141,11 @@ impl<'a> Exchange<'a> {
         self.status().is_some_and(|status| (200..300).contains(&status))
     }
 
+    /// Whether the status is that of an error.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.status().is_some_and(|status| status >= 400)
+    }
+
     /// A header of the response.
     pub(crate) fn header(&self, name: &str) -> Option<&'a [u8]> {
         self.response.and_then(|response| response.headers.value(name))
@@ -113,41 +155,52 @@ impl<'a> Exchange<'a> {
         MediaType::of(self.header(name::CONTENT_TYPE))
     }
 
-    /// A stream has begun.
+    /// Whether the response is a stream of events.
     pub(crate) fn is_stream(&self) -> bool {
         self.is_success() && self.media_type() == MediaType::EventStream
     }
 
-    /// The event after which it asks for the rest of a stream.
+    /// Whether the response was read to its end.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self.end, Some((.., BodyEnd::Complete)))
+    }
+
+    /// The ids of its events.
+    pub(crate) fn event_ids(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.events.iter().filter_map(|event| event.id.as_deref())
+    }
+
+    /// The id of the event after which the request resumes a stream.
     pub(crate) fn resumed_after(&self) -> Option<&'a [u8]> {
         self.request.headers.value(name::LAST_EVENT_ID)
     }
 
-    /// The messages that we sent.
-    fn sent_messages(&self) -> impl Iterator<Item = &'a Message> {
-        self.sent.into_iter().flat_map(Line::parts).filter_map(Result::ok)
+    /// The messages in the request.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = &'a Message> {
+        self.message.into_iter().flat_map(Line::messages)
     }
 
-    /// Whether a response has come for each request in it.
+    /// The JSON-RPC requests in it.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &'a Request> {
+        self.message.into_iter().flat_map(Line::requests)
+    }
+
+    pub(crate) fn has_request(&self) -> bool {
+        self.requests().next().is_some()
+    }
+
+    /// Whether each JSON-RPC request in it has its response.
     pub(crate) fn is_answered(&self) -> bool {
-        self.requests().all(|(id, _)| self.responses().any(|(_, given, _)| given == Some(id)))
+        self.requests().all(|request| self.responses().any(|(_, id, _)| id == Some(&request.id)))
     }
 
-    /// The ids of the requests in it.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = (&'a RequestId, &'a Method)> {
-        self.sent_messages().filter_map(|message| match message {
-            Message::Request(request) => Some((&request.id, &request.method)),
-            _ => None,
-        })
-    }
-
-    /// It carries messages, and none that is to be answered.
-    pub(crate) fn only_tells(&self) -> bool {
-        let Some(line) = self.sent else { return false };
+    /// Whether it carries messages, and none that needs a response.
+    pub(crate) fn needs_no_response(&self) -> bool {
+        let Some(line) = self.message else { return false };
         line.parts().all(|part| matches!(part, Ok(Message::Notification(_) | Message::Response(_))))
     }
 
-    /// The responses that came.
+    /// The JSON-RPC responses in it.
     pub(crate) fn responses(
         &self,
     ) -> impl Iterator<Item = (&'a Line, Option<&'a RequestId>, &'a Result<Payload, ErrorObject>)> {
@@ -159,7 +212,11 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// The error that came.
+    pub(crate) fn has_response(&self) -> bool {
+        self.responses().next().is_some()
+    }
+
+    /// The first JSON-RPC error in it.
     pub(crate) fn error(&self) -> Option<&'a ErrorObject> {
         self.responses().find_map(|(.., outcome)| outcome.as_ref().err())
     }
@@ -168,12 +225,12 @@ impl<'a> Exchange<'a> {
         self.responses().any(|(.., outcome)| outcome.is_ok())
     }
 
-    /// Something came that is no message.
+    /// Whether the response has something that is no message.
     pub(crate) fn is_broken(&self) -> bool {
         self.lines.iter().any(|(line, _)| line.parts().any(|part| part.is_err()))
     }
 
-    /// How it went, in a few words.
+    /// What the response is, for a finding.
     pub(crate) fn outcome(&self) -> String {
         match (self.status(), self.end) {
             (Some(status), _) if self.has_result() => format!("a result came, with the status {status}"),
@@ -181,43 +238,48 @@ impl<'a> Exchange<'a> {
                 Some(error) => format!("the status is {status}, with the error {}", error.code),
                 None => format!("the status is {status}"),
             },
-            (None, Some((_, BodyEnd::Broken(why)))) => format!("no response came: {why}"),
+            (None, Some((.., BodyEnd::Broken(why)))) => format!("no response came: {why}"),
             (None, _) => "no response came".into(),
         }
     }
 
-    /// Why no answer is in it.
+    /// Why it has no JSON-RPC response, for a finding.
     pub(crate) fn silence(&self) -> String {
         match (self.status(), self.end) {
-            (Some(_), Some((_, BodyEnd::Broken(why)))) => format!("the response broke: {why}"),
-            (Some(_), Some((_, BodyEnd::Complete))) if self.is_stream() => {
+            (Some(_), Some((.., BodyEnd::Broken(why)))) => format!("the response broke: {why}"),
+            (Some(_), Some((.., BodyEnd::Complete))) if self.is_stream() => {
                 "the stream ended without it".into()
             }
-            (Some(_), Some((_, BodyEnd::Left))) if self.is_stream() => "nothing came on the stream".into(),
+            (Some(_), Some((.., BodyEnd::Left))) if self.is_stream() => "nothing came on the stream".into(),
             _ => self.outcome(),
         }
     }
 
-    /// What is wrong with it.
-    pub(crate) fn finding(&self, problem: impl Into<String>) -> Finding {
-        let mut sent = heading(&self.request.method, path(&self.request.url), &self.request.headers);
-        append(&mut sent, self.sent.map(Line::bytes));
+    /// A finding that shows this message of the response.
+    pub(crate) fn finding_in(&self, problem: impl Display, line: &Line) -> Finding {
+        Finding { received: Some(line.bytes().clone()), ..self.finding(problem) }
+    }
+}
+
+impl Evidence for Exchange<'_> {
+    fn finding(&self, problem: impl Display) -> Finding {
+        let mut request = heading(&self.request.method, path(&self.request.url), &self.request.headers);
+        append(&mut request, self.message.map(Line::bytes));
+        let request = Bytes::from(request);
+        if !self.is_ours {
+            return Finding::new(problem, None, Some(&request));
+        }
         let received = self.response.map(|response| {
             let mut received = heading("HTTP", &response.status.to_string(), &shown_headers(response));
             let line = self.lines.first().map(|(line, _)| line.bytes());
             append(&mut received, line.or(self.body));
             Bytes::from(received)
         });
-        Finding::new(problem, Some(&Bytes::from(sent)), received.as_ref())
-    }
-
-    /// The same with one of the messages that came.
-    pub(crate) fn finding_in(&self, problem: impl Into<String>, line: &Line) -> Finding {
-        Finding { received: Some(line.bytes().clone()), ..self.finding(problem) }
+        Finding::new(problem, Some(&request), received.as_ref())
     }
 }
 
-/// The headers of a response that say something to a reader of findings.
+/// The headers of a response that a finding shows.
 fn shown_headers(response: &HttpResponse) -> Vec<(Box<str>, Bytes)> {
     let shown = [
         name::CONTENT_TYPE,
@@ -232,7 +294,7 @@ fn shown_headers(response: &HttpResponse) -> Vec<(Box<str>, Bytes)> {
     headers.cloned().collect()
 }
 
-pub(crate) fn heading(first: &str, second: &str, headers: &[(Box<str>, Bytes)]) -> String {
+fn heading(first: &str, second: &str, headers: &[(Box<str>, Bytes)]) -> String {
     let mut text = format!("{first} {second}");
     for (place, (name, value)) in headers.iter().enumerate() {
         let before = if place == 0 { " (" } else { ", " };
@@ -244,7 +306,7 @@ pub(crate) fn heading(first: &str, second: &str, headers: &[(Box<str>, Bytes)]) 
     text
 }
 
-/// The value of a header, without what lets somebody into a session or may be a secret in a URL.
+/// The value of a header for a finding: no session id, and of a URL no user, no query and no fragment.
 fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
     if name.eq_ignore_ascii_case(name::SESSION_ID) {
         return format!("<{} bytes>", value.len()).into();
@@ -264,15 +326,15 @@ fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
     }
 }
 
-pub(crate) fn append(text: &mut String, body: Option<&Bytes>) {
+fn append(text: &mut String, body: Option<&Bytes>) {
     if let Some(body) = body.filter(|body| !body.is_empty()) {
         text.push(' ');
-        text.push_str(&String::from_utf8_lossy(&body[..body.len().min(SHOWN)]));
+        text.push_str(&String::from_utf8_lossy(&body[..body.len().min(MAX_SHOWN_BYTES)]));
     }
 }
 
-/// What follows the host, without what may be a secret.
-pub(crate) fn path(url: &str) -> &str {
+/// The path of a URL; its query may be a secret.
+fn path(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = rest.find('/').map_or("/", |slash| &rest[slash..]);
     path.split(['?', '#']).next().unwrap_or(path)
@@ -280,8 +342,11 @@ pub(crate) fn path(url: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{HttpRequest, HttpResponse};
     use crate::exchange::Exchange;
+    use crate::rule::Evidence;
     use crate::trace::Probe;
 
     #[test]
@@ -303,7 +368,7 @@ mod tests {
                     ("Location".into(), location.into()),
                 ],
             };
-            let mut exchange = Exchange::new(Probe::Ping, &request);
+            let mut exchange = Exchange::new(0, Duration::ZERO, Probe::Ping, &request, true);
             exchange.response = Some(&response);
             let finding = exchange.finding("");
             let sent = String::from_utf8_lossy(finding.sent.as_ref().expect("a request")).into_owned();

@@ -1,70 +1,78 @@
-//! What a server offers, as several chapters read it: pages of lists and their items, results of calls, blocks of
-//! content.
+//! What a server offers, as several chapters read it: pages of lists and their items, results of calls, content blocks.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
 
 use mcpjoin_proto::{Kind, Method, Raw};
 
-use crate::json::{elements, member, text};
-use crate::rule::{Finding, Outcome};
-use crate::server_view::{OurRequest, ReceivedResponse, ServerView};
+use crate::json::{has_kind, list, member, text};
+use crate::rule::{Evidence, Finding, Outcome};
+use crate::server_view::{OurRequest, Reply, ServerView};
 use crate::trace::Probe;
 
-/// A page of a list.
-pub(crate) struct Page<'s, 'a> {
-    pub(crate) request: &'s OurRequest<'a>,
-    pub(crate) response: &'s ReceivedResponse<'a>,
-    pub(crate) result: &'a Raw,
-}
+/// The methods that list.
+pub(crate) const LISTS: [Method; 4] =
+    [Method::ListTools, Method::ListPrompts, Method::ListResources, Method::ListResourceTemplates];
 
-/// A value in a result, with the exchange that it is of.
+/// A value in a result, with its exchange.
 pub(crate) struct Part<'s, 'a> {
-    pub(crate) request: &'s OurRequest<'a>,
-    pub(crate) response: &'s ReceivedResponse<'a>,
+    pub(crate) reply: Reply<'s, 'a>,
     pub(crate) value: Raw,
 }
 
 impl Part<'_, '_> {
-    pub(crate) fn finding(&self, problem: impl Into<String>) -> Finding {
-        self.request.finding(problem, self.response.line)
+    /// Whether it is in the result of this method.
+    pub(crate) fn is_of(&self, method: &Method) -> bool {
+        self.reply.request.method == Some(method)
     }
 }
 
-/// The member of its result under which a method lists, and what one item is called.
-pub(crate) const fn listed(method: &Method) -> Option<(&'static str, &'static str)> {
+impl Evidence for Part<'_, '_> {
+    fn finding(&self, problem: impl Display) -> Finding {
+        self.reply.finding(problem)
+    }
+}
+
+/// The member of its result under which a method lists, and the word for one item.
+pub(crate) const fn listed(method: &Method) -> (&'static str, &'static str) {
     match method {
-        Method::ListTools => Some(("tools", "tool")),
-        Method::ListPrompts => Some(("prompts", "prompt")),
-        Method::ListResources => Some(("resources", "resource")),
-        Method::ListResourceTemplates => Some(("resourceTemplates", "template")),
-        _ => None,
+        Method::ListTools => ("tools", "tool"),
+        Method::ListPrompts => ("prompts", "prompt"),
+        Method::ListResources => ("resources", "resource"),
+        Method::ListResourceTemplates => ("resourceTemplates", "template"),
+        _ => ("", "item"),
     }
 }
 
-/// The pages of a list, each once: what is listed again is checked by a rule of its own.
-pub(crate) fn pages<'s, 'a>(view: &'s ServerView<'a>, method: &Method) -> impl Iterator<Item = Page<'s, 'a>> {
-    let results = view.results().filter(move |(request, _, result)| {
-        matches!(request.probe, Probe::List | Probe::Templates | Probe::NextPage)
-            && request.method == Some(method)
-            && is_complete(result.raw())
-    });
-    results.map(|(request, response, result)| Page { request, response, result: result.raw() })
+/// The pages of a list, each once: pages that are listed again have a rule of their own.
+pub(crate) fn pages<'s, 'a>(
+    view: &'s ServerView<'a>,
+    method: &Method,
+) -> impl Iterator<Item = (Reply<'s, 'a>, &'a Raw)> {
+    let probes = [Probe::List, Probe::Templates, Probe::NextPage];
+    view.results_by(method)
+        .filter(move |(reply, result)| probes.contains(&reply.request.probe) && is_complete(result))
 }
 
-/// Whether a result is a whole one, which asks for no input and is no task.
-fn is_complete(result: &Raw) -> bool {
+/// Whether a result is complete: it requests no input and is no task.
+pub(crate) fn is_complete(result: &Raw) -> bool {
     result.kind() == Kind::Object && text(result, "resultType").is_none_or(|kind| kind == "complete")
 }
 
 /// The items of a list.
 pub(crate) fn items<'s, 'a>(view: &'s ServerView<'a>, method: &Method) -> impl Iterator<Item = Part<'s, 'a>> {
-    let (name, _) = listed(method).unwrap_or_default();
-    pages(view, method).flat_map(move |page| {
-        let items = member(page.result, name).and_then(|list| elements(&list)).unwrap_or_default();
-        let (request, response) = (page.request, page.response);
-        items.into_iter().map(move |value| Part { request, response, value })
-    })
+    let (name, _) = listed(method);
+    pages(view, method).flat_map(move |(reply, page)| parts(reply, list(page, name)))
 }
 
-/// An item, so that a reader of findings knows which: by its name, its address, or its place.
+fn parts<'s, 'a>(
+    reply: Reply<'s, 'a>,
+    values: impl IntoIterator<Item = Vec<Raw>>,
+) -> impl Iterator<Item = Part<'s, 'a>> {
+    values.into_iter().flatten().map(move |value| Part { reply, value })
+}
+
+/// The words for an item in a finding, with its name or address.
 pub(crate) fn label(kind: &str, item: &Raw) -> String {
     match ["name", "uri", "uriTemplate"].into_iter().find_map(|name| text(item, name)) {
         Some(name) => format!("the {kind} {name:?}"),
@@ -72,72 +80,71 @@ pub(crate) fn label(kind: &str, item: &Raw) -> String {
     }
 }
 
-/// Looks at every item of a list that is an object. `look`: what is wrong with it.
+/// Checks every item of a list that is an object: `check` returns the problem of one.
 pub(crate) fn each(
     view: &ServerView<'_>,
     method: &Method,
     nothing: &'static str,
-    look: impl Fn(&Raw) -> Option<String>,
+    check: impl Fn(&Raw) -> Option<String>,
 ) -> Outcome {
-    let kind = listed(method).map_or("item", |(_, kind)| kind);
+    let (_, kind) = listed(method);
     let objects = items(view, method).filter(|part| part.value.kind() == Kind::Object);
     let findings = objects.map(|part| {
-        let problem = look(&part.value)?;
-        Some(part.finding(format!("{}: {problem}", label(kind, &part.value))))
+        let problem = check(&part.value)?;
+        Some(part.finding(format_args!("{}: {problem}", label(kind, &part.value))))
     });
     Outcome::of(findings, nothing)
 }
 
-/// A page has an array of items.
+/// Checks that each page has an array of items.
 pub(crate) fn is_list(view: &ServerView<'_>, method: &Method, nothing: &'static str) -> Outcome {
-    let (name, _) = listed(method).unwrap_or_default();
-    let findings = pages(view, method).map(|page| {
-        let good = member(page.result, name).is_some_and(|list| list.kind() == Kind::Array);
-        (!good).then(|| page.request.finding(format!("{name} is missing or no array"), page.response.line))
+    let (name, _) = listed(method);
+    let findings = pages(view, method).map(|(reply, page)| {
+        let is_good = has_kind(page, name, Kind::Array);
+        reply.finding_if(!is_good, format_args!("{name} is missing or no array"))
     });
     Outcome::of(findings, nothing)
 }
 
-/// Every item is an object that has these members, which are strings.
+/// Checks that every item is an object that has these members, which are strings.
 pub(crate) fn has_texts(
     view: &ServerView<'_>,
     method: &Method,
     names: &[&str],
     nothing: &'static str,
 ) -> Outcome {
-    let kind = listed(method).map_or("item", |(_, kind)| kind);
+    let (_, kind) = listed(method);
     let findings = items(view, method).map(|part| {
         if part.value.kind() != Kind::Object {
-            return Some(part.finding(format!("a {kind} is no object")));
+            return Some(part.finding(format_args!("a {kind} is no object")));
         }
         let missing = names.iter().find(|name| text(&part.value, name).is_none())?;
-        let problem = format!("{}: {missing} is missing or no string", label(kind, &part.value));
-        Some(part.finding(problem))
+        let label = label(kind, &part.value);
+        Some(part.finding(format_args!("{label}: {missing} is missing or no string")))
     });
     Outcome::of(findings, nothing)
 }
 
-/// No two items of a list have the same value there.
+/// Checks that no two items of a page have the same value of a member. Two pages may have the same item if the list changes
+/// between them.
 pub(crate) fn are_unique(
     view: &ServerView<'_>,
     method: &Method,
     name: &str,
     nothing: &'static str,
 ) -> Outcome {
-    // What changes between two pages may be seen twice.
-    let findings = pages(view, method).map(|page| {
-        let (list, kind) = listed(method).unwrap_or_default();
-        let items = elements(&member(page.result, list)?)?;
-        let mut known = std::collections::BTreeSet::new();
-        let twice =
-            items.iter().filter_map(|item| text(item, name)).find(|value| !known.insert(value.clone()))?;
-        let problem = format!("two of kind {kind} have the {name} {twice:?}");
-        Some(page.request.finding(problem, page.response.line))
+    let (array, kind) = listed(method);
+    let findings = pages(view, method).map(|(reply, page)| {
+        let mut known = BTreeSet::new();
+        let items = list(page, array)?;
+        let mut values = items.iter().filter_map(|item| text(item, name));
+        let twice = values.find(|value| !known.insert(value.clone()))?;
+        Some(reply.finding(format_args!("two of kind {kind} have the {name} {twice:?}")))
     });
     Outcome::of(findings, nothing)
 }
 
-/// A member that is there has that kind.
+/// The problem of a member that has another kind.
 pub(crate) fn is_kind(item: &Raw, name: &str, kind: Kind) -> Option<String> {
     let value = member(item, name)?;
     let word = match kind {
@@ -151,62 +158,46 @@ pub(crate) fn is_kind(item: &Raw, name: &str, kind: Kind) -> Option<String> {
     (value.kind() != kind).then(|| format!("{name} is {word}"))
 }
 
-/// What was answered to what was asked for that purpose: whole results alone, none that asks for input or is a task.
+/// The complete results of a method. A task of 2025-11-25 is no result yet.
 pub(crate) fn answered<'s, 'a>(
     view: &'s ServerView<'a>,
     method: &Method,
-) -> impl Iterator<Item = Page<'s, 'a>> {
-    let results = view.results().filter(move |(request, _, result)| {
-        // What became a task, as 2025-11-25 tries them, is no result yet.
-        let task = || request.params().is_some_and(|params| member(&params, "task").is_some());
-        let is_task = member(result.raw(), "task").is_some_and(|it| it.kind() == Kind::Object) && task();
-        request.method == Some(method) && is_complete(result.raw()) && !is_task
+) -> impl Iterator<Item = (Reply<'s, 'a>, &'a Raw)> {
+    view.results_by(method).filter(|(reply, result)| {
+        let wants_task = || reply.request.params().is_some_and(|params| member(&params, "task").is_some());
+        is_complete(result) && !(has_kind(result, "task", Kind::Object) && wants_task())
+    })
+}
+
+/// The content blocks in results of tools and prompts.
+pub(crate) fn blocks<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = Part<'s, 'a>> {
+    let tools = answered(view, &Method::CallTool);
+    let tools = tools.flat_map(|(reply, result)| parts(reply, list(result, "content")));
+    let prompts = answered(view, &Method::GetPrompt);
+    let prompts = prompts.flat_map(|(reply, result)| parts(reply, list(result, "messages")));
+    // Content that is no object has a rule of its own.
+    let content = prompts.filter_map(|Part { reply, value }| {
+        let value = member(&value, "content").filter(|content| content.kind() == Kind::Object)?;
+        Some(Part { reply, value })
     });
-    results.map(|(request, response, result)| Page { request, response, result: result.raw() })
+    tools.chain(content)
 }
 
-/// The blocks of content in results of tools and prompts.
-pub(crate) fn blocks<'s, 'a>(view: &'s ServerView<'a>) -> Vec<Part<'s, 'a>> {
-    let mut blocks = Vec::new();
-    for page in answered(view, &Method::CallTool) {
-        let content = member(page.result, "content").and_then(|content| elements(&content));
-        let (request, response) = (page.request, page.response);
-        blocks.extend(content.unwrap_or_default().into_iter().map(|value| Part { request, response, value }));
-    }
-    for page in answered(view, &Method::GetPrompt) {
-        let messages = member(page.result, "messages").and_then(|messages| elements(&messages));
-        let content =
-            messages.unwrap_or_default().into_iter().filter_map(|message| member(&message, "content"));
-        // What is no object has a rule of its own.
-        let content = content.filter(|content| content.kind() == Kind::Object);
-        let (request, response) = (page.request, page.response);
-        blocks.extend(content.map(|value| Part { request, response, value }));
-    }
-    blocks
-}
-
-/// The contents of resources: of those that were read, and of those in blocks.
-pub(crate) fn contents<'s, 'a>(view: &'s ServerView<'a>) -> Vec<Part<'s, 'a>> {
-    let embedded =
-        blocks(view).into_iter().filter(|block| text(&block.value, "type").as_deref() == Some("resource"));
-    let embedded = embedded.filter_map(|block| {
-        let value = member(&block.value, "resource").filter(|value| value.kind() == Kind::Object)?;
-        Some(Part { value, ..block })
+/// The contents of resources: those in blocks, and those that were read.
+pub(crate) fn contents<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = Part<'s, 'a>> {
+    let embedded = blocks(view).filter_map(|Part { reply, value }| {
+        let value =
+            member(&value, "resource").filter(|_| text(&value, "type").as_deref() == Some("resource"))?;
+        Some(Part { reply, value })
     });
-    let mut contents: Vec<Part<'s, 'a>> = embedded.collect();
-    for page in answered(view, &Method::ReadResource) {
-        let read = member(page.result, "contents").and_then(|contents| elements(&contents));
-        let (request, response) = (page.request, page.response);
-        let read = read.unwrap_or_default().into_iter().filter(|value| value.kind() == Kind::Object);
-        contents.extend(read.map(|value| Part { request, response, value }));
-    }
-    contents
+    let read = answered(view, &Method::ReadResource);
+    let read = read.flat_map(|(reply, result)| parts(reply, list(result, "contents")));
+    embedded.chain(read).filter(|part| part.value.kind() == Kind::Object)
 }
 
-/// The definition of the tool that a call of ours names, from any list by the same revision.
+/// The definition of the tool that a call of ours names, from any list of the same run.
 pub(crate) fn tool_of(view: &ServerView<'_>, request: &OurRequest<'_>) -> Option<Raw> {
     let name = text(&request.params()?, "name")?;
-    items(view, &Method::ListTools)
-        .find(|tool| text(&tool.value, "name").as_ref() == Some(&name))
-        .map(|tool| tool.value)
+    let mut tools = items(view, &Method::ListTools).map(|part| part.value);
+    tools.find(|tool| text(tool, "name").as_ref() == Some(&name))
 }

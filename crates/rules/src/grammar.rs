@@ -1,7 +1,7 @@
 //! Grammars of strings: URIs, URI templates, media types, Base64, timestamps, names in `_meta`.
 
-/// Whether it is a URI with a scheme ([RFC 3986](https://www.rfc-editor.org/rfc/rfc3986)): its scheme, and no character
-/// that may not stand in one.
+/// Whether a text is a URI with a scheme ([RFC 3986](https://www.rfc-editor.org/rfc/rfc3986)): checks the scheme and the
+/// characters.
 pub(crate) fn is_uri(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else { return false };
     let good_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -9,19 +9,19 @@ pub(crate) fn is_uri(text: &str) -> bool {
     good_scheme && is_percent_encoded(rest) && rest.bytes().all(is_uri_byte) && rest.matches('#').count() <= 1
 }
 
-/// Unreserved, reserved, or the sign of an encoded one.
+/// Whether a byte is unreserved, reserved, or the percent sign.
 fn is_uri_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte)
 }
 
-/// Two hexadecimal digits follow each percent sign.
+/// Whether two hexadecimal digits follow each percent sign.
 fn is_percent_encoded(text: &str) -> bool {
     let mut parts = text.split('%');
     parts.next();
     parts.all(|part| part.len() >= 2 && part.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
-/// What is wrong with a URI template ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570#section-2)).
+/// The problem of a URI template ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570#section-2)).
 pub(crate) fn template_fault(text: &str) -> Option<&'static str> {
     let mut rest = text;
     while !rest.is_empty() {
@@ -67,7 +67,7 @@ fn is_expression(text: &str) -> bool {
     })
 }
 
-/// The names of the variables of a template.
+/// The names of the variables of a URI template.
 #[must_use]
 pub fn template_variables(text: &str) -> Vec<String> {
     let mut names = Vec::new();
@@ -82,7 +82,7 @@ pub fn template_variables(text: &str) -> Vec<String> {
     names
 }
 
-/// Whether it is a type and a subtype, with parameters or without
+/// Whether a text is a type and a subtype, with parameters or without
 /// ([RFC 9110](https://www.rfc-editor.org/rfc/rfc9110#section-8.3.1)).
 pub(crate) fn is_media_type(text: &str) -> bool {
     let is_token = |text: &str| {
@@ -93,15 +93,14 @@ pub(crate) fn is_media_type(text: &str) -> bool {
     essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
 }
 
-/// Whether it is Base64 ([RFC 4648](https://www.rfc-editor.org/rfc/rfc4648#section-4)): its alphabet, and what fills the
-/// last four.
+/// Whether a text is Base64 ([RFC 4648](https://www.rfc-editor.org/rfc/rfc4648#section-4)): its alphabet and its padding.
 pub(crate) fn is_base64(text: &str) -> bool {
     let data = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
     text.len().is_multiple_of(4)
         && data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte))
 }
 
-/// Whether it is a `traceparent`: version, trace, parent and flags in small hexadecimal digits
+/// Whether a text is a `traceparent`: version, trace, parent and flags in lower-case hexadecimal digits
 /// ([W3C](https://www.w3.org/TR/trace-context/#traceparent-header)).
 pub(crate) fn is_trace_parent(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
@@ -110,7 +109,7 @@ pub(crate) fn is_trace_parent(text: &str) -> bool {
             && part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
     };
     let [version, trace, parent, flags, more @ ..] = parts.as_slice() else { return false };
-    // What later versions append is not known.
+    // Later versions may append more.
     let as_long = *version != "00" || more.is_empty();
     is_hex(version, 2)
         && *version != "ff"
@@ -121,15 +120,15 @@ pub(crate) fn is_trace_parent(text: &str) -> bool {
         && [trace, parent].iter().all(|part| part.bytes().any(|byte| byte != b'0'))
 }
 
-/// Whether it may be a time as ISO 8601 writes it: a year, and nothing but what stands in one. Its many forms are not
-/// told apart.
+/// Whether a text may be a time of ISO 8601: a year, followed by characters that such a time may have. The many forms of
+/// ISO 8601 are not checked further.
 pub(crate) fn may_be_time(text: &str) -> bool {
     text.len() >= 4
         && text.as_bytes()[..4].iter().all(u8::is_ascii_digit)
         && text.bytes().all(|byte| byte.is_ascii_digit() || b"-:TtZzW+., ".contains(&byte))
 }
 
-/// What is wrong with the name of a member of `_meta`.
+/// The problem of the name of a member of `_meta`.
 pub(crate) fn meta_key_fault(key: &str) -> Option<&'static str> {
     let (prefix, name) = match key.rsplit_once('/') {
         Some((prefix, name)) => (Some(prefix), name),

@@ -1,13 +1,15 @@
 //! Members of JSON objects, and JSON values that can be compared and validated.
 //!
-//! Used by every rule. [`value`] rounds no number: a value with one that `f64` does not hold is not read.
+//! Used by every rule. [`value`] rounds no number: it does not read a value with a number that `f64` cannot hold.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use mcpjoin_proto::types::Members;
-use mcpjoin_proto::{Kind, Raw};
+use mcpjoin_proto::{Kind, Payload, Raw, RequestId};
 use serde_json::{Number, Value};
 
-/// The size of a value that is read: reading it costs its size for each level.
+/// The largest value that is read: reading costs its size for each level.
 const MAX_VALUE_BYTES: usize = 1 << 18;
 /// A canonical number with at most this many digits before its point has no exponent.
 const MAX_PLAIN_DIGITS: i64 = 21;
@@ -29,14 +31,13 @@ fn read(raw: &Raw) -> Option<Value> {
         Kind::String => Value::String(raw.to_string_value()?.into_owned()),
         Kind::Array => Value::Array(elements(raw)?.iter().map(read).collect::<Option<_>>()?),
         Kind::Object => {
-            let members = members(raw)?;
-            let members = members.iter().map(|(name, member)| Some((name.to_owned(), read(member)?)));
+            let members = members(raw)?.into_iter().map(|(name, member)| Some((name, read(&member)?)));
             Value::Object(members.collect::<Option<_>>()?)
         }
     })
 }
 
-/// A number whose value is exactly that of its digits, or of the shortest digits that round to it: so are fractions written.
+/// A number whose value is exactly that of its digits, or whose digits are the shortest that round to it.
 fn exact_number(digits: &str) -> Option<Number> {
     if let Ok(number) = digits.parse::<i64>() {
         return Some(number.into());
@@ -68,7 +69,7 @@ pub(crate) fn canonical_number(text: &str) -> String {
     if kept.is_empty() {
         return "0".into();
     }
-    // How many digits stand before the point.
+    // The number of digits before the point.
     let length = |text: &str| i64::try_from(text.len()).ok();
     let point = length(digits)
         .zip(length(fraction))
@@ -88,6 +89,52 @@ pub(crate) fn canonical_number(text: &str) -> String {
     let (first, rest) = kept.split_at(1);
     let fraction = if rest.is_empty() { String::new() } else { format!(".{rest}") };
     format!("{sign}{first}{fraction}e{}", point.saturating_sub(1))
+}
+
+/// The canonical spelling of a value, so that two values are equal exactly when their texts are: members in the order of
+/// their names, strings escaped by our writer, [canonical numbers](canonical_number). An object in which a name occurs twice
+/// stays as it is written, because readers differ in what it means.
+pub(crate) fn canonical(raw: &Raw) -> Raw {
+    let mut text = String::with_capacity(raw.len());
+    write(raw, &mut text);
+    Raw::parse(text).unwrap_or_else(|_| raw.clone())
+}
+
+fn write(raw: &Raw, out: &mut String) {
+    match raw.kind() {
+        Kind::Null | Kind::Bool => out.push_str(raw.as_str()),
+        Kind::Number => out.push_str(&canonical_number(raw.as_str())),
+        Kind::String => match raw.to_string_value() {
+            Some(value) => out.push_str(Raw::string(&value).as_str()),
+            None => out.push_str(raw.as_str()),
+        },
+        Kind::Array => {
+            let Ok(items) = raw.decode::<Vec<Raw>>() else { return out.push_str(raw.as_str()) };
+            out.push('[');
+            for (place, item) in items.iter().enumerate() {
+                if place > 0 {
+                    out.push(',');
+                }
+                write(item, out);
+            }
+            out.push(']');
+        }
+        Kind::Object => {
+            let Ok(members) = raw.decode::<Members<Raw>>() else { return out.push_str(raw.as_str()) };
+            let mut members: Vec<(String, Raw)> = members.into_iter().collect();
+            members.sort_by(|one, other| one.0.cmp(&other.0));
+            out.push('{');
+            for (place, (name, value)) in members.iter().enumerate() {
+                if place > 0 {
+                    out.push(',');
+                }
+                out.push_str(Raw::string(name).as_str());
+                out.push(':');
+                write(value, out);
+            }
+            out.push('}');
+        }
+    }
 }
 
 /// The number nearest to a JSON number. `None` for anything else.
@@ -127,44 +174,88 @@ pub(crate) fn members(raw: &Raw) -> Option<Members<Raw>> {
     if raw.kind() == Kind::Object { raw.decode().ok() } else { None }
 }
 
+/// The items of an array; `None` for anything else.
+pub(crate) fn elements(raw: &Raw) -> Option<Vec<Raw>> {
+    if raw.kind() == Kind::Array { raw.decode().ok() } else { None }
+}
+
+/// The items of an array of strings; `None` for anything else.
+pub(crate) fn strings(raw: &Raw) -> Option<Vec<String>> {
+    elements(raw)?.iter().map(string).collect()
+}
+
+/// The text of a string; `None` for anything else.
+pub(crate) fn string(raw: &Raw) -> Option<String> {
+    raw.to_string_value().map(Cow::into_owned)
+}
+
 /// A member of an object.
 pub(crate) fn member(raw: &Raw, name: &str) -> Option<Raw> {
     members(raw)?.get(name).cloned()
 }
 
-/// A member of an object that is a string.
+/// A member that is a string.
 pub(crate) fn text(raw: &Raw, name: &str) -> Option<String> {
-    member(raw, name)?.to_string_value().map(|text| text.into_owned())
+    string(&member(raw, name)?)
 }
 
-/// The items of an array.
-pub(crate) fn elements(raw: &Raw) -> Option<Vec<Raw>> {
-    if raw.kind() == Kind::Array { raw.decode().ok() } else { None }
+/// A member that is an array.
+pub(crate) fn list(raw: &Raw, name: &str) -> Option<Vec<Raw>> {
+    elements(&member(raw, name)?)
 }
 
-/// The items of an array that has nothing but strings.
-pub(crate) fn strings(raw: &Raw) -> Option<Vec<String>> {
-    let items = elements(raw)?;
-    items.iter().map(|item| item.to_string_value().map(|text| text.into_owned())).collect()
+/// A member that is an array of strings.
+pub(crate) fn texts(raw: &Raw, name: &str) -> Option<Vec<String>> {
+    strings(&member(raw, name)?)
 }
 
-/// The members of a line that is an object, whatever else is wrong with it.
+/// A member that is an object.
+pub(crate) fn object(raw: &Raw, name: &str) -> Option<Members<Raw>> {
+    members(&member(raw, name)?)
+}
+
+/// A member that is a number: the nearest `f64`.
+pub(crate) fn float(raw: &Raw, name: &str) -> Option<f64> {
+    member(raw, name)?.as_str().parse().ok()
+}
+
+/// Whether a member is there and has this kind.
+pub(crate) fn has_kind(raw: &Raw, name: &str, kind: Kind) -> bool {
+    member(raw, name).is_some_and(|value| value.kind() == kind)
+}
+
+/// Whether a member is `true`.
+pub(crate) fn is_true(raw: &Raw, name: &str) -> bool {
+    member(raw, name).is_some_and(|value| value.as_str() == "true")
+}
+
+/// A parameter of a request or a notification.
+pub(crate) fn param(params: &Option<Payload>, name: &str) -> Option<Raw> {
+    member(params.as_ref()?.raw(), name)
+}
+
+/// A parameter that is a string.
+pub(crate) fn text_param(params: &Option<Payload>, name: &str) -> Option<String> {
+    text(params.as_ref()?.raw(), name)
+}
+
+/// The id in a parameter, as a cancellation has it.
+pub(crate) fn request_id(params: &Option<Payload>) -> Option<RequestId> {
+    param(params, "requestId")?.decode().ok()
+}
+
+/// A line that is an object, even if it is no valid message.
 pub(crate) fn of_line(bytes: &Bytes) -> Option<Raw> {
-    // Whether it is one is seen at its first byte: a batch is not read once more for each fault in it.
+    // The first byte decides, so that a batch is not parsed again for each of its faults.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return None;
     }
     Raw::parse(bytes.clone()).ok()
 }
 
-/// A text, however it was escaped.
+/// A string without its escapes, so that equal strings are equal. Other values stay as they are.
 pub(crate) fn plain(raw: &Raw) -> Raw {
     raw.to_string_value().map_or_else(|| raw.clone(), |text| Raw::string(&text))
-}
-
-/// Whether a member is an object.
-pub(crate) fn is_object(raw: Option<&Raw>) -> bool {
-    raw.is_some_and(|raw| raw.kind() == Kind::Object)
 }
 
 #[cfg(test)]
@@ -235,5 +326,16 @@ mod tests {
         {
             assert!(value(&raw(inexact)).is_none(), "{inexact}");
         }
+    }
+
+    #[test]
+    fn a_value_has_one_spelling() {
+        let one = |text: &str| canonical(&raw(text)).as_str().to_owned();
+        assert_eq!(
+            one(r#"{ "b": [1.0, null, "\u00e4\/"], "a": {"d":1,"c":2} }"#),
+            r#"{"a":{"c":2,"d":1},"b":[1,null,"ä/"]}"#
+        );
+        // Readers differ in which of them they take.
+        assert_eq!(one(r#"{"b":{"x":1,"a":2,"x":3},"a":1}"#), r#"{"a":1,"b":{"x":1,"a":2,"x":3}}"#);
     }
 }

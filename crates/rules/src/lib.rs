@@ -2,7 +2,7 @@
 //! [specification](https://modelcontextprotocol.io/specification).
 //!
 //! Used by `mcpjoin validate`, and by any program that has a [`Trace`]. It does no I/O and sends no probe: the trace records
-//! the probes and what they led to. A rule without anything to check is skipped and gives its reason; it does not pass.
+//! the probes and the responses. A rule without anything to check is skipped and gives its reason; it does not pass.
 //! [`changes`] compares what a server offers with what it offered before, and [`compatibility`] with the limits of clients.
 //!
 //! ```
@@ -21,8 +21,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-#[macro_use]
-mod named;
 #[macro_use]
 mod rule;
 

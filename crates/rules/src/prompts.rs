@@ -6,15 +6,17 @@ use mcpjoin_proto::{Kind, Method, Raw};
 
 use crate::base::refused;
 use crate::features::{answered, are_unique, each, has_texts, is_kind, is_list};
-use crate::json::{elements, member, text};
+use crate::json::{has_kind, list, text};
 use crate::revisions::Revisions;
-use crate::rule::{Outcome, Source};
+use crate::rule::{Evidence, Outcome, Source};
+use crate::server_view::ServerView;
 use crate::trace::Probe;
 
 const PROMPT: &[Source] = sources![ALL Must "server/prompts#prompt"];
 const MESSAGE: &[Source] = sources![ALL Must "server/prompts#promptmessage"];
 const ERRORS: &[Source] = sources![ALL Should "server/prompts#error-handling"];
 const NOTHING: &str = "no prompt was listed";
+const NO_RESULT: &str = "prompts/list brought no result";
 const NOT_GOT: &str = "no prompt was got: see --read-only-tools";
 
 rules! {
@@ -22,89 +24,71 @@ rules! {
 
     "prompts-listed", [ALL Must "server/prompts#listing-prompts"],
         "The result of prompts/list has an array of prompts.",
-        |view| is_list(view, &Method::ListPrompts, "prompts/list brought no result");
+        |view| is_list(view, &Method::ListPrompts, NO_RESULT);
     "prompt-has-name", PROMPT,
         "Each prompt is an object with a name, which is a string.",
         |view| has_texts(view, &Method::ListPrompts, &["name"], NOTHING);
     "prompt-names-unique", [ALL Should "server/prompts#prompt"],
         "No two prompts of a server have the same name.",
-        |view| are_unique(view, &Method::ListPrompts, "name", "prompts/list brought no result");
+        |view| are_unique(view, &Method::ListPrompts, "name", NO_RESULT);
     "prompt-members", PROMPT,
         "What describes a prompt has its type: title and description are strings, arguments an array.",
-        |view| {
-            each(view, &Method::ListPrompts, NOTHING, |prompt| {
-                let title = Revisions::SINCE_THIRD.contains(&view.run.version);
-                let title = || is_kind(prompt, "title", Kind::String).filter(|_| title);
-                let arguments = || is_kind(prompt, "arguments", Kind::Array);
-                is_kind(prompt, "description", Kind::String).or_else(title).or_else(arguments)
-            })
-        };
+        |view| each(view, &Method::ListPrompts, NOTHING, |prompt| {
+            let has_title = Revisions::SINCE_THIRD.contains(&view.run.version);
+            let title = || is_kind(prompt, "title", Kind::String).filter(|_| has_title);
+            let arguments = || is_kind(prompt, "arguments", Kind::Array);
+            is_kind(prompt, "description", Kind::String).or_else(title).or_else(arguments)
+        });
     "prompt-arguments", PROMPT,
         "Each argument of a prompt is an object with a name; required, if it is there, is true or false.",
-        |view| {
-            each(view, &Method::ListPrompts, NOTHING, |prompt| {
-                let arguments = elements(&member(prompt, "arguments")?)?;
-                arguments.iter().find_map(|argument| {
-                    let Some(name) = text(argument, "name") else {
-                        return Some("an argument is no object with a name".into());
-                    };
-                    let found = is_kind(argument, "required", Kind::Bool)
-                        .or_else(|| is_kind(argument, "description", Kind::String))?;
-                    Some(format!("of the argument {name:?}, {found}"))
-                })
+        |view| each(view, &Method::ListPrompts, NOTHING, |prompt| {
+            list(prompt, "arguments")?.iter().find_map(|argument| {
+                let Some(name) = text(argument, "name") else {
+                    return Some("an argument is no object with a name".into());
+                };
+                let found = is_kind(argument, "required", Kind::Bool)
+                    .or_else(|| is_kind(argument, "description", Kind::String))?;
+                Some(format!("of the argument {name:?}, {found}"))
             })
-        };
+        });
     "unknown-prompt-code", ERRORS,
         "Getting a prompt that does not exist brings the error -32602.",
         |view| refused(view, Probe::NoPrompt, "no prompt was asked for that does not exist");
     "missing-prompt-argument-code", ERRORS,
         "Getting a prompt without an argument that it must have brings the error -32602.",
         |view| {
-            refused(
-                view,
-                Probe::MissingArgument,
-                "no prompt was asked for without an argument: see --read-only-tools",
-            )
+            let nothing = "no prompt was asked for without an argument: see --read-only-tools";
+            refused(view, Probe::MissingArgument, nothing)
         };
     "prompt-has-messages", [ALL Must "server/prompts#getting-a-prompt"],
         "The result of prompts/get has messages, an array of objects.",
-        |view| {
-            let findings = answered(view, &Method::GetPrompt).map(|page| {
-                let messages = member(page.result, "messages").and_then(|messages| elements(&messages));
-                let good = messages.is_some_and(|items| items.iter().all(|item| item.kind() == Kind::Object));
-                (!good).then(|| page.request.finding("messages is no array of objects", page.response.line))
-            });
-            Outcome::of(findings, NOT_GOT)
-        };
+        else NOT_GOT,
+        |view| answered(view, &Method::GetPrompt).map(|(reply, result)| {
+            let messages = list(result, "messages");
+            let is_good = messages.is_some_and(|items| items.iter().all(|item| item.kind() == Kind::Object));
+            reply.finding_if(!is_good, "messages is no array of objects")
+        });
     "message-role", MESSAGE,
         "Each message of a prompt has a role: user or assistant.",
-        |view| {
-            each_message(view, |message| {
-                let role = text(message, "role");
-                let good = role.is_some_and(|role| role == "user" || role == "assistant");
-                (!good).then(|| "the role of a message is missing or another word".into())
-            })
-        };
+        |view| each_message(view, |message| {
+            let is_good = matches!(text(message, "role").as_deref(), Some("user" | "assistant"));
+            (!is_good).then_some("the role of a message is missing or another word")
+        });
     "message-content", MESSAGE,
         "Each message of a prompt has content: one block, which is an object.",
-        |view| {
-            each_message(view, |message| {
-                let good = member(message, "content").is_some_and(|content| content.kind() == Kind::Object);
-                (!good).then(|| "the content of a message is missing or no object".into())
-            })
-        };
+        |view| each_message(view, |message| {
+            let is_good = has_kind(message, "content", Kind::Object);
+            (!is_good).then_some("the content of a message is missing or no object")
+        });
 }
 
-/// Looks at every message of a prompt that is an object.
-fn each_message(view: &crate::server_view::ServerView<'_>, look: impl Fn(&Raw) -> Option<String>) -> Outcome {
-    let findings = answered(view, &Method::GetPrompt).flat_map(|page| {
-        let messages = member(page.result, "messages").and_then(|messages| elements(&messages));
-        let objects =
-            messages.unwrap_or_default().into_iter().filter(|message| message.kind() == Kind::Object);
-        let problems: Vec<Option<_>> = objects
-            .map(|message| look(&message).map(|problem| page.request.finding(problem, page.response.line)))
-            .collect();
-        problems
+/// Checks every message of a prompt that is an object: `check` returns the problem of one.
+fn each_message(view: &ServerView<'_>, check: impl Fn(&Raw) -> Option<&'static str>) -> Outcome {
+    let check = &check;
+    let findings = answered(view, &Method::GetPrompt).flat_map(|(reply, result)| {
+        let messages = list(result, "messages").unwrap_or_default().into_iter();
+        let objects = messages.filter(|message| message.kind() == Kind::Object);
+        objects.map(move |message| check(&message).map(|problem| reply.finding(problem)))
     });
     Outcome::of(findings, NOT_GOT)
 }

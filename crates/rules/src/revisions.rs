@@ -4,7 +4,7 @@
 
 use mcpjoin_proto::Version;
 
-/// A range of revisions, both ends included. The places are those in [`Version::ALL`].
+/// A range of revisions, both ends included, as places in [`Version::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revisions {
     first: usize,
@@ -43,7 +43,7 @@ impl Revisions {
     /// 2026-07-28: the revision without sessions.
     pub const MODERN: Self = Self { first: 4, last: 4 };
 
-    /// Whether a revision is one of them. One that is not known belongs to none.
+    /// Whether a revision is in the range. An unknown one is in no range.
     #[must_use]
     pub fn contains(&self, version: &Version) -> bool {
         Version::ALL
@@ -52,31 +52,31 @@ impl Revisions {
             .is_some_and(|place| (self.first..=self.last).contains(&place))
     }
 
-    /// A revision alone; `None` for one that is not known.
+    /// The range of one revision; `None` for an unknown one.
     #[must_use]
     pub fn only(version: &Version) -> Option<Self> {
         let place = Version::ALL.iter().position(|known| known == version)?;
         Some(Self { first: place, last: place })
     }
 
-    /// All of them, oldest first.
+    /// The revisions of the range, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &'static Version> {
         ALL[self.first..=self.last].iter()
     }
 
-    /// The first of them.
+    /// The first revision.
     #[must_use]
     pub const fn first(&self) -> &'static Version {
         &ALL[self.first]
     }
 
-    /// The last of them.
+    /// The last revision.
     #[must_use]
     pub const fn last(&self) -> &'static Version {
         &ALL[self.last]
     }
 
-    /// Whether one revision came before another; a revision that is not known is before none and after none.
+    /// Whether one revision came before another. An unknown one is neither before nor after another.
     #[must_use]
     pub fn is_older(one: &Version, other: &Version) -> bool {
         let place = |version| Version::ALL.iter().position(|known| known == version);

@@ -1,6 +1,7 @@
-//! What a rule is: its types, and the macros in which the files of the chapters write their tables.
+//! The types of a rule, and the macros for the tables of rules.
 //!
-//! [`crate::book`] lists the tables and applies them.
+//! [`crate::book`] lists the tables and applies them. A chapter's file has one table; the rows share its chapter and, by the
+//! constants of the file, the pages of the specification.
 
 use std::fmt;
 
@@ -12,24 +13,54 @@ use crate::revisions::Revisions;
 use crate::server_view::ServerView;
 use crate::trace::Channel;
 
+/// Declares an enum with the name of each variant behind it, a constant with all variants, and `as_str`.
+macro_rules! named {
+    (
+        $(#[$doc:meta])*
+        $vis:vis enum $type:ident { $( $(#[$variant_doc:meta])* $variant:ident = $name:literal, )+ }
+    ) => {
+        $(#[$doc])*
+        $vis enum $type {
+            $( $(#[$variant_doc])* $variant, )+
+        }
+
+        impl $type {
+            /// Every variant, in the order of the declaration.
+            pub const ALL: [Self; [$( Self::$variant, )+].len()] = [$( Self::$variant, )+];
+
+            /// The name of a variant. It stays the same in later releases.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $( Self::$variant => $name, )+
+                }
+            }
+        }
+    };
+}
+
 /// A table of rules of one chapter. A row is the slug with the sources, the sentence, and the check.
 ///
 /// ```text
 /// rules! {
 ///     pub(crate) RULES for Server in Chapter::Base;
 ///
-///     "result-is-object", [FIRST Must "basic/messages#responses", SINCE_SECOND Must "basic#responses"],
-///         "A result is a JSON object.",
-///         |view| results_are_objects(view);
+///     "unknown-method-refused", [ALL Must "https://www.jsonrpc.org/specification#response_object"],
+///         "A request with a method that does not exist is answered with an error.",
+///         else "no unknown method was asked for, or it was not answered",
+///         |view| view.answers(Probe::UnknownMethod).map(|(reply, outcome)| reply.finding_if(outcome.is_ok(), "..."));
 /// }
 /// ```
 ///
-/// `Server`: the check takes a [`ServerView`]; `Client`: it takes a [`ClientView`]. Sources that several rows share are a
-/// constant, made by [`sources!`] and named in place of the list.
+/// `Server`: the check takes a [`ServerView`]; `Client`: it takes a [`ClientView`]. With `else`, the check returns an
+/// iterator with an item for each thing that it looked at: a finding, or `None` if that was right. Without any item the rule
+/// is skipped for the reason after `else`. A check may return another [`Outcome`] early. Without `else`, the check is a
+/// function that returns an [`Outcome`]. Sources that several rows share are a constant, made by [`sources!`] and named in
+/// place of the list.
 macro_rules! rules {
     (
         $vis:vis $table:ident for $party:ident in Chapter::$chapter:ident;
-        $($slug:literal, $sources:tt, $sentence:literal, $check:expr;)+
+        $($slug:literal, $sources:tt, $sentence:literal, $(else $nothing:expr, |$view:ident|)? $check:expr;)+
     ) => {
         $vis const $table: &[$crate::rule::Rule] = &[$(
             $crate::rule::Rule {
@@ -37,9 +68,18 @@ macro_rules! rules {
                 chapter: $crate::rule::Chapter::$chapter,
                 sentence: $sentence,
                 sources: sources!($sources),
-                check: $crate::rule::Check::$party($check),
+                check: $crate::rule::Check::$party(check!($($nothing, $view,)? $check)),
             },
         )+];
+    };
+}
+
+macro_rules! check {
+    ($nothing:expr, $view:ident, $findings:expr) => {
+        |$view| $crate::rule::Outcome::of($findings, $nothing)
+    };
+    ($check:expr) => {
+        $check
     };
 }
 
@@ -63,8 +103,7 @@ named! {
     /// How binding a sentence is: the least binding level first.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Level {
-        /// No sentence demands it; a server without it is a nuisance all the same. The sources of such a rule lead to what
-        /// comes nearest.
+        /// No sentence demands it, but a violation causes trouble. The sources lead to the nearest sentence.
         Advice = "advice",
         /// SHOULD or SHOULD NOT.
         Should = "SHOULD",
@@ -80,37 +119,37 @@ named! {
     pub enum Chapter {
         /// JSON-RPC as the specification narrows it.
         Base = "base",
-        /// How both sides agree, in both eras.
+        /// Negotiating a version and capabilities, in both eras.
         Lifecycle = "lifecycle",
         /// Lines over standard input and output.
         Stdio = "stdio",
-        /// POST, and streams of events, in both eras.
+        /// POST and event streams, in both eras.
         StreamableHttp = "http",
         /// The two endpoints of 2024-11-05.
         HttpSse = "http-sse",
-        /// How a server keeps out whoever has no token, and says where one is to be had.
+        /// Refusing requests without a token, and the metadata about authorization servers.
         Authorization = "authorization",
-        /// What a server can do for a model, and what it does when it is asked to.
+        /// The list of tools, their schemas, and the results of calls.
         Tools = "tools",
-        /// What a server lets be read.
+        /// The lists of resources and templates, and the results of reading.
         Resources = "resources",
-        /// Texts with places to fill in.
+        /// The list of prompts, and their messages.
         Prompts = "prompts",
-        /// What stands in the results of tools, resources and prompts.
+        /// Content blocks in the results of tools, resources and prompts.
         Content = "content",
-        /// Pages, hints for those who keep results, completion, log messages.
+        /// Pagination, cache hints, completion and logging.
         Utilities = "utilities",
-        /// Progress, cancellation, streams of changes, input that a server asks for.
+        /// Progress, cancellation, subscriptions, tasks, and input that a server requests.
         Patterns = "patterns",
-        /// What a client has for servers: roots, sampling, elicitation.
+        /// Features of clients: roots, sampling, elicitation.
         ClientFeatures = "client-features",
-        /// What a server bears.
+        /// Load, slow readers, lost connections.
         Resilience = "resilience",
     }
 }
 
 impl Chapter {
-    /// Its heading.
+    /// The heading.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -131,7 +170,7 @@ impl Chapter {
         }
     }
 
-    /// Whether its rules are about runs over this transport.
+    /// Whether its rules apply to runs over this transport.
     pub(crate) fn covers(self, channel: Channel) -> bool {
         match self {
             Self::Stdio => channel == Channel::Stdio,
@@ -141,7 +180,7 @@ impl Chapter {
         }
     }
 
-    /// Why its rules had nothing to check when nothing was carried by what they are about.
+    /// Why its rules are skipped when no run used its transport.
     pub(crate) const fn unused(self) -> &'static str {
         match self {
             Self::Resilience => "resilience was not asked for (--resilience)",
@@ -154,12 +193,12 @@ impl Chapter {
     }
 }
 
-/// Where some revisions say it, and how bindingly.
+/// The sentence that a rule checks, in a range of revisions.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// Which revisions.
+    /// The revisions.
     pub revisions: Revisions,
-    /// How bindingly.
+    /// How binding the sentence is.
     pub level: Level,
     page: &'static str,
 }
@@ -183,52 +222,52 @@ impl Source {
 /// One rule of the book.
 #[derive(Clone, Copy)]
 pub struct Rule {
-    /// Its name: says what it is, and stays.
+    /// The name; it stays the same in later releases.
     pub slug: &'static str,
-    /// The chapter that it stands in.
+    /// The chapter.
     pub chapter: Chapter,
-    /// What the specification says, in our words.
+    /// The demand of the specification, in our words.
     pub sentence: &'static str,
-    /// Where it says so: one row for each range of revisions, oldest first, no revision twice.
+    /// The sentences: one for each range of revisions, oldest first, no revision twice.
     pub sources: &'static [Source],
     pub(crate) check: Check,
 }
 
-/// Whom a rule is about, and its check.
+/// The check of a rule.
 #[derive(Clone, Copy)]
 pub(crate) enum Check {
-    /// A server: a run in which we are the client.
+    /// Of a server: in the run we are the client.
     Server(fn(&ServerView<'_>) -> Outcome),
-    /// A client: a run in which we are the server.
+    /// Of a client: in the run we are the server.
     Client(fn(&ClientView<'_>) -> Outcome),
 }
 
 impl Rule {
-    /// Where one revision says it; `None` when it does not.
+    /// The sentence in one revision; `None` if the revision does not have the rule.
     #[must_use]
     pub fn source(&self, version: &Version) -> Option<&'static Source> {
         self.sources.iter().find(|source| source.revisions.contains(version))
     }
 
-    /// How bindingly the newest revision that has it says it.
+    /// The level in the newest revision that has the rule.
     #[must_use]
     pub fn level(&self) -> Level {
         self.sources.last().map_or(Level::Advice, |source| source.level)
     }
 
-    /// The first revision that has it.
+    /// The first revision that has the rule.
     #[must_use]
     pub fn first(&self) -> Option<&'static Version> {
         self.sources.first().map(|source| source.revisions.first())
     }
 
-    /// The last revision that has it.
+    /// The last revision that has the rule.
     #[must_use]
     pub fn last(&self) -> Option<&'static Version> {
         self.sources.last().map(|source| source.revisions.last())
     }
 
-    /// The address of the sentence in the newest revision that has it.
+    /// The address of the sentence in the newest revision that has the rule.
     #[must_use]
     pub fn address(&self) -> Option<String> {
         self.sources.last().map(|source| source.address(source.revisions.last()))
@@ -258,15 +297,15 @@ pub enum Outcome {
 /// One violation of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub problem: String,
     /// The name of the run.
     pub run: Box<str>,
     /// The revision whose rules were applied.
     pub version: Version,
-    /// How bindingly that revision says it.
+    /// How binding the rule is in that revision.
     pub level: Level,
-    /// Where it says so.
+    /// The address of the sentence.
     pub address: String,
     /// The line that we sent. Over HTTP, the beginning of the request in one line.
     pub sent: Option<Bytes>,
@@ -275,9 +314,9 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn new(problem: impl Into<String>, sent: Option<&Bytes>, received: Option<&Bytes>) -> Self {
+    pub(crate) fn new(problem: impl fmt::Display, sent: Option<&Bytes>, received: Option<&Bytes>) -> Self {
         Self {
-            problem: problem.into(),
+            problem: problem.to_string(),
             sent: sent.cloned(),
             received: received.cloned(),
             // Set when the finding is added to a report.
@@ -289,17 +328,28 @@ impl Finding {
     }
 }
 
+/// A part of a run that a finding can be about.
+pub(crate) trait Evidence {
+    /// A finding about it, with the lines that show it.
+    fn finding(&self, problem: impl fmt::Display) -> Finding;
+
+    /// A finding about it, if the rule is violated. The problem is not formatted otherwise.
+    fn finding_if(&self, is_violated: bool, problem: impl fmt::Display) -> Option<Finding> {
+        is_violated.then(|| self.finding(problem))
+    }
+}
+
 impl Outcome {
     /// The outcome of checking several items: `None` for an item without a violation. Without any item the rule is skipped for
     /// the reason `nothing`.
-    pub(crate) fn of(looked_at: impl IntoIterator<Item = Option<Finding>>, nothing: &'static str) -> Self {
+    pub(crate) fn of(checked: impl IntoIterator<Item = Option<Finding>>, nothing: &'static str) -> Self {
         let mut findings = Vec::new();
-        let mut seen = false;
-        for finding in looked_at {
-            seen = true;
+        let mut has_items = false;
+        for finding in checked {
+            has_items = true;
             findings.extend(finding);
         }
-        match (seen, findings.is_empty()) {
+        match (has_items, findings.is_empty()) {
             (false, _) => Self::Skipped(nothing),
             (true, true) => Self::Passed,
             (true, false) => Self::Failed(findings),

@@ -4,7 +4,8 @@
 //! Built once for each run and read by every rule. Each event has one place in the index, so that one fault of a server
 //! is found by one rule: a response with a changed id is not a missing response as well.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::time::Duration;
 
 use mcpjoin_proto::decode::Shape;
@@ -13,10 +14,10 @@ use mcpjoin_proto::{
     DecodeError, ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, code,
 };
 
-use crate::exchange::Exchange;
-use crate::json::{member, members, of_line};
+use crate::exchange::{Exchange, Exchanges, record};
+use crate::json::{member, object, of_line};
 use crate::revisions::Revisions;
-use crate::rule::Finding;
+use crate::rule::{Evidence, Finding};
 use crate::trace::{Channel, Ended, Event, Line, Probe, Run, Trace, What};
 
 /// The index of a run with a server.
@@ -37,8 +38,7 @@ pub(crate) struct ServerView<'a> {
     pub(crate) invalid: Vec<Received<'a, DecodeError>>,
     /// Every line that was received, with its place among the events.
     pub(crate) lines: Vec<(usize, &'a Line)>,
-    /// The HTTP exchanges, by their numbers.
-    pub(crate) exchanges: BTreeMap<u32, Exchange<'a>>,
+    pub(crate) exchanges: Exchanges<'a>,
     /// The places of our requests to which a stray response seems to belong.
     answered_by_strays: BTreeSet<usize>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct OurRequest<'a> {
     pub(crate) probe: Probe,
     pub(crate) line: &'a Line,
     pub(crate) id: Option<&'a RequestId>,
-    spelled: Option<IdSpelling>,
+    spelling: Option<IdSpelling>,
     /// `None` for a line that is no request on purpose.
     pub(crate) method: Option<&'a Method>,
     pub(crate) responses: Vec<ReceivedResponse<'a>>,
@@ -68,12 +68,27 @@ pub(crate) struct ReceivedResponse<'a> {
     pub(crate) outcome: Option<&'a Result<Payload, ErrorObject>>,
 }
 
+/// A request of ours with one of its responses.
+#[derive(Clone, Copy)]
+pub(crate) struct Reply<'s, 'a> {
+    pub(crate) request: &'s OurRequest<'a>,
+    pub(crate) response: &'s ReceivedResponse<'a>,
+}
+
+/// An error of the server, with the request if that is known.
+pub(crate) struct ReceivedError<'s, 'a> {
+    request: Option<&'s OurRequest<'a>>,
+    line: &'a Line,
+    pub(crate) error: &'a ErrorObject,
+}
+
 /// A notification of ours.
 pub(crate) struct OurNotification<'a> {
     pub(crate) place: usize,
     pub(crate) probe: Probe,
     exchange: Option<u32>,
     pub(crate) line: &'a Line,
+    pub(crate) what: &'a Notification,
 }
 
 /// A response to none of our requests.
@@ -85,9 +100,10 @@ pub(crate) struct StrayResponse<'a> {
     pub(crate) outcome: Option<&'a Result<Payload, ErrorObject>>,
 }
 
-/// A request, a notification or an invalid message of the server.
+/// A request, a notification or an invalid message of the peer.
 pub(crate) struct Received<'a, T> {
     pub(crate) place: usize,
+    pub(crate) at: Duration,
     pub(crate) exchange: Option<u32>,
     pub(crate) line: &'a Line,
     pub(crate) what: &'a T,
@@ -119,23 +135,23 @@ impl<'a> ServerView<'a> {
             notifications: Vec::new(),
             invalid: Vec::new(),
             lines: Vec::new(),
-            exchanges: BTreeMap::new(),
+            exchanges: Exchanges::new(),
             answered_by_strays: BTreeSet::new(),
         };
         for (place, event) in run.events.iter().enumerate() {
-            view.happened(event);
+            record(&mut view.exchanges, place, event, true);
             match &event.what {
-                What::Sent(probe, line) => view.sent(place, event, *probe, line),
+                What::Sent(probe, line) => view.add_sent(place, event, *probe, line),
                 What::Received(line) => {
                     view.lines.push((place, line));
                     for part in line.parts() {
-                        view.came(place, event, line, part);
+                        view.add_received(place, event, line, part);
                     }
                 }
                 _ => {}
             }
         }
-        if run.channel == Channel::StreamableHttp {
+        if run.is_http() {
             // A response that came in another exchange too is checked in the exchange of its request.
             for request in &mut view.our_requests {
                 if request.responses.iter().any(|response| response.exchange == request.exchange) {
@@ -151,42 +167,19 @@ impl<'a> ServerView<'a> {
         view
     }
 
-    /// Adds an event to its HTTP exchange.
-    fn happened(&mut self, event: &'a Event) {
-        let Some(number) = event.exchange else { return };
-        if let What::Requested(probe, request) = &event.what {
-            self.exchanges.insert(number, Exchange::new(*probe, request));
-            return;
-        }
-        let Some(exchange) = self.exchanges.get_mut(&number) else { return };
-        match &event.what {
-            What::Sent(_, line) => exchange.sent = Some(line),
-            What::Responded(response) => exchange.response = Some(response),
-            What::Streamed(streamed) => exchange.events.push(streamed),
-            What::Received(line) => {
-                let name = exchange.events.last().and_then(|event| event.name.as_ref());
-                exchange.lines.push((line, name));
-            }
-            What::Body(body) => exchange.body = Some(body),
-            What::Retry(_) => exchange.has_retry = true,
-            What::BodyEnded(end) => exchange.end = Some((event.at, end)),
-            _ => {}
-        }
-    }
-
-    fn sent(&mut self, place: usize, event: &Event, probe: Probe, line: &'a Line) {
+    fn add_sent(&mut self, place: usize, event: &Event, probe: Probe, line: &'a Line) {
         let (at, exchange) = (event.at, event.exchange);
         for part in line.parts() {
             let (id, method) = match part {
                 Ok(Message::Request(request)) => (Some(&request.id), Some(&request.method)),
-                Ok(Message::Notification(_)) => {
-                    self.our_notifications.push(OurNotification { place, probe, exchange, line });
+                Ok(Message::Notification(what)) => {
+                    self.our_notifications.push(OurNotification { place, probe, exchange, line, what });
                     continue;
                 }
                 Ok(Message::Response(_)) => continue,
                 Err(error) => (error.id.as_ref(), None),
             };
-            let (spelled, responses) = (id.map(IdSpelling::of), Vec::new());
+            let (spelling, responses) = (id.map(IdSpelling::of), Vec::new());
             self.our_requests.push(OurRequest {
                 place,
                 at,
@@ -194,14 +187,14 @@ impl<'a> ServerView<'a> {
                 probe,
                 line,
                 id,
-                spelled,
+                spelling,
                 method,
                 responses,
             });
         }
     }
 
-    fn came(
+    fn add_received(
         &mut self,
         place: usize,
         event: &Event,
@@ -210,44 +203,41 @@ impl<'a> ServerView<'a> {
     ) {
         let (at, number) = (event.at, event.exchange);
         let exchange = number.and_then(|number| self.exchanges.get(&number));
-        if exchange.is_some_and(|exchange| self.is_judged_there(exchange)) {
+        if exchange.is_some_and(|exchange| self.expects_no_message(exchange)) {
             return;
         }
         let is_resumed = exchange.is_some_and(|exchange| exchange.resumed_after().is_some());
-        let is_refused =
-            exchange.is_some_and(|exchange| exchange.status().is_some_and(|status| status >= 400));
+        let is_refused = exchange.is_some_and(Exchange::is_refused);
         let (id, outcome) = match part {
             // A resumed stream repeats messages.
             Ok(Message::Request(_) | Message::Notification(_)) if is_resumed => return,
             Ok(Message::Request(what)) => {
-                return self.requests.push(Received { place, exchange: number, line, what });
+                return self.requests.push(Received { place, at, exchange: number, line, what });
             }
             Ok(Message::Notification(what)) => {
-                return self.notifications.push(Received { place, exchange: number, line, what });
+                return self.notifications.push(Received { place, at, exchange: number, line, what });
             }
             Ok(Message::Response(response)) => (response.id.as_ref(), Some(&response.outcome)),
             Err(_) if is_resumed => return,
-            Err(error) => {
-                self.invalid.push(Received { place, exchange: number, line, what: error });
-                if error.shape != Shape::Response {
+            Err(what) => {
+                self.invalid.push(Received { place, at, exchange: number, line, what });
+                if what.shape != Shape::Response {
                     return;
                 }
-                (error.id.as_ref(), None)
+                (what.id.as_ref(), None)
             }
         };
         // A server may refuse a request before it reads it. In the legacy era that is its response. In the modern era the
         // rules of HTTP alone check it: the server has not read the era of the request either.
-        let is_legacy = Revisions::LEGACY.contains(&self.run.version);
+        let is_legacy = self.run.is_legacy();
         let may_stay_unread = exchange.is_some_and(|exchange| exchange.probe.may_stay_unread());
-        let is_unread = is_refused && id.is_none() && is_legacy;
         if is_refused && id.is_none() && may_stay_unread && !is_legacy {
             return;
         }
+        let mut latest = self.our_requests.iter_mut().rev();
         let owner = match id {
-            Some(id) => self.our_requests.iter_mut().rev().find(|request| request.id == Some(id)),
-            None if is_unread => {
-                self.our_requests.iter_mut().rev().find(|request| request.exchange == number)
-            }
+            Some(id) => latest.find(|request| request.id == Some(id)),
+            None if is_refused && is_legacy => latest.find(|request| request.exchange == number),
             None => None,
         };
         match owner {
@@ -257,20 +247,17 @@ impl<'a> ServerView<'a> {
             }
             // An invalid message has rules of its own, and a resumed stream repeats messages.
             None if outcome.is_none() || is_resumed => {}
-            None => self.stray_responses.push(StrayResponse {
-                place,
-                exchange: number,
-                line,
-                id: id.cloned(),
-                outcome,
-            }),
+            None => {
+                let id = id.cloned();
+                self.stray_responses.push(StrayResponse { place, exchange: number, line, id, outcome });
+            }
         }
     }
 
-    /// Whether the rules of HTTP alone check the messages of an exchange: where no message is expected in it.
-    fn is_judged_there(&self, exchange: &Exchange<'_>) -> bool {
-        exchange.only_tells()
-            || exchange.sent.is_none() && exchange.status().is_some_and(|status| status >= 400)
+    /// Whether no message is expected in an exchange: then the rules of HTTP alone check it.
+    fn expects_no_message(&self, exchange: &Exchange<'_>) -> bool {
+        exchange.needs_no_response()
+            || exchange.message.is_none() && exchange.is_refused()
             || self.run.channel == Channel::HttpSse && exchange.is("POST")
     }
 
@@ -279,11 +266,10 @@ impl<'a> ServerView<'a> {
         self.exchanges.get(&request.exchange?)
     }
 
-    /// Guesses what a stray response belongs to.
+    /// The request to which a stray response seems to belong.
     pub(crate) fn meaning(&self, stray: &StrayResponse<'a>) -> StrayMeaning<'_, 'a> {
         // Over Streamable HTTP, a message belongs to the request of its exchange.
-        let elsewhere =
-            |exchange: Option<u32>| self.run.channel == Channel::StreamableHttp && exchange != stray.exchange;
+        let elsewhere = |exchange: Option<u32>| self.run.is_http() && exchange != stray.exchange;
         let mut waiting = self.our_requests.iter().filter(|request| {
             request.place < stray.place && request.responses.is_empty() && !elsewhere(request.exchange)
         });
@@ -294,7 +280,7 @@ impl<'a> ServerView<'a> {
             }
             let given = IdSpelling::of(id);
             let is_alike =
-                |request: &OurRequest<'a>| request.spelled.as_ref().is_some_and(|own| own.is_like(&given));
+                |request: &OurRequest<'a>| request.spelling.as_ref().is_some_and(|own| own.is_like(&given));
             return waiting
                 .find(|request| request.method.is_some() && is_alike(request))
                 .map_or(StrayMeaning::Nothing, StrayMeaning::Answers);
@@ -318,30 +304,25 @@ impl<'a> ServerView<'a> {
         if let Some(request) = waiting.find(|request| request.method.is_some()) {
             return StrayMeaning::Answers(request);
         }
-        let mut notification = self.our_notifications.iter().rev();
-        match notification
-            .find(|notification| notification.place < stray.place && !elsewhere(notification.exchange))
-        {
-            Some(notification) => StrayMeaning::Notified(notification),
-            None => StrayMeaning::Nothing,
-        }
+        let before = |sent: &&OurNotification<'_>| sent.place < stray.place && !elsewhere(sent.exchange);
+        let notification = self.our_notifications.iter().rev().find(before);
+        notification.map_or(StrayMeaning::Nothing, StrayMeaning::Notified)
     }
 
     /// Whether a message after a request may be its response although its id does not say so.
     pub(crate) fn may_be_answered(&self, request: &OurRequest<'_>) -> bool {
-        if let Some(exchange) =
-            self.exchange_of(request).filter(|_| self.run.channel == Channel::StreamableHttp)
-        {
+        if let Some(exchange) = self.exchange_of(request).filter(|_| self.run.is_http()) {
             let mut parts = exchange.lines.iter().flat_map(|(line, _)| line.parts());
-            return parts.any(|part| match part {
-                Ok(Message::Response(_)) => true,
-                Ok(_) => false,
-                Err(_) => true,
-            });
+            return parts.any(|part| matches!(part, Ok(Message::Response(_)) | Err(_)));
         }
         // Invalid messages are in the order of their places.
         self.invalid.last().is_some_and(|fault| fault.place > request.place)
             || self.answered_by_strays.contains(&request.place)
+    }
+
+    /// Whether a request has a response, or can have none that is recognized.
+    pub(crate) fn is_decided(&self, request: &OurRequest<'_>) -> bool {
+        request.is_answered() || !self.may_be_answered(request)
     }
 
     /// Our requests with that probe.
@@ -349,53 +330,76 @@ impl<'a> ServerView<'a> {
         self.our_requests.iter().filter(move |request| request.probe == probe)
     }
 
-    /// Every result, with its request.
-    pub(crate) fn results(
+    /// Our requests with that probe that have one valid response.
+    pub(crate) fn answers(
         &self,
-    ) -> impl Iterator<Item = (&OurRequest<'a>, &ReceivedResponse<'a>, &'a Payload)> {
-        let responses = self
-            .our_requests
-            .iter()
-            .flat_map(|request| request.responses.iter().map(move |response| (request, response)));
-        responses.filter_map(|(request, response)| match response.outcome {
-            Some(Ok(result)) => Some((request, response, result)),
-            _ => None,
-        })
+        probe: Probe,
+    ) -> impl Iterator<Item = (Reply<'_, 'a>, &'a Result<Payload, ErrorObject>)> {
+        self.probed(probe).filter_map(OurRequest::answer)
     }
 
-    /// Every error, with its line, and with its request where that is known.
-    pub(crate) fn errors(
-        &self,
-    ) -> impl Iterator<Item = (Option<&OurRequest<'a>>, &'a Line, &'a ErrorObject)> {
+    /// Every result.
+    pub(crate) fn results(&self) -> impl Iterator<Item = (Reply<'_, 'a>, &'a Raw)> {
+        let replies = self
+            .our_requests
+            .iter()
+            .flat_map(|request| request.responses.iter().map(move |response| Reply { request, response }));
+        replies.filter_map(|reply| Some((reply, reply.response.outcome?.as_ref().ok()?.raw())))
+    }
+
+    /// The results of our requests with that probe.
+    pub(crate) fn results_of(&self, probe: Probe) -> impl Iterator<Item = (Reply<'_, 'a>, &'a Raw)> {
+        self.results().filter(move |(reply, _)| reply.request.probe == probe)
+    }
+
+    /// The results of a method.
+    pub(crate) fn results_by(&self, method: &Method) -> impl Iterator<Item = (Reply<'_, 'a>, &'a Raw)> {
+        self.results().filter(move |(reply, _)| reply.request.method == Some(method))
+    }
+
+    /// Every error.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = ReceivedError<'_, 'a>> {
         let owned = self.our_requests.iter().flat_map(|request| {
-            request.responses.iter().filter_map(move |response| match response.outcome {
-                Some(Err(error)) => Some((Some(request), response.line, error)),
-                _ => None,
+            request.responses.iter().filter_map(move |response| {
+                let error = response.outcome?.as_ref().err()?;
+                Some(ReceivedError { request: Some(request), line: response.line, error })
             })
         });
-        let stray_responses = self.stray_responses.iter().filter_map(|stray| match stray.outcome {
-            Some(Err(error)) => Some((None, stray.line, error)),
-            _ => None,
+        let strays = self.stray_responses.iter().filter_map(|stray| {
+            Some(ReceivedError { request: None, line: stray.line, error: stray.outcome?.as_ref().err()? })
         });
-        owned.chain(stray_responses)
+        owned.chain(strays)
+    }
+
+    /// Every error with that code.
+    pub(crate) fn errors_with(&self, code: i64) -> impl Iterator<Item = ReceivedError<'_, 'a>> {
+        self.errors().filter(move |it| it.error.code == code)
+    }
+
+    /// The notifications of a method.
+    pub(crate) fn notified(&self, method: &Method) -> impl Iterator<Item = &Received<'a, Notification>> {
+        self.notifications.iter().filter(move |notification| notification.what.method == *method)
+    }
+
+    /// The exchanges of a probe.
+    pub(crate) fn exchanged(&self, probe: Probe) -> impl Iterator<Item = &Exchange<'a>> {
+        self.exchanges.values().filter(move |exchange| exchange.probe == probe)
     }
 
     /// The result of the opening request.
-    pub(crate) fn opening(&self) -> Option<(&OurRequest<'a>, &ReceivedResponse<'a>, &'a Payload)> {
-        self.results().find(|(request, ..)| {
-            matches!(request.probe, Probe::Initialize | Probe::UnknownVersion | Probe::Discover)
+    pub(crate) fn opening(&self) -> Option<(Reply<'_, 'a>, &'a Raw)> {
+        self.results().find(|(reply, _)| {
+            matches!(reply.request.probe, Probe::Initialize | Probe::UnknownVersion | Probe::Discover)
         })
     }
 
-    /// The capabilities of the server, from this run, or from another of the same revision where this run has no opening.
+    /// The capabilities of the server, from this run, or from another of the same revision if this run has no opening.
     pub(crate) fn declared(&self) -> Option<Members<Raw>> {
-        let here = self.opening().and_then(|(.., result)| capabilities(result));
-        here.or_else(|| {
+        let of = |view: &Self| object(view.opening()?.1, "capabilities");
+        of(self).or_else(|| {
             let same = Revisions::only(&self.run.version)?;
             let others = self.trace.runs.iter().filter(|run| same.contains(&run.version));
-            others
-                .map(|run| Self::of(self.trace, run))
-                .find_map(|view| view.opening().and_then(|(.., result)| capabilities(result)))
+            others.map(|run| Self::of(self.trace, run)).find_map(|view| of(&view))
         })
     }
 
@@ -420,39 +424,41 @@ impl<'a> ServerView<'a> {
         self.ended_early() && self.exchange_of(request).is_some_and(|exchange| exchange.response.is_none())
     }
 
-    /// How the process ended after we closed its input.
-    pub(crate) fn ended_in_order(&self) -> Option<Ended> {
-        if self.ended_early() {
-            return None;
-        }
+    /// How the process ended.
+    pub(crate) fn ended(&self) -> Option<Ended> {
         self.run.events.iter().find_map(|event| match event.what {
             What::Ended(ended) => Some(ended),
             _ => None,
         })
     }
 
-    /// Whether the server was asked for the legacy era, and never spoke it.
-    pub(crate) fn refuses_legacy(&self) -> bool {
-        let request =
-            |run: &Run| run.events.iter().any(|event| matches!(event.what, What::Sent(Probe::Initialize, _)));
-        self.trace.runs.iter().any(request) && !self.speaks_legacy()
+    /// How the process ended after we closed its input.
+    pub(crate) fn ended_in_order(&self) -> Option<Ended> {
+        if self.ended_early() { None } else { self.ended() }
     }
 
-    /// Whether another run shows that the server speaks the legacy era.
+    /// Whether the server was asked for the legacy era, and never spoke it.
+    pub(crate) fn refuses_legacy(&self) -> bool {
+        let is_initialize = |event: &Event| matches!(event.what, What::Sent(Probe::Initialize, _));
+        self.trace.runs.iter().any(|run| run.events.iter().any(is_initialize)) && !self.speaks_legacy()
+    }
+
+    /// Whether any run shows that the server speaks the legacy era.
     pub(crate) fn speaks_legacy(&self) -> bool {
-        self.trace.runs.iter().any(|run| {
-            Self::of(self.trace, run).results().any(|(request, ..)| request.probe == Probe::Initialize)
-        })
+        let mut views = self.trace.runs.iter().map(|run| Self::of(self.trace, run));
+        views.any(|view| view.results_of(Probe::Initialize).next().is_some())
     }
 }
 
-impl OurRequest<'_> {
-    /// The only response. `None` where there is none, more than one, or an invalid one.
-    pub(crate) fn response(&self) -> Option<(&ReceivedResponse<'_>, &Result<Payload, ErrorObject>)> {
-        match self.responses.as_slice() {
-            [response] => response.outcome.map(|outcome| (response, outcome)),
-            _ => None,
-        }
+impl<'a> OurRequest<'a> {
+    pub(crate) fn is_answered(&self) -> bool {
+        !self.responses.is_empty()
+    }
+
+    /// The only response. `None` if there is none, more than one, or an invalid one.
+    pub(crate) fn answer(&self) -> Option<(Reply<'_, 'a>, &'a Result<Payload, ErrorObject>)> {
+        let [response] = self.responses.as_slice() else { return None };
+        Some((Reply { request: self, response }, response.outcome?))
     }
 
     /// The parameters of the request.
@@ -465,13 +471,31 @@ impl OurRequest<'_> {
         member(&member(&self.params()?, "_meta")?, key)
     }
 
-    /// A finding about a response to this request.
-    pub(crate) fn finding(&self, problem: impl Into<String>, received: &Line) -> Finding {
+    /// A finding about the request and a line of the server.
+    pub(crate) fn finding_with(&self, problem: impl Display, received: &Line) -> Finding {
         Finding::new(problem, Some(self.line.bytes()), Some(received.bytes()))
     }
 
     pub(crate) fn name(&self) -> &str {
         self.method.map_or("a line that is no request", Method::as_str)
+    }
+}
+
+impl Evidence for Reply<'_, '_> {
+    fn finding(&self, problem: impl Display) -> Finding {
+        self.request.finding_with(problem, self.response.line)
+    }
+}
+
+impl Evidence for ReceivedError<'_, '_> {
+    fn finding(&self, problem: impl Display) -> Finding {
+        Finding::new(problem, self.request.map(|request| request.line.bytes()), Some(self.line.bytes()))
+    }
+}
+
+impl<T> Evidence for Received<'_, T> {
+    fn finding(&self, problem: impl Display) -> Finding {
+        self.line.finding(problem)
     }
 }
 
@@ -487,16 +511,12 @@ impl IdSpelling {
         Self { number: text.parse().ok(), text: text.trim().to_owned() }
     }
 
-    /// Whether the other id may be this one: a number for a string, or a rounded number.
-    fn is_like(&self, came: &Self) -> bool {
-        // A float of 32 or 64 bits rounds it.
+    /// Whether the received id may stand for this one: a number for a string, or a number rounded by a float.
+    fn is_like(&self, received: &Self) -> bool {
         let near = |one: f64, other: f64| (one - other).abs() <= one.abs() * 1e-6;
-        self.text == came.text || self.number.zip(came.number).is_some_and(|(one, other)| near(one, other))
+        self.text == received.text
+            || self.number.zip(received.number).is_some_and(|(one, other)| near(one, other))
     }
-}
-
-fn capabilities(result: &Payload) -> Option<Members<Raw>> {
-    members(&member(result.raw(), "capabilities")?)
 }
 
 #[cfg(test)]

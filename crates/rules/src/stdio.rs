@@ -6,22 +6,24 @@ use mcpjoin_proto::scan::{Encoding, ScanErrorKind};
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_proto::{DecodeErrorKind, Raw};
 
-use crate::base::silence;
-use crate::rule::{Finding, Outcome, Source};
+use crate::base::{goes_on, unanswered};
+use crate::rule::{Evidence, Finding, Outcome, Source};
 use crate::server_view::{OurRequest, ServerView, StrayMeaning};
 use crate::trace::{Line, Probe};
 
 /// A text over more lines than these is not put together again.
-const PIECES: usize = 1000;
-/// So many bytes are looked through for such texts: a server may write as much as it likes, and begin again each time.
+const MAX_SPLIT_LINES: usize = 1000;
+/// The bytes that are searched for such texts: a server may write many lines that look like the beginning of one.
 const LOOKED_THROUGH: usize = 64 << 20;
-/// A line counts as no fewer bytes than these: to look at a short one costs as much.
-const LEAST: usize = 64;
+/// A line counts as at least this many bytes, because searching a short one costs as much.
+const MIN_LINE_COST: usize = 64;
 
-const STDIO: &[Source] = sources![
-    LEGACY Must "basic/transports#stdio",
-    MODERN Must "basic/transports/stdio",
-];
+pub(crate) const STDIO: &[Source] =
+    sources![LEGACY Must "basic/transports#stdio", MODERN Must "basic/transports/stdio"];
+pub(crate) const NO_ARRAY: &[Source] =
+    sources![LEGACY_SINCE_THIRD Must "basic/transports#stdio", MODERN Must "basic/transports/stdio"];
+pub(crate) const BYTE_ORDER_MARK: &[Source] =
+    sources![ALL Must "https://www.rfc-editor.org/rfc/rfc8259#section-8.1"];
 
 rules! {
     pub(crate) RULES for Server in Chapter::Stdio;
@@ -30,21 +32,12 @@ rules! {
         "Nothing is written to standard output but messages.",
         |view| {
             let split = split_over_lines(&view.lines);
-            lines(view, |place, kind| match kind {
-                DecodeErrorKind::NotAnObject => true,
-                // These have rules of their own.
-                DecodeErrorKind::Json(ScanErrorKind::Utf8 | ScanErrorKind::Encoding(_)) => false,
-                // Deeper than we read, and keys of ours to check elsewhere.
-                DecodeErrorKind::Json(
-                    ScanErrorKind::Depth(_) | ScanErrorKind::TooLong | ScanErrorKind::DuplicateKey,
-                ) => false,
-                // Of the last line nobody knows how it would have gone on.
-                DecodeErrorKind::Json(ScanErrorKind::Truncated) => {
-                    split.binary_search(&place).is_err()
-                        && view.lines.last().is_some_and(|(last, _)| *last != place)
-                }
-                DecodeErrorKind::Json(_) => split.binary_search(&place).is_err(),
-                _ => false,
+            let is_last = |place| view.lines.last().is_some_and(|(last, _)| *last == place);
+            lines(view, |place, kind| {
+                // How the last line would have gone on is not known.
+                let is_truncated = *kind == DecodeErrorKind::Json(ScanErrorKind::Truncated) && is_last(place);
+                let is_json = is_no_message(kind) && !is_other_encoding(kind) && !is_truncated;
+                *kind == DecodeErrorKind::NotAnObject || is_json && split.binary_search(&place).is_err()
             })
         };
     "utf-8", [
@@ -53,123 +46,105 @@ rules! {
         MODERN Must "basic/transports#messages",
     ],
         "Messages are written in UTF-8.",
-        |view| {
-            lines(view, |_, kind| match kind {
-                DecodeErrorKind::Json(ScanErrorKind::Utf8) => true,
-                DecodeErrorKind::Json(ScanErrorKind::Encoding(encoding)) => {
-                    *encoding != Encoding::Utf8WithMark
-                }
-                _ => false,
-            })
-        };
-    "no-byte-order-mark", [ALL Must "https://www.rfc-editor.org/rfc/rfc8259#section-8.1"],
+        |view| lines(view, |_, kind| is_other_encoding(kind) && !has_byte_order_mark(kind));
+    "no-byte-order-mark", BYTE_ORDER_MARK,
         "No byte order mark stands before a message.",
-        |view| {
-            lines(view, |_, kind| {
-                *kind == DecodeErrorKind::Json(ScanErrorKind::Encoding(Encoding::Utf8WithMark))
-            })
-        };
+        |view| lines(view, |_, kind| has_byte_order_mark(kind));
     "one-line-each", STDIO,
         "A message has no line break in it.",
         |view| {
             let split = split_over_lines(&view.lines);
-            lines(view, |place, kind| {
-                matches!(kind, DecodeErrorKind::Json(_)) && split.first() == Some(&place)
-            })
+            lines(view, |place, kind| matches!(kind, DecodeErrorKind::Json(_)) && split.first() == Some(&place))
         };
-    "no-array-written", [LEGACY_SINCE_THIRD Must "basic/transports#stdio", MODERN Must "basic/transports/stdio"],
+    "no-array-written", NO_ARRAY,
         "A line is one message, and no array of messages.",
-        |view| {
-            let findings = view.lines.iter().map(|(_, line)| {
-                let json = Raw::parse(line.bytes().clone()).is_ok();
-                (json && line.is_array())
-                    .then(|| Finding::new("the line is an array", None, Some(line.bytes())))
-            });
-            Outcome::of(findings, "the server wrote nothing")
-        };
+        else "the server wrote nothing",
+        |view| view.lines.iter().map(|(_, line)| array(line));
     "no-request-written", [MODERN Must "basic/transports/stdio#receiving-messages"],
         "The server writes no request: what it needs is asked for in a result.",
+        else "the server wrote nothing",
         |view| {
-            let requests = view.requests.iter().map(|request| {
-                Some(Finding::new(
-                    format!("the server asks for {}", request.what.method),
-                    None,
-                    Some(request.line.bytes()),
-                ))
-            });
-            Outcome::of(requests.chain(view.lines.iter().map(|_| None)), "the server wrote nothing")
+            let requests = view.requests.iter();
+            let requests =
+                requests.map(|it| Some(it.finding(format_args!("the server asks for {}", it.what.method))));
+            requests.chain(view.lines.iter().map(|_| None))
         };
     "several-lines-at-once", STDIO,
         "Messages that come together are taken one by one.",
-        |view| {
-            let findings = view
-                .probed(Probe::TwoAtOnce)
-                .filter(|request| !request.responses.is_empty() || !view.may_be_answered(request));
-            Outcome::of(
-                findings.map(|request| request.responses.is_empty().then(|| silence(view, request))),
-                "nothing was sent together",
-            )
-        };
+        |view| goes_on(view, Probe::TwoAtOnce, "nothing was sent together");
     "whole-lines", STDIO,
         "A message ends with its line: one that comes in pieces is taken as one, and not before its end.",
+        else "nothing was sent in pieces",
         |view| {
-            let early = |request: &OurRequest<'_>| {
-                view.stray_responses
-                    .iter()
-                    .find(|stray| matches!(view.meaning(stray), StrayMeaning::Early(meant) if meant.place == request.place))
-            };
-            let findings = view
-                .probed(Probe::InPieces)
-                .filter(|request| !request.responses.is_empty() || !view.may_be_answered(request))
-                .map(|request| match early(request) {
-                    Some(stray) => {
-                        Some(request.finding("an answer came before the end of the line", stray.line))
-                    }
-                    None => request.responses.is_empty().then(|| silence(view, request)),
-                });
-            Outcome::of(findings, "nothing was sent in pieces")
-        };
-    "ends-with-its-input", [
-        LEGACY Advice "basic/lifecycle#shutdown",
-        MODERN Should "basic/transports/stdio#shutdown",
-    ],
-        "The server ends when its standard input is closed.",
-        |view| {
-            let findings = view.ended_in_order().map(|ended| {
-                ended.forced.then(|| Finding::new("it had to be ended by a signal", None, None))
+            let early = |request: &OurRequest<'_>| view.stray_responses.iter().find(|stray| {
+                matches!(view.meaning(stray), StrayMeaning::Early(meant) if meant.place == request.place)
             });
-            Outcome::of(findings, "its input was not closed, or it had ended before")
+            let decided = view.probed(Probe::InPieces).filter(|request| view.is_decided(request));
+            decided.map(move |request| match early(request) {
+                Some(stray) => {
+                    Some(request.finding_with("an answer came before the end of the line", stray.line))
+                }
+                None => unanswered(view, request),
+            })
         };
+    "ends-with-its-input", [LEGACY Advice "basic/lifecycle#shutdown", MODERN Should "basic/transports/stdio#shutdown"],
+        "The server ends when its standard input is closed.",
+        else "its input was not closed, or it had ended before",
+        |view| view.ended_in_order().map(|ended| {
+            ended.forced.then(|| Finding::new("it had to be ended by a signal", None, None))
+        });
     "ends-in-order", [LEGACY Advice "basic/lifecycle#shutdown", MODERN Advice "basic/transports/stdio#shutdown"],
         "A server whose input is closed ends with the status 0.",
-        |view| {
-            let ended = view.ended_in_order().filter(|ended| !ended.forced).and_then(|ended| ended.exit);
-            let findings = ended.map(|exit| {
-                (exit != ProcessExit::Code(0))
-                    .then(|| Finding::new(format!("it ended with {exit}"), None, None))
-            });
-            Outcome::of(findings, "it did not end by itself, or its status is not known")
-        };
+        else "it did not end by itself, or its status is not known",
+        |view| view.ended_in_order().filter(|ended| !ended.forced).and_then(|ended| ended.exit).map(|exit| {
+            (exit != ProcessExit::Code(0)).then(|| Finding::new(format_args!("it ended with {exit}"), None, None))
+        });
 }
 
-/// Every line that came, but for those that are no message for this reason.
-fn lines(view: &ServerView<'_>, broken: impl Fn(usize, &DecodeErrorKind) -> bool) -> Outcome {
+/// Whether a line is no message at all. Lines that are too deep or too long for us, and duplicate members, are not.
+pub(crate) const fn is_no_message(kind: &DecodeErrorKind) -> bool {
+    use ScanErrorKind::{Depth, DuplicateKey, TooLong};
+    match kind {
+        DecodeErrorKind::NotAnObject => true,
+        DecodeErrorKind::Json(kind) => !matches!(kind, Depth(_) | TooLong | DuplicateKey),
+        _ => false,
+    }
+}
+
+/// Whether a line is not in UTF-8, or has a byte order mark.
+pub(crate) const fn is_other_encoding(kind: &DecodeErrorKind) -> bool {
+    matches!(kind, DecodeErrorKind::Json(ScanErrorKind::Utf8 | ScanErrorKind::Encoding(_)))
+}
+
+/// Whether a line is UTF-8 with a byte order mark.
+pub(crate) fn has_byte_order_mark(kind: &DecodeErrorKind) -> bool {
+    *kind == DecodeErrorKind::Json(ScanErrorKind::Encoding(Encoding::Utf8WithMark))
+}
+
+/// A finding if a line is an array of valid JSON.
+pub(crate) fn array(line: &Line) -> Option<Finding> {
+    let is_array = line.is_array() && Raw::parse(line.bytes().clone()).is_ok();
+    line.finding_if(is_array, "the line is an array")
+}
+
+/// Checks every line: a violation is one that is no message for this reason.
+fn lines(view: &ServerView<'_>, is_broken: impl Fn(usize, &DecodeErrorKind) -> bool) -> Outcome {
     let findings = view.lines.iter().zip(1..).map(|((place, line), number)| {
-        // They stand in the order of their places.
+        // Invalid messages are in the order of their places.
         let first = view.invalid.partition_point(|fault| fault.place < *place);
         let fault = view.invalid.get(first).filter(|fault| fault.place == *place && !line.is_array())?;
-        broken(*place, &fault.what.kind)
-            .then(|| Finding::new(format!("line {number}: {}", fault.what.kind), None, Some(line.bytes())))
+        let kind = &fault.what.kind;
+        line.finding_if(is_broken(*place, kind), format_args!("line {number}: {kind}"))
     });
     Outcome::of(findings, "the server wrote nothing")
 }
 
-/// The lines that are pieces of a message written over several lines, in their order.
+/// The lines that are parts of a message written over several lines, in order.
 pub(crate) fn split_over_lines(lines: &[(usize, &Line)]) -> Vec<usize> {
     let mut split = Vec::new();
-    let (mut start, mut room) = (0, LOOKED_THROUGH);
+    let (mut start, mut budget) = (0, LOOKED_THROUGH);
     while start < lines.len() {
-        let length = pieces(&lines[start..], &mut room).unwrap_or(1);
+        let length = split_length(&lines[start..], &mut budget).unwrap_or(1);
         if length > 1 {
             split.extend(lines[start..start + length].iter().map(|(place, _)| *place));
         }
@@ -178,17 +153,16 @@ pub(crate) fn split_over_lines(lines: &[(usize, &Line)]) -> Vec<usize> {
     split
 }
 
-/// Over how many lines the object goes that begins with the first of these; `None` when none does, or when there is no
-/// room left to look.
-fn pieces(lines: &[(usize, &Line)], room: &mut usize) -> Option<usize> {
+/// The number of lines of the object that begins with the first of these. `None` if none begins, or if the budget is spent.
+fn split_length(lines: &[(usize, &Line)], budget: &mut usize) -> Option<usize> {
     let mut text = Vec::new();
-    for (count, (_, line)) in lines.iter().take(PIECES + 1).enumerate() {
+    for (count, (_, line)) in lines.iter().take(MAX_SPLIT_LINES + 1).enumerate() {
         let line = line.bytes();
         text.extend_from_slice(line);
-        *room = room.checked_sub(line.len().max(LEAST))?;
-        // An object ends with this, and whether one begins is seen at once.
+        *budget = budget.checked_sub(line.len().max(MIN_LINE_COST))?;
+        // Parsing is needed at the beginning of an object and where one may end.
         if count == 0 && line.trim_ascii_start().starts_with(b"{") || line.trim_ascii_end().ends_with(b"}") {
-            *room = room.checked_sub(text.len())?;
+            *budget = budget.checked_sub(text.len())?;
             match Raw::parse(text.clone()) {
                 Ok(_) => return Some(count + 1),
                 Err(error) if error.kind == ScanErrorKind::Truncated => {}
@@ -221,7 +195,7 @@ mod tests {
             Outcome::Failed(findings) => findings.len(),
             _ => 0,
         };
-        // Of the last line nobody knows how it would have gone on.
+        // How the last line would have gone on is not known.
         assert_eq!((failed(0), failed(1)), (19_999, 0));
     }
 }

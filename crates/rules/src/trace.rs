@@ -1,5 +1,5 @@
-//! A trace: what crossed between us and a peer, in its order, with times, and how it ended. Over HTTP, each line belongs
-//! to an exchange, which [`What::Requested`] and the events after it describe.
+//! A trace: the messages between us and a peer, in order and with times, and how the connection ended. Over HTTP, each line
+//! belongs to an exchange, which [`What::Requested`] and the events after it describe.
 //!
 //! Recorded by the program that talks to the peer, and read by the rules. A line keeps its bytes beside the decoded
 //! message.
@@ -17,53 +17,54 @@ use mcpjoin_proto::{DecodeError, DecodeLimits, Message, Request, Response, Versi
 pub use probe::Probe;
 
 use crate::exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
+use crate::revisions::Revisions;
+use crate::rule::{Evidence, Finding};
 
-/// Everything that was seen of one server.
+/// Everything that was recorded of one server or client.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Its runs: each is one process from its start to its end, or what we asked of a server that runs already.
+    /// The runs: each is one process from its start to its end, or one session with a server that is already running.
     pub runs: Vec<Run>,
-    /// Runs in which it was put under stress: checked by the chapter of resilience, and by no other. Empty, if that was
-    /// not asked for.
+    /// Runs under stress: checked by the chapter of resilience alone. Empty if no stress was requested.
     pub stress: Vec<Run>,
-    /// What was asked of it without a token, and the documents about those that it takes: checked by the chapter of
-    /// authorization, and by no other. `None` where the server does not want any.
+    /// Requests without a token, and the documents of authorization: checked by the chapter of authorization alone. `None`
+    /// if the server requires no token.
     pub authorization: Option<Run>,
-    /// How long an answer may take: 10 s.
+    /// The longest time that a response may take. Default: 10 s.
     pub answer_within: Duration,
-    /// The requests may have let us in as somebody: what is only ours then may have any name.
+    /// Whether the requests had credentials: ids that only their owner can use need not be unguessable then.
     pub credentials: bool,
-    /// What is to be said of calls that were asked for: such a call says less of a server than it seems to.
+    /// Notes on requested calls that could not show what they were meant to show.
     pub calls: Vec<CallNote>,
 }
 
-/// A call that was asked for by name, and cannot show what it was meant to show.
+/// A call that was requested by name and cannot show what it was meant to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallNote {
-    /// The tool, as it was named.
+    /// The tool, as the user named it.
     pub tool: Box<str>,
-    /// The revision of the session in which it was called, or was to be.
+    /// The revision of the session in which it was, or would have been, called.
     pub version: Version,
-    /// What is the matter.
+    /// The problem.
     pub problem: CallProblem,
 }
 
-/// What is the matter with a call.
+/// The problem of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallProblem {
     /// The server declares no tools: it was not called.
     NoTools,
-    /// The server does not list it: it was called all the same.
+    /// The server does not list it; it was called nevertheless.
     NotListed,
-    /// Its arguments do not conform to the tool's `inputSchema`, for this reason: it was called all the same, and the
+    /// Its arguments do not conform to the tool's `inputSchema`, for this reason; it was called nevertheless, and the
     /// server may refuse it.
     Arguments(String),
 }
 
 impl CallNote {
-    /// What is the matter with the call of a tool in a session by that revision.
+    /// A note on the call of a tool in a session of that revision.
     #[must_use]
     pub fn new(tool: &str, version: Version, problem: CallProblem) -> Self {
         Self { tool: tool.into(), version, problem }
@@ -93,7 +94,7 @@ impl Default for Trace {
     }
 }
 
-/// By what messages are carried.
+/// The transport of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Channel {
@@ -106,71 +107,71 @@ pub enum Channel {
     HttpSse,
 }
 
-/// One process of the server, from its start to its end; over HTTP, one session, or what came instead of one.
+/// One process of the server, from its start to its end; over HTTP, one session or the attempt to open one.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What it was for, in a few words.
+    /// Its purpose, in a few words.
     pub name: Box<str>,
-    /// The revision that was agreed on, or asked for where nothing was: by this one the run is checked. A run by a
-    /// revision that is not known is checked by no rule.
+    /// The negotiated revision, or the requested one if negotiation failed: its rules are applied. No rule applies to an
+    /// unknown revision.
     pub version: Version,
-    /// By what it was carried: rules of one transport judge no other.
+    /// The transport: rules about one transport apply to no other.
     pub channel: Channel,
-    /// What happened, in its order.
+    /// The events, in order.
     pub events: Vec<Event>,
 }
 
-/// Something that happened, and when.
+/// One event of a run.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The time since the process, or the run, was started.
     pub at: Duration,
-    /// The number of the HTTP exchange that it belongs to, counted in each run; `None` without HTTP.
+    /// The number of its HTTP exchange, counted in each run; `None` without HTTP.
     pub exchange: Option<u32>,
     /// What happened.
     pub what: What,
 }
 
-/// What can happen.
+/// The kinds of events.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum What {
-    /// We sent a line, for this purpose: noted when its end is sent.
+    /// We sent a line as this probe: recorded when its end is sent.
     Sent(Probe, Line),
-    /// The server sent a line.
+    /// The peer sent a line.
     Received(Line),
     /// We closed the server's standard input.
     InputClosed,
     /// We sent its process this signal.
     Signalled(i32),
-    /// The server's standard output has ended.
+    /// The server closed its standard output.
     OutputEnded,
     /// The process has ended.
     Ended(Ended),
-    /// We made an HTTP request, for this purpose. The message in its body, if there is one, is [`What::Sent`] next.
+    /// An HTTP request, as this probe if it is ours. The message in its body, if any, is the next event.
     Requested(Probe, HttpRequest),
-    /// The head of the response has come.
+    /// The head of the response.
     Responded(HttpResponse),
-    /// An event of a stream has come. The message in it, if there is one, is [`What::Received`] next.
+    /// An event of a stream. The message in it, if any, is the next event.
     Streamed(StreamEvent),
-    /// A stream has said how long to wait before it is asked for again.
+    /// The `retry` field of a stream.
     Retry(Duration),
-    /// A body has come that is not to be taken for a message: its beginning.
+    /// The beginning of a response body that is not read as a message.
     Body(Bytes),
-    /// The response has ended, or will not come.
+    /// The response ended, or will not come.
     BodyEnded(BodyEnd),
 }
 
-/// How a process has ended.
+/// How a process ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// Its status; `None` when it is not known.
+    /// The exit status; `None` if it is not known.
     pub exit: Option<ProcessExit>,
-    /// It did not end by itself: a signal of ours has ended it, after the time that it had.
+    /// Whether we killed it after its time to exit.
     pub forced: bool,
 }
 
-/// A line without its end.
+/// A line without its line feed.
 #[derive(Clone, Debug)]
 pub struct Line {
     bytes: Bytes,
@@ -178,7 +179,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Reads a line: its bytes without the line feed.
+    /// Decodes a line, given without its line feed.
     #[must_use]
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
@@ -186,8 +187,7 @@ impl Line {
         Self { bytes, decoded }
     }
 
-    /// A line of which no more than the beginning was kept, because it is longer than the limit, and what could be
-    /// told of it.
+    /// The beginning of a line above the size limit, with the error.
     #[must_use]
     pub fn too_long(head: impl Into<Bytes>, error: DecodeError) -> Self {
         Self { bytes: head.into(), decoded: Err(error) }
@@ -199,7 +199,7 @@ impl Line {
         &self.bytes
     }
 
-    /// The messages in it, or why one is none.
+    /// The messages in it, or the reason why a part is none.
     pub fn parts(&self) -> impl Iterator<Item = Result<&Message, &DecodeError>> {
         let (one, many) = match &self.decoded {
             Ok(Decoded::Message(message)) => (Some(Ok(message)), &[][..]),
@@ -207,6 +207,19 @@ impl Line {
             Err(error) => (Some(Err(error)), &[][..]),
         };
         one.into_iter().chain(many.iter().map(|part| part.as_ref()))
+    }
+
+    /// The messages in it.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.parts().filter_map(Result::ok)
+    }
+
+    /// The requests in it.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.messages().filter_map(|message| match message {
+            Message::Request(request) => Some(request),
+            _ => None,
+        })
     }
 
     /// Whether it is an array.
@@ -217,64 +230,91 @@ impl Line {
 }
 
 impl Run {
-    /// A run in which nothing has happened yet.
+    /// An empty run.
     #[must_use]
     pub fn new(name: &str, version: Version) -> Self {
         Self { name: name.into(), version, channel: Channel::Stdio, events: Vec::new() }
     }
 
-    /// The same, carried by something else.
+    /// The same run over another transport.
     #[must_use]
     pub const fn over(mut self, channel: Channel) -> Self {
         self.channel = channel;
         self
     }
 
-    /// Notes something that happens now, at that time since the start.
+    /// Records an event at that time since the start.
     pub fn note(&mut self, at: Duration, what: What) {
         self.events.push(Event { at, exchange: None, what });
     }
 
-    /// Notes something that happens in an HTTP exchange.
+    /// Records an event of an HTTP exchange.
     pub fn note_in(&mut self, exchange: u32, at: Duration, what: What) {
         self.events.push(Event { at, exchange: Some(exchange), what });
     }
 
-    /// Notes a line that was sent, at the time of what was noted last.
+    /// Records a sent line, at the time of the last event.
     pub fn sent(&mut self, probe: Probe, line: impl Into<Bytes>) {
         self.note(self.last(), What::Sent(probe, Line::new(line)));
     }
 
-    /// Notes a line that has come, at the time of what was noted last.
+    /// Records a received line, at the time of the last event.
     pub fn received(&mut self, line: impl Into<Bytes>) {
         self.note(self.last(), What::Received(Line::new(line)));
     }
 
-    /// The requests that were sent for this purpose, each with the response that came to it, where one did.
+    /// The requests that were sent as this probe, each with its response.
     pub fn asked(&self, probe: Probe) -> impl Iterator<Item = (&Request, Option<&Response>)> {
         let sent = self.events.iter().filter_map(move |event| match &event.what {
             What::Sent(purpose, line) if *purpose == probe => Some(line),
             _ => None,
         });
-        let requests = sent.flat_map(Line::parts).filter_map(|part| match part {
-            Ok(Message::Request(request)) => Some(request),
-            _ => None,
-        });
-        requests.map(|request| (request, self.response_to(request)))
+        sent.flat_map(Line::requests).map(|request| (request, self.response_to(request)))
     }
 
     fn response_to(&self, request: &Request) -> Option<&Response> {
-        let received = self.events.iter().filter_map(|event| match &event.what {
-            What::Received(line) => Some(line),
-            _ => None,
-        });
-        received.flat_map(Line::parts).find_map(|part| match part {
-            Ok(Message::Response(response)) if response.id.as_ref() == Some(&request.id) => Some(response),
+        self.received_lines().flat_map(Line::messages).find_map(|message| match message {
+            Message::Response(response) if response.id.as_ref() == Some(&request.id) => Some(response),
             _ => None,
         })
     }
 
+    /// The lines of the peer.
+    pub(crate) fn received_lines(&self) -> impl Iterator<Item = &Line> {
+        self.events.iter().filter_map(Event::received_line)
+    }
+
+    /// Whether it is of the era with `initialize`.
+    pub(crate) fn is_legacy(&self) -> bool {
+        Revisions::LEGACY.contains(&self.version)
+    }
+
+    /// Whether it is of the era without sessions.
+    pub(crate) fn is_modern(&self) -> bool {
+        Revisions::MODERN.contains(&self.version)
+    }
+
+    pub(crate) fn is_http(&self) -> bool {
+        self.channel == Channel::StreamableHttp
+    }
+
     fn last(&self) -> Duration {
         self.events.last().map_or(Duration::ZERO, |event| event.at)
+    }
+}
+
+impl Event {
+    /// The line of the peer.
+    pub(crate) const fn received_line(&self) -> Option<&Line> {
+        match &self.what {
+            What::Received(line) => Some(line),
+            _ => None,
+        }
+    }
+}
+
+impl Evidence for Line {
+    fn finding(&self, problem: impl fmt::Display) -> Finding {
+        Finding::new(problem, None, Some(&self.bytes))
     }
 }

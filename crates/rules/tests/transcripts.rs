@@ -1,20 +1,20 @@
-//! Every rule on transcripts: where it holds nobody accuses, and where it is broken it alone does.
+//! Every rule on transcripts: where it is kept there is no finding, and where it is violated it alone has findings.
 //!
 //! The files in `transcripts/` read so:
 //!
 //! ```text
 //! ## RULE                          what follows is about this rule
-//! passes 2025-11-25                a server by this revision that keeps it: it passes, no rule accuses
-//! passes nothing 2025-11-25        it has nothing to judge, and no rule accuses
-//! fails 2025-11-25                 one that breaks it: it accuses, and no other rule does
+//! passes 2025-11-25                a server of this revision that keeps it: it passes, no rule has a finding
+//! passes nothing 2025-11-25        it has nothing to check, and no rule has a finding
+//! fails 2025-11-25                 a server that violates it: it has findings, and no other rule has
 //!   ping > {~,"id":1 ..}           what we send, with the name of the probe
-//!   < {~,"id":1 ..}                what comes; \xNN is a byte
+//!   < {~,"id":1 ..}                what we receive; \xNN is a byte
 //!   after 11s                      time passes
-//!   = 2025-06-18                   another run, by that revision
+//!   = 2025-06-18                   another run, of that revision
 //!   input closed, output ended, ended 0, ended by signal 9, ended by force
 //! passes 2025-11-25 http           over Streamable HTTP; `http-sse`: over HTTP+SSE
 //!   1 POST ping [name: value; ..] > {~,"id":1 ..}     the first exchange: what we send, with headers and body
-//!   1 json {~,"id":1 ..}           what it is answered with: 200, a body of JSON, its end
+//!   1 json {~,"id":1 ..}           the response: 200, a body of JSON, its end
 //!   1 404 {~, ..}                  the same with another status, and any body or none
 //!   1 head 200 [name: value; ..]   a head alone; `1 sse`: that of a stream
 //!   1 < {~,"id":1 ..}              a message in the body
@@ -106,11 +106,11 @@ fn cases() -> Vec<Case> {
             }
         }
     }
-    // Under stress, one chapter alone judges.
+    // Under stress, one chapter alone is applied.
     for case in cases.iter_mut().filter(|case| case.place.starts_with("resilience.txt")) {
         case.trace.stress = std::mem::take(&mut case.trace.runs);
     }
-    // What was asked without a token, one chapter alone judges as well.
+    // To requests without a token, one chapter alone is applied as well.
     for case in cases.iter_mut().filter(|case| case.place.starts_with("authorization.txt")) {
         case.trace.authorization = case.trace.runs.pop();
     }

@@ -1,5 +1,4 @@
-//! The addresses of authorization documents, and the resource or issuer that an address stands for. It compares text and
-//! resolves no name.
+//! The addresses of authorization documents, and the challenges that name them. It compares text and resolves no name.
 //!
 //! Used by the rules of this chapter, and by the callers that fetch the documents.
 //! <https://www.rfc-editor.org/rfc/rfc9728#section-3.1>, <https://www.rfc-editor.org/rfc/rfc8414#section-3.1>
@@ -11,24 +10,24 @@ use mcpjoin_proto::http::origin::Origin;
 use mcpjoin_proto::http::resource::{authorization_server_urls, origin_of, protected_resource_urls};
 
 use crate::exchange::HttpResponse;
-use crate::json::{member, of_line, strings};
+use crate::json::{of_line, texts};
 
-/// A document has no more authorization servers than this that are looked at.
+/// How many authorization servers of a document are checked.
 pub const MOST_SERVERS: usize = 2;
 
-/// The challenges of a response for tokens: of the schemes `Bearer` and `DPoP`.
+/// The challenges of a response with the schemes for tokens, `Bearer` and `DPoP`.
 pub(super) fn challenges(response: &HttpResponse) -> Vec<Challenge> {
     let all = Challenge::all(response.headers.values(name::WWW_AUTHENTICATE));
     all.into_iter().filter(|challenge| challenge.is("Bearer") || challenge.is("DPoP")).collect()
 }
 
-/// A parameter of them.
+/// A parameter of these challenges.
 pub(super) fn parameter(response: &HttpResponse, name: &str) -> Option<String> {
     challenges(response).iter().find_map(|challenge| challenge.parameter(name).map(str::to_owned))
 }
 
-/// Whether a response to somebody without a token shows that the server wants one of OAuth: a 401, unless it asks for
-/// another kind of credentials alone; or a 403 with a challenge for tokens.
+/// Whether the response to a request without a token shows that the server requires an OAuth token: a 401, unless all its
+/// challenges have other schemes, or a 403 with a challenge for tokens.
 #[must_use]
 pub fn wants_token(response: &HttpResponse) -> bool {
     let is_challenged = !challenges(response).is_empty();
@@ -39,14 +38,14 @@ pub fn wants_token(response: &HttpResponse) -> bool {
     }
 }
 
-/// The address of the protected resource's metadata, as the challenge of a response names it.
+/// The address of the protected resource's metadata in the challenge of a response.
 #[must_use]
 pub fn named_metadata(response: &HttpResponse) -> Option<String> {
     parameter(response, "resource_metadata")
 }
 
 /// The well-known addresses of the metadata of a protected resource, in the order in which they are tried: with the path
-/// of its URL, and at the root. Its query is left out: it may be a secret.
+/// of its URL, and at the root. They do not have its query, which may be a secret.
 ///
 /// ```
 /// let found = mcpjoin_rules::resource_metadata_addresses("https://example.com/mcp");
@@ -58,8 +57,8 @@ pub fn resource_metadata_addresses(url: &str) -> Vec<String> {
     protected_resource_urls(bare(url))
 }
 
-/// The well-known addresses of the metadata of an authorization server, in the order in which they are tried: of OAuth,
-/// of OpenID Connect, and, where the issuer has a path, with that before.
+/// The well-known addresses of the metadata of an authorization server, in the order in which they are tried: of OAuth, of
+/// OpenID Connect, and, if the issuer has a path, of OpenID Connect below that path.
 ///
 /// ```
 /// let found = mcpjoin_rules::server_metadata_addresses("https://example.com/tenant");
@@ -72,25 +71,24 @@ pub fn server_metadata_addresses(issuer: &str) -> Vec<String> {
     authorization_server_urls(bare(issuer))
 }
 
-/// The address that a revision without metadata of resources gives to a path: at the root of the server's origin.
+/// The address of a path at the root of the server's origin, for revisions without metadata of resources.
 #[must_use]
 pub fn base_address(url: &str, path: &str) -> Option<String> {
     origin_of(url).map(|origin| format!("{origin}{path}"))
 }
 
-/// The authorization servers that the metadata of a protected resource name; empty for what is no such document.
+/// The authorization servers in the metadata of a protected resource; empty for any other document.
 #[must_use]
 pub fn named_servers(document: &Bytes) -> Vec<String> {
-    let servers = of_line(document).and_then(|document| member(&document, "authorization_servers"));
-    servers.and_then(|servers| strings(&servers)).unwrap_or_default()
+    of_line(document).and_then(|document| texts(&document, "authorization_servers")).unwrap_or_default()
 }
 
-/// Whether it is an address of `https`, or of this machine.
+/// Whether an address uses `https` or is on this machine.
 pub(super) fn is_secure(url: &str) -> bool {
     Origin::of(url).is_ok_and(|origin| origin.is_secure() || origin.is_loopback())
 }
 
-/// A URL without its query: no document is named by one.
+/// A URL without its query and fragment.
 pub(super) fn bare(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
 }

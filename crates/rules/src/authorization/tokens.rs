@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{LET_IN, address, answered, object, refused, resource};
+use super::{LET_IN, address, all_answered, answered, is_challenged, metadata, object, parameter, refused};
 use crate::exchange::Exchange;
-use crate::json::{member, strings};
-use crate::rule::{Finding, Outcome};
+use crate::json::texts;
+use crate::rule::{Evidence, Finding, Outcome};
 use crate::server_view::ServerView;
 use crate::trace::Probe;
 
@@ -19,73 +19,60 @@ rules! {
 
     "missing-token-unauthorized", [SINCE_SECOND Must ERRORS],
         "A request without a token, where one is needed, is answered with the status 401.",
+        else LET_IN,
         |view| {
-            let kept_out =
-                [Probe::NoToken, Probe::NoTokenAgain].into_iter().flat_map(|probe| answered(view, probe));
-            let kept_out = kept_out.filter(|exchange| !exchange.has_result());
-            Outcome::of(kept_out.map(|exchange| is_unauthorized(exchange)), LET_IN)
+            let answered = all_answered(view, [Probe::NoToken, Probe::NoTokenAgain]);
+            answered.filter(|exchange| !exchange.has_result()).map(is_unauthorized)
         };
     "bearer-challenge", [SINCE_SECOND Must HANDLING],
         "A 401 has a challenge of the scheme Bearer in WWW-Authenticate, with parameters.",
+        else "no request was answered with the status 401",
         |view| {
-            let unauthorized = [Probe::NoToken, Probe::NoTokenAgain, Probe::BadToken]
-                .into_iter()
-                .flat_map(|probe| answered(view, probe))
-                .filter(|exchange| exchange.status() == Some(401));
-            Outcome::of(unauthorized.map(unchallenged), "no request was answered with the status 401")
+            let answered = all_answered(view, [Probe::NoToken, Probe::NoTokenAgain, Probe::BadToken]);
+            answered.filter(|exchange| exchange.status() == Some(401)).map(unchallenged)
         };
     "invalid-token-unauthorized", [SINCE_SECOND Must HANDLING],
         "A request with a token that is none is answered with the status 401.",
-        |view| {
-            if refused(view).is_none() {
-                return Outcome::Skipped(LET_IN);
-            }
-            Outcome::of(answered(view, Probe::BadToken).map(is_unauthorized), LET_IN)
-        };
+        else LET_IN,
+        |view| answered(view, Probe::BadToken).filter(|_| refused(view).is_some()).map(is_unauthorized);
     "invalid-token-error", [
         SINCE_SECOND Should "https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-5.3.1",
     ],
         "The challenge for a token that is refused says error=\"invalid_token\".",
+        else NO_CHALLENGE,
         |view| {
-            let challenged = answered(view, Probe::BadToken)
-                .filter(|exchange| exchange.status() == Some(401) && is_challenged(exchange));
-            let findings = challenged.map(|exchange| match parameter(exchange, "error") {
-                Some(error) if error == "invalid_token" => None,
-                Some(error) => Some(exchange.finding(format!("the error is {error:?}"))),
-                None => Some(exchange.finding("the challenge has no error")),
-            });
-            Outcome::of(findings, NO_CHALLENGE)
+            let unauthorized = answered(view, Probe::BadToken).filter(|exchange| exchange.status() == Some(401));
+            unauthorized.filter(|exchange| is_challenged(exchange)).map(|exchange| {
+                let Some(error) = parameter(exchange, "error") else {
+                    return Some(exchange.finding("the challenge has no error"));
+                };
+                exchange.finding_if(error != "invalid_token", format_args!("the error is {error:?}"))
+            })
         };
     "malformed-authorization-refused", [SINCE_SECOND Must ERRORS],
         "A request whose Authorization is malformed is refused: with the status 400, or 401.",
-        |view| {
-            if refused(view).is_none() {
-                return Outcome::Skipped(LET_IN);
-            }
-            let findings = answered(view, Probe::BadAuthorization).map(|exchange| {
-                let good = matches!(exchange.status(), Some(400 | 401)) && !exchange.has_result();
-                (!good).then(|| exchange.finding(format!("{}; 400 or 401 is due", exchange.outcome())))
-            });
-            Outcome::of(findings, LET_IN)
-        };
+        else LET_IN,
+        |view| answered(view, Probe::BadAuthorization).filter(|_| refused(view).is_some()).map(|exchange| {
+            let is_good = matches!(exchange.status(), Some(400 | 401)) && !exchange.has_result();
+            (!is_good).then(|| exchange.finding(format_args!("{}; 400 or 401 is due", exchange.outcome())))
+        });
     "query-token-ignored", [
         SINCE_SECOND Must "https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-5.1",
     ],
         "A token in the query of the address is ignored: the request is one without a token.",
+        else LET_IN,
         |view| {
             let Some(without) = refused(view) else { return Outcome::Skipped(LET_IN) };
-            let findings = answered(view, Probe::TokenInQuery).map(|exchange| {
+            answered(view, Probe::TokenInQuery).map(|exchange| {
+                if exchange.has_result() {
+                    return Some(exchange.finding(exchange.outcome()));
+                }
                 let (before, now) = (parameter(without, "error"), parameter(exchange, "error"));
-                let problem = if exchange.has_result() {
-                    exchange.outcome()
-                } else if now.as_deref() == Some("invalid_token") && before != now {
-                    "it is refused with the error invalid_token, and without it with another or none".into()
-                } else {
-                    return None;
-                };
-                Some(exchange.finding(problem))
-            });
-            Outcome::of(findings, LET_IN)
+                exchange.finding_if(
+                    now.as_deref() == Some("invalid_token") && before != now,
+                    "it is refused with the error invalid_token, and without it with another or none",
+                )
+            })
         };
     "every-method-authorized", [
         BATCHING Must ERRORS,
@@ -93,86 +80,66 @@ rules! {
         MODERN Must "basic/authorization/security-considerations#access-token-privilege-restriction",
     ],
         "A GET and a DELETE without a token are kept out like a POST.",
+        else LET_IN,
         |view| {
-            if refused(view).is_none() {
-                return Outcome::Skipped(LET_IN);
-            }
-            let others = [Probe::NoTokenGet, Probe::NoTokenDelete].into_iter();
-            let findings = others.flat_map(|probe| answered(view, probe)).map(|exchange| {
-                exchange.is_success().then(|| exchange.finding(format!("{}; 401 is due", exchange.outcome())))
-            });
-            Outcome::of(findings, LET_IN)
+            let others = all_answered(view, [Probe::NoTokenGet, Probe::NoTokenDelete]);
+            others.filter(|_| refused(view).is_some()).map(|exchange| {
+                let problem = || format!("{}; 401 is due", exchange.outcome());
+                exchange.is_success().then(|| exchange.finding(problem()))
+            })
         };
     "challenge-scope-named", [SINCE_FOURTH Should SCOPES],
         "The challenge of a server that has scopes names those that the request needs.",
+        else NO_CHALLENGE,
         |view| {
-            let supported = resource::documents(view).filter_map(object).any(|it| {
-                member(&it, "scopes_supported").and_then(|it| strings(&it)).is_some_and(|it| !it.is_empty())
-            });
-            if !supported {
+            let scopes = metadata::documents(view).filter_map(|it| texts(&object(it)?, "scopes_supported"));
+            if scopes.flatten().next().is_none() {
                 return Outcome::Skipped("the server names no scopes in its metadata");
             }
-            let challenged = refused(view).filter(|exchange| is_challenged(exchange));
-            let findings = challenged.into_iter().map(|exchange| {
-                let named = parameter(exchange, "scope").is_some();
-                (!named).then(|| exchange.finding("the challenge has no scope, and the metadata list some"))
-            });
-            Outcome::of(findings, NO_CHALLENGE)
+            refused(view).filter(|exchange| is_challenged(exchange)).map(|exchange| {
+                let has_scope = parameter(exchange, "scope").is_some();
+                exchange.finding_if(!has_scope, "the challenge has no scope, and the metadata list some")
+            })
         };
     "challenge-scope-consistent", [SINCE_FOURTH Should SCOPES],
         "The same request without a token is challenged with the same scopes each time.",
-        |view| {
-            let first = refused(view).filter(|exchange| is_challenged(exchange));
-            let findings = first.into_iter().flat_map(|first| {
-                answered(view, Probe::NoTokenAgain).filter(|exchange| is_challenged(exchange)).map(|again| {
-                    let differ = scopes(first) != scopes(again);
-                    let scope = |exchange| parameter(exchange, "scope").unwrap_or_default();
-                    differ
-                        .then(|| again.finding(format!("{:?}, and before {:?}", scope(again), scope(first))))
-                })
-            });
-            Outcome::of(findings, NO_CHALLENGE)
-        };
+        else NO_CHALLENGE,
+        |view| refused(view).filter(|exchange| is_challenged(exchange)).into_iter().flat_map(|first| {
+            answered(view, Probe::NoTokenAgain).filter(|exchange| is_challenged(exchange)).map(|again| {
+                let scope = |exchange| parameter(exchange, "scope").unwrap_or_default();
+                let problem = || format!("{:?}, and before {:?}", scope(again), scope(first));
+                (scopes(first) != scopes(again)).then(|| again.finding(problem()))
+            })
+        });
 }
 
 fn is_unauthorized(exchange: &Exchange<'_>) -> Option<Finding> {
-    let good = exchange.status() == Some(401) && !exchange.has_result();
-    (!good).then(|| exchange.finding(format!("{}; 401 is due", exchange.outcome())))
+    let is_good = exchange.status() == Some(401) && !exchange.has_result();
+    (!is_good).then(|| exchange.finding(format_args!("{}; 401 is due", exchange.outcome())))
 }
 
-/// Whether there is a challenge that says something.
-pub(super) fn is_challenged(exchange: &Exchange<'_>) -> bool {
-    let challenges = exchange.response.map(address::challenges).unwrap_or_default();
-    challenges.iter().any(|challenge| !challenge.parameters.is_empty())
-}
-
-pub(super) fn parameter(exchange: &Exchange<'_>, name: &str) -> Option<String> {
-    exchange.response.and_then(|response| address::parameter(response, name))
-}
-
-/// What is wrong with the challenge of a 401.
+/// A finding if a 401 has no challenge for tokens with a parameter.
 fn unchallenged(exchange: &Exchange<'_>) -> Option<Finding> {
     if is_challenged(exchange) {
         return None;
     }
     let challenges = exchange.response.map(address::challenges).unwrap_or_default();
-    let problem = match (challenges.first(), exchange.header("www-authenticate")) {
-        (Some(challenge), _) => format!("the challenge {} has no parameter", challenge.scheme),
-        (None, Some(_)) => "WWW-Authenticate has no challenge Bearer".into(),
-        (None, None) => "there is no WWW-Authenticate".into(),
-    };
-    Some(exchange.finding(problem))
+    Some(match (challenges.first(), exchange.header("www-authenticate")) {
+        (Some(challenge), _) => {
+            exchange.finding(format_args!("the challenge {} has no parameter", challenge.scheme))
+        }
+        (None, Some(_)) => exchange.finding("WWW-Authenticate has no challenge Bearer"),
+        (None, None) => exchange.finding("there is no WWW-Authenticate"),
+    })
 }
 
-fn scopes(exchange: &Exchange<'_>) -> BTreeSet<String> {
+pub(super) fn scopes(exchange: &Exchange<'_>) -> BTreeSet<String> {
     let scopes = parameter(exchange, "scope").unwrap_or_default();
     scopes.split(' ').filter(|scope| !scope.is_empty()).map(str::to_owned).collect()
 }
 
-/// Looked at by the rule about what no server asks for.
-pub(super) fn challenged_scopes(view: &ServerView<'_>) -> impl Iterator<Item = (Finding, BTreeSet<String>)> {
-    let challenged =
-        [Probe::NoToken, Probe::NoTokenAgain].into_iter().flat_map(|probe| answered(view, probe));
-    let challenged = challenged.filter(|exchange| parameter(exchange, "scope").is_some());
-    challenged.map(|exchange| (exchange.finding(""), scopes(exchange)))
+/// The refused requests without a token whose challenge has a scope.
+pub(super) fn scoped<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = &'s Exchange<'a>> {
+    let answered = all_answered(view, [Probe::NoToken, Probe::NoTokenAgain]);
+    answered.filter(|exchange| parameter(exchange, "scope").is_some())
 }

@@ -1,20 +1,19 @@
 //! Changes of the server itself, of a tool, a resource, a template or a prompt, member by member.
 //!
-//! Called by [`changes`](super::changes) with canonical values. A member that it does not know is reported as one that is
-//! read.
+//! Called by [`changes`](super::changes) with canonical values. An unknown member has the class
+//! [`Reads`](ChangeClass::Reads).
 
 use std::collections::BTreeMap;
 
 use mcpjoin_proto::Raw;
 
-use super::canonical::canonical;
 use super::schema::{Flow, schema};
-use super::{ChangeClass, ChangeKind, ChangeOf, Noting, Offer, below, names, object};
-use crate::json::elements;
+use super::{ChangeClass, ChangeKind, ChangeOf, Noting, Offer, below, differ, names, object};
+use crate::json::{canonical, elements};
 
 type Members = BTreeMap<String, Raw>;
 
-/// What the server says of itself.
+/// Compares the descriptions of the server.
 pub(super) fn server(noting: &mut Noting<'_>, old: &Offer, new: &Offer) {
     let same = |value: &Option<Raw>| value.as_ref().map(canonical);
     let of_members = |value: &Option<Raw>| same(value).as_ref().and_then(object).unwrap_or_default();
@@ -34,7 +33,7 @@ pub(super) fn server(noting: &mut Noting<'_>, old: &Offer, new: &Offer) {
     capabilities(noting, "/capabilities", &of_members(&old.capabilities), &of_members(&new.capabilities));
 }
 
-/// What is declared and what is `true` can be used; `false` and nothing are one.
+/// Compares capabilities; `false` and an absent capability are the same.
 fn capabilities(noting: &mut Noting<'_>, path: &str, old: &Members, new: &Members) {
     let stands_for_nothing = |value: &Option<&Raw>| value.is_none_or(|value| value.as_str() == "false");
     for name in names(old, new) {
@@ -42,7 +41,7 @@ fn capabilities(noting: &mut Noting<'_>, path: &str, old: &Members, new: &Member
         let of = |value: Option<&Raw>| value.and_then(object);
         match (of(was), of(is)) {
             (Some(old), Some(new)) => capabilities(noting, &path, &old, &new),
-            _ if was.map(Raw::as_str) == is.map(Raw::as_str) => {}
+            _ if !differ(was, is) => {}
             _ => {
                 let (class, kind) = match (stands_for_nothing(&was), stands_for_nothing(&is)) {
                     (true, true) => continue,
@@ -56,15 +55,15 @@ fn capabilities(noting: &mut Noting<'_>, path: &str, old: &Members, new: &Member
     }
 }
 
-/// An item of a list, which differs.
+/// Compares two items that differ.
 pub(super) fn item(noting: &mut Noting<'_>, old: &Raw, new: &Raw) {
     let (Some(was), Some(is)) = (object(old), object(new)) else {
-        // Two readers may take different things of it.
+        // Readers may read a duplicate member differently.
         return noting.note(ChangeClass::Breaks, ChangeKind::Member, "", Some(old), Some(new));
     };
     for name in names(&was, &is) {
         let (old, new) = (was.get(name), is.get(name));
-        if old.map(Raw::as_str) == new.map(Raw::as_str) {
+        if !differ(old, new) {
             continue;
         }
         let path = below("", name);
@@ -88,11 +87,11 @@ pub(super) fn item(noting: &mut Noting<'_>, old: &Raw, new: &Raw) {
             }
             (ChangeOf::Tool, "execution") => execution(noting, &path, old, new),
             (ChangeOf::Prompt, "arguments") => arguments(noting, &path, old, new),
-            // What was said of it is relied on; where nothing was, nothing was relied on.
+            // Users may rely on the former type.
             (ChangeOf::Resource | ChangeOf::ResourceTemplate, "mimeType") if old.is_some() => {
                 noting.note(ChangeClass::Breaks, ChangeKind::Member, path, old, new);
             }
-            // It is the content that has grown.
+            // The content changed, and not the item.
             (ChangeOf::Resource, "size") => {
                 noting.note(ChangeClass::Noted, ChangeKind::Member, path, old, new);
             }
@@ -117,13 +116,13 @@ fn annotations(noting: &mut Noting<'_>, path: &str, old: Option<&Raw>, new: Opti
         {
             continue;
         }
-        // When the content was changed last says nothing of what it is.
+        // The content changed, and not the item.
         let class = if name == "lastModified" { ChangeClass::Noted } else { ChangeClass::Reads };
         member(noting, class, ChangeKind::Annotation, path, name, &was, &is);
     }
 }
 
-/// What an annotation of a tool means where it is absent:
+/// The default of an annotation of a tool:
 /// <https://modelcontextprotocol.io/specification/2026-07-28/schema#toolannotations>.
 fn unsaid(name: &str) -> Option<&'static str> {
     match name {
@@ -133,7 +132,7 @@ fn unsaid(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a tool can be called as a task, or has to be: 2025-11-25 alone.
+/// Compares `execution`, which says whether a tool may or must be called as a task: 2025-11-25 alone.
 fn execution(noting: &mut Noting<'_>, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
     let of = |value: Option<&Raw>| value.and_then(object).unwrap_or_default();
     let (was, is) = (of(old), of(new));
@@ -157,7 +156,7 @@ fn execution(noting: &mut Noting<'_>, path: &str, old: Option<&Raw>, new: Option
     }
 }
 
-/// The arguments of a prompt, by their names.
+/// Compares the arguments of a prompt by their names.
 fn arguments(noting: &mut Noting<'_>, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
     let (Some(was), Some(is)) = (by_name(old), by_name(new)) else {
         return noting.note(ChangeClass::Breaks, ChangeKind::SchemaChanged, path, old, new);
@@ -165,7 +164,7 @@ fn arguments(noting: &mut Noting<'_>, path: &str, old: Option<&Raw>, new: Option
     let required =
         |argument: &Members| argument.get("required").is_some_and(|value| value.as_str() == "true");
     for name in names(&was, &is) {
-        // By its name: its place in the list says nothing.
+        // By the name, because the order does not count.
         let path = below(path, name);
         match (was.get(name), is.get(name)) {
             (None, Some((raw, argument))) => {
@@ -199,7 +198,7 @@ fn arguments(noting: &mut Noting<'_>, path: &str, old: Option<&Raw>, new: Option
     }
 }
 
-/// Objects by their names; `None` where they are no such list, or two have one name.
+/// Objects by their names; `None` if the list is malformed, or two have one name.
 fn by_name(list: Option<&Raw>) -> Option<BTreeMap<String, (Raw, Members)>> {
     let Some(list) = list else { return Some(BTreeMap::new()) };
     let mut named = BTreeMap::new();
@@ -213,7 +212,7 @@ fn by_name(list: Option<&Raw>) -> Option<BTreeMap<String, (Raw, Members)>> {
     Some(named)
 }
 
-/// A member of both objects, where it differs.
+/// Notes a member that differs.
 fn member(
     noting: &mut Noting<'_>,
     class: ChangeClass,
@@ -224,7 +223,7 @@ fn member(
     new: &Members,
 ) {
     let (old, new) = (old.get(name), new.get(name));
-    if old.map(Raw::as_str) != new.map(Raw::as_str) {
+    if differ(old, new) {
         noting.note(class, kind, below(path, name), old, new);
     }
 }
@@ -237,7 +236,7 @@ fn changed(
     old: &Option<Raw>,
     new: &Option<Raw>,
 ) {
-    if old.as_ref().map(Raw::as_str) != new.as_ref().map(Raw::as_str) {
+    if differ(old.as_ref(), new.as_ref()) {
         noting.note(class, kind, path, old.as_ref(), new.as_ref());
     }
 }

@@ -1,9 +1,8 @@
-//! What has changed in what a server offers, between one time and another.
+//! Compares what a server offers with what it offered before.
 //!
-//! Called by `mcpjoin diff`, for who pins what a server has said of itself (a definition that changes after somebody has agreed
-//! to it is an attack with a name, rug pull), and for who publishes a server. It asks nobody and does no I/O. Order counts
-//! nowhere, neither of lists nor of members, and numbers are compared by their value; of a schema it is said what has changed in
-//! it, and whether that makes it narrower or wider.
+//! Called by `mcpjoin diff`: for users who pin the definitions of a server (a definition that changes after the user agreed to
+//! it is the attack "rug pull"), and for authors of servers. It does no I/O. The order of lists and members does not count, and
+//! numbers are compared by value. Changes of a schema are reported keyword by keyword, as narrower or wider.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool>
 //!
 //! ```
@@ -23,7 +22,6 @@
 //! assert_eq!(changes[0].path, "/inputSchema/properties/b");
 //! ```
 
-mod canonical;
 mod items;
 mod schema;
 #[cfg(test)]
@@ -33,20 +31,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcpjoin_proto::Raw;
 
-use canonical::canonical;
+use crate::json::{canonical, members};
 
-use crate::json::members;
-
-/// What a server says of itself and what it offers, all pages of each list.
+/// The description and the lists of a server, all pages of each list.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
-    /// The version that was agreed on, a string.
+    /// The negotiated version, a string.
     pub protocol_version: Option<Raw>,
     /// Its name and version, an object.
     pub server_info: Option<Raw>,
-    /// What it declares, an object.
+    /// Its capabilities, an object.
     pub capabilities: Option<Raw>,
-    /// What it tells models about itself, a string.
+    /// Its instructions for models, a string.
     pub instructions: Option<Raw>,
     /// The items of `tools/list`.
     pub tools: Vec<Raw>,
@@ -59,7 +55,7 @@ pub struct Offer {
 }
 
 named! {
-    /// What a change is about.
+    /// The subject of a change.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum ChangeOf {
         /// The server itself.
@@ -76,7 +72,7 @@ named! {
 }
 
 impl ChangeOf {
-    /// The member of an item by which it is called.
+    /// The member that identifies an item.
     const fn key(self) -> &'static str {
         match self {
             Self::Resource => "uri",
@@ -87,74 +83,73 @@ impl ChangeOf {
 }
 
 named! {
-    /// What a change means to whoever relied on what was there.
+    /// What a change means to users of the former definition.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum ChangeClass {
-        /// A call that was right may be refused now, or its result may lack what was relied on.
+        /// A call that was valid may be refused, or its result may lack a part.
         Breaks = "breaks",
-        /// What a model or a person reads of something that was there: texts, annotations, defaults, and parameters and values
-        /// that may be given.
+        /// A model or a person reads something else about an existing item: texts, annotations, defaults, optional parameters
+        /// and values.
         Reads = "reads",
-        /// Something new by itself, or a limit that is wider: nobody has to do anything.
+        /// A new item, or a wider limit: no user has to change anything.
         Adds = "adds",
-        /// What differs between any two releases or moments, and is no change by itself: versions, the size of a resource.
+        /// A difference between any two releases or moments: versions, the size of a resource.
         Noted = "noted",
     }
 }
 
 named! {
-    /// What has happened to it.
+    /// The kind of a change.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[non_exhaustive]
     pub enum ChangeKind {
         /// The item is new.
         Added = "added",
-        /// The item is gone.
+        /// The item was removed.
         Removed = "removed",
-        /// The name is given to more or to fewer items than before, and to several before or now: which one is meant is anyone's
-        /// guess.
+        /// The number of items of this name changed, and several have or had it: which one a call means is not defined.
         Repeated = "repeated",
-        /// A text that is read: a description, a title, a name for people, instructions.
+        /// A text: a description, a title, a name for people, instructions.
         Text = "text",
         /// A member of `annotations`.
         Annotation = "annotation",
-        /// A parameter, or a member of a result, that was not there; it is optional.
+        /// A new parameter, or member of a result, that is optional.
         PropertyAdded = "property-added",
-        /// The same, and it is required.
+        /// A new one that is required.
         RequiredPropertyAdded = "required-property-added",
-        /// A parameter, or a member of a result, is gone.
+        /// A parameter, or a member of a result, was removed.
         PropertyRemoved = "property-removed",
-        /// What was optional is required.
+        /// An optional one became required.
         NowRequired = "now-required",
-        /// What was required is optional.
+        /// A required one became optional.
         NoLongerRequired = "no-longer-required",
-        /// A type that was allowed is so no longer.
+        /// A type is no longer allowed.
         TypeNarrowed = "type-narrowed",
-        /// A type is allowed that was not.
+        /// Another type is allowed.
         TypeWidened = "type-widened",
         /// Both.
         TypeChanged = "type-changed",
         /// A value of an `enum` is new.
         ValueAdded = "value-added",
-        /// A value of an `enum` is gone.
+        /// A value of an `enum` was removed.
         ValueRemoved = "value-removed",
-        /// The value that is taken where none is given.
+        /// The default value.
         Default = "default",
         /// A limit is new, or narrower.
         LimitTightened = "limit-tightened",
-        /// A limit is gone, or wider.
+        /// A limit was removed, or is wider.
         LimitLoosened = "limit-loosened",
-        /// A schema that was not there.
+        /// A new schema.
         SchemaAdded = "schema-added",
-        /// A schema that is gone.
+        /// A schema was removed.
         SchemaRemoved = "schema-removed",
-        /// What a schema asks for is something else, and whether that is more or less is not known.
+        /// A schema changed, and whether it is narrower or wider is not known.
         SchemaChanged = "schema-changed",
-        /// A capability that the server did not declare.
+        /// A newly declared capability.
         CapabilityAdded = "capability-added",
-        /// A capability that it does not declare any more.
+        /// A capability that is no longer declared.
         CapabilityRemoved = "capability-removed",
-        /// What it says of a capability.
+        /// The value of a capability.
         CapabilityChanged = "capability-changed",
         /// The server's version, or that of the protocol.
         Version = "version",
@@ -168,22 +163,22 @@ named! {
 pub struct Change {
     /// What it means.
     pub class: ChangeClass,
-    /// What has happened.
+    /// Its kind.
     pub kind: ChangeKind,
-    /// To what.
+    /// Its subject.
     pub of: ChangeOf,
-    /// What that is called by. `None` for the server, and for an item without a name.
+    /// The name or address of the item. `None` for the server, and for an item without a name.
     pub name: Option<String>,
-    /// Where in it, as a JSON pointer; empty for all of it. For the server: in the document of `mcpjoin list --json`.
+    /// The place in the item, as a JSON pointer; empty for the whole item. For the server: in the document of `mcpjoin list --json`.
     pub path: String,
-    /// What was there: the same value as the server sent, its members in the order of their names. `None` where nothing was.
+    /// The former value, its members in the order of their names. `None` if there was none.
     pub old: Option<Raw>,
-    /// What is there.
+    /// The new value.
     pub new: Option<Raw>,
 }
 
-/// What has changed from the one to the other, in the order of [`ChangeOf::ALL`], of names, of paths and of classes. Empty exactly when
-/// nothing differs that has a meaning.
+/// The changes between two offers, in the order of [`ChangeOf::ALL`], of names, of paths and of classes. Empty exactly if no
+/// difference has a meaning.
 #[must_use]
 pub fn changes(old: &Offer, new: &Offer) -> Vec<Change> {
     let mut out = Vec::new();
@@ -199,7 +194,7 @@ pub fn changes(old: &Offer, new: &Offer) -> Vec<Change> {
     out
 }
 
-/// Compares two lists by what their items are called.
+/// Compares the items of two lists that have the same name.
 fn list(out: &mut Vec<Change>, of: ChangeOf, old: &[Raw], new: &[Raw]) {
     let mut named: BTreeMap<Option<String>, (Vec<&Raw>, Vec<&Raw>)> = BTreeMap::new();
     let name = |item: &Raw| object(item)?.remove(of.key())?.to_string_value().map(|name| name.into_owned());
@@ -232,10 +227,10 @@ fn one(noting: &mut Noting<'_>, old: &Raw, new: &Raw) {
     noting.out[begun..].sort_by_cached_key(place);
 }
 
-/// The items of one name, where there are several or none: those that are the same on both sides stand for each other, and
-/// the others one for one.
+/// Compares several items of one name, or items without a name: equal items of both sides are pairs, and the others are paired
+/// in order.
 fn several(noting: &mut Noting<'_>, old: &[&Raw], new: &[&Raw], is_named: bool) {
-    // The same text again and again is counted once.
+    // Equal items are counted.
     let mut counts: BTreeMap<String, (Raw, usize, usize)> = BTreeMap::new();
     for (items, is_new) in [(old, false), (new, true)] {
         for item in items {
@@ -249,7 +244,7 @@ fn several(noting: &mut Noting<'_>, old: &[&Raw], new: &[&Raw], is_named: bool) 
         gone.extend(std::iter::repeat_n(item.clone(), before.saturating_sub(now)));
         come.extend(std::iter::repeat_n(item, now.saturating_sub(before)));
     }
-    // What has no name is told by itself: nothing says which of them are one.
+    // Items without a name are not paired: nothing identifies them.
     let pairs = if is_named { gone.len().min(come.len()) } else { 0 };
     for (old, new) in gone.drain(..pairs).zip(come.drain(..pairs)) {
         one(noting, &old, &new);
@@ -260,7 +255,7 @@ fn several(noting: &mut Noting<'_>, old: &[&Raw], new: &[&Raw], is_named: bool) 
         noting.note(ChangeClass::Breaks, kind, "", Some(&item), None);
     }
     for item in come {
-        // With a name that is there already it may be taken for the other one.
+        // A second item of a name may be taken for the first.
         let (class, kind) = match repeats || is_named && new.len() > 1 {
             true => (ChangeClass::Breaks, ChangeKind::Repeated),
             false => (ChangeClass::Adds, ChangeKind::Added),
@@ -269,7 +264,7 @@ fn several(noting: &mut Noting<'_>, old: &[&Raw], new: &[&Raw], is_named: bool) 
     }
 }
 
-/// Where changes are noted, and of what.
+/// The list of changes, with the subject of the next ones.
 struct Noting<'a> {
     out: &'a mut Vec<Change>,
     of: ChangeOf,
@@ -301,14 +296,18 @@ impl<'a> Noting<'a> {
     }
 }
 
-/// The members of an object; `None` for anything else, and where a name stands twice.
+/// The members of an object; `None` for anything else, and for an object in which a name occurs twice.
 fn object(raw: &Raw) -> Option<BTreeMap<String, Raw>> {
     Some(members(raw)?.into_iter().collect())
 }
 
-/// The names that either has.
+/// The names in either object.
 fn names<'a, V>(old: &'a BTreeMap<String, V>, new: &'a BTreeMap<String, V>) -> BTreeSet<&'a str> {
     old.keys().chain(new.keys()).map(String::as_str).collect()
+}
+
+fn differ(old: Option<&Raw>, new: Option<&Raw>) -> bool {
+    old.map(Raw::as_str) != new.map(Raw::as_str)
 }
 
 /// The pointer to a member.

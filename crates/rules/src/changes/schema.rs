@@ -9,19 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcpjoin_proto::{Kind, Raw};
 
-use super::{ChangeClass, ChangeKind, Noting, below, names, object};
+use super::{ChangeClass, ChangeKind, Noting, below, differ, names, object};
 
-/// Who gives the value: that decides whether more is harmless or less is.
+/// The direction of a value, which decides whether a narrower or a wider schema is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// The caller, as the arguments of a tool.
+    /// From the caller: the arguments of a tool.
     In,
-    /// The server, as a tool's result.
+    /// From the server: the result of a tool.
     Out,
 }
 
 impl Flow {
-    /// Less fits than before.
+    /// The class of a narrower schema.
     const fn narrower(self) -> ChangeClass {
         match self {
             Self::In => ChangeClass::Breaks,
@@ -29,7 +29,7 @@ impl Flow {
         }
     }
 
-    /// More fits than before.
+    /// The class of a wider schema.
     const fn wider(self) -> ChangeClass {
         match self {
             Self::In => ChangeClass::Adds,
@@ -40,39 +40,29 @@ impl Flow {
 
 type Members = BTreeMap<String, Raw>;
 
-/// The types of the specification, `integer` being some of `number`.
+/// The types of JSON Schema; `integer` is part of `number`.
 const TYPES: [&str; 6] = ["null", "boolean", "object", "array", "number", "string"];
 
-/// Notes what has changed from one schema to the other.
-pub(super) fn schema(noting: &mut Noting<'_>, flow: Flow, path: &str, old: &Raw, new: &Raw) {
-    if old.as_str() == new.as_str() {
-        return;
-    }
-    let (Some(was), Some(is)) = (of(old), of(new)) else {
-        // Nothing fits `false`. What else is no schema means what its reader makes of it.
-        let (class, kind) = match (old.as_str(), new.as_str()) {
-            ("false", _) if of(new).is_some() => (flow.wider(), ChangeKind::LimitLoosened),
-            (_, "false") if of(old).is_some() => (flow.narrower(), ChangeKind::LimitTightened),
-            _ => (ChangeClass::Breaks, ChangeKind::SchemaChanged),
-        };
-        return noting.note(class, kind, path, Some(old), Some(new));
-    };
-    let (was, is) = (typed(was), typed(is));
-    properties(noting, flow, path, &was, &is);
-    for name in names(&was, &is) {
-        let (old, new) = (was.get(name), is.get(name));
-        if old.map(Raw::as_str) != new.map(Raw::as_str) {
-            keyword(noting, flow, &below(path, name), name, old, new);
-        }
-    }
+/// Two values at one place of a schema, either of which may be absent.
+struct Pair<'n, 'o, 'v> {
+    noting: &'n mut Noting<'o>,
+    flow: Flow,
+    path: String,
+    old: Option<&'v Raw>,
+    new: Option<&'v Raw>,
 }
 
-/// The members of a schema; everything fits `true`, as it does an empty one.
+/// Notes the changes between two schemas.
+pub(super) fn schema(noting: &mut Noting<'_>, flow: Flow, path: &str, old: &Raw, new: &Raw) {
+    Pair { noting, flow, path: path.to_owned(), old: Some(old), new: Some(new) }.schemas(old, new);
+}
+
+/// The members of a schema; `true` is the empty schema.
 fn of(schema: &Raw) -> Option<Members> {
     if schema.as_str() == "true" { Some(Members::new()) } else { object(schema) }
 }
 
-/// `anyOf` whose alternatives are types and nothing else is a list of types, as it is often written for what may be null.
+/// Replaces an `anyOf` whose alternatives are only types, as it is often written for nullable values, by a list of types.
 fn typed(mut members: Members) -> Members {
     let types = || {
         if members.contains_key("type") {
@@ -94,55 +84,7 @@ fn typed(mut members: Members) -> Members {
     members
 }
 
-/// `properties` and `required`, which make sense together.
-fn properties(noting: &mut Noting<'_>, flow: Flow, path: &str, was: &Members, is: &Members) {
-    let (Some((old, old_required)), Some((new, new_required))) = (declared(was), declared(is)) else {
-        for name in ["properties", "required"] {
-            let (old, new) = (was.get(name), is.get(name));
-            if old.map(Raw::as_str) != new.map(Raw::as_str) {
-                noting.note(ChangeClass::Breaks, ChangeKind::SchemaChanged, below(path, name), old, new);
-            }
-        }
-        return;
-    };
-    let path = below(path, "properties");
-    let mut all = names(&old, &new);
-    all.extend(old_required.iter().chain(&new_required).map(String::as_str));
-    for name in all {
-        let (was, is) = (old.get(name), new.get(name));
-        let (must, musts) = (old_required.contains(name), new_required.contains(name));
-        let (there, is_there) = (was.is_some() || must, is.is_some() || musts);
-        let path = below(&path, name);
-        match (there, is_there) {
-            (false, _) => {
-                let (class, kind) = match (musts, flow) {
-                    (true, Flow::In) => (ChangeClass::Breaks, ChangeKind::RequiredPropertyAdded),
-                    (true, Flow::Out) => (ChangeClass::Reads, ChangeKind::RequiredPropertyAdded),
-                    // A model sees it, and may fill it.
-                    (false, _) => (ChangeClass::Reads, ChangeKind::PropertyAdded),
-                };
-                noting.note(class, kind, path, None, is);
-            }
-            (true, false) => {
-                noting.note(ChangeClass::Breaks, ChangeKind::PropertyRemoved, path, was, None);
-            }
-            (true, true) => {
-                match (must, musts) {
-                    (false, true) => {
-                        noting.note(flow.narrower(), ChangeKind::NowRequired, &*path, None, None);
-                    }
-                    (true, false) => {
-                        noting.note(flow.wider(), ChangeKind::NoLongerRequired, &*path, None, None);
-                    }
-                    _ => {}
-                }
-                part(noting, flow, &path, was, is);
-            }
-        }
-    }
-}
-
-/// The declared properties, and the names of those that are required; `None` where they are not as they should be.
+/// The properties, and the names of the required ones; `None` if they are malformed.
 fn declared(schema: &Members) -> Option<(Members, BTreeSet<String>)> {
     let properties = schema.get("properties").map_or_else(|| Some(Members::new()), object)?;
     let required = match schema.get("required") {
@@ -152,233 +94,268 @@ fn declared(schema: &Members) -> Option<(Members, BTreeSet<String>)> {
     Some((properties, required))
 }
 
-/// A schema that stands in another one, and may be absent: then everything fits.
-fn part(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
-    match (old, new) {
-        (Some(old), Some(new)) => schema(noting, flow, path, old, new),
-        (None, None) => {}
-        (old, new) => {
-            let all_fits = |raw: &Raw| of(raw).is_some_and(|members| members.is_empty());
-            let (class, kind) = match (old, new) {
-                (Some(raw), None) | (None, Some(raw)) if all_fits(raw) => {
-                    (ChangeClass::Reads, ChangeKind::Member)
-                }
-                (None, _) => (flow.narrower(), ChangeKind::LimitTightened),
-                (_, _) => (flow.wider(), ChangeKind::LimitLoosened),
+impl<'o> Pair<'_, 'o, '_> {
+    fn note(&mut self, class: ChangeClass, kind: ChangeKind) {
+        self.noting.note(class, kind, &*self.path, self.old, self.new);
+    }
+
+    /// Whether the schema became narrower or wider is not known.
+    fn changed(&mut self) {
+        self.note(ChangeClass::Breaks, ChangeKind::SchemaChanged);
+    }
+
+    fn tightened(&mut self) {
+        self.note(self.flow.narrower(), ChangeKind::LimitTightened);
+    }
+
+    fn loosened(&mut self) {
+        self.note(self.flow.wider(), ChangeKind::LimitLoosened);
+    }
+
+    /// The pair of a member, or of an item.
+    fn below<'w>(&mut self, name: &str, old: Option<&'w Raw>, new: Option<&'w Raw>) -> Pair<'_, 'o, 'w> {
+        let path = below(&self.path, name);
+        Pair { noting: self.noting, flow: self.flow, path, old, new }
+    }
+
+    fn schemas(&mut self, old: &Raw, new: &Raw) {
+        if old.as_str() == new.as_str() {
+            return;
+        }
+        let (Some(was), Some(is)) = (of(old), of(new)) else {
+            // `false` allows nothing. Any other value that is no object has no defined meaning.
+            return match (old.as_str(), new.as_str()) {
+                ("false", _) if of(new).is_some() => self.loosened(),
+                (_, "false") if of(old).is_some() => self.tightened(),
+                _ => self.changed(),
             };
-            noting.note(class, kind, path, old, new);
+        };
+        let (was, is) = (typed(was), typed(is));
+        self.properties(&was, &is);
+        for name in names(&was, &is) {
+            let (old, new) = (was.get(name), is.get(name));
+            if differ(old, new) {
+                self.below(name, old, new).keyword(name);
+            }
         }
     }
-}
 
-/// A keyword whose value differs.
-fn keyword(
-    noting: &mut Noting<'_>,
-    flow: Flow,
-    path: &str,
-    name: &str,
-    old: Option<&Raw>,
-    new: Option<&Raw>,
-) {
-    match name {
-        // Both are told with the properties themselves.
-        "properties" | "required" => {}
-        "type" => types(noting, flow, path, old, new),
-        "enum" => values(noting, flow, path, old, new),
-        "items" | "prefixItems" | "additionalItems"
-            if [old, new].iter().flatten().any(|value| value.kind() == Kind::Array) =>
-        {
-            places(noting, flow, path, old, new);
+    /// Compares `properties` together with `required`.
+    fn properties(&mut self, was: &Members, is: &Members) {
+        let (Some((old, old_required)), Some((new, new_required))) = (declared(was), declared(is)) else {
+            for name in ["properties", "required"] {
+                let (old, new) = (was.get(name), is.get(name));
+                if differ(old, new) {
+                    self.below(name, old, new).changed();
+                }
+            }
+            return;
+        };
+        let mut all = names(&old, &new);
+        all.extend(old_required.iter().chain(&new_required).map(String::as_str));
+        let mut properties = self.below("properties", None, None);
+        for name in all {
+            let (was_required, is_required) = (old_required.contains(name), new_required.contains(name));
+            let mut property = properties.below(name, old.get(name), new.get(name));
+            let was_there = property.old.is_some() || was_required;
+            let is_there = property.new.is_some() || is_required;
+            match (was_there, is_there) {
+                (false, _) if is_required => {
+                    let is_input = property.flow == Flow::In;
+                    let class = if is_input { ChangeClass::Breaks } else { ChangeClass::Reads };
+                    property.note(class, ChangeKind::RequiredPropertyAdded);
+                }
+                // A model reads it, and may use it.
+                (false, _) => property.note(ChangeClass::Reads, ChangeKind::PropertyAdded),
+                (true, false) => property.note(ChangeClass::Breaks, ChangeKind::PropertyRemoved),
+                (true, true) => {
+                    let change = match (was_required, is_required) {
+                        (false, true) => Some((property.flow.narrower(), ChangeKind::NowRequired)),
+                        (true, false) => Some((property.flow.wider(), ChangeKind::NoLongerRequired)),
+                        _ => None,
+                    };
+                    if let Some((class, kind)) = change {
+                        property.noting.note(class, kind, &*property.path, None, None);
+                    }
+                    property.subschemas();
+                }
+            }
         }
-        "items"
-        | "additionalItems"
-        | "additionalProperties"
-        | "unevaluatedItems"
-        | "unevaluatedProperties"
-        | "propertyNames"
-        | "contains"
-        | "then"
-        | "else"
-        | "contentSchema" => {
-            part(noting, flow, path, old, new);
-        }
-        "patternProperties" | "dependentSchemas" => {
-            named(noting, path, old, new, |noting, path, old, new| part(noting, flow, path, old, new));
-        }
-        "$defs" | "definitions" => named(noting, path, old, new, |noting, path, old, new| match (old, new) {
-            (Some(old), Some(new)) => schema(noting, flow, path, old, new),
-            // What refers to it, or does so no longer, has changed, too.
-            (old, new) => noting.note(ChangeClass::Reads, ChangeKind::Member, path, old, new),
-        }),
-        "anyOf" | "oneOf" => alternatives(noting, flow, path, old, new, flow.wider(), flow.narrower()),
-        "allOf" => alternatives(noting, flow, path, old, new, flow.narrower(), flow.wider()),
-        "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" | "minContains" => {
-            bound(noting, flow, path, old, new, |old, new| new > old);
-        }
-        "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" | "maxContains" => {
-            bound(noting, flow, path, old, new, |old, new| new < old);
-        }
-        "const" | "pattern" | "format" | "multipleOf" | "uniqueItems" | "contentEncoding"
-        | "contentMediaType" => bound(noting, flow, path, old, new, |_, _| false),
-        "not" | "if" | "$ref" | "$dynamicRef" | "$recursiveRef" | "dependentRequired" | "dependencies"
-        | "x-mcp-header" => {
-            noting.note(ChangeClass::Breaks, ChangeKind::SchemaChanged, path, old, new);
-        }
-        "title" | "description" | "$comment" => {
-            noting.note(ChangeClass::Reads, ChangeKind::Text, path, old, new);
-        }
-        "default" => noting.note(ChangeClass::Reads, ChangeKind::Default, path, old, new),
-        _ => noting.note(ChangeClass::Reads, ChangeKind::Member, path, old, new),
     }
-}
 
-fn types(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
-    // Arguments are an object, and so is a result, whether their schema says so or not.
-    let is_all = matches!(path, "/inputSchema/type" | "/outputSchema/type");
-    let of = |value: Option<&Raw>| -> Option<BTreeSet<String>> {
-        match value {
-            None if is_all => Some(["object".to_owned()].into()),
-            None => Some(TYPES.map(str::to_owned).into()),
-            Some(value) => match value.to_string_value() {
-                Some(one) => Some([one.into_owned()].into()),
-                None => value.decode().ok(),
-            },
+    /// Compares two subschemas; an absent one allows everything.
+    fn subschemas(&mut self) {
+        let allows_all = |raw: &Raw| of(raw).is_some_and(|members| members.is_empty());
+        match (self.old, self.new) {
+            (Some(old), Some(new)) => self.schemas(old, new),
+            (None, None) => {}
+            (Some(raw), None) | (None, Some(raw)) if allows_all(raw) => {
+                self.note(ChangeClass::Reads, ChangeKind::Member);
+            }
+            (None, _) => self.tightened(),
+            (_, None) => self.loosened(),
         }
-    };
-    let (Some(was), Some(is)) = (of(old), of(new)) else {
-        return noting.note(ChangeClass::Breaks, ChangeKind::SchemaChanged, path, old, new);
-    };
-    let covers = |all: &BTreeSet<String>, some: &BTreeSet<String>| {
-        some.iter().all(|one| all.contains(one) || one == "integer" && all.contains("number"))
-    };
-    let (class, kind) = match (covers(&was, &is), covers(&is, &was)) {
-        (true, true) => return,
-        (true, false) => (flow.narrower(), ChangeKind::TypeNarrowed),
-        (false, true) => (flow.wider(), ChangeKind::TypeWidened),
-        (false, false) => (ChangeClass::Breaks, ChangeKind::TypeChanged),
-    };
-    noting.note(class, kind, path, old, new);
-}
-
-/// `enum`: each value that has come or gone.
-fn values(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
-    let of = |value: Option<&Raw>| -> Option<BTreeMap<String, Raw>> {
-        let values: Vec<Raw> = value?.decode().ok()?;
-        Some(values.into_iter().map(|value| (value.as_str().to_owned(), value)).collect())
-    };
-    let (Some(was), Some(is)) = (of(old), of(new)) else {
-        return bound(noting, flow, path, old, new, |_, _| false);
-    };
-    for value in was.iter().filter(|(text, _)| !is.contains_key(*text)).map(|(_, value)| value) {
-        noting.note(flow.narrower(), ChangeKind::ValueRemoved, path, Some(value), None);
     }
-    // A value is a text that a model reads, and may give.
-    let class = if flow == Flow::In { ChangeClass::Reads } else { flow.wider() };
-    for value in is.iter().filter(|(text, _)| !was.contains_key(*text)).map(|(_, value)| value) {
-        noting.note(class, ChangeKind::ValueAdded, path, None, Some(value));
-    }
-}
 
-/// A limit: where there was none all fits, and where there are two numbers, `tighter` says whether less fits the second.
-fn bound(
-    noting: &mut Noting<'_>,
-    flow: Flow,
-    path: &str,
-    old: Option<&Raw>,
-    new: Option<&Raw>,
-    tighter: impl Fn(f64, f64) -> bool,
-) {
-    let number = |value: Option<&Raw>| {
-        value
-            .filter(|value| value.kind() == Kind::Number)
-            .and_then(|value| value.as_str().parse::<f64>().ok())
-    };
-    let nothing = |value: Option<&Raw>| value.is_none_or(|value| value.as_str() == "false");
-    let (tightened, loosened) =
-        ((flow.narrower(), ChangeKind::LimitTightened), (flow.wider(), ChangeKind::LimitLoosened));
-    let (class, kind) = match (number(old), number(new)) {
-        (Some(old), Some(new)) if tighter(old, new) => tightened,
-        (Some(old), Some(new)) if tighter(new, old) => loosened,
-        _ if nothing(old) && nothing(new) => return,
-        _ if old.is_none() || nothing(old) && new.is_some_and(|new| new.as_str() == "true") => tightened,
-        _ if new.is_none() || nothing(new) && old.is_some_and(|old| old.as_str() == "true") => loosened,
-        _ => (ChangeClass::Breaks, ChangeKind::SchemaChanged),
-    };
-    noting.note(class, kind, path, old, new);
-}
-
-/// Schemas by their place in a list.
-fn places(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
-    let of = |value: Option<&Raw>| -> Option<Vec<Raw>> {
-        value.map_or_else(|| Some(Vec::new()), |value| value.decode().ok())
-    };
-    let (Some(was), Some(is)) = (of(old), of(new)) else {
-        return noting.note(ChangeClass::Breaks, ChangeKind::SchemaChanged, path, old, new);
-    };
-    for place in 0..was.len().max(is.len()) {
-        part(noting, flow, &below(path, &place.to_string()), was.get(place), is.get(place));
-    }
-}
-
-/// Schemas by their names.
-fn named(
-    noting: &mut Noting<'_>,
-    path: &str,
-    old: Option<&Raw>,
-    new: Option<&Raw>,
-    mut each: impl FnMut(&mut Noting<'_>, &str, Option<&Raw>, Option<&Raw>),
-) {
-    let of = |value: Option<&Raw>| value.map_or_else(|| Some(Members::new()), object);
-    let (Some(was), Some(is)) = (of(old), of(new)) else {
-        return noting.note(ChangeClass::Breaks, ChangeKind::SchemaChanged, path, old, new);
-    };
-    for name in names(&was, &is) {
-        each(noting, &below(path, name), was.get(name), is.get(name));
-    }
-}
-
-/// Schemas of which one, or each, must fit. Their order says nothing: those that are the same stand for each other, and where
-/// one of each is left they are compared.
-fn alternatives(
-    noting: &mut Noting<'_>,
-    flow: Flow,
-    path: &str,
-    old: Option<&Raw>,
-    new: Option<&Raw>,
-    came: ChangeClass,
-    went: ChangeClass,
-) {
-    let of = |value: Option<&Raw>| -> Option<Vec<Raw>> { value?.decode().ok() };
-    let (was, is) = match (old, of(old), new, of(new)) {
-        (Some(_), Some(was), Some(_), Some(is)) => (was, is),
-        // The first alternative is a limit where there was none, and the first demand as well.
-        (None, _, Some(_), Some(_)) => {
-            return noting.note(flow.narrower(), ChangeKind::LimitTightened, path, None, new);
+    /// Compares the values of a keyword that differ.
+    fn keyword(&mut self, name: &str) {
+        let is_array = |value: Option<&Raw>| value.is_some_and(|value| value.kind() == Kind::Array);
+        match name {
+            // `properties` compares both.
+            "properties" | "required" => {}
+            "type" => self.types(),
+            "enum" => self.values(),
+            "items" | "prefixItems" | "additionalItems" if is_array(self.old) || is_array(self.new) => {
+                self.places();
+            }
+            "items"
+            | "additionalItems"
+            | "additionalProperties"
+            | "unevaluatedItems"
+            | "unevaluatedProperties"
+            | "propertyNames"
+            | "contains"
+            | "then"
+            | "else"
+            | "contentSchema" => self.subschemas(),
+            "patternProperties" | "dependentSchemas" => self.named(|mut pair| pair.subschemas()),
+            "$defs" | "definitions" => self.named(|mut pair| match (pair.old, pair.new) {
+                (Some(old), Some(new)) => pair.schemas(old, new),
+                // The references to it have changed too.
+                _ => pair.note(ChangeClass::Reads, ChangeKind::Member),
+            }),
+            "anyOf" | "oneOf" => self.alternatives(self.flow.wider(), self.flow.narrower()),
+            "allOf" => self.alternatives(self.flow.narrower(), self.flow.wider()),
+            "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" | "minContains" => {
+                self.limit(|old, new| new > old);
+            }
+            "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" | "maxContains" => {
+                self.limit(|old, new| new < old);
+            }
+            "const" | "pattern" | "format" | "multipleOf" | "uniqueItems" | "contentEncoding"
+            | "contentMediaType" => self.limit(|_, _| false),
+            "not" | "if" | "$ref" | "$dynamicRef" | "$recursiveRef" | "dependentRequired"
+            | "dependencies" | "x-mcp-header" => self.changed(),
+            "title" | "description" | "$comment" => self.note(ChangeClass::Reads, ChangeKind::Text),
+            "default" => self.note(ChangeClass::Reads, ChangeKind::Default),
+            _ => self.note(ChangeClass::Reads, ChangeKind::Member),
         }
-        (Some(_), Some(_), None, _) => {
-            return noting.note(flow.wider(), ChangeKind::LimitLoosened, path, old, None);
+    }
+
+    fn types(&mut self) {
+        // Arguments and results are always objects.
+        let is_root = matches!(&*self.path, "/inputSchema/type" | "/outputSchema/type");
+        let of = |value: Option<&Raw>| -> Option<BTreeSet<String>> {
+            match value {
+                None if is_root => Some(["object".to_owned()].into()),
+                None => Some(TYPES.map(str::to_owned).into()),
+                Some(value) => match value.to_string_value() {
+                    Some(one) => Some([one.into_owned()].into()),
+                    None => value.decode().ok(),
+                },
+            }
+        };
+        let (Some(was), Some(is)) = (of(self.old), of(self.new)) else { return self.changed() };
+        let covers = |all: &BTreeSet<String>, some: &BTreeSet<String>| {
+            some.iter().all(|one| all.contains(one) || one == "integer" && all.contains("number"))
+        };
+        match (covers(&was, &is), covers(&is, &was)) {
+            (true, true) => {}
+            (true, false) => self.note(self.flow.narrower(), ChangeKind::TypeNarrowed),
+            (false, true) => self.note(self.flow.wider(), ChangeKind::TypeWidened),
+            (false, false) => self.note(ChangeClass::Breaks, ChangeKind::TypeChanged),
         }
-        _ => return noting.note(ChangeClass::Breaks, ChangeKind::SchemaChanged, path, old, new),
-    };
-    let known: BTreeSet<&str> = is.iter().map(Raw::as_str).collect();
-    let gone: Vec<(usize, &Raw)> =
-        was.iter().enumerate().filter(|(_, schema)| !known.contains(schema.as_str())).collect();
-    let known: BTreeSet<&str> = was.iter().map(Raw::as_str).collect();
-    let come: Vec<(usize, &Raw)> =
-        is.iter().enumerate().filter(|(_, schema)| !known.contains(schema.as_str())).collect();
-    if let ([(place, old)], [(_, new)]) = (&gone[..], &come[..]) {
-        return schema(noting, flow, &below(path, &place.to_string()), old, new);
     }
-    let kind = |class: ChangeClass, more: ChangeClass| match class == more {
-        true => ChangeKind::LimitTightened,
-        false => ChangeKind::LimitLoosened,
-    };
-    for (place, schema) in gone {
-        let path = below(path, &place.to_string());
-        noting.note(went, kind(went, flow.narrower()), path, Some(schema), None);
+
+    /// Compares the values of `enum`.
+    fn values(&mut self) {
+        let of = |value: Option<&Raw>| -> Option<BTreeMap<String, Raw>> {
+            let values: Vec<Raw> = value?.decode().ok()?;
+            Some(values.into_iter().map(|value| (value.as_str().to_owned(), value)).collect())
+        };
+        let (Some(was), Some(is)) = (of(self.old), of(self.new)) else {
+            return self.limit(|_, _| false);
+        };
+        for (_, value) in was.iter().filter(|(text, _)| !is.contains_key(*text)) {
+            let class = self.flow.narrower();
+            self.noting.note(class, ChangeKind::ValueRemoved, &*self.path, Some(value), None);
+        }
+        // A model reads the value, and may use it.
+        let class = if self.flow == Flow::In { ChangeClass::Reads } else { self.flow.wider() };
+        for (_, value) in is.iter().filter(|(text, _)| !was.contains_key(*text)) {
+            self.noting.note(class, ChangeKind::ValueAdded, &*self.path, None, Some(value));
+        }
     }
-    for (place, schema) in come {
-        let path = below(path, &place.to_string());
-        noting.note(came, kind(came, flow.narrower()), path, None, Some(schema));
+
+    /// Compares a limit, which is absent or a number: `tighter` says whether the second number allows less than the first.
+    fn limit(&mut self, tighter: impl Fn(f64, f64) -> bool) {
+        let number = |value: Option<&Raw>| {
+            let number = value.filter(|value| value.kind() == Kind::Number)?;
+            number.as_str().parse::<f64>().ok()
+        };
+        let is_none = |value: Option<&Raw>| value.is_none_or(|value| value.as_str() == "false");
+        let is_true = |value: Option<&Raw>| value.is_some_and(|value| value.as_str() == "true");
+        let (old, new) = (self.old, self.new);
+        match (number(old), number(new)) {
+            (Some(old), Some(new)) if tighter(old, new) => self.tightened(),
+            (Some(old), Some(new)) if tighter(new, old) => self.loosened(),
+            _ if is_none(old) && is_none(new) => {}
+            _ if old.is_none() || is_none(old) && is_true(new) => self.tightened(),
+            _ if new.is_none() || is_none(new) && is_true(old) => self.loosened(),
+            _ => self.changed(),
+        }
+    }
+
+    /// Compares subschemas by their place in an array.
+    fn places(&mut self) {
+        let of = |value: Option<&Raw>| -> Option<Vec<Raw>> {
+            value.map_or_else(|| Some(Vec::new()), |value| value.decode().ok())
+        };
+        let (Some(was), Some(is)) = (of(self.old), of(self.new)) else { return self.changed() };
+        for place in 0..was.len().max(is.len()) {
+            self.below(&place.to_string(), was.get(place), is.get(place)).subschemas();
+        }
+    }
+
+    /// Compares subschemas by their names.
+    fn named(&mut self, compare: impl Fn(Pair<'_, '_, '_>)) {
+        let of = |value: Option<&Raw>| value.map_or_else(|| Some(Members::new()), object);
+        let (Some(was), Some(is)) = (of(self.old), of(self.new)) else { return self.changed() };
+        for name in names(&was, &is) {
+            compare(self.below(name, was.get(name), is.get(name)));
+        }
+    }
+
+    /// Compares alternatives, whose order does not count: equal ones are pairs, and if one is left on each side the two are
+    /// compared. `added` and `removed` are the classes of the others.
+    fn alternatives(&mut self, added: ChangeClass, removed: ChangeClass) {
+        let of = |value: Option<&Raw>| -> Option<Vec<Raw>> { value?.decode().ok() };
+        let (was, is) = match (self.old, of(self.old), self.new, of(self.new)) {
+            (Some(_), Some(was), Some(_), Some(is)) => (was, is),
+            // The first alternatives are a new limit.
+            (None, _, Some(_), Some(_)) => return self.tightened(),
+            (Some(_), Some(_), None, _) => return self.loosened(),
+            _ => return self.changed(),
+        };
+        let only_in = |one: &'_ [Raw], other: &[Raw]| -> Vec<(usize, Raw)> {
+            let known: BTreeSet<&str> = other.iter().map(Raw::as_str).collect();
+            let only = one.iter().enumerate().filter(|(_, schema)| !known.contains(schema.as_str()));
+            only.map(|(place, schema)| (place, schema.clone())).collect()
+        };
+        let (gone, come) = (only_in(&was, &is), only_in(&is, &was));
+        if let ([(place, old)], [(_, new)]) = (&gone[..], &come[..]) {
+            return self.below(&place.to_string(), Some(old), Some(new)).schemas(old, new);
+        }
+        let narrower = self.flow.narrower();
+        let kind = |class: ChangeClass| match class == narrower {
+            true => ChangeKind::LimitTightened,
+            false => ChangeKind::LimitLoosened,
+        };
+        for (place, schema) in &gone {
+            self.below(&place.to_string(), Some(schema), None).note(removed, kind(removed));
+        }
+        for (place, schema) in &come {
+            self.below(&place.to_string(), None, Some(schema)).note(added, kind(added));
+        }
     }
 }

@@ -1,193 +1,243 @@
-//! How a client opens a session of the legacy era, and that it uses no feature that was not negotiated.
+//! How a client opens a session of the legacy era, the `_meta` of its requests in the modern era, and that it uses no
+//! feature that was not negotiated.
 
-use mcpjoin_proto::types::Members;
-use mcpjoin_proto::{Direction, Kind, Message, Method, MethodFacts, Needs, Raw, Version};
+use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::{Direction, Kind, Message, Method, Needs, Raw, Version, code};
 
-use super::utilities::is_string;
-use crate::client_view::{ClientRequest, ClientView};
-use crate::json::{is_object, member, members};
+use crate::client_view::{ClientRequest, ClientView, has};
+use crate::grammar::meta_key_fault;
+use crate::json::{has_kind, member, members, object, string, text, text_param, texts};
 use crate::revisions::Revisions;
-use crate::rule::{Finding, Outcome, Source};
-use crate::trace::{Channel, Line, What};
+use crate::rule::{Evidence, Finding, Outcome, Source};
+use crate::trace::{Channel, Line};
 
 const INITIALIZATION: &[Source] = sources![LEGACY Must "basic/lifecycle#initialization"];
-const OPERATION: &[Source] = sources![
-    FIRST_TWO Should "basic/lifecycle#operation",
-    LEGACY_SINCE_THIRD Must "basic/lifecycle#operation",
-];
-const NOTHING: &str = "the client did not send initialize";
+const NEGOTIATION: &str = "basic/lifecycle#version-negotiation";
+const OPERATION: &[Source] = sources![FIRST_TWO Should "basic/lifecycle#operation", LEGACY_SINCE_THIRD Must "basic/lifecycle#operation"];
+const META: &[Source] = sources![MODERN Must "basic#meta"];
+const NOT_OPENED: &str = "the client did not send initialize";
+const NO_REQUEST: &str = "the client sent no request";
 
 rules! {
     pub(crate) RULES for Client in Chapter::Lifecycle;
 
     "client-opens-with-initialize", INITIALIZATION,
         "A client begins with initialize.",
+        else NO_REQUEST,
         |view| {
-            // A ping is allowed before the session is open, and without one nothing is used.
+            // A ping is allowed before the session is open, and uses nothing of it.
             let first = view.requests.iter().find(|request| request.what.method != Method::Ping);
-            let findings = first.map(|request| {
-                (request.what.method != Method::Initialize)
-                    .then(|| request.finding(format!("its first request is {}", request.what.method)))
-            });
-            Outcome::of(findings, "the client sent no request")
+            first.map(|request| {
+                let method = &request.what.method;
+                request.finding_if(*method != Method::Initialize, format_args!("its first request is {method}"))
+            })
         };
     "client-initialize-alone", [BATCHING Must "basic/lifecycle#initialization"],
         "A client's initialize is no part of an array.",
-        |view| {
-            opened(view, |request| request.line.is_array().then(|| request.finding("it stands in an array")))
-        };
+        else NOT_OPENED,
+        |view| view.calls(&Method::Initialize).map(|request| {
+            request.finding_if(request.line.is_array(), "it stands in an array")
+        });
     "client-initialize-complete", INITIALIZATION,
         "A client's initialize has a protocol version, the client's capabilities, and its name and version.",
-        |view| {
-            opened(view, |request| {
-                let params = params(request).unwrap_or_default();
-                if !is_string(params.get("protocolVersion")) {
-                    return Some(request.finding("protocolVersion is missing or no string"));
-                }
-                if !is_object(params.get("capabilities")) {
-                    return Some(request.finding("capabilities are missing or no object"));
-                }
-                nameless(params.get("clientInfo"))
-                    .map(|problem| request.finding(format!("clientInfo {problem}")))
-            })
-        };
-    "client-version-exists", [LEGACY Advice "basic/lifecycle#version-negotiation"],
+        else NOT_OPENED,
+        |view| view.calls(&Method::Initialize).map(|request| {
+            let params = request.what.params.as_ref().map_or_else(Raw::empty_object, |params| params.raw().clone());
+            if !has_kind(&params, "protocolVersion", Kind::String) {
+                return Some(request.finding("protocolVersion is missing or no string"));
+            }
+            if !has_kind(&params, "capabilities", Kind::Object) {
+                return Some(request.finding("capabilities are missing or no object"));
+            }
+            let fault = info_fault(member(&params, "clientInfo"))?;
+            Some(request.finding(format_args!("clientInfo {fault}")))
+        });
+    "client-version-exists", [LEGACY Advice NEGOTIATION],
         "The version that a client's initialize names is a revision that has initialize.",
-        |view| {
-            opened(view, |request| {
-                let version = params(request)?.get("protocolVersion")?.to_string_value()?.into_owned();
-                (!Revisions::LEGACY.contains(&Version::parse(&version)))
-                    .then(|| request.finding(format!("no such revision: {version:?}")))
-            })
-        };
+        else NOT_OPENED,
+        |view| view.calls(&Method::Initialize).map(|request| {
+            let version = request.text_param("protocolVersion")?;
+            let exists = Revisions::LEGACY.contains(&Version::parse(&version));
+            request.finding_if(!exists, format_args!("no such revision: {version:?}"))
+        });
     "client-waits-for-initialize", [LEGACY Should "basic/lifecycle#initialization"],
         "Before initialize is answered, a client sends no request but ping.",
+        else NOT_OPENED,
         |view| {
             let Some(opened) = view.calls(&Method::Initialize).next() else {
-                return Outcome::Skipped(NOTHING);
+                return Outcome::Skipped(NOT_OPENED);
             };
             let answered = opened.response.map_or(usize::MAX, |response| response.place);
-            let early = view.requests.iter().filter(|request| {
-                request.place > opened.place
-                    && request.place < answered
+            let early = view.requests.iter().filter(move |request| {
+                (opened.place + 1..answered).contains(&request.place)
                     && !matches!(request.what.method, Method::Ping | Method::Initialize)
             });
-            let early = early.map(|request| {
-                Some(request.finding(format!("{} came before the answer", request.what.method)))
-            });
-            Outcome::of(early.chain([None]), NOTHING)
+            early
+                .map(|it| Some(it.finding(format_args!("{} came before the answer", it.what.method))))
+                .chain([None])
         };
     "client-sends-initialized", INITIALIZATION,
         "A client sends notifications/initialized when initialize has brought a result, and not before.",
-        |view| {
-            let notification = view
-                .notifications
-                .iter()
-                .find(|notification| notification.what.method == Method::Initialized);
-            let Some((opened, response, _)) = view.opening().filter(|_| !view.is_unusable()) else {
-                // What is to follow an error nobody says.
-                let answered = view.calls(&Method::Initialize).any(|request| request.response.is_some());
-                let early = notification.filter(|_| !answered);
-                let early = early
-                    .map(|notification| Some(view.finding("initialize was not answered", notification.line)));
-                return Outcome::of(early, "initialize did not bring a result that a client can use");
-            };
-            if let Some(notification) = notification {
-                let early = notification.place < response.place;
-                let early = early.then(|| view.finding("initialize was not answered yet", notification.line));
-                return Outcome::of([early], NOTHING);
-            }
-            let went_on = view
-                .requests
-                .iter()
-                .any(|request| request.place > response.place && request.what.method != Method::Ping);
-            let waited = view.last_event.saturating_sub(response.at) >= view.trace.answer_within;
-            if !went_on && !waited {
-                return Outcome::Skipped("the client left at once");
-            }
-            Outcome::of([Some(opened.finding("it was never sent"))], NOTHING)
-        };
-    "client-leaves-unknown-version", [LEGACY Should "basic/lifecycle#version-negotiation"],
+        sends_initialized;
+    "client-leaves-unknown-version", [LEGACY Should NEGOTIATION],
         "A client disconnects when the server answers with a version that it does not know.",
+        else NOT_OPENED,
         |view| {
             let Some((_, response, _)) = view.opening().filter(|_| view.is_unusable()) else {
                 return Outcome::Skipped("the version that the client got was one that exists");
             };
-            let after = view.lines.iter().find(|(place, line)| {
-                // To ask again in another way is no use of this session.
-                *place > response.place && line.parts().any(|part| !is_opening(part.ok()))
-            });
-            Outcome::of([after.map(|(_, line)| view.finding("the client went on", line))], NOTHING)
+            // Another initialize, or a cancellation, does not use this session.
+            let is_use = |line: &Line| line.parts().any(|part| !is_opening(part.ok()));
+            let after = view.lines.iter().find(|(place, line)| *place > response.place && is_use(line));
+            [after.map(|(_, line)| line.finding("the client went on"))]
         };
-    "client-accepts-offered-version", [LEGACY Must "basic/lifecycle#version-negotiation"],
+    "client-accepts-offered-version", [LEGACY Must NEGOTIATION],
         "A client asks for a version that it speaks: it goes on when it gets that.",
+        else "the client left at once",
         |view| {
             let Some((opened, response, result)) = view.opening() else {
                 return Outcome::Skipped("initialize did not bring a result");
             };
-            let agreed = member(result.raw(), "protocolVersion").and_then(|version| version_of(&version));
-            let wanted = params(opened).and_then(|params| version_of(params.get("protocolVersion")?));
+            let (agreed, wanted) = (text(result, "protocolVersion"), opened.text_param("protocolVersion"));
             if agreed.is_none() || agreed != wanted {
                 return Outcome::Skipped("the client did not get the version that it had asked for");
             }
-            let went_on = view.lines.iter().any(|(place, _)| *place > response.place);
-            if went_on {
+            if view.lines.iter().any(|(place, _)| *place > response.place) {
                 return Outcome::Passed;
             }
             // On the same connection, there is no other client.
             let next = next_opening(view).filter(|(next, _)| Some(next) != wanted.as_ref());
-            let other = next.map(|(next, line)| {
-                let problem = format!("it asks for {next:?} now, and had got what it had asked for");
-                Some(view.finding(problem, line))
-            });
-            Outcome::of(other, "the client left at once")
+            next.map(|(next, line)| {
+                Some(line.finding(format_args!("it asks for {next:?} now, and had got what it had asked for")))
+            })
         };
     "client-undeclared-not-asked", OPERATION,
         "A client asks for nothing that the server has not declared.",
+        else "the client used nothing that must be declared",
         |view| {
             let Some(offered) = view.offered() else {
                 return Outcome::Skipped("initialize did not bring capabilities");
             };
-            let findings = sent(view).filter_map(|(method, line)| {
-                let needs = method.facts()?.needs;
-                // The capability for completions came with the second revision; before, everybody could be asked.
-                let first = Revisions::FIRST.contains(view.version());
-                let Needs::Server(path) = needs else { return None };
-                let has = has(&offered, path) || first && path == "completions";
-                Some((!has).then(|| {
-                    view.finding(format!("{method} needs {path}, which the server has not declared"), line)
-                }))
-            });
-            Outcome::of(findings, "the client used nothing that must be declared")
+            // The first revision has completion without a capability for it.
+            let is_first = Revisions::FIRST.contains(view.version());
+            view.methods().filter_map(move |(method, line)| {
+                let Needs::Server(path) = method.facts()?.needs else { return None };
+                let is_declared = has(&offered, path) || is_first && path == "completions";
+                Some(line.finding_if(
+                    !is_declared,
+                    format_args!("{method} needs {path}, which the server has not declared"),
+                ))
+            })
         };
     "client-respects-version", OPERATION,
         "A client uses no method of a revision other than the one that was agreed on.",
+        else "the client sent no message",
+        |view| view.methods().filter_map(|(method, line)| {
+            let facts = method.facts()?;
+            if facts.direction == Direction::ToClient {
+                return Some(Some(line.finding(format_args!("{} is sent by servers", facts.name))));
+            }
+            let exists = facts.exists_in(view.version());
+            Some(line.finding_if(!exists, format_args!("{} has no {}", view.version(), facts.name)))
+        });
+    "client-meta-complete", META,
+        "Each request of a client has its protocol version and the client's capabilities in _meta.",
+        |view| modern(view, |request| {
+            let meta = request.meta().unwrap_or_else(Raw::empty_object);
+            let needed = [
+                (key::PROTOCOL_VERSION, Kind::String, "string"),
+                (key::CLIENT_CAPABILITIES, Kind::Object, "object"),
+            ];
+            let (key, _, kind) = needed.into_iter().find(|(key, kind, _)| !has_kind(&meta, key, *kind))?;
+            Some(request.finding(format_args!("{key} is missing or no {kind}")))
+        });
+    "client-info-sent", [MODERN Should "basic#meta"],
+        "Each request of a client says in _meta who the client is, if it is not told to keep it to itself.",
+        |view| modern(view, |request| {
+            let is_missing = request.meta_member(key::CLIENT_INFO).is_none();
+            request.finding_if(is_missing, format_args!("{} is missing", key::CLIENT_INFO))
+        });
+    "client-info-complete", [MODERN Must "schema#implementation"],
+        "What a client says of itself in _meta is its name and its version.",
+        else "no request said who the client is",
+        |view| view.requests.iter().filter_map(|request| {
+            let fault = info_fault(Some(request.meta_member(key::CLIENT_INFO)?));
+            Some(fault.map(|fault| request.finding(format_args!("{} {fault}", key::CLIENT_INFO))))
+        });
+    "client-meta-key-names", [LEGACY_SINCE_THIRD Must "basic#meta", MODERN Must "basic#meta"],
+        "The names in a client's _meta are words, with a prefix of labels and a slash before them or none.",
+        else "the client sent no _meta",
+        |view| view.requests.iter().filter_map(|request| {
+            let meta = members(&request.meta()?)?;
+            let wrong = meta.keys().find(|name| meta_key_fault(name).is_some());
+            Some(wrong.map(|name| request.finding(format_args!("{name:?} is no such name"))))
+        });
+    "client-extension-names", [MODERN Must "basic/versioning#extension-negotiation"],
+        "The extensions that a client declares have names like those in _meta, with a prefix.",
+        else "the client declared no extension",
+        |view| view.requests.iter().filter_map(|request| {
+            let extensions = object(&view.capabilities(Some(request))?, "extensions")?;
+            let wrong = extensions.keys().find(|name| meta_key_fault(name).is_some() || !name.contains('/'));
+            Some(wrong.map(|name| request.finding(format_args!("{name:?} is no such name"))))
+        });
+    "client-known-method", [MODERN Advice "basic/versioning"],
+        "A client uses no method that belongs to earlier revisions alone.",
+        |view| modern(view, |request| {
+            let facts = request.what.method.facts()?;
+            let exists = facts.exists_in(view.version());
+            request.finding_if(!exists, format_args!("{} has no {}", view.version(), facts.name))
+        });
+    "client-retries-with-supported-version", [MODERN Should "basic/versioning#protocol-version-negotiation"],
+        "A client that is told which versions are supported goes on with one of them, or not at all.",
+        else "no version was refused, or the client left",
         |view| {
-            let findings = sent(view).filter_map(|(method, line)| {
-                let facts = method.facts()?;
-                let good = facts.exists_in(view.version()) && facts.direction != Direction::ToClient;
-                Some((!good).then(|| foreign(view, facts, line)))
-            });
-            Outcome::of(findings, "the client sent no message")
+            let modern = view.requests.iter().filter(|request| request.what.method != Method::Initialize);
+            let modern: Vec<&ClientRequest<'_>> = modern.collect();
+            view.requests.iter().filter_map(move |request| {
+                let response = request.response?;
+                let error = response.error()?;
+                if error.code != code::UNSUPPORTED_PROTOCOL_VERSION {
+                    return None;
+                }
+                let supported = texts(error.data.as_ref()?, "supported")?;
+                // Requests are in the order of their places.
+                let next = modern.get(modern.partition_point(|next| next.place <= response.place))?;
+                let version = string(&next.meta_member(key::PROTOCOL_VERSION)?)?;
+                Some(next.finding_if(
+                    !supported.contains(&version),
+                    format_args!("{version} was not among those that the server supports"),
+                ))
+            })
         };
 }
 
-fn foreign(view: &ClientView<'_>, facts: &MethodFacts, line: &Line) -> Finding {
-    let problem = if facts.direction == Direction::ToClient {
-        format!("{} is sent by servers", facts.name)
-    } else {
-        format!("{} has no {}", view.version(), facts.name)
+fn sends_initialized(view: &ClientView<'_>) -> Outcome {
+    let notification = view.notified(&Method::Initialized).next();
+    let Some((opened, response, _)) = view.opening().filter(|_| !view.is_unusable()) else {
+        // No sentence says what follows an error.
+        let is_answered = view.calls(&Method::Initialize).any(|request| request.response.is_some());
+        let early = notification.filter(|_| !is_answered);
+        return Outcome::of(
+            early.map(|notification| Some(notification.finding("initialize was not answered"))),
+            "initialize did not bring a result that a client can use",
+        );
     };
-    view.finding(problem, line)
+    if let Some(notification) = notification {
+        let is_early = notification.place < response.place;
+        return Outcome::of(
+            [notification.finding_if(is_early, "initialize was not answered yet")],
+            NOT_OPENED,
+        );
+    }
+    let mut later = view.requests.iter().filter(|request| request.place > response.place);
+    let has_waited = view.last_event.saturating_sub(response.at) >= view.trace.answer_within;
+    if !has_waited && later.all(|request| request.what.method == Method::Ping) {
+        return Outcome::Skipped("the client left at once");
+    }
+    Outcome::Failed(vec![opened.finding("it was never sent")])
 }
 
-/// The methods of all that it has sent.
-pub(super) fn sent<'a>(view: &ClientView<'a>) -> impl Iterator<Item = (&'a Method, &'a Line)> {
-    let request = view.requests.iter().map(|request| (&request.what.method, request.line));
-    request
-        .chain(view.notifications.iter().map(|notification| (&notification.what.method, notification.line)))
-}
-
+/// Whether a message opens a session, or cancels a request.
 fn is_opening(message: Option<&Message>) -> bool {
     match message {
         Some(Message::Request(request)) => request.method == Method::Initialize,
@@ -196,54 +246,30 @@ fn is_opening(message: Option<&Message>) -> bool {
     }
 }
 
-/// Whether a capability was declared: an object, or true below one.
-pub(super) fn has(capabilities: &Members<Raw>, path: &str) -> bool {
-    let (first, second) = path.split_once('.').map_or((path, None), |(first, second)| (first, Some(second)));
-    let Some(found) = capabilities.get(first) else { return false };
-    let Some(second) = second else { return found.kind() != Kind::Null };
-    member(found, second).is_some_and(|found| !matches!(found.as_str(), "false" | "null"))
-}
-
-/// What is wrong with the description of an implementation.
-pub(super) fn nameless(info: Option<&Raw>) -> Option<&'static str> {
+/// The problem of the description of an implementation.
+fn info_fault(info: Option<Raw>) -> Option<&'static str> {
     let Some(info) = info.filter(|info| info.kind() == Kind::Object) else {
         return Some("is missing or no object");
     };
-    if !is_string(member(info, "name").as_ref()) {
+    if !has_kind(&info, "name", Kind::String) {
         return Some("has no name that is a string");
     }
-    (!is_string(member(info, "version").as_ref())).then_some("has no version that is a string")
+    (!has_kind(&info, "version", Kind::String)).then_some("has no version that is a string")
 }
 
-fn version_of(version: &Raw) -> Option<String> {
-    version.to_string_value().map(|version| version.into_owned())
-}
-
-/// The version that is asked for next on the same stream, in a session of its own.
+/// The version that the client requests in the next session on the same stream.
 fn next_opening<'a>(view: &ClientView<'a>) -> Option<(String, &'a Line)> {
-    let later = view.trace.runs.iter().skip_while(|run| !std::ptr::eq(*run, view.run)).skip(1);
-    let next =
-        later.take(1).filter(|run| run.channel == Channel::Stdio && view.run.channel == Channel::Stdio);
-    let mut lines = next.flat_map(|run| &run.events).filter_map(|event| match &event.what {
-        What::Received(line) => Some(line),
-        _ => None,
-    });
+    let is_stdio = view.run.channel == Channel::Stdio;
+    let next = view.later_runs().take(1).filter(|run| run.channel == Channel::Stdio && is_stdio);
+    let mut lines = next.flat_map(|run| run.received_lines());
     lines.find_map(|line| {
-        line.parts().filter_map(Result::ok).find_map(|message| match message {
-            Message::Request(request) if request.method == Method::Initialize => {
-                let wanted = member(request.params.as_ref()?.raw(), "protocolVersion")?;
-                Some((version_of(&wanted)?, line))
-            }
-            _ => None,
-        })
+        let mut requests = line.requests().filter(|request| request.method == Method::Initialize);
+        requests.find_map(|request| Some((text_param(&request.params, "protocolVersion")?, line)))
     })
 }
 
-fn params(request: &ClientRequest<'_>) -> Option<Members<Raw>> {
-    members(request.what.params.as_ref()?.raw())
-}
-
-/// Looks at what opens the session.
-fn opened(view: &ClientView<'_>, look: impl Fn(&ClientRequest<'_>) -> Option<Finding>) -> Outcome {
-    Outcome::of(view.calls(&Method::Initialize).map(look), NOTHING)
+/// Checks the requests of the modern era: all but `initialize`.
+fn modern(view: &ClientView<'_>, check: impl Fn(&ClientRequest<'_>) -> Option<Finding>) -> Outcome {
+    let requests = view.requests.iter().filter(|request| request.what.method != Method::Initialize);
+    Outcome::of(requests.map(check), NO_REQUEST)
 }

@@ -10,14 +10,15 @@ pub(crate) mod cancelling;
 pub(crate) mod features;
 pub(crate) mod headers;
 pub(crate) mod http;
-pub(crate) mod http_sse;
 pub(crate) mod lifecycle;
 pub(crate) mod messages;
-pub(crate) mod meta;
 pub(crate) mod pages;
-pub(crate) mod replies;
-pub(crate) mod responses;
 pub(crate) mod stdio;
 pub(crate) mod streams;
 pub(crate) mod tasks;
 pub(crate) mod utilities;
+
+use std::time::Duration;
+
+/// A message of ours that is not older than this may have crossed with a message of the client.
+const CROSSING: Duration = Duration::from_secs(1);

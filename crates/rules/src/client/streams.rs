@@ -1,176 +1,282 @@
-//! The streams of Streamable HTTP in the legacy era: how a client resumes one that breaks.
+//! How a client handles the responses to its POST requests: both forms of a response, refusals with more information, and
+//! in the legacy era the streams that it resumes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use mcpjoin_proto::http::headers::{Headers, name};
 use mcpjoin_proto::http::origin::MediaType;
-use mcpjoin_proto::{Method, RequestId};
+use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::{Method, Raw, RequestId, code};
 
-use super::replies::asked_in;
-use super::utilities::cancelled;
-use crate::client_view::{ClientExchange, ClientRequest, ClientView};
-use crate::exchange::BodyEnd;
-use crate::rule::{Finding, Outcome};
+use super::CROSSING;
+use crate::client_view::{ClientRequest, ClientView};
+use crate::exchange::{BodyEnd, Exchange};
+use crate::json::{param, text};
+use crate::rule::{Evidence, Finding, Outcome};
+use crate::trace::Line;
 
 const SENDING: &str = "basic/transports#sending-messages-to-the-server";
-/// Two clocks, and what is on its way between them.
+const COMPLETE: &str = "every stream lasted until its answer";
+/// A client that falls back because of a response does so within this time.
+const AT_ONCE: Duration = Duration::from_secs(2);
+/// The difference of two clocks, and the time on the network.
 const JITTER: Duration = Duration::from_millis(50);
-const LASTED: &str = "every stream lasted until its answer";
+/// The forms of a response, with the words for a finding.
+const FORMS: [(MediaType, &str); 2] = [(MediaType::Json, "as JSON"), (MediaType::EventStream, "on a stream")];
 
 rules! {
     pub(crate) RULES for Client in Chapter::StreamableHttp;
 
+    "client-takes-both-replies", [
+        LEGACY_SINCE_SECOND Must SENDING,
+        MODERN Must "basic/transports/streamable-http#sending-messages",
+    ],
+        "A client takes an answer as JSON and as an event of a stream.",
+        else "the client asked for nothing",
+        |view| {
+            let unread = unread(view);
+            let last = view.requests.last().map_or(0, |request| request.place);
+            let mut findings = Vec::new();
+            for (form, how) in FORMS {
+                let given: Vec<&ClientRequest<'_>> = answered(view, form).collect();
+                let goes_on = |it: &&ClientRequest<'_>| it.response.is_some_and(|response| response.place < last);
+                if let Some(lost) = given.iter().find(|request| unread.contains(&request.what.id)) {
+                    findings.push(Some(lost.finding(format_args!("its answer came {how}, and was not read"))));
+                } else if given.iter().any(goes_on) {
+                    findings.push(None);
+                }
+            }
+            if findings.len() < 2 && findings.iter().all(Option::is_none) {
+                return Outcome::Skipped("the client did not get both, or did not go on");
+            }
+            findings
+        };
+    "client-refreshes-after-mismatch", [MODERN Should "basic/transports/streamable-http#client-behavior"],
+        "A client whose call was refused for its headers lists the tools before it calls again.",
+        else "no call was refused so, or none came again",
+        |view| view.calls(&Method::CallTool).filter_map(|request| {
+            let response = request.response?;
+            let tool = request.text_param("name")?;
+            if response.error()?.code != code::HEADER_MISMATCH {
+                return None;
+            }
+            let mut later = view.calls(&Method::CallTool).filter(|next| next.place > response.place);
+            let again = later.find(|next| next.text_param("name").as_ref() == Some(&tool))?;
+            let mut lists = view.calls(&Method::ListTools);
+            let is_listed = lists.any(|list| (response.place + 1..again.place).contains(&list.place));
+            Some(again.finding_if(!is_listed, format_args!("{tool} was called again as it was")))
+        });
+    "client-reads-400-before-falling-back", [MODERN Should "basic/transports/streamable-http#backward-compatibility"],
+        "A client that gets the status 400 with an error of the modern era does not fall back to initialize.",
+        else "nothing was refused so, or the client left",
+        |view| view.exchanges.values().filter(|post| post.status() == Some(400)).filter_map(|post| {
+            let request = view.request_in(post)?;
+            let response = request.response?;
+            let code = response.error()?.code;
+            if !is_modern(code) {
+                return None;
+            }
+            let next = view.requests.partition_point(|next| next.place <= response.place);
+            let next = view.requests.get(next);
+            if next.is_some_and(|next| next.at.saturating_sub(response.at) <= AT_ONCE) {
+                return Some(None);
+            }
+            let fallback = fallback(view, request, response.at)?;
+            Some(Some(fallback.finding(format_args!("it came after the error {code}"))))
+        });
     "client-polls-primed-stream", [LAST_LEGACY Should SENDING],
         "A client comes back for a stream that was closed before its answer, and had an event with an id.",
+        else COMPLETE,
         |view| {
-            let (resumed, cancelled) = (Resumed::of(view), given_up(view));
-            let findings = broken(view).filter_map(|broken| {
-                if resumed.by(broken.post).is_some() {
-                    return Some(None);
-                }
-                // Nobody comes back for what was given up.
-                if cancelled.contains(&broken.request.what.id) {
+            let (resumed, cancelled) = (Resumed::of(view), view.cancelled_ids());
+            view.exchanges.values().filter_map(move |post| {
+                let (at, request) = unanswered(view, post, &BodyEnd::Complete)?;
+                if !is_stream(post) || post.event_ids().next().is_none() {
                     return None;
                 }
-                let wait = retry(broken.post).unwrap_or_default() + view.trace.answer_within;
+                if resumed.by(post).is_some() {
+                    return Some(None);
+                }
+                let wait = retry(post).unwrap_or_default() + view.trace.answer_within;
                 let problem = "the stream of its answer was closed, and nobody has come back for it";
-                (view.last_present.saturating_sub(broken.at) >= wait)
-                    .then(|| Some(broken.request.finding(problem)))
-            });
-            Outcome::of(findings, LASTED)
+                (!cancelled.contains_key(&request.what.id) && view.has_waited(at, wait))
+                    .then(|| Some(request.finding(problem)))
+            })
         };
     "client-respects-retry", [LAST_LEGACY Must SENDING],
         "A client waits as long as retry says before it comes back for a stream that was closed.",
+        else "no stream with retry was closed, or the client did not come back",
         |view| {
             let resumed = Resumed::of(view);
-            let findings = view.exchanges.values().filter_map(|post| {
+            view.exchanges.values().filter_map(move |post| {
                 let (_, at, BodyEnd::Complete) = post.end? else { return None };
-                let wanted = retry(post)?;
-                let again = resumed.by(post)?;
+                let (wanted, again) = (retry(post)?, resumed.by(post)?);
                 let waited = again.at.saturating_sub(at);
-                Some((waited + JITTER < wanted).then(|| {
-                    let (waited, wanted) = (waited.as_millis(), wanted.as_millis());
-                    again.finding(format!("it comes after {waited} ms, and retry was {wanted} ms"))
-                }))
-            });
-            Outcome::of(findings, "no stream with retry was closed, or the client did not come back")
+                let (after, before) = (waited.as_millis(), wanted.as_millis());
+                Some(again.finding_if(
+                    waited + JITTER < wanted,
+                    format_args!("it comes after {after} ms, and retry was {before} ms"),
+                ))
+            })
         };
     "client-resumes-with-last-id", [LEGACY_SINCE_SECOND Should "basic/transports#resumability-and-redelivery"],
         "A client that comes back for a stream names the last event that it has got on it.",
+        else "the client came back for no stream",
         |view| {
-            let mut standing: Option<&ClientExchange<'_>> = None;
-            let mut events: HashMap<&[u8], &ClientExchange<'_>> = HashMap::new();
+            let mut session_stream: Option<&Exchange<'_>> = None;
+            let mut events: HashMap<&[u8], &Exchange<'_>> = HashMap::new();
             let mut findings = Vec::new();
-            for post in view.exchanges.values() {
-                if post.is("GET") {
-                    findings.extend(comes_back(post, standing, &events));
-                    standing = Some(post).filter(|post| is_stream(post)).or(standing);
+            for exchange in view.exchanges.values() {
+                if exchange.is("GET") {
+                    findings.extend(resuming(exchange, session_stream, &events));
+                    session_stream = Some(exchange).filter(|it| is_stream(it)).or(session_stream);
                 }
-                events.extend(ids(post).map(|id| (id, post)));
+                events.extend(exchange.event_ids().map(|id| (id, exchange)));
             }
-            Outcome::of(findings, "the client came back for no stream")
+            findings
         };
     "client-cancels-explicitly", [LEGACY_SINCE_SECOND Should SENDING],
         "A client that leaves the stream of an answer and does not come back cancels the request.",
+        else "the client left no stream before its answer",
         |view| {
-            let (resumed, cancelled) = (Resumed::of(view), given_up(view));
+            let (resumed, cancelled) = (Resumed::of(view), view.cancelled_ids());
             let last = view.requests.last().map_or(Duration::ZERO, |request| request.at);
-            let findings = view.exchanges.values().filter_map(|post| {
-                let request = asked_in(view, post)?;
-                let (place, at, BodyEnd::Left) = post.end? else { return None };
-                let unanswered = request.response.is_none_or(|response| response.place > place);
-                if !unanswered || request.what.method == Method::Initialize || resumed.by(post).is_some() {
+            view.exchanges.values().filter_map(move |post| {
+                let (at, request) = unanswered(view, post, &BodyEnd::Left)?;
+                if request.what.method == Method::Initialize || resumed.by(post).is_some() {
                     return None;
                 }
-                if cancelled.contains(&request.what.id) {
+                if cancelled.contains_key(&request.what.id) {
                     return Some(None);
                 }
-                // Whoever leaves altogether needs not say so.
-                let long = view.trace.answer_within / 2;
-                (last.saturating_sub(at) >= long)
+                // A client that leaves the server does not have to cancel.
+                (last.saturating_sub(at) >= view.trace.answer_within / 2)
                     .then(|| Some(request.finding("its stream was left, and it was not cancelled")))
-            });
-            Outcome::of(findings, "the client left no stream before its answer")
+            })
         };
 }
 
-/// A stream that was closed before its answer, and can be resumed.
-struct Broken<'t, 'a> {
-    post: &'t ClientExchange<'a>,
-    request: &'t ClientRequest<'a>,
-    at: Duration,
+/// Whether an error shows that its server is of the modern era.
+pub(super) const fn is_modern(error: i64) -> bool {
+    matches!(
+        error,
+        code::HEADER_MISMATCH | code::MISSING_REQUIRED_CLIENT_CAPABILITY | code::UNSUPPORTED_PROTOCOL_VERSION
+    )
 }
 
-fn broken<'t, 'a>(view: &'t ClientView<'a>) -> impl Iterator<Item = Broken<'t, 'a>> {
-    view.exchanges.values().filter_map(|post| {
-        let request = asked_in(view, post)?;
-        let (place, at, BodyEnd::Complete) = post.end? else { return None };
-        let unanswered = request.response.is_none_or(|response| response.place > place);
-        let primed = is_stream(post) && ids(post).next().is_some();
-        (unanswered && primed).then_some(Broken { post, request, at })
+/// The requests that the client cancelled long after their responses came over HTTP, if it read no other response of the
+/// same form: it cannot read that form.
+pub(super) fn unread(view: &ClientView<'_>) -> BTreeSet<RequestId> {
+    let mut unread = BTreeSet::new();
+    if !view.run.is_http() {
+        return unread;
+    }
+    let requests: BTreeMap<&RequestId, &ClientRequest<'_>> =
+        view.requests.iter().map(|request| (&request.what.id, request)).collect();
+    let cancelled = view.cancelled().filter_map(|(notification, id)| {
+        let response = requests.get(id.as_ref()?)?.response?;
+        let is_late =
+            response.place < notification.place && notification.at.saturating_sub(response.at) > CROSSING;
+        id.filter(|_| is_late)
+    });
+    let cancelled: BTreeSet<RequestId> = cancelled.collect();
+    if cancelled.is_empty() {
+        return unread;
+    }
+    for (form, _) in FORMS {
+        let given: Vec<&RequestId> = answered(view, form).map(|request| &request.what.id).collect();
+        if given.iter().all(|id| cancelled.contains(*id)) {
+            unread.extend(given.into_iter().cloned());
+        }
+    }
+    unread
+}
+
+/// The requests with a response of that form.
+fn answered<'t, 'a>(
+    view: &'t ClientView<'a>,
+    form: MediaType,
+) -> impl Iterator<Item = &'t ClientRequest<'a>> {
+    let posts = view.posts().filter(move |post| post.status() == Some(200) && post.media_type() == form);
+    posts.filter_map(|post| view.request_in(post)).filter(|request| request.response.is_some())
+}
+
+/// The `initialize` that the same client sends right after a response.
+fn fallback<'a>(view: &ClientView<'a>, request: &ClientRequest<'_>, since: Duration) -> Option<&'a Line> {
+    let name_of = |info: Raw| text(&info, "name");
+    let client = request.meta_member(key::CLIENT_INFO).and_then(name_of);
+    let others = view.trace.runs.iter().filter(|run| run.is_http() && run.is_legacy());
+    let events = others.flat_map(|run| &run.events);
+    let soon = events.filter(|event| event.at >= since && event.at.saturating_sub(since) <= AT_ONCE);
+    let mut lines = soon.filter_map(|event| event.received_line());
+    lines.find(|line| {
+        let mut openings = line.requests().filter(|request| request.method == Method::Initialize);
+        openings.any(|request| param(&request.params, "clientInfo").and_then(name_of) == client)
     })
 }
 
-fn is_stream(post: &ClientExchange<'_>) -> bool {
-    let kind = post.response.and_then(|response| response.headers.value(name::CONTENT_TYPE));
-    MediaType::of(kind) == MediaType::EventStream
+/// A request in an exchange that ended in this way before the response: the time of the end, and the request.
+fn unanswered<'t, 'a>(
+    view: &'t ClientView<'a>,
+    post: &Exchange<'a>,
+    wanted: &BodyEnd,
+) -> Option<(Duration, &'t ClientRequest<'a>)> {
+    let (place, at, end) = post.end?;
+    let request = view.request_in(post)?;
+    let is_unanswered = request.response.is_none_or(|response| response.place > place);
+    (end == wanted && is_unanswered).then_some((at, request))
 }
 
-/// The ids of its events.
-fn ids<'t>(post: &'t ClientExchange<'_>) -> impl Iterator<Item = &'t [u8]> {
-    post.events.iter().filter_map(|event| event.id.as_deref())
+fn is_stream(exchange: &Exchange<'_>) -> bool {
+    exchange.media_type() == MediaType::EventStream
 }
 
-fn retry(post: &ClientExchange<'_>) -> Option<Duration> {
-    post.events.iter().rev().find_map(|event| event.retry).map(Duration::from_millis)
+fn retry(exchange: &Exchange<'_>) -> Option<Duration> {
+    exchange.events.iter().rev().find_map(|event| event.retry).map(Duration::from_millis)
 }
 
-/// What is to be said of a GET, after that of the session's own stream and all that events have come with.
-fn comes_back(
-    post: &ClientExchange<'_>,
-    standing: Option<&ClientExchange<'_>>,
-    events: &HashMap<&[u8], &ClientExchange<'_>>,
+/// Checks a GET, after the last stream of the session and all streams with events.
+fn resuming(
+    get: &Exchange<'_>,
+    session_stream: Option<&Exchange<'_>>,
+    events: &HashMap<&[u8], &Exchange<'_>>,
 ) -> Option<Option<Finding>> {
-    let Some(given) = post.request.headers.value(name::LAST_EVENT_ID) else {
-        // It is the stream of the session that is opened so, once more.
-        let before = standing?;
-        let ended = matches!(before.end, Some((place, _, BodyEnd::Complete)) if place < post.place);
-        let lost = ended && ids(before).next().is_some();
-        return lost.then(|| Some(post.finding("Last-Event-ID is missing")));
+    let Some(given) = get.request.headers.value(name::LAST_EVENT_ID) else {
+        // It opens the stream of the session once more.
+        let before = session_stream?;
+        let has_ended = matches!(before.end, Some((place, _, BodyEnd::Complete)) if place < get.place);
+        let is_lost = has_ended && before.event_ids().next().is_some();
+        return is_lost.then(|| Some(get.finding("Last-Event-ID is missing")));
     };
     let Some(of) = events.get(given) else {
-        return Some(Some(post.finding("no event had the id in Last-Event-ID")));
+        return Some(Some(get.finding("no event had the id in Last-Event-ID")));
     };
-    // Of a stream that did not end in order, nobody knows how far it was read.
-    let read = matches!(of.end, Some((_, _, BodyEnd::Complete)));
-    let good = !read || ids(of).last() == Some(given);
-    Some((!good).then(|| post.finding("other events followed the one in Last-Event-ID")))
+    // Of a stream that did not end in order it is not known which events the client has read.
+    let is_good = !of.is_complete() || of.event_ids().last() == Some(given);
+    Some(get.finding_if(!is_good, "other events followed the one in Last-Event-ID"))
 }
 
-/// The requests with which the client has come back for streams, by the ids of events.
-struct Resumed<'t, 'a>(HashMap<&'t [u8], Vec<&'t ClientExchange<'a>>>);
+/// The requests that resume streams, by the ids of events.
+struct Resumed<'t, 'a>(HashMap<&'t [u8], Vec<&'t Exchange<'a>>>);
 
 impl<'t, 'a> Resumed<'t, 'a> {
     fn of(view: &'t ClientView<'a>) -> Self {
-        let mut resumed: HashMap<&[u8], Vec<&ClientExchange<'a>>> = HashMap::new();
-        for post in view.exchanges.values().filter(|post| post.is("GET")) {
-            if let Some(id) = post.request.headers.value(name::LAST_EVENT_ID) {
-                resumed.entry(id).or_default().push(post);
+        let mut resumed: HashMap<&[u8], Vec<&Exchange<'a>>> = HashMap::new();
+        for get in view.exchanges.values().filter(|exchange| exchange.is("GET")) {
+            if let Some(id) = get.resumed_after() {
+                resumed.entry(id).or_default().push(get);
             }
         }
         Self(resumed)
     }
 
-    /// The first for that stream.
-    fn by(&self, post: &ClientExchange<'_>) -> Option<&'t ClientExchange<'a>> {
-        let again = ids(post)
+    /// The first request that resumes a stream.
+    fn by(&self, post: &Exchange<'_>) -> Option<&'t Exchange<'a>> {
+        let again = post
+            .event_ids()
             .filter_map(|id| self.0.get(id))
             .filter_map(|again| again.get(again.partition_point(|again| again.place <= post.place)).copied());
         again.min_by_key(|again| again.place)
     }
-}
-
-fn given_up(view: &ClientView<'_>) -> BTreeSet<RequestId> {
-    cancelled(view).filter_map(|(_, id)| id).collect()
 }

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mcpjoin_proto::{Kind, Method, Payload, Raw, RequestId};
+use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::{Method, Payload, Raw, RequestId};
 
-use super::replies::unread;
+use super::CROSSING;
+use super::streams::unread;
 use super::tasks::of_tasks;
 use crate::client_view::{ClientRequest, ClientView};
-use crate::json::{member, plain};
-use crate::rule::{Outcome, Source};
-
-/// An answer that has been sent for no longer than this may have crossed with what the client has sent.
-pub(super) const CROSSING: std::time::Duration = std::time::Duration::from_secs(1);
+use crate::json::{float, member, param, plain, string};
+use crate::rule::{Evidence, Source};
+use crate::utilities::LEVELS;
 
 const CANCELLATION: &[Source] = sources![
     LEGACY Must "basic/utilities/cancellation#behavior-requirements",
@@ -21,12 +21,15 @@ const PROGRESS: &[Source] = sources![
     LEGACY Must "basic/utilities/progress#progress-flow",
     MODERN Must "basic/patterns/progress#progress-flow",
 ];
+const NOT_CANCELLED: &str = "the client cancelled nothing";
+const NO_TOKEN: &str = "the client asked for no progress";
 
 rules! {
     pub(crate) RULES for Client in Chapter::Base;
 
     "client-cancels-what-is-under-way", CANCELLATION,
         "A client cancels requests that it has sent, and that it believes to be under way.",
+        else NOT_CANCELLED,
         |view| {
             let mut first = BTreeMap::new();
             for request in &view.requests {
@@ -34,152 +37,120 @@ rules! {
             }
             // These have rules of their own.
             let (tasks, unread) = (of_tasks(view), unread(view));
-            let findings = cancelled(view).map(|(notification, id)| {
-                let Some(id) = id else {
-                    return Some(view.finding("it names no request", notification.line));
-                };
+            view.cancelled().map(move |(notification, id)| {
+                let Some(id) = id else { return Some(notification.finding("it names no request")) };
                 if tasks.contains_key(&id) || unread.contains(&id) {
                     return None;
                 }
-                let Some(request) = first.get(&id).filter(|request| request.place < notification.place)
-                else {
-                    return Some(view.finding(format!("no request had the id {id}"), notification.line));
+                let Some(request) = first.get(&id).filter(|request| request.place < notification.place) else {
+                    return Some(notification.finding(format_args!("no request had the id {id}")));
                 };
-                let over = request.response.is_some_and(|response| {
+                let is_over = request.response.is_some_and(|response| {
                     response.place < notification.place
                         && notification.at.saturating_sub(response.at) > CROSSING
                 });
-                let problem = || format!("{} with the id {id} was answered long before", request.what.method);
-                over.then(|| view.finding(problem(), notification.line))
-            });
-            Outcome::of(findings, "the client cancelled nothing")
+                notification.finding_if(
+                    is_over,
+                    format_args!("{} with the id {id} was answered long before", request.what.method),
+                )
+            })
         };
     "client-never-cancels-initialize", [LEGACY Must "basic/utilities/cancellation#behavior-requirements"],
         "A client does not cancel initialize.",
+        else NOT_CANCELLED,
         |view| {
-            let opened: BTreeSet<&RequestId> =
-                view.calls(&Method::Initialize).map(|request| &request.what.id).collect();
-            let findings = cancelled(view).map(|(notification, id)| {
-                id.is_some_and(|id| opened.contains(&id))
-                    .then(|| view.finding("the request that it names is initialize", notification.line))
-            });
-            Outcome::of(findings, "the client cancelled nothing")
+            let opened = view.calls(&Method::Initialize).map(|request| &request.what.id);
+            let opened: BTreeSet<&RequestId> = opened.collect();
+            view.cancelled().map(move |(notification, id)| {
+                let is_opening = id.is_some_and(|id| opened.contains(&id));
+                notification.finding_if(is_opening, "the request that it names is initialize")
+            })
         };
     "client-progress-token", PROGRESS,
         "A progress token of a client is a string or an integer.",
-        |view| {
-            let findings = tokens(view).map(|(request, token)| {
-                let good = token.decode::<RequestId>().is_ok();
-                (!good).then(|| request.finding(format!("the progress token is {token}")))
-            });
-            Outcome::of(findings, "the client asked for no progress")
-        };
+        else NO_TOKEN,
+        |view| tokens(view).map(|(request, token)| {
+            let is_good = token.decode::<RequestId>().is_ok();
+            request.finding_if(!is_good, format_args!("the progress token is {token}"))
+        });
     "client-progress-token-unique", PROGRESS,
         "No two requests of a client that are under way have the same progress token.",
+        else NO_TOKEN,
         |view| {
-            // What was cancelled is under way no longer, nor, over HTTP, what nobody waits for.
-            let given_up: BTreeMap<RequestId, usize> =
-                cancelled(view).filter_map(|(notification, id)| Some((id?, notification.place))).collect();
+            // A cancelled request is no longer in flight, nor is, over HTTP, one whose response the client left.
+            let cancelled = view.cancelled_ids();
             let mut last: BTreeMap<String, &ClientRequest<'_>> = BTreeMap::new();
-            let findings = tokens(view).map(|(request, token)| {
+            tokens(view).map(move |(request, token)| {
                 let earlier = last.insert(plain(&token).to_string(), request)?;
-                let answered = earlier.response.is_some_and(|response| response.place < request.place);
-                let ended = given_up.get(&earlier.what.id).is_some_and(|place| *place < request.place);
-                let over = answered || ended || view.is_http() && view.is_modern();
-                (!over).then(|| {
-                    request.finding(format!(
-                        "the progress token {token} is that of {} with the id {}, which is not answered yet",
-                        earlier.what.method, earlier.what.id
-                    ))
-                })
-            });
-            Outcome::of(findings, "the client asked for no progress")
+                let is_answered = earlier.response.is_some_and(|response| response.place < request.place);
+                let is_cancelled = cancelled.get(&earlier.what.id).is_some_and(|place| *place < request.place);
+                let is_over = is_answered || is_cancelled || view.run.is_http() && view.is_modern();
+                let (method, id) = (&earlier.what.method, &earlier.what.id);
+                request.finding_if(!is_over, format_args!(
+                    "the progress token {token} is that of {method} with the id {id}, which is not answered yet"
+                ))
+            })
         };
     "client-own-progress", [LEGACY Must "basic/utilities/progress#behavior-requirements"],
         "A client tells of the progress of requests to it, by their tokens, and it increases each time.",
+        else "the client told of no progress",
         |view| {
             let mut first = BTreeMap::new();
-            for our_request in &view.our_requests {
-                let meta = our_request.what.params.as_ref().and_then(Payload::meta);
+            for request in &view.our_requests {
+                let meta = request.what.params.as_ref().and_then(Payload::meta);
                 if let Some(token) = meta.and_then(|meta| member(&meta, "progressToken")) {
-                    first.entry(plain(&token).to_string()).or_insert(our_request);
+                    first.entry(plain(&token).to_string()).or_insert(request);
                 }
             }
             let mut last: BTreeMap<String, f64> = BTreeMap::new();
-            let notification =
-                view.notifications.iter().filter(|notification| notification.what.method == Method::Progress);
-            let findings = notification.map(|notification| {
-                let params = notification.what.params.as_ref().map(Payload::raw)?;
+            view.notified(&Method::Progress).map(move |notification| {
+                let params = notification.what.params.as_ref()?.raw();
                 let token = member(params, "progressToken").map(|token| plain(&token).to_string());
-                let our_request = token.as_ref().and_then(|token| first.get(token));
-                let our_request = our_request.filter(|our_request| our_request.place < notification.place);
-                let (Some(token), Some(our_request)) = (token, our_request) else {
-                    return Some(view.finding("no request to the client had this token", notification.line));
+                let request = token.as_ref().and_then(|token| first.get(token));
+                let request = request.filter(|request| request.place < notification.place);
+                let (Some(token), Some(request)) = (token, request) else {
+                    return Some(notification.finding("no request to the client had this token"));
                 };
-                if our_request.response.is_some_and(|response| response.place < notification.place) {
-                    return Some(view.finding("the request with this token was answered", notification.line));
+                if request.response.is_some_and(|response| response.place < notification.place) {
+                    return Some(notification.finding("the request with this token was answered"));
                 }
-                let progress = member(params, "progress")?.as_str().parse::<f64>().ok()?;
+                let progress = float(params, "progress")?;
                 let before = last.insert(token, progress).filter(|before| progress <= *before)?;
-                Some(view.finding(format!("{progress} comes after {before}"), notification.line))
-            });
-            Outcome::of(findings, "the client told of no progress")
+                Some(notification.finding(format_args!("{progress} comes after {before}")))
+            })
         };
     "client-cursor-unchanged", [ALL Must "server/utilities/pagination#implementation-guidelines"],
         "A client hands a cursor back as it got it, for the same list.",
+        else "no page had another after it, or it was not asked for",
         |view| {
             let pages = view.requests.iter().filter_map(|page| {
-                let result = page.response?.outcome.as_ref().ok()?;
-                Some((page.what.method.as_str(), plain(&member(result.raw(), "nextCursor")?).to_string()))
+                let next = member(page.response?.result()?, "nextCursor")?;
+                Some((page.what.method.as_str(), plain(&next).to_string()))
             });
             let given: BTreeSet<(&str, String)> = pages.collect();
-            let findings = view.requests.iter().filter_map(|request| {
-                let cursor = plain(&member(request.what.params.as_ref()?.raw(), "cursor")?).to_string();
-                let problem = || format!("no page of {} has led to this cursor", request.what.method);
-                let known = given.contains(&(request.what.method.as_str(), cursor));
-                Some((!known).then(|| request.finding(problem())))
-            });
-            Outcome::of(findings, "no page had another after it, or it was not asked for")
+            view.requests.iter().filter_map(move |request| {
+                let cursor = plain(&request.param("cursor")?).to_string();
+                let method = request.what.method.as_str();
+                let is_known = given.contains(&(method, cursor));
+                Some(request
+                    .finding_if(!is_known, format_args!("no page of {method} has led to this cursor")))
+            })
         };
     "client-log-level", [LEGACY Advice "server/utilities/logging#log-levels", MODERN Advice "basic#meta"],
         "The level from which on a client wants log messages is one of the eight.",
-        |view| {
-            let key = mcpjoin_proto::types::meta::key::LOG_LEVEL;
-            let findings = view.requests.iter().filter_map(|request| {
-                let level = if view.is_modern() {
-                    member(&request.meta()?, key)?
-                } else if request.what.method == Method::SetLevel {
-                    member(request.what.params.as_ref()?.raw(), "level")?
-                } else {
-                    return None;
-                };
-                let good = LEVELS.iter().any(|known| level.to_string_value().as_deref() == Some(*known));
-                Some((!good).then(|| request.finding(format!("the level is {level}"))))
-            });
-            Outcome::of(findings, "the client asked for no log messages")
-        };
+        else "the client asked for no log messages",
+        |view| view.requests.iter().filter_map(|request| {
+            let level = if view.is_modern() {
+                request.meta_member(key::LOG_LEVEL)?
+            } else {
+                param(&request.what.params, "level").filter(|_| request.what.method == Method::SetLevel)?
+            };
+            let is_good = string(&level).is_some_and(|level| LEVELS.contains(&&*level));
+            Some(request.finding_if(!is_good, format_args!("the level is {level}")))
+        });
 }
 
-const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
-/// The cancellations, each with the id that it names.
-pub(super) fn cancelled<'t, 'a>(
-    view: &'t ClientView<'a>,
-) -> impl Iterator<Item = (&'t crate::client_view::ClientNotification<'a>, Option<RequestId>)> {
-    let notification =
-        view.notifications.iter().filter(|notification| notification.what.method == Method::Cancelled);
-    notification.map(|notification| {
-        let id = notification.what.params.as_ref().and_then(|params| member(params.raw(), "requestId"));
-        (notification, id.and_then(|id| id.decode().ok()))
-    })
-}
-
-/// The requests that ask for progress, each with its token.
+/// The requests with a progress token.
 fn tokens<'t, 'a>(view: &'t ClientView<'a>) -> impl Iterator<Item = (&'t ClientRequest<'a>, Raw)> {
-    view.requests.iter().filter_map(|request| Some((request, member(&request.meta()?, "progressToken")?)))
-}
-
-/// Whether a value is a string.
-pub(super) fn is_string(raw: Option<&Raw>) -> bool {
-    raw.is_some_and(|raw| raw.kind() == Kind::String)
+    view.requests.iter().filter_map(|request| Some((request, request.meta_member(key::PROGRESS_TOKEN)?)))
 }

@@ -1,9 +1,8 @@
 //! Which well-known clients would leave out, refuse or rename the tools of a server, and why.
 //!
-//! Called by `mcpjoin validate --compatibility` with what `tools/list` has brought, all pages of it. It does no I/O and asks
-//! nobody: what each client takes stands in [`CLIENT_LIMITS`], each limit with the place where it was seen and the day. A tool
-//! may be right by the [specification](https://modelcontextprotocol.io/specification/2026-07-28/server/tools) and still
-//! be of no use in a client.
+//! Called by `mcpjoin validate --compatibility` with all pages of `tools/list`. It does no I/O: [`CLIENT_LIMITS`] has the
+//! limits of each client, with the source and the date of each. A tool may conform to the
+//! [specification](https://modelcontextprotocol.io/specification/2026-07-28/server/tools) and still not work in a client.
 //!
 //! ```
 //! use mcpjoin_rules::{Consequence, compatibility};
@@ -35,12 +34,12 @@ use crate::json::{elements, members};
 
 pub use table::CLIENT_LIMITS;
 
-/// About so many bytes of JSON are one token: <https://help.openai.com/en/articles/4936856>.
+/// The approximate number of bytes of JSON in a token: <https://help.openai.com/en/articles/4936856>.
 const BYTES_PER_TOKEN: usize = 4;
-/// So many bytes of one schema are looked through for arrays without `items`: each level is read again for the next.
+/// How many bytes of one schema are searched for arrays without `items`: each level is read again for the next.
 const LOOKED_THROUGH: usize = 16 << 20;
 
-/// What a client takes, and where it was seen that it takes no more.
+/// A limit of a client, and its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Limit {
@@ -48,11 +47,11 @@ pub struct Limit {
     pub client: &'static str,
     /// What it demands.
     pub demand: Demand,
-    /// What becomes of what does not meet it.
+    /// What happens to a tool that does not meet it.
     pub then: Consequence,
-    /// The address where it was seen.
+    /// The address of the report or documentation.
     pub source: &'static str,
-    /// The day on which it was seen there: a client may have changed since.
+    /// The date of the source: a client may have changed since.
     pub seen: Day,
 }
 
@@ -73,60 +72,59 @@ impl fmt::Display for Day {
     }
 }
 
-/// What a client demands of a tool, or of all of them.
+/// What a client demands of a tool, or of all tools together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Demand {
-    /// The name has at most so many characters, together with the server's name when the client puts that before it:
-    /// then these two texts stand around the server's name.
+    /// The name has at most this many characters, including the server's name if the client prefixes it.
     NameLength {
-        /// So many characters.
+        /// The maximum number of characters.
         most: usize,
-        /// What stands before and after the server's name.
+        /// The texts before and after the server's name; `None` if the client does not prefix it.
         around_server: Option<[&'static str; 2]>,
     },
-    /// The name has nothing but letters and digits of ASCII, and these.
+    /// The name has only ASCII letters and digits, and these characters.
     NameCharacters(&'static str),
-    /// `inputSchema` is there, and its `type` is `object`.
+    /// `inputSchema` is present, and its `type` is `object`.
     InputIsObject,
-    /// `outputSchema`, where there is one, has the `type` `object`.
+    /// `outputSchema`, if present, has the `type` `object`.
     OutputIsObject,
-    /// `inputSchema` has none of these words at its top.
+    /// `inputSchema` has none of these keywords at its top level.
     NotAtTop(&'static [&'static str]),
-    /// `inputSchema` has `properties`, even if there are none.
+    /// `inputSchema` has `properties`, even if empty.
     HasProperties,
-    /// `required` of `inputSchema`, where there is one, is a list.
+    /// `required` of `inputSchema`, if present, is an array.
     RequiredIsList,
-    /// Every array in `inputSchema` says what its items are.
+    /// Every array in `inputSchema` has `items`.
     ArraysHaveItems,
-    /// `outputSchema` names no other dialect than JSON Schema 2020-12.
+    /// `outputSchema` names no dialect but JSON Schema 2020-12.
     OutputIs2020,
-    /// The description has at most so many characters.
+    /// The description has at most this many characters.
     DescriptionLength(usize),
-    /// There are at most so many tools, of all servers together.
+    /// At most this many tools, of all servers together.
     Tools(usize),
-    /// All tools together take about so many tokens at most.
+    /// At most about this many tokens for all tools together.
     Tokens(usize),
 }
 
 named! {
-    /// What a client makes of a tool that it does not take.
+    /// What a client does with a tool that it does not accept.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     #[non_exhaustive]
     pub enum Consequence {
         /// The model sees it under another name.
         Renamed = "renamed",
-        /// What is too long is cut off.
+        /// The text is truncated.
         Shortened = "cut off",
-        /// There are more than the client takes well: some are grouped, put off or left out.
+        /// The client groups, defers or drops some of the tools.
         Crowded = "too much",
-        /// The tool is there, and its calls fail.
+        /// The tool is listed, and its calls fail.
         CallsFail = "calls fail",
-        /// The tool is left out.
+        /// The tool is dropped.
         Dropped = "left out",
-        /// Every request to the model fails for as long as the tool is there.
+        /// Every request to the model fails while the tool is listed.
         RequestsRejected = "every request to the model is rejected",
-        /// The whole list is refused: no tool of the server is there.
+        /// The whole list is rejected: no tool of the server is available.
         ListRejected = "all tools of the server are refused",
     }
 }
@@ -135,40 +133,40 @@ named! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Incompatibility {
-    /// The tool's name as the server writes it; `None` when it is about all of them.
+    /// The tool's name; `None` if it is about all tools together.
     pub tool: Option<Box<str>>,
-    /// What is wrong with it, in a few words.
+    /// The problem, in a few words.
     pub problem: String,
-    /// What it does not meet.
+    /// The limit that is not met.
     pub limit: &'static Limit,
 }
 
-/// What one client makes of the tools.
+/// The result for one client.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ClientVerdict {
     /// The client's name.
     pub client: &'static str,
-    /// How many tools can be used with it: by what is known here.
+    /// How many tools work with it, as far as [`CLIENT_LIMITS`] goes.
     pub usable: usize,
-    /// What is in the way, demand by demand and tool by tool.
+    /// The unmet limits, limit by limit and tool by tool.
     pub findings: Vec<Incompatibility>,
 }
 
-/// What all clients make of the tools of a server.
+/// The result for all clients.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Compatibility {
-    /// How many tools there are.
+    /// The number of tools.
     pub tools: usize,
-    /// How many tokens they take in the context of a model: a guess, by their length.
+    /// The approximate number of tokens of all tools, by their length.
     pub tokens: usize,
     /// One for each client of the table, in its order, with findings or without.
     pub clients: Vec<ClientVerdict>,
 }
 
-/// Looks at the tools of a server with the eyes of each client. The server's name is the one that a user gives it in
-/// the client's configuration: some clients put it before the names of tools.
+/// Checks the tools of a server against the limits of each client. `server` is the server's name in the client's
+/// configuration: some clients prefix the names of tools with it.
 #[must_use]
 pub fn compatibility(server: &str, tools: &[Raw]) -> Compatibility {
     let tools: Vec<Tool<'_>> = tools.iter().map(Tool::of).collect();
@@ -198,7 +196,7 @@ pub fn compatibility(server: &str, tools: &[Raw]) -> Compatibility {
     Compatibility { tools: tools.len(), tokens, clients }
 }
 
-/// What is wrong with all tools together.
+/// The problem of all tools together.
 fn of_all(demand: Demand, tools: usize, tokens: usize) -> Option<String> {
     match demand {
         Demand::Tools(most) if tools > most => Some(format!("{tools} tools, and {most} are taken")),
@@ -207,7 +205,7 @@ fn of_all(demand: Demand, tools: usize, tokens: usize) -> Option<String> {
     }
 }
 
-/// What is looked at of a tool: read once, for all clients.
+/// The checked parts of a tool, read once for all clients.
 struct Tool<'a> {
     raw: &'a Raw,
     name: String,
@@ -232,7 +230,7 @@ impl<'a> Tool<'a> {
                     tool.bare_array = bare_array(&value);
                     tool.input = members(&value);
                 }
-                // What is no object has no type either.
+                // A schema that is no object has no type.
                 "outputSchema" => tool.output = Some(members(&value).unwrap_or_default()),
                 _ => {}
             }
@@ -291,8 +289,8 @@ fn is_object(schema: Option<&Members<Raw>>) -> bool {
     schema.and_then(|schema| schema.get("type")?.to_string_value()).as_deref() == Some("object")
 }
 
-/// The name of the first array found in a schema that does not say what its items are. References are not followed:
-/// what they lead to stands in the schema too.
+/// The name of the first array in a schema without `items`. References are not followed, because their targets are in the
+/// schema too.
 fn bare_array(schema: &Raw) -> Option<String> {
     let mut room = LOOKED_THROUGH;
     let mut open = vec![(String::new(), schema.clone())];

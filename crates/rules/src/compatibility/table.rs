@@ -1,7 +1,7 @@
-//! What well-known clients take. A client is added by a row for each of its limits.
+//! The limits of well-known clients. A client is added by a row for each of its limits.
 //!
-//! A row is the demand, what becomes of a tool that does not meet it, the day on which that was seen, and where. Reports of
-//! users count as much as documentation: they say what happened.
+//! A row is the demand, what happens to a tool that does not meet it, and the date and the address of the source. Reports of
+//! users count as much as documentation.
 
 use super::Consequence::{CallsFail, Crowded, Dropped, ListRejected, Renamed, RequestsRejected, Shortened};
 use super::Demand::{
@@ -12,7 +12,7 @@ use super::{Day, Limit};
 
 /// How Claude Code calls a tool: `mcp__SERVER__TOOL`.
 const MCP: Option<[&str; 2]> = Some(["mcp__", "__"]);
-/// What most interfaces of models allow in a name beside letters and digits.
+/// What most model APIs allow in a name beside letters and digits.
 const PLAIN: &str = "_-";
 const COMPOSITION: &[&str] = &["anyOf", "oneOf", "allOf"];
 
@@ -62,7 +62,7 @@ limits! {
     }
     "Cursor" {
         OutputIsObject => ListRejected, 2025-10-21, "https://github.com/anthropics/claude-code/issues/10031";
-        // Sixty are one too many: the message says that "length (60) exceeds 60".
+        // 60 are too many: the message says that "length (60) exceeds 60".
         NameLength { most: 59, around_server: Some(["", ""]) } => Dropped, 2026-2-27,
             "https://github.com/ComposioHQ/composio/issues/2788";
         Tools(40) => Crowded, 2026-6-17, "https://mcptrove.com/blog/cursor-tool-limit-math";

@@ -1,221 +1,255 @@
-//! The modern era over HTTP: the status codes of errors, the stream of one request, requests of earlier revisions, and
-//! tools whose arguments are repeated in headers.
+//! The modern era over HTTP: the headers that repeat parts of the body, the status codes of errors, the stream of one
+//! request, and requests of earlier revisions.
 
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::params::{InvalidHeaderMark, header_marks};
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::{Message, Method, Notification, ProgressToken, Raw, code};
+use mcpjoin_proto::{Message, Method, Notification, ProgressToken, code};
 
-use super::{has_result, has_status, probed};
-use crate::exchange::{BodyEnd, Exchange};
-use crate::json::{elements, member, text};
-use crate::rule::{Finding, Outcome};
+use super::{NO_SUCH_REQUEST, has_result, has_status, is_mismatch, probed};
+use crate::exchange::Exchange;
+use crate::json::{list, member, of_line, param, text};
+use crate::rule::{Evidence, Outcome};
 use crate::server_view::ServerView;
 use crate::trace::{Line, Probe};
 
+const VALIDATION: &str = "basic/transports/streamable-http#server-validation";
+const CUSTOM: &str = "basic/transports/streamable-http#server-behavior-for-custom-headers";
+const ENCODING: &str = "basic/transports/streamable-http#value-encoding";
+const CASE: &str = "basic/transports/streamable-http#case-sensitivity";
 const EARLIER: &str = "basic/transports/streamable-http#earlier-streamable-http-revisions";
 const RECEIVING: &str = "basic/transports/streamable-http#receiving-messages";
 const VERSIONS: &str = "basic/transports/streamable-http#protocol-version-header";
-const DUAL: &str =
+const NO_PARAMS: &str = "no tool was called whose arguments stand in headers: see --read-only-tools";
+const NO_NUMBERS: &str = "no tool was called with an integer that stands in a header: see --read-only-tools";
+const NO_PROMPTS: &str = "the server declares no prompts, and nothing else is asked for by name";
+const SPEAKS_LEGACY: &str =
     "the server speaks earlier revisions, in which this has a meaning, or was not asked for them";
 
 rules! {
     pub(crate) RULES for Server in Chapter::StreamableHttp;
 
+    "version-header-required", [MODERN Must VERSIONS],
+        "A request without MCP-Protocol-Version is refused with the status 400 and the error -32020.",
+        |view| {
+            if !view.refuses_legacy() {
+                return Outcome::Skipped("the server speaks revisions that had no such header, or was not asked for them");
+            }
+            mismatch(view, Probe::NoVersionHeader, NO_SUCH_REQUEST)
+        };
+    "version-header-agrees", [MODERN Must VERSIONS],
+        "A request whose MCP-Protocol-Version is not the version in its body is refused with the status 400 and the \
+         error -32020.",
+        |view| mismatch(view, Probe::OtherVersionHeader, NO_SUCH_REQUEST);
+    "method-header-required", [MODERN Must VALIDATION],
+        "A request without Mcp-Method is refused with the status 400 and the error -32020.",
+        |view| mismatch(view, Probe::NoMethodHeader, NO_SUCH_REQUEST);
+    "method-header-agrees", [MODERN Must VALIDATION],
+        "A request whose Mcp-Method is not its method is refused with the status 400 and the error -32020.",
+        |view| mismatch(view, Probe::OtherMethodHeader, NO_SUCH_REQUEST);
+    "header-values-keep-letters", [MODERN Must CASE],
+        "In the value of a header, capitals are other letters: a method in capitals is another method.",
+        |view| mismatch(view, Probe::CapitalMethodHeader, NO_SUCH_REQUEST);
+    "header-names-any-letters", [MODERN Must CASE],
+        "The name of a header is the same in capitals and in small letters.",
+        |view| probed(view, &[Probe::HeaderLetters], NO_SUCH_REQUEST, has_result);
+    "header-space-dropped", [MODERN Must "https://www.rfc-editor.org/rfc/rfc9110#section-5.5"],
+        "White space around the value of a header does not belong to it.",
+        |view| probed(view, &[Probe::HeaderSpace], NO_SUCH_REQUEST, has_result);
+    "name-header-required", [MODERN Must VALIDATION],
+        "A request for a prompt without Mcp-Name is refused with the status 400 and the error -32020.",
+        |view| mismatch(view, Probe::NoNameHeader, NO_PROMPTS);
+    "name-header-agrees", [MODERN Must VALIDATION],
+        "A request whose Mcp-Name is another name, or cannot be read, is refused with the status 400 and the error \
+         -32020.",
+        |view| probed(view, &[Probe::OtherNameHeader, Probe::BadNameHeader], NO_PROMPTS, is_mismatch);
+    "name-header-decoded", [MODERN Must ENCODING],
+        "A name in Base64 is decoded before it is compared with the body.",
+        |view| accepted(view, Probe::EncodedNameHeader, NO_PROMPTS);
+    "param-header-required", [MODERN Must CUSTOM],
+        "A call without the Mcp-Param header of an argument is refused with the status 400 and the error -32020.",
+        |view| mismatch(view, Probe::NoParamHeader, NO_PARAMS);
+    "param-header-agrees", [MODERN Must VALIDATION],
+        "A call whose Mcp-Param header has another value is refused with the status 400 and the error -32020.",
+        |view| mismatch(view, Probe::OtherParamHeader, NO_PARAMS);
+    "param-header-valid", [MODERN Must CUSTOM],
+        "A call whose Mcp-Param header is no Base64 behind its mark is refused with 400 and the error -32020.",
+        |view| mismatch(view, Probe::BadParamHeader, NO_PARAMS);
+    "param-header-decoded", [MODERN Must ENCODING],
+        "An argument in Base64 in its Mcp-Param header is decoded before it is compared with the body.",
+        |view| accepted(view, Probe::EncodedParamHeader, NO_PARAMS);
+    "param-header-as-number", [MODERN Should VALIDATION],
+        "An integer in an Mcp-Param header is compared as a number: 1.0 is 1.",
+        |view| accepted(view, Probe::NumberParamHeader, NO_NUMBERS);
+    "param-header-not-expected", [MODERN Must CUSTOM],
+        "Where an argument is missing, or null, no Mcp-Param header is expected for it.",
+        |view| accepted(view, Probe::NoParamExpected, NO_PARAMS);
     "unsupported-version-status", [MODERN Must VERSIONS],
         "The error -32022, for a version that is not spoken, comes with the status 400.",
         |view| status_of(view, code::UNSUPPORTED_PROTOCOL_VERSION, 400, |_| true);
     "missing-meta-status", [MODERN Must "basic#meta"],
         "The error -32602, for a request that lacks what each one has in _meta, comes with the status 400.",
-        |view| {
-            status_of(view, code::INVALID_PARAMS, 400, |probe| {
-                matches!(probe, Probe::NoCapabilities | Probe::NoVersion | Probe::NoMeta)
-            })
-        };
+        |view| status_of(view, code::INVALID_PARAMS, 400, |it| {
+            matches!(it.probe, Probe::NoCapabilities | Probe::NoVersion | Probe::NoMeta)
+        });
     "missing-client-capability-status", [MODERN Must "basic#meta"],
         "The error -32021, for what the client has not declared, comes with the status 400.",
+        else "no such error came",
         |view| {
-            // The status of a stream has been sent before what is missing is known.
+            // The status of a stream is sent before the server knows what is missing.
             let errors = view.exchanges.values().filter(|exchange| {
                 let code = exchange.error().map(|error| error.code);
                 code == Some(code::MISSING_REQUIRED_CLIENT_CAPABILITY) && !exchange.is_stream()
             });
-            Outcome::of(errors.map(|exchange| has_status(exchange, 400)), "no such error came")
+            errors.map(|exchange| has_status(exchange, 400))
         };
     "unknown-method-status", [MODERN Must VERSIONS],
         "The error -32601, for a method that the server does not have, comes with the status 404.",
         |view| status_of(view, code::METHOD_NOT_FOUND, 404, |_| true);
     "no-session-given", [MODERN Should EARLIER],
         "There are no sessions: no response has an Mcp-Session-Id.",
+        else "no response came",
         |view| {
-            let dual = !view.refuses_legacy();
-            let responses = view.exchanges.values().filter(|exchange| {
-                exchange.response.is_some() && !(dual && exchange.probe.may_be_taken_for_legacy())
+            let has_both_eras = !view.refuses_legacy();
+            let responses = view.exchanges.values().filter(move |exchange| {
+                exchange.response.is_some() && !(has_both_eras && exchange.probe.may_be_taken_for_legacy())
             });
-            let findings = responses.map(|exchange| {
-                let given = exchange.header(name::SESSION_ID).is_some();
-                given.then(|| exchange.finding("the response has the id of a session"))
-            });
-            Outcome::of(findings, "no response came")
+            responses.map(|exchange| {
+                let has_id = exchange.header(name::SESSION_ID).is_some();
+                exchange.finding_if(has_id, "the response has the id of a session")
+            })
         };
     "earlier-headers-ignored", [MODERN Should EARLIER],
         "Mcp-Session-Id and Last-Event-ID, headers of earlier revisions, are passed over.",
         |view| {
             if !view.refuses_legacy() {
-                return Outcome::Skipped(DUAL);
+                return Outcome::Skipped(SPEAKS_LEGACY);
             }
-            probed(view, &[Probe::EarlierHeaders], "no such request was sent", has_result)
+            probed(view, &[Probe::EarlierHeaders], NO_SUCH_REQUEST, has_result)
         };
     "earlier-methods-refused", [MODERN Should EARLIER],
         "GET and DELETE, which earlier revisions had, are answered with the status 405.",
         |view| {
             if !view.refuses_legacy() {
-                return Outcome::Skipped(DUAL);
+                return Outcome::Skipped(SPEAKS_LEGACY);
             }
-            probed(view, &[Probe::EarlierGet, Probe::EarlierDelete], "no such request was sent", |exchange| {
-                has_status(exchange, 405)
-            })
+            let probes = [Probe::EarlierGet, Probe::EarlierDelete];
+            probed(view, &probes, NO_SUCH_REQUEST, |exchange| has_status(exchange, 405))
         };
     "streams-not-buffered", [MODERN Should RECEIVING],
         "A stream says to proxies that they must not hold it back: X-Accel-Buffering is \"no\".",
-        |view| {
-            let streams = view.exchanges.values().filter(|exchange| exchange.is_stream());
-            let findings = streams.map(|exchange| {
-                let good = exchange
-                    .header(name::ACCEL_BUFFERING)
-                    .is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
-                (!good).then(|| exchange.finding("X-Accel-Buffering is missing, or another word"))
-            });
-            Outcome::of(findings, "nothing was answered with a stream")
-        };
+        else "nothing was answered with a stream",
+        |view| view.exchanges.values().filter(|exchange| exchange.is_stream()).map(|exchange| {
+            let value = exchange.header(name::ACCEL_BUFFERING);
+            let is_good = value.is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
+            exchange.finding_if(!is_good, "X-Accel-Buffering is missing, or another word")
+        });
     "no-request-on-stream", [MODERN Must RECEIVING],
         "The server sends no request: what it needs is asked for in a result.",
+        else "the server sent no message",
         |view| {
-            messages(view, |exchange, line, message| match message {
-                Message::Request(request) => {
-                    Some(exchange.finding_in(format!("the server asks for {}", request.method), line))
-                }
-                _ => None,
-            })
+            let lines = view.exchanges.values().flat_map(|it| it.lines.iter().map(move |(line, _)| (it, line)));
+            lines.flat_map(|(exchange, line)| line.messages().map(move |message| {
+                let Message::Request(request) = message else { return None };
+                Some(exchange.finding_in(format_args!("the server asks for {}", request.method), line))
+            }))
         };
     "notifications-relate", [MODERN Must RECEIVING],
         "Before a response come no notifications but of its request: its progress and its log messages, if they were \
          asked for.",
+        else "no request was answered",
         |view| {
-            let streams = view.exchanges.values().filter(|exchange| {
-                exchange.probe != Probe::Listen
-                    && exchange.requests().next().is_some()
-                    && !exchange.lines.is_empty()
+            let answered = view.exchanges.values().filter(|exchange| {
+                exchange.probe != Probe::Listen && exchange.has_request() && !exchange.lines.is_empty()
             });
-            let findings = streams.map(|exchange| {
-                let (line, notification) = notifications(exchange)
-                    .find(|(_, notification)| !is_asked_for(exchange, notification))?;
-                Some(exchange.finding_in(format!("{} was not asked for", notification.method), line))
-            });
-            Outcome::of(findings, "no request was answered")
+            answered.map(|exchange| {
+                let mut notifications = notifications(exchange);
+                let (line, stray) = notifications.find(|(_, it)| !is_asked_for(exchange, it).unwrap_or(false))?;
+                Some(exchange.finding_in(format_args!("{} was not asked for", stray.method), line))
+            })
         };
     "listen-closed-in-order", [MODERN Should "basic/patterns/subscriptions#graceful-closure"],
         "A server that ends a stream of changes says so on it before.",
+        else "the server has ended no stream of changes",
         |view| {
-            // One on which nothing has come was not opened, which is checked as such.
-            let ended = view.exchanges.values().filter(|exchange| {
-                exchange.probe == Probe::Listen
-                    && exchange.is_stream()
-                    && !exchange.lines.is_empty()
-                    && matches!(exchange.end, Some((_, BodyEnd::Complete)))
+            // An empty stream was not opened; another rule checks that.
+            let ended = view.exchanged(Probe::Listen).filter(|exchange| {
+                exchange.is_stream() && !exchange.lines.is_empty() && exchange.is_complete()
             });
-            let findings = ended.map(|exchange| {
-                let is_cancelled = exchange.lines.iter().flat_map(|(line, _)| line.parts()).any(|part| {
-                    let cancelled = |notification: &Notification| notification.method == Method::Cancelled;
-                    matches!(part, Ok(Message::Notification(notification)) if cancelled(notification))
-                });
-                let silent = !is_cancelled && exchange.responses().next().is_none();
-                silent.then(|| exchange.finding("the stream ended without a result"))
-            });
-            Outcome::of(findings, "the server has ended no stream of changes")
+            ended.map(|exchange| {
+                let mut messages = exchange.lines.iter().flat_map(|(line, _)| line.messages());
+                let is_cancelled = messages
+                    .any(|message| matches!(message, Message::Notification(it) if it.method == Method::Cancelled));
+                let is_silent = !is_cancelled && !exchange.has_response();
+                exchange.finding_if(is_silent, "the stream ended without a result")
+            })
         };
     "header-marks-valid", [MODERN Must "basic/transports/streamable-http#schema-extension"],
         "Each x-mcp-header in a tool's inputSchema is a header's name, its own, on a string, an integer or a boolean \
          that properties alone lead to.",
+        else "no tool was listed",
         |view| {
-            let tools = tool_lists(view).flat_map(|(_, exchange, line, tools)| {
-                tools.into_iter().map(move |tool| (exchange, line, tool))
+            let is_list = |it: &&Exchange<'_>| it.requests().any(|request| request.method == Method::ListTools);
+            let tools = view.exchanges.values().filter(is_list).filter_map(|exchange| {
+                let (line, _, outcome) = exchange.responses().next()?;
+                let tools = list(outcome.as_ref().ok()?.raw(), "tools")?;
+                Some(tools.into_iter().map(move |tool| (exchange, line, tool)))
             });
-            let findings = tools.filter_map(|(exchange, line, tool)| {
-                let broken = header_marks(&member(&tool, "inputSchema")?).err();
-                // That is our bound and no rule.
-                let broken = broken.filter(|why| !matches!(why, InvalidHeaderMark::TooLarge));
+            tools.flatten().filter_map(|(exchange, line, tool)| {
+                let invalid = header_marks(&member(&tool, "inputSchema")?).err();
+                // This one is a limit of ours.
+                let invalid = invalid.filter(|why| !matches!(why, InvalidHeaderMark::TooLarge));
                 let name = text(&tool, "name").unwrap_or_default();
-                Some(broken.map(|why| exchange.finding_in(format!("the tool {name:?}: {why}"), line)))
-            });
-            Outcome::of(findings, "no tool was listed")
+                Some(invalid.map(|why| exchange.finding_in(format_args!("the tool {name:?}: {why}"), line)))
+            })
         };
 }
 
-/// Errors with this code have this status.
-fn status_of(view: &ServerView<'_>, code: i64, status: u16, of: impl Fn(Probe) -> bool) -> Outcome {
-    let dual = !view.refuses_legacy();
+fn mismatch(view: &ServerView<'_>, probe: Probe, nothing: &'static str) -> Outcome {
+    probed(view, &[probe], nothing, is_mismatch)
+}
+
+/// Checks that a request was not refused because its headers and its body differ.
+fn accepted(view: &ServerView<'_>, probe: Probe, nothing: &'static str) -> Outcome {
+    let findings = view.exchanged(probe).filter(|exchange| exchange.has_response()).map(|exchange| {
+        let is_refused = exchange.error().is_some_and(|error| error.code == code::HEADER_MISMATCH);
+        is_refused.then(|| exchange.finding(exchange.outcome()))
+    });
+    Outcome::of(findings, nothing)
+}
+
+/// Checks that errors with this code have this status.
+fn status_of(view: &ServerView<'_>, code: i64, status: u16, of: impl Fn(&Exchange<'_>) -> bool) -> Outcome {
+    let has_both_eras = !view.refuses_legacy();
     let errors = view.exchanges.values().filter(|exchange| {
-        let elsewhere = dual && exchange.probe.may_be_taken_for_legacy();
-        exchange.error().is_some_and(|error| error.code == code) && of(exchange.probe) && !elsewhere
+        let is_legacy = has_both_eras && exchange.probe.may_be_taken_for_legacy();
+        exchange.error().is_some_and(|error| error.code == code) && of(exchange) && !is_legacy
     });
     Outcome::of(errors.map(|exchange| has_status(exchange, status)), "no such error came")
 }
 
-fn messages(
-    view: &ServerView<'_>,
-    look: impl Fn(&Exchange<'_>, &Line, &Message) -> Option<Finding>,
-) -> Outcome {
-    let look = &look;
-    let findings = view.exchanges.values().flat_map(|exchange| {
-        exchange.lines.iter().flat_map(move |(line, _)| {
-            line.parts().filter_map(Result::ok).map(move |message| look(exchange, line, message))
-        })
-    });
-    Outcome::of(findings, "the server sent no message")
-}
-
 /// The notifications of an exchange; `notifications/cancelled` has a rule of its own.
-fn notifications<'a>(exchange: &Exchange<'a>) -> impl Iterator<Item = (&'a Line, &'a Notification)> {
+pub(crate) fn notifications<'a>(
+    exchange: &Exchange<'a>,
+) -> impl Iterator<Item = (&'a Line, &'a Notification)> {
     exchange.lines.iter().flat_map(|(line, _)| {
-        line.parts().filter_map(move |part| match part {
-            Ok(Message::Notification(notification)) if notification.method != Method::Cancelled => {
-                Some((*line, notification))
-            }
+        line.messages().filter_map(move |message| match message {
+            Message::Notification(it) if it.method != Method::Cancelled => Some((*line, it)),
             _ => None,
         })
     })
 }
 
-/// Whether the request of an exchange has asked for such notifications.
-fn is_asked_for(exchange: &Exchange<'_>, notification: &Notification) -> bool {
-    let was_requested = || {
-        let params = member(&crate::json::of_line(exchange.sent?.bytes())?, "params")?;
-        let meta = member(&params, "_meta")?;
-        match notification.method {
-            Method::LogMessage => member(&meta, key::LOG_LEVEL).map(|_| true),
-            Method::Progress => {
-                let wanted: ProgressToken = member(&meta, key::PROGRESS_TOKEN)?.decode().ok()?;
-                let token = member(notification.params.as_ref()?.raw(), "progressToken")?.decode().ok();
-                Some(token == Some(wanted))
-            }
-            _ => None,
+/// Whether the request of an exchange asked for such notifications.
+fn is_asked_for(exchange: &Exchange<'_>, notification: &Notification) -> Option<bool> {
+    let params = member(&of_line(exchange.message?.bytes())?, "params")?;
+    let meta = member(&params, "_meta")?;
+    match notification.method {
+        Method::LogMessage => member(&meta, key::LOG_LEVEL).map(|_| true),
+        Method::Progress => {
+            let wanted: ProgressToken = member(&meta, key::PROGRESS_TOKEN)?.decode().ok()?;
+            Some(param(&notification.params, "progressToken")?.decode().ok() == Some(wanted))
         }
-    };
-    was_requested().unwrap_or(false)
-}
-
-/// The results of `tools/list`.
-fn tool_lists<'s, 'a>(
-    view: &'s ServerView<'a>,
-) -> impl Iterator<Item = (Probe, &'s Exchange<'a>, &'a Line, Vec<Raw>)> {
-    let lists = view
-        .exchanges
-        .values()
-        .filter(|exchange| exchange.requests().any(|(_, method)| *method == Method::ListTools));
-    lists.filter_map(|exchange| {
-        let (line, _, outcome) = exchange.responses().next()?;
-        let tools = elements(&member(outcome.as_ref().ok()?.raw(), "tools")?)?;
-        Some((exchange.probe, exchange, line, tools))
-    })
+        _ => None,
+    }
 }

@@ -1,168 +1,222 @@
-//! Streams of the legacy era: the one that GET opens, ids of events, resumption.
+//! Streams and sessions of the legacy era: the stream that GET opens, event ids and resumption, the ids and the end of
+//! sessions, and the version header of their requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mcpjoin_proto::Method;
 use mcpjoin_proto::http::headers::{Headers, name};
 
-use super::probed;
-use crate::exchange::{BodyEnd, Exchange};
-use crate::rule::{Finding, Outcome};
+use super::{NO_SUCH_REQUEST, has_result, has_status, probed};
+use crate::exchange::Exchange;
+use crate::rule::{Evidence, Finding};
 use crate::server_view::ServerView;
-use crate::trace::Probe;
+use crate::trace::{Probe, What};
 
 const LISTENING: &str = "basic/transports#listening-for-messages-from-the-server";
 const RESUMING: &str = "basic/transports#resumability-and-redelivery";
+const SENDING: &str = "basic/transports#sending-messages-to-the-server";
+const SESSIONS: &str = "basic/transports#session-management";
+const VERSIONS: &str = "basic/transports#protocol-version-header";
+const NO_SESSION: &str = "the server gave no session an id";
+
+/// An id of 128 random bits has more characters in any encoding.
+const MIN_SESSION_ID_LENGTH: usize = 16;
+/// Two ids that differ only in this many bytes at their end are taken for values of a counter.
+const COUNTER_BYTES: usize = 6;
 
 rules! {
     pub(crate) RULES for Server in Chapter::StreamableHttp;
 
     "get-opens-a-stream", [LEGACY_SINCE_SECOND Must LISTENING],
         "A GET opens a stream, or is answered with the status 405.",
-        |view| {
-            probed(view, &[Probe::OpenStream], "no stream was asked for", |exchange| {
-                let good = exchange.is_stream() || exchange.status() == Some(405);
-                let kind = || String::from_utf8_lossy(exchange.header("content-type").unwrap_or_default());
-                let problem = match exchange.is_success() {
-                    true => format!(
-                        "the status is {}, the content type {:?}",
-                        exchange.status().unwrap_or(0),
-                        kind()
-                    ),
-                    false => exchange.outcome(),
-                };
-                (!good).then(|| exchange.finding(problem))
+        |view| probed(view, &[Probe::OpenStream], "no stream was asked for", |exchange| {
+            if exchange.is_stream() || exchange.status() == Some(405) {
+                return None;
+            }
+            let kind = || String::from_utf8_lossy(exchange.header(name::CONTENT_TYPE).unwrap_or_default());
+            Some(match exchange.status().filter(|_| exchange.is_success()) {
+                Some(status) => {
+                    exchange.finding(format_args!("the status is {status}, the content type {:?}", kind()))
+                }
+                None => exchange.finding(exchange.outcome()),
             })
-        };
+        });
     "no-response-on-get", [LEGACY_SINCE_SECOND Must LISTENING],
         "The stream that a GET opens brings no response, unless it resumes another.",
+        else "no stream was opened",
         |view| {
-            let opened = view.exchanges.values().filter(|exchange| {
-                exchange.is("GET") && exchange.is_stream() && exchange.resumed_after().is_none()
-            });
-            let findings = opened.map(|exchange| {
+            let opened = view.exchanges.values().filter(|exchange| exchange.is("GET") && exchange.is_stream());
+            opened.filter(|exchange| exchange.resumed_after().is_none()).map(|exchange| {
                 let (line, ..) = exchange.responses().next()?;
                 Some(exchange.finding_in("a response came on it", line))
-            });
-            Outcome::of(findings, "no stream was opened")
+            })
         };
     "event-ids-unique", [LEGACY_SINCE_SECOND Must RESUMING],
         "No two events of a session have the same id, on whatever streams they come.",
+        else "no event has an id",
         |view| {
-            let mut known = BTreeMap::new();
-            let fresh = view.exchanges.values().filter(|exchange| exchange.resumed_after().is_none());
-            let findings =
-                fresh.flat_map(|exchange| exchange.events.iter().map(move |event| (exchange, event)));
-            let findings = findings.filter_map(|(exchange, event)| {
-                let id = event.id.as_ref().filter(|id| !id.is_empty())?;
+            let mut known = BTreeSet::new();
+            let first = view.exchanges.values().filter(|exchange| exchange.resumed_after().is_none());
+            let ids = first.flat_map(|exchange| exchange.event_ids().map(move |id| (exchange, id)));
+            ids.filter(|(_, id)| !id.is_empty()).map(move |(exchange, id)| {
                 let problem = || format!("the id {} came before", String::from_utf8_lossy(id));
-                Some(known.insert(id, ()).map(|()| exchange.finding(problem())))
-            });
-            Outcome::of(findings, "no event has an id")
+                (!known.insert(id)).then(|| exchange.finding(problem()))
+            })
         };
-    "stream-primed", [LAST_LEGACY Should "basic/transports#sending-messages-to-the-server"],
+    "stream-primed", [LAST_LEGACY Should SENDING],
         "A stream that can be resumed begins with an event that has an id and no data.",
+        else "no stream can be resumed: its events have no ids",
         |view| {
-            let resumable = view.exchanges.values().filter(|exchange| {
-                exchange.is("POST")
-                    && exchange.is_stream()
-                    && is_versioned(exchange)
-                    && exchange.events.iter().any(|event| event.id.is_some())
-            });
-            let findings = resumable.map(|exchange| {
+            let resumable = versioned_streams(view).filter(|exchange| exchange.event_ids().next().is_some());
+            resumable.map(|exchange| {
                 let first = exchange.events.first()?;
-                let primed = first.data.is_empty() && first.id.as_ref().is_some_and(|id| !id.is_empty());
-                (!primed).then(|| exchange.finding("its first event has data, or no id"))
-            });
-            Outcome::of(findings, "no stream can be resumed: its events have no ids")
+                let is_primed = first.data.is_empty() && first.id.as_ref().is_some_and(|id| !id.is_empty());
+                exchange.finding_if(!is_primed, "its first event has data, or no id")
+            })
         };
-    "retry-before-closing", [LAST_LEGACY Should "basic/transports#sending-messages-to-the-server"],
+    "retry-before-closing", [LAST_LEGACY Should SENDING],
         "Before a server closes the connection of a stream that goes on, it says with retry how long to wait.",
+        else "no stream was closed before its response",
         |view| {
-            // That a stream goes on is seen when what is still to come on it comes later.
-            let closed = view.exchanges.values().filter(|exchange| {
-                exchange.is("POST")
-                    && exchange.is_stream()
-                    && is_versioned(exchange)
-                    && matches!(exchange.end, Some((_, BodyEnd::Complete)))
-                    && !exchange.is_answered()
-                    && goes_on(view, exchange)
+            // A stream goes on if its response comes after it is resumed.
+            let closed = versioned_streams(view).filter(|exchange| {
+                exchange.is_complete() && !exchange.is_answered() && goes_on(view, exchange)
             });
-            let findings = closed.map(|exchange| {
-                (!exchange.has_retry).then(|| exchange.finding("it was closed, and no retry had come"))
-            });
-            Outcome::of(findings, "no stream was closed before its response")
+            closed.map(|exchange| exchange.finding_if(!exchange.has_retry, "it was closed, and no retry had come"))
         };
     "one-stream-each-message", [LEGACY_SINCE_SECOND Must "basic/transports#multiple-connections"],
         "A message is sent on one stream, and not on all that are open.",
-        one_stream;
+        else "no message came on a stream while another was open",
+        |view| one_stream(view);
     "resumed-stream", [LEGACY_SINCE_SECOND Must RESUMING],
         "A stream that is resumed brings what came after the last event on it, and nothing of another.",
+        else "no stream was resumed",
         |view| {
-            let resumed = view
-                .exchanges
-                .values()
-                .filter(|exchange| exchange.resumed_after().is_some() && exchange.is_stream());
-            Outcome::of(resumed.map(|exchange| replayed(view, exchange)), "no stream was resumed")
+            let resumed = view.exchanges.values().filter(|it| it.resumed_after().is_some() && it.is_stream());
+            resumed.map(|exchange| replayed(view, exchange))
         };
+    "session-id-visible", [LEGACY_SINCE_SECOND Must SESSIONS],
+        "The id of a session has no characters but visible ASCII, from 0x21 to 0x7E.",
+        else NO_SESSION,
+        |view| session_ids(view).map(|(exchange, id)| match id.iter().find(|byte| !(0x21..=0x7e).contains(*byte)) {
+            Some(byte) => Some(exchange.finding(format_args!("the id has the byte 0x{byte:02X}"))),
+            None => exchange.finding_if(id.is_empty(), "the id is empty"),
+        });
+    "session-id-unguessable", [LEGACY_SINCE_SECOND Should SESSIONS],
+        "The id of a session is its own everywhere, and cannot be guessed from others.",
+        else NO_SESSION,
+        |view| session_ids(view).map(|(exchange, id)| {
+            if id.len() < MIN_SESSION_ID_LENGTH {
+                return Some(exchange.finding(format_args!("the id has {} characters", id.len())));
+            }
+            let problem = earlier_session_ids(view).into_iter().find_map(|other| {
+                Some(match counter_bytes(id, other)? {
+                    0 => "another session has the same id".to_owned(),
+                    rest => format!("the id of another session differs in its last {rest} bytes"),
+                })
+            });
+            problem.map(|problem| exchange.finding(problem))
+        });
+    "session-id-required", [LEGACY_SINCE_SECOND Should SESSIONS],
+        "A server that needs the session's id answers a request without it with the status 400.",
+        else "the server needs no id of a session",
+        |view| {
+            let refused = view.exchanged(Probe::NoSession).filter(|it| it.status().is_some() && !it.has_result());
+            refused.map(|exchange| has_status(exchange, 400))
+        };
+    "session-ended", [LEGACY_SINCE_SECOND Advice SESSIONS],
+        "A DELETE ends the session, or is answered with the status 405.",
+        |view| probed(view, &[Probe::EndSession], NO_SESSION, |exchange| {
+            let is_good = exchange.is_success() || exchange.status() == Some(405);
+            (!is_good).then(|| exchange.finding(exchange.outcome()))
+        });
+    "ended-session-not-found", [LEGACY_SINCE_SECOND Must SESSIONS],
+        "A request in a session that has ended is answered with the status 404.",
+        |view| probed(view, &[Probe::EndedSession], "no session was ended", |it| has_status(it, 404));
+    "unknown-session-not-found", [LEGACY_SINCE_SECOND Advice SESSIONS],
+        "A request in a session that the server does not know, as after its restart, is answered with the status \
+         404.",
+        |view| probed(view, &[Probe::UnknownSession], NO_SESSION, |it| has_status(it, 404));
+    "bad-version-header-refused", [LEGACY_SINCE_THIRD Must VERSIONS],
+        "A request with an MCP-Protocol-Version that is not spoken is answered with the status 400.",
+        |view| probed(view, &[Probe::BadVersionHeader], NO_SUCH_REQUEST, |it| has_status(it, 400));
+    "version-header-may-lack", [LEGACY_SINCE_THIRD Should VERSIONS],
+        "A request without MCP-Protocol-Version is taken: its version is that of the session, or 2025-03-26.",
+        |view| probed(view, &[Probe::NoVersionHeader], NO_SUCH_REQUEST, has_result);
 }
 
-/// Before a request names its version, the server cannot know what its client understands.
-fn is_versioned(exchange: &Exchange<'_>) -> bool {
-    exchange.request.headers.value(name::PROTOCOL_VERSION).is_some()
+/// The streams that answer a POST with a version. Without a version, the server cannot know what its client supports.
+fn versioned_streams<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = &'s Exchange<'a>> {
+    let streams = view.exchanges.values().filter(|exchange| exchange.is("POST") && exchange.is_stream());
+    streams.filter(|exchange| exchange.request.headers.value(name::PROTOCOL_VERSION).is_some())
 }
 
-/// Whether the response that a stream has not brought came when it was asked for the rest.
+/// Whether the response that a stream lacks came after the stream was resumed.
 fn goes_on(view: &ServerView<'_>, exchange: &Exchange<'_>) -> bool {
-    let has = |after: &[u8]| exchange.events.iter().any(|event| event.id.as_deref() == Some(after));
+    let has = |after: &[u8]| exchange.event_ids().any(|id| id == after);
     let rest = view.exchanges.values().filter(|other| other.resumed_after().is_some_and(has));
     rest.flat_map(Exchange::responses)
-        .any(|(_, id, _)| exchange.requests().any(|(request, _)| Some(request) == id))
+        .any(|(_, id, _)| exchange.requests().any(|request| Some(&request.id) == id))
 }
 
-/// Of two messages that are alike it is known that they are one: two requests have two ids, and progress increases.
-/// A stream that is resumed brings once more what came on the first: it is no other.
-fn one_stream(view: &ServerView<'_>) -> Outcome {
+/// Finds messages that were sent on two streams. Two equal messages are one message: two requests have two ids, and progress
+/// increases. A resumed stream repeats the first stream and is no other.
+fn one_stream(view: &ServerView<'_>) -> Vec<Option<Finding>> {
     let is_first = |exchange: &&Exchange<'_>| exchange.resumed_after().is_none();
     let mut first = view.exchanges.values().filter(is_first);
-    let open = first.any(|exchange| exchange.is("GET") && exchange.is_stream());
+    let is_open = first.any(|exchange| exchange.is("GET") && exchange.is_stream());
     let requests = view.requests.iter().map(|request| (request.exchange, request.line));
-    let progress =
-        view.notifications.iter().filter(|notification| notification.what.method == Method::Progress);
-    let messages = requests.chain(progress.map(|notification| (notification.exchange, notification.line)));
+    let progress = view.notified(&Method::Progress).map(|it| (it.exchange, it.line));
     let mut known = BTreeMap::new();
     let mut findings = Vec::new();
-    for (number, line) in messages.filter(|_| open) {
+    for (number, line) in requests.chain(progress).filter(|_| is_open) {
         let exchange = number.and_then(|number| view.exchanges.get(&number));
         let Some(exchange) = exchange.filter(is_first) else { continue };
         let earlier = known.insert(line.bytes(), number);
         if exchange.is("POST") || earlier.is_some() {
-            let twice = earlier.is_some_and(|earlier| earlier != number);
-            findings.push(twice.then(|| exchange.finding_in("it came on another stream as well", line)));
+            let is_twice = earlier.is_some_and(|earlier| earlier != number);
+            findings.push(is_twice.then(|| exchange.finding_in("it came on another stream as well", line)));
         }
     }
-    Outcome::of(findings, "no message came on a stream while another was open")
+    findings
 }
 
-/// What is wrong with a stream that was resumed.
+/// Checks a resumed stream.
 fn replayed(view: &ServerView<'_>, exchange: &Exchange<'_>) -> Option<Finding> {
     let after = exchange.resumed_after()?;
-    let of = |exchange: &&Exchange<'_>| exchange.resumed_after().is_none();
-    let has =
-        |exchange: &&Exchange<'_>| exchange.events.iter().any(|event| event.id.as_deref() == Some(after));
-    let first = view.exchanges.values().filter(of).find(has)?;
+    let mut first = view.exchanges.values().filter(|first| first.resumed_after().is_none());
+    let first = first.find(|first| first.event_ids().any(|id| id == after))?;
     for (line, id, _) in exchange.responses() {
-        if !first.requests().any(|(request, _)| Some(request) == id) {
+        if !first.requests().any(|request| Some(&request.id) == id) {
             return Some(exchange.finding_in("this response belongs to another stream", line));
         }
     }
-    let seen_before = first.events.iter().take_while(|event| event.id.as_deref() != Some(after));
-    let mut earlier: BTreeSet<&[u8]> = seen_before.filter_map(|event| event.id.as_deref()).collect();
+    let mut earlier: BTreeSet<&[u8]> = first.event_ids().take_while(|id| *id != after).collect();
     earlier.insert(after);
-    let repeated =
-        exchange.events.iter().find(|event| event.id.as_deref().is_some_and(|id| earlier.contains(id)));
-    repeated.map(|event| {
-        let id = event.id.as_deref().unwrap_or_default();
-        exchange.finding(format!("the event {} came once more", String::from_utf8_lossy(id)))
-    })
+    let repeated = exchange.event_ids().find(|id| earlier.contains(id))?;
+    Some(exchange.finding(format_args!("the event {} came once more", String::from_utf8_lossy(repeated))))
+}
+
+/// The responses that have a session id.
+fn session_ids<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = (&'s Exchange<'a>, &'a [u8])> {
+    view.exchanges.values().filter_map(|exchange| Some((exchange, exchange.header(name::SESSION_ID)?)))
+}
+
+/// The session ids of earlier runs.
+fn earlier_session_ids<'a>(view: &ServerView<'a>) -> Vec<&'a [u8]> {
+    let runs = view.trace.runs.iter().take_while(|run| !std::ptr::eq(*run, view.run));
+    let heads = runs.flat_map(|run| &run.events).filter_map(|event| match &event.what {
+        What::Responded(response) => response.headers.value(name::SESSION_ID),
+        _ => None,
+    });
+    let mut ids: Vec<&[u8]> = heads.collect();
+    ids.dedup();
+    ids
+}
+
+/// The number of bytes at their end in which two ids differ, if they look like values of a counter.
+pub(crate) fn counter_bytes(one: &[u8], other: &[u8]) -> Option<usize> {
+    let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    let rest = one.len() - same;
+    (one.len() == other.len() && rest <= COUNTER_BYTES).then_some(rest)
 }

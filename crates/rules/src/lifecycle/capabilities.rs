@@ -3,8 +3,8 @@
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Kind, Method, Needs, Raw, code};
 
-use crate::json::{elements, has_path, member, members};
-use crate::rule::{Finding, Outcome, Source};
+use crate::json::{has_path, is_true, list, member, object};
+use crate::rule::{Evidence, Outcome, Source};
 use crate::server_view::ServerView;
 use crate::trace::Probe;
 
@@ -17,109 +17,80 @@ const FLAGS: [(&str, &str); 4] = [
     ("resources", "listChanged"),
     ("tools", "listChanged"),
 ];
-
-const SHAPE: &[Source] = sources![
-    LEGACY Must "basic/lifecycle#capability-negotiation",
-    MODERN Must "schema#servercapabilities",
-];
+const SHAPE: &[Source] =
+    sources![LEGACY Must "basic/lifecycle#capability-negotiation", MODERN Must "schema#servercapabilities"];
+const OPERATION: &[Source] = sources![FIRST_TWO Should "basic/lifecycle#operation", LEGACY_SINCE_THIRD Must "basic/lifecycle#operation"];
 
 rules! {
     pub(crate) RULES for Server in Chapter::Lifecycle;
 
     "capabilities-are-objects", SHAPE,
         "Each capability of the specification is an object.",
-        |view| {
-            declared(view, |declared| {
-                KNOWN.into_iter().find_map(|name| {
-                    let value = declared.get(name)?;
-                    (value.kind() != Kind::Object).then(|| format!("{name} is {value}"))
-                })
-            })
-        };
+        |view| declared(view, |declared| KNOWN.into_iter().find_map(|name| {
+            let value = declared.get(name)?;
+            (value.kind() != Kind::Object).then(|| format!("{name} is {value}"))
+        }));
     "capability-flags-are-booleans", SHAPE,
         "listChanged and subscribe are true or false.",
-        |view| {
-            declared(view, |declared| {
-                FLAGS.into_iter().find_map(|(name, flag)| {
-                    let value = members(declared.get(name)?)?.get(flag)?.clone();
-                    (value.kind() != Kind::Bool).then(|| format!("{name}.{flag} is {value}"))
-                })
-            })
-        };
+        |view| declared(view, |declared| FLAGS.into_iter().find_map(|(name, flag)| {
+            let value = member(declared.get(name)?, flag)?;
+            (value.kind() != Kind::Bool).then(|| format!("{name}.{flag} is {value}"))
+        }));
     "declared-list-exists", [
         LEGACY Should "basic/lifecycle#capability-negotiation",
         MODERN Must "server/tools#capabilities",
     ],
         "A server that declares tools, resources or prompts knows the method that lists them.",
-        |view| {
-            let findings = view.probed(Probe::List).filter_map(|request| {
-                let (response, outcome) = request.response()?;
-                let unknown = outcome.as_ref().is_err_and(|error| error.code == code::METHOD_NOT_FOUND);
-                let problem = || format!("the capability is declared, and {} does not exist", request.name());
-                Some(unknown.then(|| request.finding(problem(), response.line)))
-            });
-            Outcome::of(findings, "no list was declared")
-        };
+        else "no list was declared",
+        |view| view.answers(Probe::List).map(|(reply, outcome)| {
+            let is_unknown = outcome.as_ref().is_err_and(|error| error.code == code::METHOD_NOT_FOUND);
+            let name = reply.request.name();
+            reply.finding_if(is_unknown, format_args!("the capability is declared, and {name} does not exist"))
+        });
     "undeclared-list-unknown", [MODERN Should "schema#methodnotfounderror"],
         "A method whose capability is not declared is answered with the error -32601.",
-        |view| {
-            let findings = view.probed(Probe::UndeclaredList).filter_map(|request| {
-                let (response, outcome) = request.response()?;
-                let problem = match outcome {
-                    // This has a rule of its own.
-                    Ok(result) if offers(result.raw()) => return None,
-                    Ok(_) => {
-                        format!("{} brought a result, and its capability is not declared", request.name())
-                    }
-                    Err(error) if error.code == code::METHOD_NOT_FOUND => return Some(None),
-                    Err(error) => format!("the code is {}, not {}", error.code, code::METHOD_NOT_FOUND),
-                };
-                Some(Some(request.finding(problem, response.line)))
-            });
-            Outcome::of(findings, "the server declares every list")
-        };
+        else "the server declares every list",
+        |view| view.answers(Probe::UndeclaredList).filter_map(|(reply, outcome)| {
+            let problem = match outcome {
+                // The next rule checks this.
+                Ok(result) if offers(result.raw()) => return None,
+                Ok(_) => format!("{} brought a result, and its capability is not declared", reply.request.name()),
+                Err(error) if error.code == code::METHOD_NOT_FOUND => return Some(None),
+                Err(error) => format!("the code is {}, not {}", error.code, code::METHOD_NOT_FOUND),
+            };
+            Some(Some(reply.finding(problem)))
+        });
     "features-declared", [ALL Must "server/tools#capabilities"],
         "A server that offers tools, resources, prompts or completion declares the capability.",
+        else "the server declares everything",
         |view| {
-            let probed = [Probe::UndeclaredList, Probe::UndeclaredCompletion];
-            let findings = view
-                .our_requests
-                .iter()
-                .filter(|request| probed.contains(&request.probe))
-                .filter_map(|request| {
-                    let (response, outcome) = request.response()?;
-                    let offered = outcome.as_ref().is_ok_and(|result| offers(result.raw()));
-                    let problem = || {
-                        format!("{} offers something, and nothing of the kind is declared", request.name())
-                    };
-                    Some(offered.then(|| request.finding(problem(), response.line)))
-                });
-            Outcome::of(findings, "the server declares everything")
+            let probes = [Probe::UndeclaredList, Probe::UndeclaredCompletion];
+            let probed = view.our_requests.iter().filter(move |request| probes.contains(&request.probe));
+            probed.filter_map(|request| request.answer()).map(|(reply, outcome)| {
+                let has_offer = outcome.as_ref().is_ok_and(|result| offers(result.raw()));
+                let name = reply.request.name();
+                reply.finding_if(
+                    has_offer,
+                    format_args!("{name} offers something, and nothing of the kind is declared"),
+                )
+            })
         };
-    "client-capability-respected", [
-        FIRST_TWO Should "basic/lifecycle#operation",
-        LEGACY_SINCE_THIRD Must "basic/lifecycle#operation",
-    ],
+    "client-capability-respected", OPERATION,
         "The server asks nothing of the client that the client has not declared.",
+        else "no session was opened",
         |view| {
             let findings = view.requests.iter().map(|request| {
-                let Some(Needs::Client(capability)) = request.what.method.facts().map(|facts| facts.needs)
-                else {
-                    return None;
-                };
-                if view.client_capabilities().is_some_and(|ours| has_path(&ours, capability)) {
-                    return None;
-                }
-                let problem =
-                    format!("{} needs the capability {capability}, which we have not", request.what.method);
-                Some(Finding::new(problem, None, Some(request.line.bytes())))
+                let Needs::Client(capability) = request.what.method.facts()?.needs else { return None };
+                let is_declared = view.client_capabilities().is_some_and(|ours| has_path(&ours, capability));
+                let method = &request.what.method;
+                request.finding_if(
+                    !is_declared,
+                    format_args!("{method} needs the capability {capability}, which we have not"),
+                )
             });
-            Outcome::of(findings.chain(view.opening().map(|_| None)), "no session was opened")
+            findings.chain(view.opening().map(|_| None))
         };
-    "notification-capability-declared", [
-        FIRST_TWO Should "basic/lifecycle#operation",
-        LEGACY_SINCE_THIRD Must "basic/lifecycle#operation",
-    ],
+    "notification-capability-declared", OPERATION,
         "The server notifies of what it has declared, and of nothing else.",
         |view| undeclared(view, |method| *method != Method::LogMessage);
     "logging-declared", [ALL Must "server/utilities/logging#capabilities"],
@@ -127,54 +98,41 @@ rules! {
         |view| undeclared(view, |method| *method == Method::LogMessage);
 }
 
-/// Whether a list has something in it.
+/// Whether a list, or a completion, has items.
 fn offers(result: &Raw) -> bool {
-    let completion = member(result, "completion").and_then(|completion| member(&completion, "values"));
-    let lists = ["tools", "prompts", "resources", "resourceTemplates"].map(|name| member(result, name));
-    let mut lists = lists.into_iter().chain([completion]).flatten().filter_map(|list| elements(&list));
-    lists.any(|list| !list.is_empty())
+    let completion = member(result, "completion").and_then(|completion| list(&completion, "values"));
+    let lists = ["tools", "prompts", "resources", "resourceTemplates"].map(|name| list(result, name));
+    lists.into_iter().chain([completion]).flatten().any(|list| !list.is_empty())
 }
 
 /// Whether a capability, or a flag of one, is declared.
 fn has(declared: &Members<Raw>, path: &str) -> bool {
     match path.split_once('.') {
         None => declared.contains_key(path),
-        Some((name, flag)) => declared
-            .get(name)
-            .and_then(members)
-            .is_some_and(|members| members.get(flag).is_some_and(|flag| flag.as_str() == "true")),
+        Some((name, flag)) => declared.get(name).is_some_and(|capability| is_true(capability, flag)),
     }
 }
 
-/// The notifications of these methods need what is declared.
+/// Checks that the capabilities of these notifications are declared.
 fn undeclared(view: &ServerView<'_>, of: impl Fn(&Method) -> bool) -> Outcome {
-    let Some(declared) = view.declared() else {
-        return Outcome::Skipped("nothing was declared");
-    };
-    let findings = view.notifications.iter().filter(|notification| of(&notification.what.method)).filter_map(
-        |notification| {
-            let Some(Needs::Server(capability)) = notification.what.method.facts().map(|facts| facts.needs)
-            else {
-                return None;
-            };
-            let problem = || {
-                format!(
-                    "{} needs the capability {capability}, which is not declared",
-                    notification.what.method
-                )
-            };
-            let missing = !has(&declared, capability);
-            Some(missing.then(|| Finding::new(problem(), None, Some(notification.line.bytes()))))
-        },
-    );
+    let Some(declared) = view.declared() else { return Outcome::Skipped("nothing was declared") };
+    let notifications = view.notifications.iter().filter(|notification| of(&notification.what.method));
+    let findings = notifications.filter_map(|notification| {
+        let method = &notification.what.method;
+        let Needs::Server(capability) = method.facts()?.needs else { return None };
+        Some(notification.finding_if(
+            !has(&declared, capability),
+            format_args!("{method} needs the capability {capability}, which is not declared"),
+        ))
+    });
     Outcome::of(findings, "the server notified of nothing that must be declared")
 }
 
-/// Looks at what the opening of a run has declared.
-fn declared(view: &ServerView<'_>, look: impl Fn(&Members<Raw>) -> Option<String>) -> Outcome {
-    let findings = view.opening().and_then(|(request, response, result)| {
-        let declared = member(result.raw(), "capabilities")?;
-        Some(look(&members(&declared)?).map(|problem| request.finding(problem, response.line)))
+/// Checks the capabilities in the opening of a run: `check` returns their problem.
+fn declared(view: &ServerView<'_>, check: impl Fn(&Members<Raw>) -> Option<String>) -> Outcome {
+    let findings = view.opening().and_then(|(reply, result)| {
+        let declared = object(result, "capabilities")?;
+        Some(check(&declared).map(|problem| reply.finding(problem)))
     });
     Outcome::of(findings, "nothing was declared")
 }

@@ -1,17 +1,16 @@
-//! `initialize`: its result, what follows it, and how server and client agree on a version.
+//! `initialize`: its result, the messages around it, and the negotiation of a version.
 
 use mcpjoin_proto::{Kind, Method, Raw, Version};
 
-use crate::base::silence;
-use crate::json::{member, members, text};
+use crate::base::goes_on;
+use crate::json::{has_kind, member, members, text};
 use crate::revisions::Revisions;
-use crate::rule::{Finding, Outcome, Source};
-use crate::server_view::{OurRequest, ReceivedResponse, ServerView};
-use crate::trace::{Channel, Event, Line, Probe, What};
+use crate::rule::{Evidence, Outcome, Source};
+use crate::server_view::{Reply, ServerView};
+use crate::trace::{Event, Probe, What};
 
 const INITIALIZATION: &[Source] = sources![LEGACY Must "basic/lifecycle#initialization"];
 const PING: &[Source] = sources![LEGACY Must "basic/utilities/ping#behavior-requirements"];
-
 const NEGOTIATION: &[Source] = sources![LEGACY Must "basic/lifecycle#version-negotiation"];
 
 rules! {
@@ -19,200 +18,127 @@ rules! {
 
     "silent-before-initialize", INITIALIZATION,
         "The first thing that is said is the client's initialize.",
+        else "",
         |view| {
-            if view.run.channel == Channel::StreamableHttp {
+            if view.run.is_http() {
                 return Outcome::Skipped("over HTTP nothing can come before something was asked");
             }
-            let opening = |event: &Event| {
+            let is_opening = |event: &Event| {
                 matches!(event.what, What::Sent(Probe::Initialize | Probe::UnknownVersion, _))
             };
-            let Some(opened) = view.run.events.iter().position(opening) else {
+            let Some(opened) = view.run.events.iter().position(is_opening) else {
                 return Outcome::Skipped("no session was opened");
             };
-            let early = view.lines.iter().filter(|(place, line)| {
-                // What is no message breaks another rule.
-                *place < opened && line.parts().any(|part| part.is_ok())
-            });
-            let early = early.map(|(_, line)| {
-                Some(Finding::new("this came before we had said anything", None, Some(line.bytes())))
-            });
-            Outcome::of(early.chain([None]), "")
+            // A line that is no message violates another rule.
+            let early = view.lines.iter().filter(move |(place, line)| *place < opened && line.messages().next().is_some());
+            early.map(|(_, line)| Some(line.finding("this came before we had said anything"))).chain([None])
         };
     "initialize-version", INITIALIZATION,
         "The answer to initialize names a protocol version.",
-        |view| {
-            opened(view, |request, response, result| {
-                (kind(result, "protocolVersion") != Some(Kind::String))
-                    .then(|| request.finding("protocolVersion is missing or no string", response.line))
-            })
-        };
+        |view| opened(view, |result| {
+            (!has_kind(result, "protocolVersion", Kind::String)).then_some("protocolVersion is missing or no string")
+        });
     "initialize-capabilities", INITIALIZATION,
         "The answer to initialize has the server's capabilities.",
-        |view| {
-            opened(view, |request, response, result| {
-                (kind(result, "capabilities") != Some(Kind::Object))
-                    .then(|| request.finding("capabilities are missing or no object", response.line))
-            })
-        };
+        |view| opened(view, |result| {
+            (!has_kind(result, "capabilities", Kind::Object)).then_some("capabilities are missing or no object")
+        });
     "initialize-server-info", INITIALIZATION,
         "The answer to initialize has serverInfo with the name and the version of the server.",
-        |view| {
-            opened(view, |request, response, result| {
-                let info = member(result, "serverInfo");
-                let string = |name| info.as_ref().and_then(|info| kind(info, name)) == Some(Kind::String);
-                let problem = if info.is_none() {
-                    "serverInfo is missing"
-                } else if !string("name") {
-                    "serverInfo has no name that is a string"
-                } else if !string("version") {
-                    "serverInfo has no version that is a string"
-                } else {
-                    return None;
-                };
-                Some(request.finding(problem, response.line))
-            })
-        };
+        |view| opened(view, |result| {
+            let Some(info) = member(result, "serverInfo") else { return Some("serverInfo is missing") };
+            if !has_kind(&info, "name", Kind::String) {
+                return Some("serverInfo has no name that is a string");
+            }
+            (!has_kind(&info, "version", Kind::String)).then_some("serverInfo has no version that is a string")
+        });
     "ping-empty", PING,
         "The answer to ping is an empty result.",
+        else "no ping was answered",
         |view| {
-            let pings = view
-                .our_requests
-                .iter()
-                .filter(|request| request.method == Some(&Method::Ping) && !request.probe.is_about_http());
-            let findings = pings.filter_map(|request| {
-                let (response, outcome) = request.response()?;
-                let problem = match outcome {
-                    Err(_) => "ping brought an error",
-                    Ok(result) => {
-                        let members = members(result.raw())?;
-                        // `_meta` may stand in every result.
-                        if members.keys().all(|name| name == "_meta") {
-                            return Some(None);
-                        }
-                        "the result of ping is not empty"
-                    }
-                };
-                Some(Some(request.finding(problem, response.line)))
-            });
-            Outcome::of(findings, "no ping was answered")
+            let pings = view.our_requests.iter().filter(|request| request.method == Some(&Method::Ping));
+            pings.filter(|request| !request.probe.is_about_http()).filter_map(|request| {
+                let (reply, outcome) = request.answer()?;
+                let Ok(result) = outcome else { return Some(Some(reply.finding("ping brought an error"))) };
+                // `_meta` may be in every result.
+                let has_others = members(result.raw())?.keys().any(|name| name != "_meta");
+                Some(reply.finding_if(has_others, "the result of ping is not empty"))
+            })
         };
     "ping-before-initialized", PING,
         "A ping is answered before notifications/initialized, too.",
-        |view| {
-            let pings = view.probed(Probe::EarlyPing);
-            let findings =
-                pings.filter(|request| !request.responses.is_empty() || !view.may_be_answered(request));
-            Outcome::of(
-                findings.map(|request| request.responses.is_empty().then(|| silence(view, request))),
-                "no ping was sent before notifications/initialized",
-            )
-        };
+        |view| goes_on(view, Probe::EarlyPing, "no ping was sent before notifications/initialized");
     "no-request-before-initialized", [LEGACY Should "basic/lifecycle#initialization"],
         "Before notifications/initialized the server sends no request but ping.",
+        else "",
         |view| {
-            let opened = view.our_notifications.iter().find(|notification| is_initialized(notification.line));
+            let opened = view.our_notifications.iter().find(|it| it.what.method == Method::Initialized);
             let Some(opened) = opened.map(|notification| notification.place) else {
                 return Outcome::Skipped("no session was opened");
             };
-            let early = view.requests.iter().filter(|request| request.place < opened);
-            let early = early.filter(|request| request.what.method != Method::Ping).map(|request| {
-                let problem = format!("{} came before notifications/initialized", request.what.method);
-                Some(Finding::new(problem, None, Some(request.line.bytes())))
-            });
-            Outcome::of(early.chain([None]), "")
+            let early = view.requests.iter().filter(move |it| it.place < opened && it.what.method != Method::Ping);
+            early
+                .map(|it| Some(it.finding(format_args!("{} came before notifications/initialized", it.what.method))))
+                .chain([None])
         };
     "unknown-version-not-accepted", NEGOTIATION,
         "Asked for a version that it does not speak, a server answers with one that it does.",
+        else "no session was opened with a version that does not exist",
         |view| {
-            let findings = openings(view).filter(|(request, ..)| request.probe == Probe::UnknownVersion).map(
-                |(request, response, wanted, given)| {
-                    (wanted == given).then(|| {
-                        request.finding(
-                            format!("the version {wanted}, which does not exist, was accepted"),
-                            response.line,
-                        )
-                    })
-                },
-            );
-            Outcome::of(findings, "no session was opened with a version that does not exist")
+            let unknown = openings(view).filter(|(reply, ..)| reply.request.probe == Probe::UnknownVersion);
+            unknown.map(|(reply, wanted, given)| {
+                reply.finding_if(
+                    wanted == given,
+                    format_args!("the version {wanted}, which does not exist, was accepted"),
+                )
+            })
         };
     "offered-version-spoken", NEGOTIATION,
         "Asked for a version that it speaks, a server answers with the same.",
-        |view| {
-            let findings = openings(view).filter_map(|(request, response, wanted, given)| {
-                if !everywhere(view, |_, given| given.clone()).contains(&wanted) {
-                    return None;
-                }
-                let problem = || {
-                    format!("{wanted} was answered with {given}, and elsewhere the server offers {wanted}")
-                };
-                Some((wanted != given).then(|| request.finding(problem(), response.line)))
-            });
-            Outcome::of(findings, "the server was asked for no version that it had offered")
-        };
+        else "the server was asked for no version that it had offered",
+        |view| openings(view).filter_map(|(reply, wanted, given)| {
+            if !everywhere(view, |_, given| given.clone()).contains(&wanted) {
+                return None;
+            }
+            Some(reply.finding_if(
+                wanted != given,
+                format_args!("{wanted} was answered with {given}, and elsewhere the server offers {wanted}"),
+            ))
+        });
     "latest-version-offered", [LEGACY Should "basic/lifecycle#version-negotiation"],
         "Asked for a version that it does not speak, a server offers the latest that it does.",
+        else "the server was asked for no version that it does not speak",
         |view| {
-            let spoken: Vec<Version> =
-                everywhere(view, |wanted, given| (wanted == given).then(|| given.clone()))
-                    .into_iter()
-                    .flatten()
-                    .collect();
-            let findings = openings(view).filter(|(_, _, wanted, given)| wanted != given).map(
-                |(request, response, _, given)| {
-                    let later = spoken.iter().find(|known| Revisions::is_older(&given, known))?;
-                    Some(request.finding(
-                        format!("{given} was offered, and the server also speaks {later}"),
-                        response.line,
-                    ))
-                },
-            );
-            Outcome::of(findings, "the server was asked for no version that it does not speak")
+            let spoken = everywhere(view, |wanted, given| (wanted == given).then(|| given.clone()));
+            openings(view).filter(|(_, wanted, given)| wanted != given).map(move |(reply, _, given)| {
+                let later = spoken.iter().flatten().find(|known| Revisions::is_older(&given, known))?;
+                Some(reply.finding(format_args!("{given} was offered, and the server also speaks {later}")))
+            })
         };
 }
 
-fn is_initialized(line: &Line) -> bool {
-    line.parts().any(|part| {
-        matches!(part, Ok(mcpjoin_proto::Message::Notification(notification)) if notification.method == Method::Initialized)
-    })
-}
-
-fn kind(object: &Raw, name: &str) -> Option<Kind> {
-    member(object, name).map(|value| value.kind())
-}
-
-/// Looks at each result of `initialize` that is an object.
-fn opened(
-    view: &ServerView<'_>,
-    look: impl Fn(&OurRequest<'_>, &ReceivedResponse<'_>, &Raw) -> Option<Finding>,
-) -> Outcome {
-    let results = view.results().filter(|(request, ..)| request.method == Some(&Method::Initialize));
-    let findings = results
-        .filter(|(.., result)| result.raw().kind() == Kind::Object)
-        .map(|(request, response, result)| look(request, response, result.raw()));
+/// Checks each result of `initialize` that is an object: `check` returns the problem of one.
+fn opened(view: &ServerView<'_>, check: impl Fn(&Raw) -> Option<&'static str>) -> Outcome {
+    let results = view.results_by(&Method::Initialize).filter(|(_, result)| result.kind() == Kind::Object);
+    let findings = results.map(|(reply, result)| check(result).map(|problem| reply.finding(problem)));
     Outcome::of(findings, "initialize brought no result")
 }
 
-/// The answers to `initialize` that name a version, with the version that was asked for.
-fn openings<'s, 'a>(
-    view: &'s ServerView<'a>,
-) -> impl Iterator<Item = (&'s OurRequest<'a>, &'s ReceivedResponse<'a>, Version, Version)> {
-    view.results().filter(|(request, ..)| request.method == Some(&Method::Initialize)).filter_map(
-        |(request, response, result)| {
-            let sent = crate::json::of_line(request.line.bytes())?;
-            let wanted = text(&member(&sent, "params")?, "protocolVersion")?;
-            let given = text(result.raw(), "protocolVersion")?;
-            Some((request, response, Version::parse(&wanted), Version::parse(&given)))
-        },
-    )
+/// The responses to `initialize` that name a version: the requested version and the version in the response.
+fn openings<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = (Reply<'s, 'a>, Version, Version)> {
+    view.results_by(&Method::Initialize).filter_map(|(reply, result)| {
+        let wanted = text(&reply.request.params()?, "protocolVersion")?;
+        let given = text(result, "protocolVersion")?;
+        Some((reply, Version::parse(&wanted), Version::parse(&given)))
+    })
 }
 
-/// The same over every run.
+/// Reads the responses to `initialize` of every run.
 fn everywhere<T>(view: &ServerView<'_>, read: impl Fn(&Version, &Version) -> T) -> Vec<T> {
     let mut found = Vec::new();
     for run in &view.trace.runs {
         let view = ServerView::of(view.trace, run);
-        found.extend(openings(&view).map(|(_, _, wanted, given)| read(&wanted, &given)));
+        found.extend(openings(&view).map(|(_, wanted, given)| read(&wanted, &given)));
     }
     found
 }

@@ -6,18 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::{Kind, Method, Notification, ProgressToken, Raw, RequestId};
+use mcpjoin_proto::{Kind, Method, Notification, ProgressToken, Raw};
 
 use crate::base::{goes_on, is_sent_again};
 use crate::features::is_kind;
-use crate::json::{member, number};
-use crate::revisions::Revisions;
-use crate::rule::{Finding, Outcome, Source};
+use crate::json::{has_kind, member, number, param, request_id};
+use crate::rule::{Evidence, Outcome, Source};
 use crate::server_view::{OurRequest, Received, ServerView};
 use crate::trace::{Channel, Probe};
 
-const NONE_CAME: &str = "no progress was told: see --call and --read-only-tools";
-
+const NO_PROGRESS: &str = "no progress was told: see --call and --read-only-tools";
+const FLOW: &[Source] = sources![
+    LEGACY Must "basic/utilities/progress#progress-flow",
+    MODERN Must "basic/patterns/progress#progress-flow",
+];
 const ERRORS: &[Source] = sources![
     LEGACY Should "basic/utilities/cancellation#error-handling",
     MODERN Should "basic/patterns/cancellation#error-handling",
@@ -26,69 +28,54 @@ const ERRORS: &[Source] = sources![
 rules! {
     pub(crate) RULES for Server in Chapter::Patterns;
 
-    "progress-complete", [
-        LEGACY Must "basic/utilities/progress#progress-flow",
-        MODERN Must "basic/patterns/progress#progress-flow",
-    ],
+    "progress-complete", FLOW,
         "A notification of progress has the token of a request and a number; total is a number too.",
-        |view| {
-            each(view, |notification| {
-                let Some(params) = notification.what.params.as_ref() else {
-                    return Some("it says nothing".into());
-                };
-                if token_of(notification.what).is_none() {
-                    return Some("progressToken is missing, or neither a string nor an integer".into());
-                }
-                if !member(params.raw(), "progress").is_some_and(|progress| progress.kind() == Kind::Number) {
-                    return Some("progress is missing or no number".into());
-                }
-                is_kind(params.raw(), "total", Kind::Number)
-                    .or_else(|| is_kind(params.raw(), "message", Kind::String))
-            })
-        };
+        |view| each(view, |notification| {
+            let Some(params) = notification.what.params.as_ref().map(|params| params.raw()) else {
+                return Some("it says nothing".into());
+            };
+            if token_of(notification.what).is_none() {
+                return Some("progressToken is missing, or neither a string nor an integer".into());
+            }
+            if !has_kind(params, "progress", Kind::Number) {
+                return Some("progress is missing or no number".into());
+            }
+            is_kind(params, "total", Kind::Number).or_else(|| is_kind(params, "message", Kind::String))
+        });
     "progress-token-known", [
         LEGACY Must "basic/utilities/progress#behavior-requirements",
         MODERN Must "basic/patterns/progress#behavior-requirements",
     ],
         "Progress is told of requests that have asked for it: its token is one that a request has given.",
         |view| {
-            let modern = Revisions::MODERN.contains(&view.run.version);
-            if modern && view.run.channel == Channel::StreamableHttp {
+            if view.run.is_modern() && view.run.is_http() {
                 return Outcome::Skipped("over HTTP, notifications-relate says it");
             }
             let askers = askers(view);
             each(view, |notification| {
                 let token = token_of(notification.what)?;
-                let known = asker(&askers, notification).is_some();
-                (!known).then(|| format!("no request had given the token {token}"))
+                let is_known = asker(&askers, notification).is_some();
+                (!is_known).then(|| format!("no request had given the token {token}"))
             })
         };
-    "progress-increases", [
-        LEGACY Must "basic/utilities/progress#progress-flow",
-        MODERN Must "basic/patterns/progress#progress-flow",
-    ],
+    "progress-increases", FLOW,
         "With each notification the progress of a request is greater.",
+        else NO_PROGRESS,
         |view| {
             let mut last: BTreeMap<ProgressToken, f64> = BTreeMap::new();
-            let mut known = BTreeMap::new();
-            let findings: Vec<Option<Finding>> = progress(view)
-                .filter_map(|notification| {
-                    // What is sent on every stream is checked as such.
-                    if known
-                        .insert(notification.line.bytes(), notification)
-                        .is_some_and(|first| is_sent_again(first, notification))
-                    {
-                        return None;
-                    }
-                    let token = token_of(notification.what)?;
-                    let progress = number(&member(notification.what.params.as_ref()?.raw(), "progress")?)?;
-                    let Some(before) = last.insert(token, progress) else { return Some(None) };
-                    let problem = || format!("the progress is {progress} after {before}");
-                    let broken = progress <= before;
-                    Some(broken.then(|| Finding::new(problem(), None, Some(notification.line.bytes()))))
-                })
-                .collect();
-            Outcome::of(findings, NONE_CAME)
+            let mut known: BTreeMap<_, &Received<'_, Notification>> = BTreeMap::new();
+            view.notified(&Method::Progress).filter_map(move |notification| {
+                // A notification that is sent on every stream has a rule of its own.
+                let first = known.insert(notification.line.bytes(), notification);
+                if first.is_some_and(|first| is_sent_again(first, notification)) {
+                    return None;
+                }
+                let token = token_of(notification.what)?;
+                let progress = number(&param(&notification.what.params, "progress")?)?;
+                let Some(before) = last.insert(token, progress) else { return Some(None) };
+                Some(notification
+                    .finding_if(progress <= before, format_args!("the progress is {progress} after {before}")))
+            })
         };
     "progress-stops", [
         LEGACY Must "basic/utilities/progress#implementation-notes",
@@ -99,40 +86,26 @@ rules! {
             let askers = askers(view);
             each(view, |notification| {
                 let request = asker(&askers, notification)?;
-                // On two streams nobody knows which came first.
-                let over_http = view.run.channel == Channel::StreamableHttp;
                 let mut responses = request.responses.iter();
-                let late = responses.any(|response| {
-                    response.place < notification.place
-                        && (!over_http || response.exchange == notification.exchange)
-                });
-                // A task goes on after the answer that names it.
-                let task = request.params().is_some_and(|params| member(&params, "task").is_some());
-                (late && !task).then(|| "its request had been answered".into())
+                let is_late = responses.any(|it| is_after(view, notification, it.place, it.exchange));
+                // A task goes on after the response that creates it.
+                let is_task = request.params().is_some_and(|params| member(&params, "task").is_some());
+                (is_late && !is_task).then(|| "its request had been answered".into())
             })
         };
     "progress-token-of-server", [LEGACY Must "basic/utilities/progress#progress-flow"],
         "The progress token in a request of the server is a string or an integer, its own among all of them.",
+        else "the server sent no request with a progress token",
         |view| {
             let mut known: BTreeSet<ProgressToken> = BTreeSet::new();
-            let findings: Vec<Option<Finding>> = view
-                .requests
-                .iter()
-                .filter_map(|request| {
-                    let meta = member(request.what.params.as_ref()?.raw(), "_meta")?;
-                    let raw = member(&meta, key::PROGRESS_TOKEN)?;
-                    let problem = match raw.decode::<ProgressToken>() {
-                        Err(_) => format!("the token is {raw}"),
-                        Ok(token) if known.contains(&token) => format!("another request had the token {raw}"),
-                        Ok(token) => {
-                            known.insert(token);
-                            return Some(None);
-                        }
-                    };
-                    Some(Some(Finding::new(problem, None, Some(request.line.bytes()))))
-                })
-                .collect();
-            Outcome::of(findings, "the server sent no request with a progress token")
+            view.requests.iter().filter_map(move |request| {
+                let raw = member(&param(&request.what.params, "_meta")?, key::PROGRESS_TOKEN)?;
+                let Ok(token) = raw.decode::<ProgressToken>() else {
+                    return Some(Some(request.finding(format_args!("the token is {raw}"))));
+                };
+                Some(request
+                    .finding_if(!known.insert(token), format_args!("another request had the token {raw}")))
+            })
         };
     "completed-cancel-ignored", ERRORS,
         "The cancellation of a request that has been answered is passed over.",
@@ -145,65 +118,58 @@ rules! {
         MODERN Must "basic/transports/stdio#cancellation",
     ],
         "A request that was cancelled is not answered, not with an error either.",
+        else "nothing was cancelled that took long enough: see --read-only-tools",
         |view| {
-            if Revisions::MODERN.contains(&view.run.version) && view.run.channel != Channel::Stdio {
+            if view.run.is_modern() && view.run.channel != Channel::Stdio {
                 return Outcome::Skipped("over HTTP, to cancel is to leave");
             }
-            let cancelled =
-                view.our_notifications.iter().filter(|notification| notification.probe == Probe::Cancel);
-            let findings = cancelled.filter_map(|notification| {
-                let request =
-                    view.probed(Probe::CancelledCall).find(|request| request.place < notification.place)?;
-                // A result may have been on its way, or could no longer be held back: a server may pass over a
-                // cancellation. An error says that it has not, and answers all the same.
-                match request.responses.first() {
-                    None => Some(None),
-                    Some(response) => match response.outcome {
-                        Some(Err(_)) if response.place > notification.place => {
-                            Some(Some(request.finding("it was answered with an error", response.line)))
-                        }
-                        _ => None,
-                    },
-                }
-            });
-            Outcome::of(findings, "nothing was cancelled that took long enough: see --read-only-tools")
+            let cancelled = view.our_notifications.iter().filter(|it| it.probe == Probe::Cancel);
+            cancelled.filter_map(|notification| {
+                let mut calls = view.probed(Probe::CancelledCall);
+                let request = calls.find(|request| request.place < notification.place)?;
+                // A server may ignore a cancellation, so a result is allowed. An error shows that it has not ignored it,
+                // and responds nevertheless.
+                let Some(response) = request.responses.first() else { return Some(None) };
+                let is_late_error =
+                    matches!(response.outcome, Some(Err(_))) && response.place > notification.place;
+                is_late_error
+                    .then(|| Some(request.finding_with("it was answered with an error", response.line)))
+            })
         };
     "server-cancels-its-own", [LEGACY Must "basic/utilities/cancellation#behavior-requirements"],
         "A server cancels requests of its own that are under way, and no others.",
+        else "the server has cancelled nothing",
         |view| {
             let mut first = BTreeMap::new();
             for request in &view.requests {
                 first.entry(&request.what.id).or_insert(request.place);
             }
-            let cancels = view
-                .notifications
-                .iter()
-                .filter(|notification| notification.what.method == Method::Cancelled);
-            let findings = cancels.map(|notification| {
-                let id =
-                    notification.what.params.as_ref().and_then(|params| member(params.raw(), "requestId"));
-                let id = id.and_then(|id| id.decode::<RequestId>().ok());
-                let own = |id: &RequestId| first.get(id).is_some_and(|place| *place < notification.place);
-                let problem = match id {
-                    None => "it does not say of what".to_owned(),
-                    Some(id) if own(&id) => return None,
-                    Some(id) => format!("the server has sent no request with the id {id}"),
+            view.notified(&Method::Cancelled).map(move |notification| {
+                let Some(id) = request_id(&notification.what.params) else {
+                    return Some(notification.finding("it does not say of what"));
                 };
-                Some(Finding::new(problem, None, Some(notification.line.bytes())))
-            });
-            Outcome::of(findings, "the server has cancelled nothing")
+                let is_own = first.get(&id).is_some_and(|place| *place < notification.place);
+                notification
+                    .finding_if(!is_own, format_args!("the server has sent no request with the id {id}"))
+            })
         };
 }
 
-fn progress<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = &'s Received<'a, Notification>> {
-    view.notifications.iter().filter(|notification| notification.what.method == Method::Progress)
-}
-
 fn token_of(notification: &Notification) -> Option<ProgressToken> {
-    member(notification.params.as_ref()?.raw(), "progressToken")?.decode().ok()
+    param(&notification.params, "progressToken")?.decode().ok()
 }
 
-/// The first request of ours with each token. Read once: what a server tells may be much.
+/// Whether a notification comes after a response at that place. The order of messages on two streams is not known.
+pub(super) fn is_after(
+    view: &ServerView<'_>,
+    notification: &Received<'_, Notification>,
+    place: usize,
+    exchange: Option<u32>,
+) -> bool {
+    place < notification.place && (!view.run.is_http() || exchange == notification.exchange)
+}
+
+/// The first request of ours with each progress token, read once because a server may send many notifications.
 fn askers<'s, 'a>(view: &'s ServerView<'a>) -> BTreeMap<ProgressToken, &'s OurRequest<'a>> {
     let given = |raw: Raw| raw.decode::<ProgressToken>().ok();
     let mut askers = BTreeMap::new();
@@ -215,7 +181,7 @@ fn askers<'s, 'a>(view: &'s ServerView<'a>) -> BTreeMap<ProgressToken, &'s OurRe
     askers
 }
 
-/// The request of ours that has given the token of a notification.
+/// The request of ours with the token of a notification.
 fn asker<'s, 'a>(
     askers: &BTreeMap<ProgressToken, &'s OurRequest<'a>>,
     notification: &Received<'_, Notification>,
@@ -224,10 +190,8 @@ fn asker<'s, 'a>(
     (request.place < notification.place).then_some(*request)
 }
 
-/// Looks at each notification of progress.
-fn each(view: &ServerView<'_>, look: impl Fn(&Received<'_, Notification>) -> Option<String>) -> Outcome {
-    let findings = progress(view).map(|notification| {
-        look(notification).map(|problem| Finding::new(problem, None, Some(notification.line.bytes())))
-    });
-    Outcome::of(findings, NONE_CAME)
+/// Checks each notification of progress: `check` returns the problem of one.
+fn each(view: &ServerView<'_>, check: impl Fn(&Received<'_, Notification>) -> Option<String>) -> Outcome {
+    let findings = view.notified(&Method::Progress).map(|it| check(it).map(|problem| it.finding(problem)));
+    Outcome::of(findings, NO_PROGRESS)
 }

@@ -1,21 +1,23 @@
-//! Input that a server asks of its client: in results of the modern era, as requests in the legacy era.
+//! Input that a server requests from its client: in results of the modern era, as requests in the legacy era.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 
-use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::{ErrorObject, Kind, Method, Needs, Raw, code};
+use std::fmt::Display;
 
-use crate::json::{has_path, member, members, text};
-use crate::revisions::Revisions;
-use crate::rule::{Finding, Outcome, Source};
-use crate::server_view::ServerView;
+use bytes::Bytes;
+use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::{Kind, Method, Needs, Raw, code};
+
+use crate::json::{has_kind, has_path, is_true, member, object, text};
+use crate::rule::{Evidence, Finding, Source};
+use crate::server_view::{Reply, ServerView};
 use crate::trace::Probe;
 
 const SERVERS: &[Source] = sources![MODERN Must "basic/patterns/mrtr#server-requirements-basic-workflow"];
-const NOT_ASKED: &str = "no result asked for input: see --call";
 const ERRORS: &[Source] = sources![MODERN Should "basic/patterns/mrtr#error-handling"];
+const NOT_ASKED: &str = "no result asked for input: see --call";
 const NOT_RETRIED: &str = "no tool has asked for input: see --read-only-tools";
-/// What may be asked for.
+/// The methods that a result may contain.
 const KNOWN: [Method; 3] = [Method::Elicit, Method::CreateMessage, Method::ListRoots];
 
 rules! {
@@ -23,117 +25,85 @@ rules! {
 
     "input-required-says-what", SERVERS,
         "A result that asks for input has inputRequests, an object, or requestState, a string.",
-        |view| {
-            let findings = view.results().filter(|(.., result)| is_input(result.raw())).map(
-                |(request, response, result)| {
-                    let requests = member(result.raw(), "inputRequests");
-                    let state = member(result.raw(), "requestState");
-                    let problem = match (&requests, &state) {
-                        (None, None) => "it has neither inputRequests nor requestState",
-                        (Some(requests), _) if requests.kind() != Kind::Object => {
-                            "inputRequests is no object"
-                        }
-                        (_, Some(state)) if state.kind() != Kind::String => "requestState is no string",
-                        _ => return None,
-                    };
-                    Some(request.finding(problem, response.line))
-                },
-            );
-            Outcome::of(findings, NOT_ASKED)
-        };
+        else NOT_ASKED,
+        |view| view.results().filter(|(_, result)| is_input(result)).map(|(reply, result)| {
+            let problem = match (member(result, "inputRequests"), member(result, "requestState")) {
+                (None, None) => "it has neither inputRequests nor requestState",
+                (Some(requests), _) if requests.kind() != Kind::Object => "inputRequests is no object",
+                (_, Some(state)) if state.kind() != Kind::String => "requestState is no string",
+                _ => return None,
+            };
+            Some(reply.finding(problem))
+        });
     "input-requests-known", SERVERS,
         "What a result asks for is elicitation/create, sampling/createMessage or roots/list.",
-        |view| {
-            let modern = wanted(view).into_iter().filter(|wanted| wanted.request.is_none());
-            let findings = modern.map(|wanted| {
-                let known = KNOWN.iter().any(|known| known.as_str() == wanted.method);
-                (!known).then(|| wanted.finding(format!("it asks for {:?}", wanted.method)))
-            });
-            Outcome::of(findings, NOT_ASKED)
-        };
+        else NOT_ASKED,
+        |view| wanted(view).into_iter().filter(|wanted| wanted.sent.is_some()).map(|wanted| {
+            let is_known = KNOWN.iter().any(|known| known.as_str() == wanted.method);
+            wanted.finding_if(!is_known, format_args!("it asks for {:?}", wanted.method))
+        });
     "input-requests-declared", SERVERS,
         "A result asks for nothing that the client has not declared in the request.",
-        |view| {
-            let modern = wanted(view).into_iter().filter(|wanted| wanted.request.is_none());
-            let findings = modern.map(|wanted| {
-                let Some(Needs::Client(capability)) =
-                    Method::parse(&wanted.method).facts().map(|facts| facts.needs)
-                else {
-                    return None;
-                };
-                let declared = wanted.client.as_ref().is_some_and(|ours| has_path(ours, capability));
-                let problem = || format!("{} needs {capability}, which was not declared", wanted.method);
-                (!declared).then(|| wanted.finding(problem()))
-            });
-            Outcome::of(findings, NOT_ASKED)
-        };
+        else NOT_ASKED,
+        |view| wanted(view).into_iter().filter(|wanted| wanted.sent.is_some()).map(|wanted| {
+            let Needs::Client(capability) = Method::parse(&wanted.method).facts()?.needs else { return None };
+            let is_declared = wanted.client.as_ref().is_some_and(|ours| has_path(ours, capability));
+            wanted.finding_if(
+                !is_declared,
+                format_args!("{} needs {capability}, which was not declared", wanted.method),
+            )
+        });
     "missing-client-capability-code", [MODERN Must "basic#meta"],
         "The error -32021 lists what the client should have declared in data.requiredCapabilities.",
-        |view| {
-            let errors =
-                view.errors().filter(|(.., error)| error.code == code::MISSING_REQUIRED_CLIENT_CAPABILITY);
-            let findings = errors.map(|(request, line, error)| {
-                let named = error.data.as_ref().and_then(|data| member(data, "requiredCapabilities"));
-                let good = named.is_some_and(|named| named.kind() == Kind::Object);
-                let problem = "data.requiredCapabilities is missing or no object";
-                let sent = request.map(|request| request.line.bytes());
-                (!good).then(|| Finding::new(problem, sent, Some(line.bytes())))
-            });
-            Outcome::of(findings, "nothing needed what we have not declared")
-        };
+        else "nothing needed what we have not declared",
+        |view| view.errors_with(code::MISSING_REQUIRED_CLIENT_CAPABILITY).map(|it| {
+            let data = it.error.data.as_ref();
+            let is_good = data.is_some_and(|data| has_kind(data, "requiredCapabilities", Kind::Object));
+            it.finding_if(!is_good, "data.requiredCapabilities is missing or no object")
+        });
     "input-asked-again", ERRORS,
         "Input that was asked for and is not there is asked for again, and is no error.",
-        |view| {
-            let findings = view.probed(Probe::NoInput).filter_map(|request| {
-                let (response, outcome) = request.response()?;
-                let problem = |error: &ErrorObject| format!("it brought the error {}", error.code);
-                Some(outcome.as_ref().err().map(|error| request.finding(problem(error), response.line)))
-            });
-            Outcome::of(findings, NOT_RETRIED)
-        };
+        else NOT_RETRIED,
+        |view| errors(view, Probe::NoInput);
     "unknown-input-ignored", ERRORS,
         "An answer to what was not asked is passed over.",
+        else NOT_RETRIED,
         |view| {
-            // The same without it is taken.
-            let taken =
-                view.probed(Probe::Declined).any(|request| matches!(request.response(), Some((_, Ok(_)))));
-            let findings = view.probed(Probe::UnknownInput).filter(|_| taken).filter_map(|request| {
-                let (response, outcome) = request.response()?;
-                let problem = |error: &ErrorObject| format!("it brought the error {}", error.code);
-                Some(outcome.as_ref().err().map(|error| request.finding(problem(error), response.line)))
-            });
-            Outcome::of(findings, NOT_RETRIED)
+            // The same request without the unknown input is accepted.
+            let is_accepted = view.answers(Probe::Declined).any(|(_, outcome)| outcome.is_ok());
+            errors(view, Probe::UnknownInput).filter(move |_| is_accepted)
         };
     "bad-input-refused", ERRORS,
         "Input responses that are no object are not taken for answers.",
-        |view| {
-            let findings = view.probed(Probe::BadInput).filter_map(|request| {
-                let (response, outcome) = request.response()?;
-                let taken = outcome.as_ref().is_ok_and(|result| {
-                    let failed = member(result.raw(), "isError").is_some_and(|flag| flag.as_str() == "true");
-                    !is_input(result.raw()) && !failed
-                });
-                Some(taken.then(|| request.finding("the call was made with it", response.line)))
-            });
-            Outcome::of(findings, NOT_RETRIED)
-        };
+        else NOT_RETRIED,
+        |view| view.answers(Probe::BadInput).map(|(reply, outcome)| {
+            let result = outcome.as_ref().ok().map(|result| result.raw());
+            let is_taken = result.is_some_and(|result| !is_input(result) && !is_true(result, "isError"));
+            reply.finding_if(is_taken, "the call was made with it")
+        });
 }
 
-/// Something that a server asks of its client.
+/// A finding for each error with which a probe was answered.
+fn errors(view: &ServerView<'_>, probe: Probe) -> impl Iterator<Item = Option<Finding>> {
+    view.answers(probe).map(|(reply, outcome)| {
+        let error = outcome.as_ref().err()?;
+        Some(reply.finding(format_args!("it brought the error {}", error.code)))
+    })
+}
+
+/// A request of the server to its client.
 pub(super) struct Wanted {
     pub(super) method: String,
     pub(super) params: Raw,
-    /// What the client has declared.
+    /// The capabilities that we declared.
     pub(super) client: Option<Raw>,
-    /// The request of ours whose result asks for it; `None` for a request of the server.
-    sent: Option<bytes::Bytes>,
-    received: bytes::Bytes,
-    /// The place of a request of the server.
-    request: Option<usize>,
+    /// The request of ours whose result contains it; `None` for a request of the legacy era.
+    sent: Option<Bytes>,
+    received: Bytes,
 }
 
-impl Wanted {
-    pub(super) fn finding(&self, problem: impl Into<String>) -> Finding {
+impl Evidence for Wanted {
+    fn finding(&self, problem: impl Display) -> Finding {
         Finding::new(problem, self.sent.as_ref(), Some(&self.received))
     }
 }
@@ -142,41 +112,38 @@ fn is_input(result: &Raw) -> bool {
     text(result, "resultType").is_some_and(|kind| kind == "input_required")
 }
 
-/// Everything that the server asks of its client, in the manner of the run's revision.
+/// The requests of the server to its client, as the run's era has them.
 pub(super) fn wanted(view: &ServerView<'_>) -> Vec<Wanted> {
-    if Revisions::LEGACY.contains(&view.run.version) {
+    if view.run.is_legacy() {
         let client = view.client_capabilities();
-        let requests = view.requests.iter().map(|request| Wanted {
-            method: request.what.method.as_str().to_owned(),
-            params: request
-                .what
-                .params
-                .as_ref()
-                .map_or_else(Raw::empty_object, |params| params.raw().clone()),
-            client: client.clone(),
-            sent: None,
-            received: request.line.bytes().clone(),
-            request: Some(request.place),
+        let requests = view.requests.iter().map(|request| {
+            let params = request.what.params.as_ref();
+            Wanted {
+                method: request.what.method.as_str().to_owned(),
+                params: params.map_or_else(Raw::empty_object, |params| params.raw().clone()),
+                client: client.clone(),
+                sent: None,
+                received: request.line.bytes().clone(),
+            }
         });
         return requests.collect();
     }
-    let results = view.results().filter(|(.., result)| is_input(result.raw()));
-    let wanted = results.flat_map(|(request, response, result)| {
-        let requests = member(result.raw(), "inputRequests").and_then(|requests| members(&requests));
+    let results = view.results().filter(|(_, result)| is_input(result));
+    let wanted = results.flat_map(|(Reply { request, response }, result)| {
         let client = request.meta(key::CLIENT_CAPABILITIES);
-        let requests: Vec<Wanted> = requests
-            .iter()
-            .flat_map(|requests| requests.iter())
-            .map(|(_, wanted)| Wanted {
-                method: text(wanted, "method").unwrap_or_default(),
-                params: member(wanted, "params").unwrap_or_else(Raw::empty_object),
-                client: client.clone(),
-                sent: Some(request.line.bytes().clone()),
-                received: response.line.bytes().clone(),
-                request: None,
-            })
-            .collect();
-        requests
+        let requests = object(result, "inputRequests").into_iter().flatten();
+        requests.map(move |(_, wanted)| Wanted {
+            method: text(&wanted, "method").unwrap_or_default(),
+            params: member(&wanted, "params").unwrap_or_else(Raw::empty_object),
+            client: client.clone(),
+            sent: Some(request.line.bytes().clone()),
+            received: response.line.bytes().clone(),
+        })
     });
     wanted.collect()
+}
+
+/// The requests of the server for this method.
+pub(super) fn wanted_by(view: &ServerView<'_>, method: &Method) -> impl Iterator<Item = Wanted> {
+    wanted(view).into_iter().filter(move |wanted| wanted.method == method.as_str())
 }

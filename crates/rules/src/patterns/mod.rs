@@ -1,4 +1,4 @@
-//! The chapter of patterns: progress, cancellation, subscriptions, tasks, and input that a server asks of its client.
+//! The chapter of patterns: progress, cancellation, subscriptions, tasks, and input that a server requests from its client.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns>
 
@@ -7,5 +7,4 @@ pub(crate) mod in_flight;
 pub(crate) mod input;
 pub(crate) mod sampling;
 pub(crate) mod subscriptions;
-pub(crate) mod task_life;
 pub(crate) mod tasks;

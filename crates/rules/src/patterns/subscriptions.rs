@@ -3,14 +3,13 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>
 
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::{Message, Method, Notification, RequestId};
+use mcpjoin_proto::{Method, Notification, RequestId};
 
-use crate::json::member;
-use crate::rule::{Finding, Outcome};
+use crate::http::modern::notifications;
+use crate::json::{is_true, member, param};
+use crate::rule::{Evidence, Finding, Outcome};
 use crate::server_view::{OurRequest, ServerView};
-use crate::trace::{Channel, Line, Probe};
-
-const NONE_OPENED: &str = "no stream of changes was opened";
+use crate::trace::{Line, Probe};
 
 rules! {
     pub(crate) RULES for Server in Chapter::Patterns;
@@ -24,14 +23,14 @@ rules! {
         |view| listening(view, filtered);
 }
 
-/// The kinds of changes that can be asked for, and what tells of them.
+/// The kinds of changes that a client may subscribe to, and their notifications.
 const KINDS: [(&str, Method); 3] = [
     ("toolsListChanged", Method::ToolListChanged),
     ("promptsListChanged", Method::PromptListChanged),
     ("resourcesListChanged", Method::ResourceListChanged),
 ];
 
-/// A stream that was opened, and what came on it.
+/// An open stream with its notifications.
 struct Stream<'s, 'a> {
     view: &'s ServerView<'a>,
     request: &'s OurRequest<'a>,
@@ -39,7 +38,7 @@ struct Stream<'s, 'a> {
 }
 
 impl Stream<'_, '_> {
-    fn finding(&self, problem: impl Into<String>, line: Option<&Line>) -> Finding {
+    fn finding(&self, problem: String, line: Option<&Line>) -> Finding {
         match (self.view.exchange_of(self.request), line) {
             (Some(exchange), Some(line)) => exchange.finding_in(problem, line),
             (Some(exchange), None) => exchange.finding(problem),
@@ -48,69 +47,61 @@ impl Stream<'_, '_> {
     }
 }
 
-/// Looks at each stream of changes that was opened.
-fn listening(view: &ServerView<'_>, look: impl Fn(&Stream<'_, '_>) -> Option<Finding>) -> Outcome {
+/// Checks each open stream of changes.
+fn listening(view: &ServerView<'_>, check: impl Fn(&Stream<'_, '_>) -> Option<Finding>) -> Outcome {
     let opened = view.probed(Probe::Listen).filter_map(|request| {
         if request.responses.iter().any(|response| matches!(response.outcome, Some(Err(_)))) {
             return None;
         }
-        let notifications = if view.run.channel == Channel::StreamableHttp {
-            let exchange = view.exchange_of(request).filter(|exchange| exchange.is_stream())?;
-            let parts =
-                exchange.lines.iter().flat_map(|(line, _)| line.parts().map(move |part| (*line, part)));
-            let notifications = parts.filter_map(|(line, part)| match part {
-                // The end of a stream has a rule of its own.
-                Ok(Message::Notification(notification)) if notification.method != Method::Cancelled => {
-                    Some((line, notification))
-                }
-                _ => None,
-            });
-            notifications.collect()
+        let notifications = if view.run.is_http() {
+            notifications(view.exchange_of(request).filter(|exchange| exchange.is_stream())?).collect()
         } else {
-            // All share one channel: what tells of changes is of the stream, whatever else comes.
-            let changes = |method: &Method| {
+            // Over stdio, notifications of changes belong to the stream, and others do not.
+            let is_change = |method: &Method| {
                 matches!(method, Method::SubscriptionsAcknowledged | Method::ResourceUpdated)
                     || KINDS.iter().any(|(_, kind)| kind == method)
             };
-            let notifications = view.notifications.iter().filter(|notification| {
-                notification.place > request.place && changes(&notification.what.method)
-            });
-            notifications.map(|notification| (notification.line, notification.what)).collect()
+            let later = view.notifications.iter().filter(|it| it.place > request.place);
+            later.filter(|it| is_change(&it.what.method)).map(|it| (it.line, it.what)).collect()
         };
         Some(Stream { view, request, notifications })
     });
-    Outcome::of(opened.map(|stream| look(&stream)), NONE_OPENED)
+    Outcome::of(opened.map(|stream| check(&stream)), "no stream of changes was opened")
 }
 
 fn acknowledged(stream: &Stream<'_, '_>) -> Option<Finding> {
     let id = stream.request.id?;
     let Some((line, first)) = stream.notifications.first() else {
-        return Some(stream.finding("nothing came on it", None));
+        return Some(stream.finding("nothing came on it".into(), None));
     };
     if first.method != Method::SubscriptionsAcknowledged {
         return Some(stream.finding(format!("{} came first", first.method), Some(line)));
     }
-    let tagged = |notification: &Notification| {
-        let meta = notification.params.as_ref().and_then(|params| member(params.raw(), "_meta"))?;
-        member(&meta, key::SUBSCRIPTION_ID)?.decode::<RequestId>().ok()
+    let subscription = |notification: &Notification| {
+        member(&param(&notification.params, "_meta")?, key::SUBSCRIPTION_ID)?.decode::<RequestId>().ok()
     };
-    let (line, notification) =
-        stream.notifications.iter().find(|(_, notification)| tagged(notification).as_ref() != Some(id))?;
-    Some(stream.finding(format!("{} does not carry the id {id}", notification.method), Some(line)))
+    let (line, other) = stream
+        .notifications
+        .iter()
+        .find(|(_, notification)| subscription(notification).as_ref() != Some(id))?;
+    Some(stream.finding(format!("{} does not carry the id {id}", other.method), Some(line)))
 }
 
 fn filtered(stream: &Stream<'_, '_>) -> Option<Finding> {
     let wanted = member(&stream.request.params()?, "notifications")?;
-    let is_wanted = |name: &str| member(&wanted, name).is_some_and(|value| value.as_str() == "true");
     stream.notifications.iter().find_map(|(line, notification)| {
-        if notification.method == Method::SubscriptionsAcknowledged {
-            let promised = member(notification.params.as_ref()?.raw(), "notifications")?;
-            let (name, _) = KINDS.iter().find(|(name, _)| {
-                !is_wanted(name) && member(&promised, name).is_some_and(|value| value.as_str() == "true")
-            })?;
-            return Some(stream.finding(format!("{name} was not asked for"), Some(line)));
-        }
-        let wanted = KINDS.iter().any(|(name, method)| notification.method == *method && is_wanted(name));
-        (!wanted).then(|| stream.finding(format!("{} was not asked for", notification.method), Some(line)))
+        let unwanted = if notification.method == Method::SubscriptionsAcknowledged {
+            let promised = param(&notification.params, "notifications")?;
+            let (name, _) =
+                KINDS.iter().find(|(name, _)| !is_true(&wanted, name) && is_true(&promised, name))?;
+            name
+        } else {
+            let mut kinds = KINDS.iter();
+            if kinds.any(|(name, method)| notification.method == *method && is_true(&wanted, name)) {
+                return None;
+            }
+            notification.method.as_str()
+        };
+        Some(stream.finding(format!("{unwanted} was not asked for"), Some(line)))
     })
 }

@@ -1,6 +1,6 @@
-//! The purpose of each message that we send, and what is known of it before a response comes.
+//! The purpose of each message that we send.
 //!
-//! The program that records a trace names it; a rule finds the messages that it checks by it.
+//! The program that records a trace sets it; a rule finds by it the messages that it checks.
 
 named! {
     /// Why something was sent.
@@ -9,107 +9,107 @@ named! {
     pub enum Probe {
         /// Opens a session of the legacy era.
         Initialize = "initialize",
-        /// Opens one with a version that does not exist.
+        /// Opens a session with a version that does not exist.
         UnknownVersion = "unknown-version",
-        /// Tells the server that the session is open.
+        /// The notification that the session is open.
         Initialized = "initialized",
-        /// Asks a modern server what it is.
+        /// Requests the versions and the capabilities of a modern server.
         Discover = "discover",
-        /// Asks whether the server is there, after `initialized`.
+        /// A ping after `initialized`.
         Ping = "ping",
-        /// Asks so before `initialized`.
+        /// A ping before `initialized`.
         EarlyPing = "early-ping",
-        /// A request with an id that is easily changed on the way.
+        /// A request with an id that is easily changed by a server.
         Id = "id",
-        /// A request with a method that no revision knows.
+        /// A request with a method that no revision has.
         UnknownMethod = "unknown-method",
-        /// A notification with a method that no revision knows.
+        /// A notification with a method that no revision has.
         UnknownNotification = "unknown-notification",
         /// The cancellation of a request that was never sent.
         UnknownCancel = "unknown-cancel",
-        /// A request after that, which shows that the server goes on.
+        /// A request after that, which shows whether the server goes on.
         AfterCancel = "after-cancel",
         /// A page of a list whose capability is declared.
         List = "list",
         /// The page of a list that follows another.
         NextPage = "next-page",
-        /// A page of a list, by a cursor that no server has given.
+        /// A page of a list, by a cursor that the server never sent.
         BadCursor = "bad-cursor",
-        /// A page of the templates of resources, where resources are declared.
+        /// A page of the resource templates, where resources are declared.
         Templates = "templates",
-        /// Asks for the completion of an argument of a prompt or a template that was listed.
+        /// Completes an argument of a listed prompt or template.
         Complete = "complete",
-        /// Asks for a completion without saying of what.
+        /// A completion without an argument.
         NoArgument = "no-argument",
-        /// Asks for the completion of an argument of a prompt that does not exist.
+        /// Completes an argument of a prompt that does not exist.
         UnknownCompletion = "unknown-completion",
-        /// Asks for a completion where none is declared.
+        /// A completion where the capability is not declared.
         UndeclaredCompletion = "undeclared-completion",
-        /// Asks for log messages of a level.
+        /// Sets the level of log messages.
         SetLevel = "set-level",
-        /// Asks for log messages of a level that does not exist.
+        /// Sets a level of log messages that does not exist.
         BadLevel = "bad-level",
-        /// Asks for a prompt that does not exist.
+        /// Gets a prompt that does not exist.
         NoPrompt = "no-prompt",
-        /// Asks for a resource that does not exist.
+        /// Reads a resource that does not exist.
         NoResource = "no-resource",
-        /// Asks for a resource by something that is no address.
+        /// Reads a resource whose URI is malformed.
         BadUri = "bad-uri",
-        /// Asks for a task that does not exist.
+        /// Gets a task that does not exist.
         NoTask = "no-task",
-        /// Asks for a page of tasks by a cursor that no server has given.
+        /// A page of tasks, by a cursor that the server never sent.
         BadTaskCursor = "bad-task-cursor",
-        /// Asks for a prompt without an argument that it must have, where that was allowed.
+        /// Gets a prompt without a required argument, where that was allowed.
         MissingArgument = "missing-argument",
-        /// Calls a tool without what it must have, where calls were allowed.
+        /// Calls a tool without a required argument, where calls were allowed.
         BadArguments = "bad-arguments",
         /// The cancellation of a request that was answered.
         CompletedCancel = "completed-cancel",
         /// A request after that.
         AfterCompletedCancel = "after-completed-cancel",
-        /// A cancellation that does not say of what.
+        /// A cancellation without an id.
         MalformedCancel = "malformed-cancel",
         /// A request after that.
         AfterMalformedCancel = "after-malformed-cancel",
         /// Calls a tool, where that was allowed.
         Call = "call",
-        /// Calls a tool that must be called as a task, as a plain one, where calls were allowed.
+        /// Calls a tool without a task although the tool requires one, where calls were allowed.
         TaskRequired = "task-required",
-        /// Calls a tool as a task that it is not, where calls were allowed.
+        /// Calls a tool as a task although the tool forbids it, where calls were allowed.
         TaskForbidden = "task-forbidden",
         /// Calls a tool as a task, where calls were allowed.
         TaskCall = "task-call",
-        /// Asks for the result of that task.
+        /// Requests the result of that task.
         TaskResult = "task-result",
-        /// Asks how it is.
+        /// Requests its status.
         TaskStatus = "task-status",
-        /// Cancels it when it has ended.
+        /// Cancels it after its end.
         CancelEndedTask = "cancel-ended-task",
-        /// Lists the tasks, page by page, while that one is there.
+        /// Lists the tasks, page by page, while that one exists.
         TaskList = "task-list",
-        /// Calls the tool as a task once more, to cancel that.
+        /// Calls the tool as a second task, to cancel it.
         TaskAgain = "task-again",
         /// Cancels the second task.
         CancelTask = "cancel-task",
-        /// Asks how the second task is when it was cancelled.
+        /// Requests the status of the second task after its cancellation.
         CancelledTask = "cancelled-task",
-        /// Calls a tool as a task where no tasks are declared, where calls were allowed; or asks a client for its roots as one.
+        /// Calls a tool as a task where no tasks are declared and calls were allowed; or requests a client's roots as a task.
         UndeclaredTask = "undeclared-task",
-        /// Calls a tool that needs what we have not declared, with that declared, where calls were allowed.
+        /// Calls a tool that needs an undeclared capability, with the capability declared, where calls were allowed.
         MayAsk = "may-ask",
-        /// Calls it again without what it has asked for.
+        /// Repeats the call without the requested input.
         NoInput = "no-input",
-        /// Calls it again with something that is no answer at all.
+        /// Repeats the call with malformed input.
         BadInput = "bad-input",
-        /// Calls it again with everything declined.
+        /// Repeats the call with all input declined.
         Declined = "declined",
-        /// A request after that, which shows that the server goes on.
+        /// A request after that, which shows whether the server goes on.
         AfterDecline = "after-decline",
-        /// Calls it again with everything declined, and with an answer to what it has not asked.
+        /// Repeats the call with all input declined, and with input that was not requested.
         UnknownInput = "unknown-input",
         /// Calls a tool that does not exist, where calls were allowed.
         UnknownTool = "unknown-tool",
-        /// Calls a tool once more, to cancel it.
+        /// Calls a tool again, to cancel the call.
         CancelledCall = "cancelled-call",
         /// Cancels that call.
         Cancel = "cancel",
@@ -119,7 +119,7 @@ named! {
         GetPrompt = "get-prompt",
         /// A page of a list whose capability is not declared.
         UndeclaredList = "undeclared-list",
-        /// A method that the modern era has no longer.
+        /// A method that the modern era no longer has.
         RemovedMethod = "removed-method",
         /// A modern request without the client's capabilities.
         NoCapabilities = "no-capabilities",
@@ -143,13 +143,13 @@ named! {
         InvalidRequest = "invalid-request",
         /// A request after such a line, which shows that the server goes on.
         AfterBadLine = "after-bad-line",
-        /// Our answer to a request of the server.
+        /// Our response to a request of the server.
         Answer = "answer",
-        /// A response to nothing that was asked: HTTP.
+        /// A response to no request: HTTP.
         StrayAnswer = "stray-answer",
-        /// Asks as a page of another origin would: HTTP.
+        /// A request with the `Origin` of another site: HTTP.
         ForeignOrigin = "foreign-origin",
-        /// Asks for another host: HTTP.
+        /// A request with another `Host`: HTTP.
         ForeignHost = "foreign-host",
         /// Opens the stream of the session, or the stream of HTTP+SSE.
         OpenStream = "open-stream",
@@ -157,81 +157,81 @@ named! {
         Resume = "resume",
         /// Ends the session.
         EndSession = "end-session",
-        /// Asks in the session that was ended.
+        /// A request in the ended session.
         EndedSession = "ended-session",
-        /// Asks in a session that never was.
+        /// A request in a session that never existed.
         UnknownSession = "unknown-session",
-        /// Asks without the session's id.
+        /// A request without the session's id.
         NoSession = "no-session",
-        /// Asks with a version in the header that does not exist.
+        /// A request with a version header that no revision has.
         BadVersionHeader = "bad-version-header",
-        /// Asks without the version in the header.
+        /// A request without the version header.
         NoVersionHeader = "no-version-header",
-        /// Asks with another version in the header than in the body.
+        /// A request with different versions in header and body.
         OtherVersionHeader = "other-version-header",
-        /// Asks without the method in the header.
+        /// A request without the method header.
         NoMethodHeader = "no-method-header",
-        /// Asks with another method in the header than in the body.
+        /// A request with different methods in header and body.
         OtherMethodHeader = "other-method-header",
-        /// Asks with the method in the header in capitals.
+        /// A request with the method in capitals in the header.
         CapitalMethodHeader = "capital-method-header",
-        /// Asks with the names of the headers in other letters.
+        /// A request with header names in another case.
         HeaderLetters = "header-letters",
-        /// Asks with white space around the values of the headers.
+        /// A request with white space around the header values.
         HeaderSpace = "header-space",
-        /// Asks for a prompt that does not exist, without its name in the header.
+        /// Gets a prompt that does not exist, without the name header.
         NoNameHeader = "no-name-header",
-        /// Asks for it with another name in the header.
+        /// Gets it with another name in the header.
         OtherNameHeader = "other-name-header",
-        /// Asks for it with its name in Base64.
+        /// Gets it with its name in Base64 in the header.
         EncodedNameHeader = "encoded-name-header",
-        /// Asks for it with something in its place that is no Base64.
+        /// Gets it with a name header that is marked as Base64 and is none.
         BadNameHeader = "bad-name-header",
         /// Calls a tool without the header that repeats an argument, where calls were allowed: HTTP.
         NoParamHeader = "no-param-header",
-        /// Calls it with another value there.
+        /// Calls it with another value in the header.
         OtherParamHeader = "other-param-header",
-        /// Calls it with something there that is no Base64.
+        /// Calls it with a header that is marked as Base64 and is none.
         BadParamHeader = "bad-param-header",
-        /// Calls it with the value there in Base64.
+        /// Calls it with the value in Base64 in the header.
         EncodedParamHeader = "encoded-param-header",
-        /// Calls it with an integer there that is written as 1.0.
+        /// Calls it with an integer that the header has as 1.0.
         NumberParamHeader = "number-param-header",
-        /// Calls it without the argument, or with null in its place, and without the header.
+        /// Calls it without the header, and with null or no argument.
         NoParamExpected = "no-param-expected",
-        /// Asks with headers of earlier revisions: a session's id, a last event.
+        /// A request with headers of earlier revisions: a session id, a last event id.
         EarlierHeaders = "earlier-headers",
         /// GET of earlier revisions.
         EarlierGet = "earlier-get",
         /// DELETE of earlier revisions.
         EarlierDelete = "earlier-delete",
-        /// Asks for the changes of lists.
+        /// Subscribes to changes of lists.
         Listen = "listen",
-        /// Asks for them no longer.
+        /// Cancels the subscription.
         StopListening = "stop-listening",
-        /// Lists the tools once more.
+        /// Lists the tools again.
         ListAgain = "list-again",
         /// Lists them on another connection: HTTP.
         ListElsewhere = "list-elsewhere",
-        /// The same page once more.
+        /// The same page again.
         SamePage = "same-page",
-        /// Asks with the id that another client uses at the same time: HTTP.
+        /// A request with an id that another client uses at the same time: HTTP.
         SameId = "same-id",
-        /// Sends what would be answered on a stream that is closed.
+        /// A request whose response would come on a closed stream.
         AfterStream = "after-stream",
         /// One of many requests at once.
         Many = "many",
         /// A request of 1 MiB.
         Large = "large",
-        /// A request after that, which shows that the server goes on.
+        /// A request after that, which shows whether the server goes on.
         AfterLarge = "after-large",
-        /// One of many requests whose answers are not read for a while.
+        /// One of many requests whose responses we do not read for a while.
         Unread = "unread",
         /// A request right before the end of the input.
         LastWords = "last-words",
-        /// A request that comes in pieces: HTTP.
+        /// A request that is sent in pieces: HTTP.
         Pieces = "pieces",
-        /// A request whose connection we close before its answer has come: HTTP.
+        /// A request whose connection we close before the response: HTTP.
         HungUp = "hung-up",
         /// A request after that.
         AfterHangUp = "after-hang-up",
@@ -241,53 +241,53 @@ named! {
         AfterHalf = "after-half",
         /// Opens one of many sessions: HTTP.
         OneOfMany = "one-of-many",
-        /// Asks in one of many sessions.
+        /// A request in one of many sessions.
         InOneOfMany = "in-one-of-many",
-        /// Asks in a session when many others have been ended.
+        /// A request in a session after many others have ended.
         AfterMany = "after-many",
-        /// A request whose stream we cut behind an event that has an id: HTTP.
+        /// A request whose stream we close after an event with an id: HTTP.
         CutStream = "cut-stream",
-        /// Asks for the rest of that stream.
+        /// Resumes that stream.
         ResumeCut = "resume-cut",
-        /// Asks without a token: HTTP.
+        /// A request without a token: HTTP.
         NoToken = "no-token",
-        /// Asks so once more.
+        /// The same request again.
         NoTokenAgain = "no-token-again",
-        /// Asks with a token that nobody has given.
+        /// A request with an invalid token.
         BadToken = "bad-token",
-        /// Asks with an `Authorization` that is malformed.
+        /// A request with a malformed `Authorization` header.
         BadAuthorization = "bad-authorization",
-        /// Asks with a token that nobody has given in the query of the address.
+        /// A request with an invalid token in the query of its URL.
         TokenInQuery = "token-in-query",
         /// Opens a stream without a token.
         NoTokenGet = "no-token-get",
         /// Ends a session without a token.
         NoTokenDelete = "no-token-delete",
-        /// Fetches the metadata of the protected resource from where the challenge says.
+        /// Fetches the metadata of the protected resource from the address in the challenge.
         NamedMetadata = "named-metadata",
-        /// Fetches them from a well-known address.
+        /// Fetches the same metadata from a well-known address.
         WellKnownMetadata = "well-known-metadata",
         /// Fetches the metadata of an authorization server from a well-known address of its issuer.
         ServerMetadata = "server-metadata",
         /// Fetches the metadata of the authorization server from the root of the server: 2025-03-26.
         BaseMetadata = "base-metadata",
-        /// Asks for the authorization endpoint where there are no metadata: 2025-03-26.
+        /// Requests the authorization endpoint where there are no metadata: 2025-03-26.
         DefaultEndpoint = "default-endpoint",
-        /// Tells a client that somebody has done what no question has asked for.
+        /// Tells a client that an unknown elicitation is complete.
         UnknownElicitation = "unknown-elicitation",
         /// Pings a client after that.
         AfterElicitation = "after-elicitation",
-        /// Asks a client's model with tools that the client has not declared.
+        /// Requests sampling with tools that the client has not declared.
         UndeclaredSamplingTools = "undeclared-sampling-tools",
-        /// Asks it with the use of a tool that has no result.
+        /// Requests sampling with the use of a tool without its result.
         MissingToolResult = "missing-tool-result",
-        /// Asks it with the result of a tool among other content.
+        /// Requests sampling with the result of a tool among other content.
         MixedToolResult = "mixed-tool-result",
     }
 }
 
 impl Probe {
-    /// Whether it is about HTTP and not about what is asked: what is made of it is checked there.
+    /// Whether the rules of HTTP alone check the response.
     pub(crate) const fn is_about_http(self) -> bool {
         matches!(
             self,
@@ -321,7 +321,7 @@ impl Probe {
         )
     }
 
-    /// Whether it makes a server do something that takes its time.
+    /// Whether the server may need a long time for it.
     pub(crate) const fn may_take_long(self) -> bool {
         matches!(
             self,
@@ -344,12 +344,12 @@ impl Probe {
         )
     }
 
-    /// Whether a server may refuse it before it has read what is asked: its error has no id then.
+    /// Whether a server may refuse it before reading the message: then the error has no id.
     pub(crate) const fn may_stay_unread(self) -> bool {
         self.may_be_taken_for_legacy() || matches!(self, Self::ForeignOrigin | Self::ForeignHost)
     }
 
-    /// Whether it is a request of the modern era that a server of both eras may take for one of the other.
+    /// Whether a server of both eras may take it for a request of the legacy era.
     pub(crate) const fn may_be_taken_for_legacy(self) -> bool {
         matches!(
             self,
