@@ -16,11 +16,7 @@ use mcpjoin_proto::session::{LinkEnd, LinkEndKind, ProcessExit};
 use super::diagnosis;
 use super::environment::version_manager;
 use super::examination::{EXITED, Examination};
-use super::findings::{
-    DEAF, DIRECTORY, EXIT_STATUS, INTERPRETER_MISSING, LEFT_BEHIND, LOADER_MISSING, NODE_MISSING,
-    NOT_EXECUTABLE, NOT_STARTED, PROGRAM_MISSING, PROGRAM_PATH_MISSING, PYTHON_MISSING, RUNTIME_MISSING,
-    SURVIVORS, UV_MISSING, WINDOWS_LINE_ENDS, WORKING_DIRECTORY,
-};
+use super::findings::*;
 use super::report::{Check, Finding, Outcome, Phase, Transport};
 use super::stderr_patterns::last_lines;
 use mcpjoin::client::{Client, ClientBuilder};
@@ -38,54 +34,54 @@ const MAX_VERSION_CHARS: usize = 80;
 const RUNTIMES: [&str; 9] = ["node", "nodejs", "bun", "deno", "ruby", "php", "uv", "uvx", "pipx"];
 
 /// Runs all phases.
-pub(super) async fn examine(examination: &mut Examination, command: ChildCommand, client: ClientBuilder) {
+pub(super) async fn examine(exam: &mut Examination, command: ChildCommand, client: ClientBuilder) {
     let handle = command.handle();
-    examination.begin(Phase::Resolve);
-    examination.report.notes = notes(&command);
+    exam.begin(Phase::Resolve);
+    exam.report.notes = notes(&command);
     let program = match Program::resolve(&command).await {
         Ok(program) => program,
         Err(finding) => {
             if finding.check == Check::Runtime {
-                examination.pass([Check::Program]);
+                exam.pass([Check::Program]);
             }
-            return examination.fail(*finding);
+            return exam.fail(*finding);
         }
     };
-    examination.pass([Check::Program]);
+    exam.pass([Check::Program]);
     if program.runtime.is_none() && program.interpreter.is_none() {
-        examination.not_run([Check::Runtime], "the program needs no runtime");
+        exam.not_run([Check::Runtime], "the program needs no runtime");
     } else {
         // The start shows whether an interpreter that is named by its path exists.
-        examination.pass([Check::Runtime]);
+        exam.pass([Check::Runtime]);
     }
-    examination.end(program.detail());
+    exam.end(program.detail());
 
-    examination.begin(Phase::Spawn);
-    let began = examination.since;
+    exam.begin(Phase::Spawn);
+    let began = exam.since;
     let link = match command.start().await {
         Ok(link) => link,
         Err(error) => {
             let interpreter = program.interpreter.as_deref();
-            return examination.fail(not_started(Phase::Spawn, &error, interpreter));
+            return exam.fail(not_started(Phase::Spawn, &error, interpreter));
         }
     };
-    examination.pass([Check::Start]);
+    exam.pass([Check::Start]);
     let pid = handle.pid();
-    examination.end(pid.map_or_else(String::new, |pid| format!("process {pid}")));
+    exam.end(pid.map_or_else(String::new, |pid| format!("process {pid}")));
 
-    match examination.open(link, client, began, Some((&handle, pid))).await {
+    match exam.open(link, client, began, Some((&handle, pid))).await {
         Ok(client) => {
-            examination.read_lists(&client).await;
-            shut_down(examination, client, &handle).await;
-            examination.add_violations();
+            exam.read_lists(&client).await;
+            shut_down(exam, client, &handle).await;
+            exam.add_violations();
         }
         Err(cause) => {
-            let observed = examination.observer.observed();
-            let phase = examination.phase;
-            examination.fail(diagnosis::child_not_opened(phase, &cause, &observed, &handle.stderr()));
+            let observed = exam.observer.observed();
+            let phase = exam.phase;
+            exam.fail(diagnosis::child_not_opened(phase, &cause, &observed, &handle.stderr()));
         }
     }
-    examination.report.stderr = last_lines(&handle.stderr());
+    exam.report.stderr = last_lines(&handle.stderr());
 }
 
 /// A program and its interpreter.
@@ -253,11 +249,11 @@ fn product_of(program: &str) -> Option<&'static str> {
 }
 
 /// Closes the standard input of the child and waits for its exit.
-async fn shut_down(examination: &mut Examination, client: Client, handle: &ChildHandle) {
+async fn shut_down(exam: &mut Examination, client: Client, handle: &ChildHandle) {
     // A child that exited did so before its input is closed, even if no request has failed because of it.
-    let noticed = examination.has_failed(Check::Life);
+    let noticed = exam.has_failed(Check::Life);
     let exited = noticed || !handle.is_running();
-    examination.begin(Phase::ShutDown);
+    exam.begin(Phase::ShutDown);
     client.close().await;
     drop(client);
     let report = handle.ended().await.unwrap_or_default();
@@ -268,29 +264,29 @@ async fn shut_down(examination: &mut Examination, client: Client, handle: &Child
         if !noticed {
             let kind = LinkEndKind::EndOfStream;
             let end = LinkEnd { kind, exit: report.exit, stderr: handle.stderr() };
-            examination.add(diagnosis::ended(Transport::Child, Phase::ShutDown, &end));
+            exam.add(diagnosis::ended(Transport::Child, Phase::ShutDown, &end));
         }
-        examination.not_run(checks, EXITED);
-        return examination.skip(Phase::ShutDown, EXITED);
+        exam.not_run(checks, EXITED);
+        return exam.skip(Phase::ShutDown, EXITED);
     }
-    examination.pass([Check::Life]);
-    examination.pass(checks);
+    exam.pass([Check::Life]);
+    exam.pass(checks);
     if !report.complete {
-        examination.not_run([Check::Family], "this system does not show every process");
+        exam.not_run([Check::Family], "this system does not show every process");
     }
     if report.forced != Forced::No {
-        examination.not_run([Check::ExitStatus], "the server was ended by a signal");
+        exam.not_run([Check::ExitStatus], "the server was ended by a signal");
     }
     let findings = exit_findings(&report, &handle.stderr());
     let outcome = if findings.is_empty() { Outcome::Passed } else { Outcome::Failed };
-    findings.into_iter().for_each(|finding| examination.add(finding));
+    findings.into_iter().for_each(|finding| exam.add(finding));
     let how = match report.forced {
         Forced::No => "ended by itself when its input ended",
         Forced::Terminated => "ended on SIGTERM",
         _ => "ended on SIGKILL",
     };
     let detail = report.exit.map_or_else(|| how.to_owned(), |exit| format!("{how}, {exit}"));
-    examination.step(outcome, examination.since, tokio::time::Instant::now(), detail);
+    exam.step(outcome, exam.since, tokio::time::Instant::now(), detail);
 }
 
 /// The faults in the exit of a child after its input was closed.

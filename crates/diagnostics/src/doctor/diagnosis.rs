@@ -9,14 +9,7 @@ use mcpjoin_proto::session::{
     CallError, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit, foreign_protocol,
 };
 
-use super::findings::{
-    BAD_REPLY, CLOSED, CLOSED_STDOUT, CLOSED_WHILE_WRITING, COMMAND_INSIDE_MISSING, CONNECTION_BROKEN,
-    CONNECTION_FAILED, CRASHED, CUT_OFF, ECHO, ENCODING, ENDED_BY_SIGNAL, GAVE_UP, ID_AS_STRING, KILLED,
-    Kind, LATE_BYTE_ORDER_MARK, LIST_CUT_OFF, LIST_FAILED, LIST_INVALID, LIST_REFUSED, LIST_TIMED_OUT,
-    LIST_TOO_LARGE, LISTENS_ELSEWHERE, NO_AGREEMENT, NO_MESSAGES, NO_SERVER, NOISE, NOT_OPENED, NOT_SENT,
-    OTHER_ID, PROGRAM_LIST_FAILED, PROGRAM_SILENT, REFUSED, RETURNED_EARLY, SEVERAL_LINES, SILENT,
-    SPEAKS_HTTP, SPEAKS_OTHER, SPEAKS_SSH, SPEAKS_TLS, STDOUT_LOG, STDOUT_NOISE, STDOUT_TEXT, VERSION,
-};
+use super::findings::*;
 use super::observer::Observed;
 use super::report::{Check, Finding, Phase, Transport};
 use super::stderr_patterns::{crash, known_failure, last_lines, listening_url};

@@ -9,9 +9,7 @@ use mcpjoin_proto::{Method, code};
 use tokio::time::{Instant, timeout};
 
 use super::diagnosis;
-use super::findings::{
-    BYTE_ORDER_MARK, Kind, LIST_ENDLESS, LIST_UNREADABLE, NO_TOOLS, NOT_OPENED, NOTHING_OFFERED, VIOLATIONS,
-};
+use super::findings::*;
 use super::observer::Observer;
 use super::report::{Check, Finding, Listing, Outcome, Phase, Report, Step, Transport, mark};
 use mcpjoin::client::{Client, ClientError, Listed, Pages};

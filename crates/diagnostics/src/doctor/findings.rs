@@ -1,8 +1,8 @@
 //! Every finding about a server: its id, the check that fails, what it means, one thing to do.
 //!
 //! Used by all parts of an examination; those of the machine are in `environment/faults.rs`. Ids and checks are published:
-//! scripts match them. One id may have several texts. `{name}` in a text stands for a value that is known only when the
-//! finding is made.
+//! scripts match on them. One id may have several texts. `{name}` in a text stands for a value that is known only when the
+//! finding is made. Other files import the whole table: a name in capitals that they do not define is a kind of finding.
 
 use super::report::{Check, Evidence, Finding, Phase};
 

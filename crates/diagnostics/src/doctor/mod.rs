@@ -152,14 +152,14 @@ impl Doctor {
             Target::Http(_) => Transport::Http,
             Target::Quic(_) => Transport::Quic,
         };
-        let mut examination = Examination::new(transport, callbacks, slow_start);
+        let mut exam = Examination::new(transport, callbacks, slow_start);
         match target {
-            Target::Child(command) => child::examine(&mut examination, command, client).await,
-            Target::Socket(connect) => socket::examine(&mut examination, connect, client).await,
-            Target::Http(connect) => http::examine(&mut examination, *connect, client).await,
-            Target::Quic(connect) => quic::examine(&mut examination, *connect, client).await,
+            Target::Child(command) => child::examine(&mut exam, command, client).await,
+            Target::Socket(connect) => socket::examine(&mut exam, connect, client).await,
+            Target::Http(connect) => http::examine(&mut exam, *connect, client).await,
+            Target::Quic(connect) => quic::examine(&mut exam, *connect, client).await,
         }
-        examination.finish()
+        exam.finish()
     }
 }
 

@@ -10,7 +10,7 @@ use mcpjoin_proto::session::{CloseCause, Peer};
 use tokio::time::Instant;
 
 use super::examination::{Examination, NO_ANSWER, seconds};
-use super::findings::{MUTE, PROBE_FATAL, PROGRAM_SLOW_START, SLOW_START};
+use super::findings::*;
 use super::observer::{Observed, ProbeAnswer};
 use super::report::{Check, Outcome, Phase, Transport};
 use mcpjoin::client::{Client, ClientBuilder};

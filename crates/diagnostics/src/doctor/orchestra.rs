@@ -10,12 +10,7 @@ use mcpjoin_proto::Method;
 use tokio::time::timeout;
 
 use super::examination::{Callbacks, Examination};
-use super::findings::{
-    CERTIFICATES_FAULTY, CERTIFICATES_UNUSABLE, CLIENT_CERTIFICATE_EXPIRED, CLIENT_CERTIFICATE_REFUSED,
-    HEALTH_UNANSWERED, Kind, NAME_WITHOUT_ADDRESS, NO_CERTIFICATES, NO_ORCHESTRATOR,
-    ORCHESTRATOR_CERTIFICATE, ORCHESTRATOR_NO_ADDRESS, ORCHESTRATOR_NO_TOOLS, ORCHESTRATOR_NOT_CONNECTED,
-    ORCHESTRATOR_UNREACHED, TOOLS_UNANSWERED, UNHEALTHY,
-};
+use super::findings::*;
 use super::quic::pass_before_failure;
 use super::report::{Check, Finding, Listing, Phase, Report, Step, Transport};
 use mcpjoin_orchestra::certs::{CertificateReport, Certificates};
@@ -118,40 +113,40 @@ impl OrchestraDoctor {
     /// Outside a tokio runtime with I/O and time.
     pub async fn examine(mut self) -> Report {
         let callbacks = std::mem::take(&mut self.callbacks);
-        let mut examination = Examination::new(Transport::Orchestra, callbacks, Duration::MAX);
-        examination.begin(Phase::Certificates);
+        let mut exam = Examination::new(Transport::Orchestra, callbacks, Duration::MAX);
+        exam.begin(Phase::Certificates);
         let certificates = self.certificates.clone();
         // It reads files.
         let read = tokio::task::spawn_blocking(move || certificates.report(CLIENT_NAME)).await;
         let certificates = read.unwrap_or_else(|_| self.certificates.report(CLIENT_NAME));
         let mut known = Orchestrator { certificates, name: None, health: None, tools: Vec::new() };
-        if has_authority(&mut examination, &known.certificates)
-            && let Some(connection) = self.connect(&mut examination, &mut known).await
+        if has_authority(&mut exam, &known.certificates)
+            && let Some(connection) = self.connect(&mut exam, &mut known).await
         {
-            self.health(&mut examination, &mut known, &connection).await;
-            self.tools(&mut examination, &mut known, &connection).await;
+            self.health(&mut exam, &mut known, &connection).await;
+            self.tools(&mut exam, &mut known, &connection).await;
             connection.close(0, "client closed");
             connection.settled(CLOSE_TIMEOUT).await;
         }
-        examination.report.orchestrator = Some(Box::new(known));
-        examination.finish()
+        exam.report.orchestrator = Some(Box::new(known));
+        exam.finish()
     }
 
-    async fn connect(&self, examination: &mut Examination, known: &mut Orchestrator) -> Option<Connection> {
-        examination.begin(Phase::Connect);
+    async fn connect(&self, exam: &mut Examination, known: &mut Orchestrator) -> Option<Connection> {
+        exam.begin(Phase::Connect);
         let certificates = self.certificates.clone();
         let made = tokio::task::spawn_blocking(move || certificates.client(CLIENT_NAME, ALPN)).await;
         let made = made.unwrap_or_else(|error| Err(CertificateError::interrupted(&error.to_string())));
         let tls = match made {
             Ok(tls) => tls,
             Err(error) => {
-                examination.fail(CERTIFICATES_UNUSABLE.at(Phase::Connect, error.to_string()));
+                exam.fail(CERTIFICATES_UNUSABLE.at(Phase::Connect, error.to_string()));
                 return None;
             }
         };
         match quic::connect(&self.address, &tls, &self.options).await {
             Ok(connection) => {
-                examination.pass([
+                exam.pass([
                     Check::Address,
                     Check::Reached,
                     Check::ServerCertificate,
@@ -161,53 +156,53 @@ impl OrchestraDoctor {
                 known.name = connection.peer_name();
                 let name = known.name.as_deref().unwrap_or("an orchestrator without a name");
                 let millis = connection.round_trip().as_secs_f64() * 1000.0;
-                examination.end(format!("{name} at {}, round trip {millis:.1} ms", connection.remote()));
-                examination.report.addresses.push(connection.remote());
-                examination.report.certificate = connection.peer_certificate();
+                exam.end(format!("{name} at {}, round trip {millis:.1} ms", connection.remote()));
+                exam.report.addresses.push(connection.remote());
+                exam.report.certificate = connection.peer_certificate();
                 Some(connection)
             }
             Err(error) => {
                 if !matches!(error.kind, QuicErrorKind::Address | QuicErrorKind::Resolve(_)) {
-                    examination.pass([Check::Address]);
+                    exam.pass([Check::Address]);
                 }
-                pass_before_failure(examination, &error.kind);
-                examination.fail(not_connected(&error));
+                pass_before_failure(exam, &error.kind);
+                exam.fail(not_connected(&error));
                 None
             }
         }
     }
 
-    async fn health(&self, examination: &mut Examination, known: &mut Orchestrator, connection: &Connection) {
-        examination.begin(Phase::Health);
+    async fn health(&self, exam: &mut Examination, known: &mut Orchestrator, connection: &Connection) {
+        exam.begin(Phase::Health);
         match self.request(connection, Request::Health(HealthRequest {})).await {
             Ok(Response::Health(health)) => {
                 let said = if health.message.is_empty() { "it says nothing" } else { &health.message };
                 if health.status() == health_result::Status::Healthy {
-                    examination.pass([Check::Health]);
-                    examination.end(said);
+                    exam.pass([Check::Health]);
+                    exam.end(said);
                 } else {
                     let details = health.details.iter().map(|(name, what)| format!("; {name}: {what}"));
                     let (status, details) = (health.status().as_str_name(), details.collect::<String>());
                     let seen = format!("it says that it is {status}: {said}{details}");
-                    examination.fail(UNHEALTHY.at(Phase::Health, seen));
+                    exam.fail(UNHEALTHY.at(Phase::Health, seen));
                 }
                 known.health = Some(health);
             }
-            other => examination.fail(unanswered(&HEALTH_UNANSWERED, Phase::Health, "how it is", other)),
+            other => exam.fail(unanswered(&HEALTH_UNANSWERED, Phase::Health, "how it is", other)),
         }
     }
 
-    async fn tools(&self, examination: &mut Examination, known: &mut Orchestrator, connection: &Connection) {
-        examination.begin(Phase::List);
+    async fn tools(&self, exam: &mut Examination, known: &mut Orchestrator, connection: &Connection) {
+        exam.begin(Phase::List);
         let tools = match self.request(connection, Request::ListTools(ListToolsRequest {})).await {
             Ok(Response::ListTools(list)) => list.tools,
             other => {
-                return examination.fail(unanswered(&TOOLS_UNANSWERED, Phase::List, "its tools", other));
+                return exam.fail(unanswered(&TOOLS_UNANSWERED, Phase::List, "its tools", other));
             }
         };
-        examination.pass([Check::Lists]);
-        let (items, took) = (tools.len(), examination.since.elapsed());
-        examination.report.lists.push(Listing { method: Method::ListTools, items, took });
+        exam.pass([Check::Lists]);
+        let (items, took) = (tools.len(), exam.since.elapsed());
+        exam.report.lists.push(Listing { method: Method::ListTools, items, took });
         let mut names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         names.sort_unstable();
         let duplicates = names.windows(2).filter(|pair| matches!(pair, [one, other] if one == other)).count();
@@ -217,14 +212,14 @@ impl OrchestraDoctor {
             (without_schema, "have no schema: the bridge gives them one that allows all"),
         ] {
             if count > 0 {
-                examination.report.notes.push(format!("{count} of the tools {what}"));
+                exam.report.notes.push(format!("{count} of the tools {what}"));
             }
         }
         if tools.is_empty() {
-            examination.fail(ORCHESTRATOR_NO_TOOLS.at(Phase::List, "it has no tools"));
+            exam.fail(ORCHESTRATOR_NO_TOOLS.at(Phase::List, "it has no tools"));
         } else {
-            examination.pass([Check::Offer]);
-            examination.end(format!("{items} tool{}", if items == 1 { "" } else { "s" }));
+            exam.pass([Check::Offer]);
+            exam.end(format!("{items} tool{}", if items == 1 { "" } else { "s" }));
         }
         known.tools = tools;
     }
@@ -258,11 +253,11 @@ impl fmt::Debug for OrchestraDoctor {
 }
 
 /// Ends the phase of the certificates. Returns whether there is an authority to trust.
-fn has_authority(examination: &mut Examination, report: &CertificateReport) -> bool {
+fn has_authority(exam: &mut Examination, report: &CertificateReport) -> bool {
     let directory = report.directory.display().to_string();
     if report.files.is_empty() {
         let seen = format!("there are no certificates in {directory}");
-        examination.fail(NO_CERTIFICATES.at(Phase::Certificates, seen));
+        exam.fail(NO_CERTIFICATES.at(Phase::Certificates, seen));
         return false;
     }
     let problems = report.problem.iter().map(|problem| format!("{directory}: {problem}"));
@@ -271,17 +266,17 @@ fn has_authority(examination: &mut Examination, report: &CertificateReport) -> b
     });
     let problems: Vec<String> = problems.chain(of_files).collect();
     if problems.is_empty() {
-        examination.pass([Check::Certificates]);
+        exam.pass([Check::Certificates]);
         let mut facts = report.files.iter().filter_map(|file| file.facts.as_ref());
         let until = facts.find(|facts| facts.is_authority).map_or_else(String::new, |facts| {
             let name = facts.common_name.as_deref().unwrap_or("the authority");
             format!(", {name} until {}", facts.ends())
         });
-        examination.end(format!("{directory}{until}"));
+        exam.end(format!("{directory}{until}"));
     } else {
-        examination.end_failed("certificates");
+        exam.end_failed("certificates");
         for seen in problems {
-            examination.add(CERTIFICATES_FAULTY.at(Phase::Certificates, seen));
+            exam.add(CERTIFICATES_FAULTY.at(Phase::Certificates, seen));
         }
     }
     true

@@ -6,10 +6,7 @@
 use std::time::Duration;
 
 use super::examination::Examination;
-use super::findings::{
-    CLIENT_REFUSED, KEY_UNKNOWN, NO_QUIC_ADDRESS, NO_QUIC_ANSWER, NOT_CONNECTED, OTHER_PROTOCOL,
-    OWN_CERTIFICATE, QUIC_UNRESOLVED, SIGNER_UNKNOWN,
-};
+use super::findings::*;
 use super::report::{Check, Finding, Phase};
 use super::{diagnosis, socket};
 use mcpjoin::client::ClientBuilder;
@@ -24,50 +21,50 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const EXPIRY_NOTICE_SECONDS: i64 = 14 * 86_400;
 
 /// Runs all phases.
-pub(super) async fn examine(examination: &mut Examination, connect: QuicConnect, client: ClientBuilder) {
-    examination.begin(Phase::Resolve);
+pub(super) async fn examine(exam: &mut Examination, connect: QuicConnect, client: ClientBuilder) {
+    exam.begin(Phase::Resolve);
     let resolved = match host_and_port(connect.address()) {
-        Ok((host, port)) => socket::resolve(examination, host, port, RESOLVE_TIMEOUT).await,
+        Ok((host, port)) => socket::resolve(exam, host, port, RESOLVE_TIMEOUT).await,
         Err(error) => {
             Err(NO_QUIC_ADDRESS.at(Phase::Resolve, format!("quic://{}: {error}", connect.address())))
         }
     };
     match resolved {
-        Ok(detail) => examination.end(detail),
-        Err(finding) => return examination.fail(finding),
+        Ok(detail) => exam.end(detail),
+        Err(finding) => return exam.fail(finding),
     }
-    examination.pass([Check::Address]);
+    exam.pass([Check::Address]);
 
-    examination.begin(Phase::Connect);
-    let began = examination.since;
-    let Some((link, connection)) = connected(examination, connect).await else { return };
+    exam.begin(Phase::Connect);
+    let began = exam.since;
+    let Some((link, connection)) = connected(exam, connect).await else { return };
 
-    match examination.open(link, client, began, None).await {
+    match exam.open(link, client, began, None).await {
         Ok(client) => {
-            examination.read_lists(&client).await;
-            if examination.disconnect(client).await {
-                examination.end(format!("closed by us, after {} datagrams from it", connection.received()));
+            exam.read_lists(&client).await;
+            if exam.disconnect(client).await {
+                exam.end(format!("closed by us, after {} datagrams from it", connection.received()));
             }
-            examination.add_violations();
+            exam.add_violations();
         }
         Err(cause) => {
-            let observed = examination.observer.observed();
-            examination.fail(diagnosis::remote_not_opened(examination.phase, &cause, &observed));
+            let observed = exam.observer.observed();
+            exam.fail(diagnosis::remote_not_opened(exam.phase, &cause, &observed));
         }
     }
 }
 
-async fn connected(examination: &mut Examination, connect: QuicConnect) -> Option<(Link, Connection)> {
+async fn connected(exam: &mut Examination, connect: QuicConnect) -> Option<(Link, Connection)> {
     let trust = connect.trust().clone();
     let (link, connection) = match connect.linked().await {
         Ok(made) => made,
         Err(error) => {
-            pass_before_failure(examination, &error.kind);
-            examination.fail(not_connected(&error, &trust));
+            pass_before_failure(exam, &error.kind);
+            exam.fail(not_connected(&error, &trust));
             return None;
         }
     };
-    examination.pass([
+    exam.pass([
         Check::Certificates,
         Check::Reached,
         Check::ServerCertificate,
@@ -82,16 +79,15 @@ async fn connected(examination: &mut Examination, connect: QuicConnect) -> Optio
     let whose = certificate.as_ref().map_or("a certificate that cannot be read", |facts| &facts.subject);
     let until = certificate.as_ref().map_or_else(String::new, |facts| format!(" until {}", facts.ends()));
     let millis = connection.round_trip().as_secs_f64() * 1000.0;
-    examination
-        .end(format!("{whose}{until}, {known}, at {}, round trip {millis:.1} ms", connection.remote()));
+    exam.end(format!("{whose}{until}, {known}, at {}, round trip {millis:.1} ms", connection.remote()));
     if let Some(facts) = certificate.as_ref().filter(|facts| expires_soon(facts)) {
         let when = if facts.not_after < now().0 { "has run out on" } else { "runs out on" };
-        examination.report.notes.push(format!(
+        exam.report.notes.push(format!(
             "its certificate {when} {}: who trusts an authority, and not its key alone, refuses it then",
             facts.ends()
         ));
     }
-    examination.report.certificate = certificate;
+    exam.report.certificate = certificate;
     Some((link, connection))
 }
 
@@ -101,11 +97,11 @@ pub(super) fn expires_soon(facts: &CertificateFacts) -> bool {
 }
 
 /// Passes the checks that come before the failure of a handshake.
-pub(super) fn pass_before_failure(examination: &mut Examination, kind: &QuicErrorKind) {
+pub(super) fn pass_before_failure(exam: &mut Examination, kind: &QuicErrorKind) {
     match kind {
-        QuicErrorKind::Protocol { .. } | QuicErrorKind::Refused(_) => examination.pass([Check::Reached]),
+        QuicErrorKind::Protocol { .. } | QuicErrorKind::Refused(_) => exam.pass([Check::Reached]),
         QuicErrorKind::RefusedByPeer { .. } => {
-            examination.pass([Check::Reached, Check::ServerCertificate, Check::Protocol]);
+            exam.pass([Check::Reached, Check::ServerCertificate, Check::Protocol]);
         }
         _ => {}
     }

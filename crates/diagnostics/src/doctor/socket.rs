@@ -15,54 +15,50 @@ use tokio::time::timeout;
 use super::diagnosis;
 use super::environment::within;
 use super::examination::{Examination, seconds};
-use super::findings::{
-    FOLDER_CLOSED, FOLDER_SILENT, NAME_UNKNOWN, NAME_WITHOUT_ADDRESS, NO_ANSWER, NO_NAME_SERVER, NO_ROUTE,
-    NO_TCP_ADDRESS, NOT_A_SOCKET, NOT_ACCEPTED, PORT_REFUSED, SOCKET_MISSING, SOCKET_NOT_PERMITTED,
-    SOCKET_STALE, SOCKET_UNREADABLE,
-};
+use super::findings::*;
 use super::report::{Check, Finding, Phase};
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::internal::{SocketPlace, host_and_port};
 use mcpjoin::link::{SocketConnect, SocketError, SocketErrorKind};
 
 /// Runs all phases.
-pub(super) async fn examine(examination: &mut Examination, connect: SocketConnect, client: ClientBuilder) {
-    examination.begin(Phase::Resolve);
+pub(super) async fn examine(exam: &mut Examination, connect: SocketConnect, client: ClientBuilder) {
+    exam.begin(Phase::Resolve);
     let place = connect.place();
     let resolved = match &place {
         SocketPlace::Tcp(address) => match host_and_port(address) {
-            Ok((host, port)) => resolve(examination, host, port, connect.within()).await,
+            Ok((host, port)) => resolve(exam, host, port, connect.within()).await,
             Err(error) => Err(NO_TCP_ADDRESS.at(Phase::Resolve, format!("tcp://{address}: {error}"))),
         },
         SocketPlace::Unix(path) => find_socket(path, connect.within()).await,
     };
     match resolved {
-        Ok(detail) => examination.end(detail),
-        Err(finding) => return examination.fail(finding),
+        Ok(detail) => exam.end(detail),
+        Err(finding) => return exam.fail(finding),
     }
-    examination.pass([Check::Address]);
+    exam.pass([Check::Address]);
 
-    examination.begin(Phase::Connect);
-    let began = examination.since;
+    exam.begin(Phase::Connect);
+    let began = exam.since;
     let link = match connect.await {
         Ok(link) => link,
-        Err(error) => return examination.fail(not_connected(&place, &error)),
+        Err(error) => return exam.fail(not_connected(&place, &error)),
     };
-    examination.pass([Check::Reached]);
-    examination.end("connected");
+    exam.pass([Check::Reached]);
+    exam.end("connected");
 
-    match examination.open(link, client, began, None).await {
+    match exam.open(link, client, began, None).await {
         Ok(client) => {
-            examination.pass([Check::Protocol]);
-            examination.read_lists(&client).await;
-            if examination.disconnect(client).await {
-                examination.end("closed by us");
+            exam.pass([Check::Protocol]);
+            exam.read_lists(&client).await;
+            if exam.disconnect(client).await {
+                exam.end("closed by us");
             }
-            examination.add_violations();
+            exam.add_violations();
         }
         Err(cause) => {
-            let observed = examination.observer.observed();
-            let mut finding = diagnosis::remote_not_opened(examination.phase, &cause, &observed);
+            let observed = exam.observer.observed();
+            let mut finding = diagnosis::remote_not_opened(exam.phase, &cause, &observed);
             let scheme = match finding.id {
                 "speaks-http" => Some("http"),
                 "speaks-tls" => Some("https"),
@@ -72,9 +68,9 @@ pub(super) async fn examine(examination: &mut Examination, connect: SocketConnec
                 finding.advice = format!("write {scheme}://{address}/mcp, or the path that the server says");
             }
             if finding.check == Check::Opening {
-                examination.not_run([Check::Protocol], "nothing was said that would show it");
+                exam.not_run([Check::Protocol], "nothing was said that would show it");
             }
-            examination.fail(finding);
+            exam.fail(finding);
         }
     }
 }
@@ -84,7 +80,7 @@ pub(super) async fn examine(examination: &mut Examination, connect: SocketConnec
 /// # Errors
 /// The finding of a name without an address.
 pub(super) async fn resolve(
-    examination: &mut Examination,
+    exam: &mut Examination,
     host: &str,
     port: u16,
     within: Duration,
@@ -104,7 +100,7 @@ pub(super) async fn resolve(
     }
     let mut shown: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
     shown.dedup();
-    examination.report.addresses = addresses;
+    exam.report.addresses = addresses;
     Ok(if host.parse::<IpAddr>().is_ok() { "an address, no name".to_owned() } else { shown.join(", ") })
 }
 

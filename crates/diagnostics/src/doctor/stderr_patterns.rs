@@ -2,7 +2,7 @@
 //!
 //! Used for servers that are child processes. A line that is not recognised is shown as it is, and changes no finding.
 
-use super::findings::{Kind, NODE_MODULE_MISSING, PORT_IN_USE, PYTHON_MODULE_MISSING};
+use super::findings::*;
 use super::report::Check;
 
 /// Lines of standard error that a finding shows.

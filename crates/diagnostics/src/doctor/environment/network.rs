@@ -17,11 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::super::findings::Kind;
-use super::faults::{
-    LOCALHOST_ELSEWHERE, LOCALHOST_NOWHERE, LOCALHOST_UNKNOWN, LOCALHOST_UNREACHABLE, LOOPBACK_V4,
-    LOOPBACK_V6, PROXY_ASKS, PROXY_DISAGREEMENT, PROXY_FOR_LOCALHOST, PROXY_MALFORMED, PROXY_REFUSES,
-    PROXY_UNREACHABLE,
-};
+use super::faults::*;
 use super::{CheckResults, EnvironmentCheck as Check, EnvironmentFinding, World};
 use mcpjoin::internal::{
     PROXY_EXCEPTIONS, PROXY_VARIABLES, first_variable, is_proxy_excepted as is_excepted,

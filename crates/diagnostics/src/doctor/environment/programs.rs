@@ -10,11 +10,7 @@ use futures_util::future::join_all;
 use mcpjoin_proto::session::ProcessExit;
 
 use super::super::findings::Kind;
-use super::faults::{
-    INTERPRETER_MISSING, MANAGER_NOT_HERE, MANAGER_NOT_LOADED, NODE_OLD, NOT_FOUND_HERE,
-    NOT_FOUND_ON_DESKTOP, PATH_MISSING, RUNTIME_BROKEN, RUNTIME_SILENT, SHIM_DANGLING, SHIM_FOLDER_GONE,
-    SHIM_HOLLOW, TARGET_NOT_FOUND_HERE,
-};
+use super::faults::*;
 use super::managers::{self, shim_problem, version_manager};
 use super::paths::{LaunchContext as Context, SearchPath, SearchPaths, unknown_paths};
 use super::world::within;

@@ -11,10 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::super::findings::Kind;
-use super::faults::{
-    CACHE_NO_FOLDER, CACHE_OF_ROOT, CACHE_UNWRITABLE, CERTIFICATES_NAMED_WRONG, CLOCK_BEHIND, CLOCK_WRONG,
-    HOME_MISSING, HOME_UNSET, HOME_UNWRITABLE, NO_AUTHORITIES, OPEN_FILES_FEW, TEMPORARY_UNUSABLE,
-};
+use super::faults::*;
 use super::{CheckResults, EnvironmentCheck as Check, EnvironmentFinding, World};
 
 /// A server with its pipes needs a handful of open files, node with its packages several hundred.

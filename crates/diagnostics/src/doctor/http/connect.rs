@@ -14,10 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::examination::seconds;
-use super::super::findings::{
-    HTTP_PORT_REFUSED, NO_HTTP_ANSWER, NO_ROUTE, ONE_FAMILY, PROXY_REFUSES_CONNECTION, PROXY_UNREACHED,
-    SOME_ADDRESSES,
-};
+use super::super::findings::*;
 use super::super::report::{Finding, Phase};
 
 /// Addresses of one name that are tried.

@@ -30,10 +30,7 @@ use self::exchanges::{Exchange, Exchanges};
 use self::responses::NotOpened;
 use super::diagnosis::other_protocol;
 use super::examination::Examination;
-use super::findings::{
-    AUTHORITY_UNUSABLE, CLOSES_UNASKED, HEADER_UNUSABLE, LIST_FAILED, NO_URL, NOT_HTTP, OTHER_LOOPBACK,
-    PROXY_CREDENTIALS_REFUSED, PROXY_MALFORMED, PROXY_NAME_UNKNOWN, TLS_PORT, WRONG_PATH,
-};
+use super::findings::*;
 use super::observer::Observed;
 use super::report::{Check, Finding, Phase};
 use super::{quic, socket};
@@ -61,18 +58,18 @@ struct Destination {
 }
 
 /// Runs all phases.
-pub(super) async fn examine(examination: &mut Examination, connect: HttpConnect, client: ClientBuilder) {
-    examination.begin(Phase::Resolve);
+pub(super) async fn examine(exam: &mut Examination, connect: HttpConnect, client: ClientBuilder) {
+    exam.begin(Phase::Resolve);
     let destination = match connect.checked() {
         Ok(checked) => Destination::new(checked, &connect),
-        Err(error) => return examination.fail(unusable(&error)),
+        Err(error) => return exam.fail(unusable(&error)),
     };
-    if !destination.resolve(examination).await {
+    if !destination.resolve(exam).await {
         return;
     }
-    examination.begin(Phase::Connect);
-    let Some((address, stream, began)) = destination.connect(examination).await else { return };
-    if !destination.handshake(examination, address, stream).await {
+    exam.begin(Phase::Connect);
+    let Some((address, stream, began)) = destination.connect(exam).await else { return };
+    if !destination.handshake(exam, address, stream).await {
         return;
     }
 
@@ -83,48 +80,42 @@ pub(super) async fn examine(examination: &mut Examination, connect: HttpConnect,
     let for_login = connect.clone();
     let link = match connect.build() {
         Ok(link) => link,
-        Err(error) => return examination.fail(unusable(&error)),
+        Err(error) => return exam.fail(unusable(&error)),
     };
     // Servers of HTTP+SSE know the legacy era only.
     let client = if destination.sse { client.ask(Ask::Only(Era::Legacy)) } else { client };
-    match examination.open(link, client, began, None).await {
+    match exam.open(link, client, began, None).await {
         Ok(client) => {
-            examination.pass([
-                Check::Protocol,
-                Check::Authorization,
-                Check::Headers,
-                Check::Size,
-                Check::Capacity,
-            ]);
-            destination.pass_proxy(examination);
+            exam.pass([Check::Protocol, Check::Authorization, Check::Headers, Check::Size, Check::Capacity]);
+            destination.pass_proxy(exam);
             let is_sse = handle.way() == Some(HttpWay::HttpSse);
-            session::check_transport(examination, is_sse && !destination.sse, &shown(&destination.url));
-            examination.read_lists(&client).await;
+            session::check_transport(exam, is_sse && !destination.sse, &shown(&destination.url));
+            exam.read_lists(&client).await;
             let all = exchanges.all();
-            for finding in examination.findings_of(&LIST_FAILED) {
+            for finding in exam.findings_of(&LIST_FAILED) {
                 session::refine_list(finding, &all, destination.authorized);
             }
-            session::check(examination, &all, is_sse);
-            session::check_clock(examination, &all);
-            if examination.disconnect(client).await {
-                session::check_end(examination, &exchanges.all(), is_sse);
+            session::check(exam, &all, is_sse);
+            session::check_clock(exam, &all);
+            if exam.disconnect(client).await {
+                session::check_end(exam, &exchanges.all(), is_sse);
             }
-            examination.add_violations();
+            exam.add_violations();
         }
         Err(cause) => {
             let all = exchanges.all();
-            let (phase, observed) = (examination.phase, examination.observer.observed());
+            let (phase, observed) = (exam.phase, exam.observer.observed());
             let finding = destination.not_opened(phase, &observed, &cause, &all, address).await;
-            responses::explain_opening(examination, &all);
-            session::check_clock(examination, &all);
+            responses::explain_opening(exam, &all);
+            session::check_clock(exam, &all);
             if all.iter().any(|exchange| exchange.head().is_some()) {
-                destination.pass_proxy(examination);
-                examination.pass([Check::Protocol]);
+                destination.pass_proxy(exam);
+                exam.pass([Check::Protocol]);
             }
             let requires_login = finding.id == "not-authorized" && !destination.authorized;
-            examination.fail(finding);
+            exam.fail(finding);
             if requires_login {
-                session::check_login(examination, &for_login, &shown(&destination.url)).await;
+                session::check_login(exam, &for_login, &shown(&destination.url)).await;
             }
         }
     }
@@ -145,7 +136,7 @@ impl Destination {
     }
 
     /// Resolves the name of the server, or of the proxy. Returns whether it has an address.
-    async fn resolve(&self, examination: &mut Examination) -> bool {
+    async fn resolve(&self, exam: &mut Examination) -> bool {
         let (host, port) = match &self.proxy {
             None => (self.host.clone(), self.url.port_or_known_default().unwrap_or(443)),
             Some(proxy) => match Url::parse(proxy.url()) {
@@ -154,36 +145,36 @@ impl Destination {
                 Err(_) => (String::new(), 0),
             },
         };
-        let resolved = socket::resolve(examination, &host, port, self.connect_timeout).await;
+        let resolved = socket::resolve(exam, &host, port, self.connect_timeout).await;
         match (resolved, &self.proxy) {
             (Ok(detail), None) => {
-                examination.pass([Check::Address]);
-                examination.not_run([Check::Proxy], "there is no proxy before it");
-                examination.end(detail);
+                exam.pass([Check::Address]);
+                exam.not_run([Check::Proxy], "there is no proxy before it");
+                exam.end(detail);
                 true
             }
             (Ok(detail), Some(proxy)) => {
-                examination.not_run([Check::Address], "the proxy resolves the name");
-                examination.end(format!("{proxy}: {detail}"));
+                exam.not_run([Check::Address], "the proxy resolves the name");
+                exam.end(format!("{proxy}: {detail}"));
                 true
             }
             (Err(finding), None) => {
-                examination.fail(finding);
+                exam.fail(finding);
                 false
             }
             (Err(mut finding), Some(proxy)) => {
                 let meaning = std::mem::take(&mut finding.meaning);
                 finding.becomes(&PROXY_NAME_UNKNOWN, &[("meaning", &meaning)]);
                 finding.seen = format!("{proxy}: {}", finding.seen);
-                examination.fail(finding);
+                exam.fail(finding);
                 false
             }
         }
     }
 
     /// Connects. Returns the address, the connection, and when making it began, without the time that other addresses took.
-    async fn connect(&self, examination: &mut Examination) -> Option<(SocketAddr, TcpStream, Instant)> {
-        let addresses = examination.report.addresses.clone();
+    async fn connect(&self, exam: &mut Examination) -> Option<(SocketAddr, TcpStream, Instant)> {
+        let addresses = exam.report.addresses.clone();
         let connections = Connections::open(&addresses, self.connect_timeout).await;
         let proxy = self.proxy.as_ref().map(Proxy::url);
         if !connections.any() {
@@ -194,24 +185,24 @@ impl Destination {
                 let (here, there) = (here.to_string(), there.to_string());
                 finding.becomes(&OTHER_LOOPBACK, &[("here", &here), ("there", &there)]);
             }
-            examination.fail(finding);
+            exam.fail(finding);
             return None;
         }
         let detail = connections.detail();
         if proxy.is_some() {
-            examination.not_run([Check::Reached, Check::Families], "the proxy connects");
-            examination.end(format!("to the proxy: {detail}"));
+            exam.not_run([Check::Reached, Check::Families], "the proxy connects");
+            exam.end(format!("to the proxy: {detail}"));
         } else {
-            examination.pass([Check::Reached]);
+            exam.pass([Check::Reached]);
             let silent = connections.silent();
             if addresses.len() == 1 {
-                examination.not_run([Check::Families], "there is one address alone");
+                exam.not_run([Check::Families], "there is one address alone");
             } else if silent.is_none() {
-                examination.pass([Check::Families]);
+                exam.pass([Check::Families]);
             }
             if let Some(address) = silent {
-                examination.not_run([Check::Families], "not every address has answered");
-                examination.report.notes.push(format!(
+                exam.not_run([Check::Families], "not every address has answered");
+                exam.report.notes.push(format!(
                     "{} is {address} too, which did not answer as soon as another: the network of this machine may \
                      have no way to it",
                     self.host
@@ -219,23 +210,18 @@ impl Destination {
             }
             match connections.some_refused(&self.host) {
                 Some(finding) => {
-                    examination.end_failed(detail);
-                    examination.add(finding);
+                    exam.end_failed(detail);
+                    exam.add(finding);
                 }
-                None => examination.end(detail),
+                None => exam.end(detail),
             }
         }
-        let began = examination.since;
+        let began = exam.since;
         connections.into_stream().map(|(address, stream, waited)| (address, stream, began + waited))
     }
 
     /// Makes a handshake of TLS where the server is connected to directly. Returns whether the examination goes on.
-    async fn handshake(
-        &self,
-        examination: &mut Examination,
-        address: SocketAddr,
-        mut stream: TcpStream,
-    ) -> bool {
+    async fn handshake(&self, exam: &mut Examination, address: SocketAddr, mut stream: TcpStream) -> bool {
         let skipped = if self.url.scheme() != "https" {
             Some("the URL is http://")
         } else if self.proxy.is_some() {
@@ -244,15 +230,15 @@ impl Destination {
             None
         };
         if let Some(why) = skipped {
-            examination.not_run([Check::Tls, Check::ServerCertificate], why);
-            examination.skip(Phase::Tls, why);
+            exam.not_run([Check::Tls, Check::ServerCertificate], why);
+            exam.skip(Phase::Tls, why);
             return true;
         }
-        examination.begin(Phase::Tls);
+        exam.begin(Phase::Tls);
         match tls::handshake(&mut stream, &self.tls, &self.host, self.connect_timeout).await {
             Ok(session) => {
-                examination.pass([Check::Tls, Check::ServerCertificate]);
-                self.end_handshake(examination, &session);
+                exam.pass([Check::Tls, Check::ServerCertificate]);
+                self.end_handshake(exam, &session);
                 true
             }
             Err(mut error) => {
@@ -266,39 +252,39 @@ impl Destination {
                 }
                 let finding = tls::failed(error, &self.host, self.connect_timeout);
                 if finding.check == Check::ServerCertificate {
-                    examination.pass([Check::Tls]);
+                    exam.pass([Check::Tls]);
                 }
-                examination.fail(finding);
+                exam.fail(finding);
                 false
             }
         }
     }
 
-    fn end_handshake(&self, examination: &mut Examination, session: &tls::Session) {
+    fn end_handshake(&self, exam: &mut Examination, session: &tls::Session) {
         let Some(facts) = session.certificate.as_ref().and_then(|der| CertificateFacts::read(der)) else {
-            return examination.end(session.version);
+            return exam.end(session.version);
         };
         let (version, until) = (session.version, facts.ends());
-        examination.end(format!("{version}, {} until {until}, signed by {}", facts.subject, facts.issuer));
+        exam.end(format!("{version}, {} until {until}, signed by {}", facts.subject, facts.issuer));
         if tls::intercepts(&facts.issuer) {
-            examination.report.notes.push(format!(
+            exam.report.notes.push(format!(
                 "the certificate of {} is signed by {}, which stands in between and reads what is sent; programs with \
                  certificates of their own (Node.js, Python) may not trust it",
                 self.host, facts.issuer
             ));
         }
         if quic::expires_soon(&facts) {
-            examination.report.notes.push(format!("its certificate runs out on {until}"));
+            exam.report.notes.push(format!("its certificate runs out on {until}"));
         }
-        examination.report.certificate = Some(facts);
+        exam.report.certificate = Some(facts);
     }
 
     /// Passes the checks of the proxy after a response in HTTP.
-    fn pass_proxy(&self, examination: &mut Examination) {
+    fn pass_proxy(&self, exam: &mut Examination) {
         if self.proxy.is_some() {
-            examination.pass([Check::Proxy]);
+            exam.pass([Check::Proxy]);
             if self.url.scheme() == "https" {
-                examination.pass([Check::Tls, Check::ServerCertificate]);
+                exam.pass([Check::Tls, Check::ServerCertificate]);
             }
         }
     }

@@ -7,16 +7,7 @@ use mcpjoin_proto::session::{CloseCause, LinkErrorKind, OpeningFailure, Violatio
 
 use super::super::diagnosis;
 use super::super::examination::{Examination, NO_ANSWER, NOT_AGREED};
-use super::super::findings::{
-    ACCEPT_REFUSED, AUTHORIZATION_UNREACHED, BATCH, BODY_NO_MESSAGE, BODY_TOO_LARGE, BROKEN,
-    CERTIFICATE_REFUSED, CONTENT_TYPE, EMPTY_BODY, EVENTS_NO_MESSAGES, FORBIDDEN, GATEWAY, HEADER_MISMATCH,
-    HEADERS_TOO_LARGE, HOST_REFUSED, HTML, JSON_REFUSED, Kind, NO_CREDENTIALS, NO_MCP, NO_REPLY,
-    NOT_AUTHORIZED, PATH_TAKES_NO_POST, PLAIN_HTTP_TO_TLS_PORT, PROXY_ANSWERED, PROXY_AUTHORIZATION,
-    PROXY_REFUSED, PROXY_SCHEME, REDIRECT_CIRCLE, REDIRECT_NOT_FOLLOWED, REDIRECTED, REDIRECTED_NOWHERE,
-    REQUEST_REFUSED, REQUEST_UNANSWERED, RESPONSE_UNFINISHED, ROBOTS_REFUSED, SERVER_ERROR,
-    SESSION_ID_MALFORMED, SESSION_WANTED, STREAM_ENDED, STREAMABLE_HTTP, TOKEN_FORBIDDEN, TOKEN_NOT_ACCEPTED,
-    TOO_MANY_REQUESTS, TOO_MANY_REQUESTS_UNTIL, UNAVAILABLE, URL_TOO_LONG, WANTS_UPGRADE, WRONG_PATH,
-};
+use super::super::findings::*;
 use super::super::observer::Observed;
 use super::super::report::{Check, Finding, Phase};
 use super::super::stderr_patterns::truncate_line;
@@ -207,10 +198,10 @@ pub(super) fn is_streamable(phase: Phase, url: &str, all: &[Exchange]) -> Findin
 }
 
 /// Adds the statuses of an opening that failed to the steps.
-pub(super) fn explain_opening(examination: &mut Examination, all: &[Exchange]) {
+pub(super) fn explain_opening(exam: &mut Examination, all: &[Exchange]) {
     let of_probe = all.iter().filter(|exchange| exchange.about == "server/discover");
     let statuses: Vec<u16> = of_probe.filter_map(Exchange::status).filter(|status| *status >= 300).collect();
-    let probe = examination.step_of(Phase::Probe).filter(|step| step.detail == NO_ANSWER);
+    let probe = exam.step_of(Phase::Probe).filter(|step| step.detail == NO_ANSWER);
     if let (Some(step), Some(last)) = (probe, statuses.last()) {
         let times = match statuses.iter().filter(|status| *status == last).count() {
             1 => String::new(),
@@ -219,7 +210,7 @@ pub(super) fn explain_opening(examination: &mut Examination, all: &[Exchange]) {
         step.detail = format!("no message in answer, but {last}{times}");
     }
     let last = all.iter().rev().filter(|exchange| exchange.is_request()).find_map(Exchange::status);
-    examination.stopped = last.map(|status| match status {
+    exam.stopped = last.map(|status| match status {
         401 => "the server answered 401",
         403 => "the server answered 403",
         404 => "the server answered 404",

@@ -6,10 +6,7 @@
 //! (<https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>).
 
 use super::super::examination::Examination;
-use super::super::findings::{
-    CLOCKS_APART, HTTP_SSE, INITIALIZED_REFUSED, LOGIN_BROKEN, NO_CONTENT_TYPE, NOT_AUTHORIZED,
-    SESSION_END_REFUSED, SESSION_END_UNANSWERED, SESSION_LOST,
-};
+use super::super::findings::*;
 use super::super::report::{Check, Finding, Phase};
 use super::exchanges::{Exchange, MAX_SHOWN_EXCHANGES, lines};
 use super::responses;
@@ -29,14 +26,14 @@ fn has_session(all: &[Exchange]) -> bool {
 }
 
 /// Checks the transport. `sse_only`: it is HTTP+SSE, which was not asked for.
-pub(super) fn check_transport(examination: &mut Examination, sse_only: bool, url: &str) {
+pub(super) fn check_transport(exam: &mut Examination, sse_only: bool, url: &str) {
     let seen = "the server speaks HTTP+SSE of 2024-11-05, and no Streamable HTTP";
     let fault = sse_only.then(|| HTTP_SSE.with(Phase::Initialize, seen, &[("url", url)]));
-    examination.decide(Check::Endpoint, fault);
+    exam.decide(Check::Endpoint, fault);
 }
 
 /// Checks the content types and the session of a conversation.
-pub(super) fn check(examination: &mut Examination, all: &[Exchange], is_sse: bool) {
+pub(super) fn check(exam: &mut Examination, all: &[Exchange], is_sse: bool) {
     let untyped = all.iter().find(|exchange| {
         exchange.is_request()
             && exchange.status() == Some(200)
@@ -45,37 +42,37 @@ pub(super) fn check(examination: &mut Examination, all: &[Exchange], is_sse: boo
     let fault = untyped
         .filter(|_| !is_sse)
         .map(|exchange| NO_CONTENT_TYPE.at(Phase::List, format!("{exchange}, without a Content-Type")));
-    examination.decide(Check::Body, fault);
+    exam.decide(Check::Body, fault);
     let redirected = all.iter().filter_map(Exchange::head).find_map(|head| match head.status {
         300..=399 => head.location.as_ref(),
         _ => None,
     });
     if let Some(location) = redirected {
         let note = format!("requests are redirected to {location}: that URL saves a way");
-        examination.report.notes.push(note);
+        exam.report.notes.push(note);
     }
     let is_initialize = |exchange: &Exchange| exchange.about == "initialize";
     let opened = all.iter().position(|exchange| is_initialize(exchange) && exchange.is_success());
-    let Some(opened) = opened else { return examination.not_run([Check::Session], NO_SESSION) };
+    let Some(opened) = opened else { return exam.not_run([Check::Session], NO_SESSION) };
     let after = &all[opened + 1..];
     let lost = after.iter().find(|exchange| exchange.method == "POST" && exchange.status() == Some(404));
     let initialized = after.iter().find(|exchange| exchange.about == "notifications/initialized");
     let refused = initialized.filter(|exchange| exchange.status().is_some_and(|status| status >= 400));
     let has_session = has_session(all);
     if has_session && (lost.is_some() || after.iter().any(is_initialize)) {
-        if examination.findings_of(&SESSION_LOST).next().is_some() {
-            examination.not_run([Check::Session], "its loss is told with the list");
+        if exam.findings_of(&SESSION_LOST).next().is_some() {
+            exam.not_run([Check::Session], "its loss is told with the list");
         } else {
-            examination.add(session_lost(lost, all));
+            exam.add(session_lost(lost, all));
         }
     } else if let Some(exchange) = refused {
         let mut finding = INITIALIZED_REFUSED.at(Phase::Initialize, exchange.to_string());
         finding.evidence.requests = lines(all);
-        examination.add(finding);
+        exam.add(finding);
     } else if has_session {
-        examination.pass([Check::Session]);
+        exam.pass([Check::Session]);
     } else {
-        examination.not_run([Check::Session], NO_SESSION);
+        exam.not_run([Check::Session], NO_SESSION);
     }
 }
 
@@ -118,16 +115,16 @@ pub(super) fn refine_list(finding: &mut Finding, all: &[Exchange], authorized: b
 }
 
 /// Ends the phase in which the session was ended.
-pub(super) fn check_end(examination: &mut Examination, all: &[Exchange], is_sse: bool) {
+pub(super) fn check_end(exam: &mut Examination, all: &[Exchange], is_sse: bool) {
     if is_sse || !has_session(all) {
-        examination.not_run([Check::Farewell], NO_SESSION);
-        return examination.end("nothing to be ended");
+        exam.not_run([Check::Farewell], NO_SESSION);
+        return exam.end("nothing to be ended");
     }
     let finding = match all.iter().rev().find(|exchange| exchange.method == "DELETE") {
         // 405: sessions end by themselves. 404: this one has ended.
         Some(exchange) if matches!(exchange.status(), Some(200..=299 | 404 | 405)) => {
-            examination.pass([Check::Farewell]);
-            return examination.end(exchange.to_string());
+            exam.pass([Check::Farewell]);
+            return exam.end(exchange.to_string());
         }
         Some(exchange) => SESSION_END_REFUSED.at(Phase::ShutDown, exchange.to_string()),
         None => {
@@ -135,20 +132,20 @@ pub(super) fn check_end(examination: &mut Examination, all: &[Exchange], is_sse:
             SESSION_END_UNANSWERED.at(Phase::ShutDown, seen)
         }
     };
-    examination.fail(finding);
+    exam.fail(finding);
 }
 
 /// Checks the clock of the server against ours.
-pub(super) fn check_clock(examination: &mut Examination, all: &[Exchange]) {
+pub(super) fn check_clock(exam: &mut Examination, all: &[Exchange]) {
     let Some(ahead) = all.iter().filter_map(|exchange| exchange.head()?.seconds_ahead).next_back() else {
-        return examination.not_run([Check::Clock], "the server does not say what time it is");
+        return exam.not_run([Check::Clock], "the server does not say what time it is");
     };
     let fault = (ahead.unsigned_abs() > MAX_CLOCK_DIFFERENCE_SECONDS).then(|| {
         let (how, span) = (if ahead > 0 { "later" } else { "earlier" }, span(ahead.unsigned_abs()));
         let seen = format!("by the clock of whoever answers it is {span} {how} than by ours");
         CLOCKS_APART.at(Phase::Connect, seen)
     });
-    examination.decide(Check::Clock, fault);
+    exam.decide(Check::Clock, fault);
 }
 
 /// `2 h 5 min`, `3 days`.
@@ -164,8 +161,8 @@ fn span(seconds: u64) -> String {
 
 /// Finds out how a client would log in to a server that answered 401. The existing finding then says what to do, or another
 /// one which step fails.
-pub(super) async fn check_login(examination: &mut Examination, connect: &HttpConnect, server: &str) {
-    examination.begin(Phase::Authorization);
+pub(super) async fn check_login(exam: &mut Examination, connect: &HttpConnect, server: &str) {
+    exam.begin(Phase::Authorization);
     let options = ExplainOptions {
         extra_ca: connect.authorities().to_vec(),
         connect_timeout: Some(connect.connect_within()),
@@ -175,12 +172,12 @@ pub(super) async fn check_login(examination: &mut Examination, connect: &HttpCon
     let Ok(discovery) = explain(connect.url(), options).await else { return };
     match &discovery.outcome {
         Ok(found) => {
-            for finding in examination.findings_of(&NOT_AUTHORIZED) {
+            for finding in exam.findings_of(&NOT_AUTHORIZED) {
                 finding.advice = format!(
                     "mcpjoin auth login {server} (with a token of your own: --header 'Authorization: Bearer TOKEN', or @FILE)"
                 );
             }
-            examination.end(format!("a client can log in at {}", found.issuer));
+            exam.end(format!("a client can log in at {}", found.issuer));
         }
         Err(error) => {
             let advice = error.advice.as_deref().unwrap_or("tell those who run the server");
@@ -188,7 +185,7 @@ pub(super) async fn check_login(examination: &mut Examination, connect: &HttpCon
             let seen = format!("{}: {}", error.rung, error.message);
             let mut finding = LOGIN_BROKEN.with(Phase::Authorization, seen, &values);
             finding.evidence.requests = discovery_requests(&discovery);
-            examination.fail(finding);
+            exam.fail(finding);
         }
     }
 }

@@ -14,11 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::super::examination::seconds;
-use super::super::findings::{
-    CERTIFICATE_EXPIRED, CERTIFICATE_INTERCEPTED, CERTIFICATE_INVALID, CERTIFICATE_NAME,
-    CERTIFICATE_NOT_YET_VALID, CERTIFICATE_OF_AUTHORITY, CERTIFICATE_UNTRUSTED, NO_TLS, TLS_BROKEN,
-    TLS_CLOSED, TLS_DISAGREEMENT, TLS_OTHER_PROTOCOL, TLS_SILENT, TLS_SSH,
-};
+use super::super::findings::*;
 use super::super::report::{Finding, Phase};
 use mcpjoin::internal::http::{is_an_authoritys, tls_text, untrusted_issuer};
 use mcpjoin::internal::readable;
