@@ -25,15 +25,18 @@ pub(super) const NOT_AGREED: &str = "client and server did not agree";
 pub(super) const EXITED: &str = "the server had ended";
 const CLOSED: &str = "the connection had ended";
 
+type OnStep = Box<dyn Fn(&Step) + Send + Sync>;
+type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;
+
 /// The callbacks of an examination. None of them may block.
 #[derive(Default)]
 pub(super) struct Callbacks {
     /// Called when a phase begins.
     pub(super) on_phase: Option<Box<dyn Fn(Phase) + Send + Sync>>,
     /// Called when a phase ends or is skipped. Its step may still change afterwards.
-    pub(super) on_step: Option<Box<dyn Fn(&Step) + Send + Sync>>,
+    pub(super) on_step: Option<OnStep>,
     /// Called with each message that crosses the link.
-    pub(super) tap: Option<Box<dyn FnMut(Way, Crossed<'_>) + Send>>,
+    pub(super) tap: Option<Tap>,
 }
 
 /// An examination in progress.

@@ -173,19 +173,14 @@ kinds! { Check:
     DEAF: "deaf", EndOfInput,
         "clients that send no signal leave it running, and others wait for it each time",
         "let the server end when reading its standard input says that it is over";
-    SURVIVORS: "survivors", Family,
-        "they run as another user, or hang in the kernel",
-        "end them by hand";
+    SURVIVORS: "survivors", Family, "they run as another user, or hang in the kernel", "end them by hand";
 }
 
 // Addresses and connections.
 kinds! { Check:
-    NO_TCP_ADDRESS: "no-address", Address,
+    NO_HOST_AND_PORT: "no-address", Address,
         "it cannot be connected to",
-        "write tcp://host:port, with an IPv6 address in brackets";
-    NO_QUIC_ADDRESS: "no-address", Address,
-        "it cannot be connected to",
-        "write quic://host:port, with an IPv6 address in brackets";
+        "write {scheme}://host:port, with an IPv6 address in brackets";
     NO_URL: "no-address", Address, "it cannot be connected to", "write http://host:port/path";
     NAME_UNKNOWN: "unresolved", Address,
         "the name leads nowhere: it is misspelled, or known to a name server that this machine does not ask \
@@ -200,9 +195,7 @@ kinds! { Check:
     FOLDER_SILENT: "unreached", Address,
         "the folder lies on a disk or a machine that does not answer",
         "look at where the folder is mounted from";
-    NOT_A_SOCKET: "not-a-socket", Address,
-        "no server listens there",
-        "name the socket that the server makes";
+    NOT_A_SOCKET: "not-a-socket", Address, "no server listens there", "name the socket that the server makes";
     FOLDER_CLOSED: "not-permitted", Address,
         "a directory on the way is closed to this user",
         "run this as the user that the server belongs to, or open the directory";

@@ -10,7 +10,6 @@ use super::findings::*;
 use super::report::{Check, Finding, Phase};
 use super::{diagnosis, socket};
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::internal::host_and_port;
 use mcpjoin::link::Link;
 use mcpjoin_quic::QuicConnect;
 use mcpjoin_quic::endpoint::{CertificateFacts, Connection, QuicError, QuicErrorKind, Trust, now};
@@ -23,17 +22,10 @@ const EXPIRY_NOTICE_SECONDS: i64 = 14 * 86_400;
 /// Runs all phases.
 pub(super) async fn examine(exam: &mut Examination, connect: QuicConnect, client: ClientBuilder) {
     exam.begin(Phase::Resolve);
-    let resolved = match host_and_port(connect.address()) {
-        Ok((host, port)) => socket::resolve(exam, host, port, RESOLVE_TIMEOUT).await,
-        Err(error) => {
-            Err(NO_QUIC_ADDRESS.at(Phase::Resolve, format!("quic://{}: {error}", connect.address())))
-        }
-    };
-    match resolved {
-        Ok(detail) => exam.end(detail),
-        Err(finding) => return exam.fail(finding),
+    let resolved = socket::resolve_address(exam, "quic", connect.address(), RESOLVE_TIMEOUT).await;
+    if !socket::end_resolve(exam, resolved) {
+        return;
     }
-    exam.pass([Check::Address]);
 
     exam.begin(Phase::Connect);
     let began = exam.since;

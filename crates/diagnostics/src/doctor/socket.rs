@@ -26,17 +26,12 @@ pub(super) async fn examine(exam: &mut Examination, connect: SocketConnect, clie
     exam.begin(Phase::Resolve);
     let place = connect.place();
     let resolved = match &place {
-        SocketPlace::Tcp(address) => match host_and_port(address) {
-            Ok((host, port)) => resolve(exam, host, port, connect.within()).await,
-            Err(error) => Err(NO_TCP_ADDRESS.at(Phase::Resolve, format!("tcp://{address}: {error}"))),
-        },
+        SocketPlace::Tcp(address) => resolve_address(exam, "tcp", address, connect.within()).await,
         SocketPlace::Unix(path) => find_socket(path, connect.within()).await,
     };
-    match resolved {
-        Ok(detail) => exam.end(detail),
-        Err(finding) => return exam.fail(finding),
+    if !end_resolve(exam, resolved) {
+        return;
     }
-    exam.pass([Check::Address]);
 
     exam.begin(Phase::Connect);
     let began = exam.since;
@@ -73,6 +68,38 @@ pub(super) async fn examine(exam: &mut Examination, connect: SocketConnect, clie
             exam.fail(finding);
         }
     }
+}
+
+/// Resolves an address `host:port`, as it is written in a URL with this scheme.
+///
+/// # Errors
+/// The finding of an address that is invalid, or of a name without one.
+pub(super) async fn resolve_address(
+    exam: &mut Examination,
+    scheme: &str,
+    address: &str,
+    within: Duration,
+) -> Result<String, Finding> {
+    match host_and_port(address) {
+        Ok((host, port)) => resolve(exam, host, port, within).await,
+        Err(error) => {
+            let seen = format!("{scheme}://{address}: {error}");
+            Err(NO_HOST_AND_PORT.with(Phase::Resolve, seen, &[("scheme", scheme)]))
+        }
+    }
+}
+
+/// Ends the phase with the detail or the finding. Returns whether the examination goes on.
+pub(super) fn end_resolve(exam: &mut Examination, resolved: Result<String, Finding>) -> bool {
+    let is_resolved = resolved.is_ok();
+    match resolved {
+        Ok(detail) => {
+            exam.end(detail);
+            exam.pass([Check::Address]);
+        }
+        Err(finding) => exam.fail(finding),
+    }
+    is_resolved
 }
 
 /// Resolves a name. Returns its addresses, as they are shown.
