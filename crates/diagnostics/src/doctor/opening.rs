@@ -30,7 +30,7 @@ impl Examination {
         child: Option<(&ChildHandle, Option<u32>)>,
     ) -> Result<Client, CloseCause> {
         self.begin(Phase::Probe);
-        // A server that hangs up later than this did so because the probe was given up.
+        // A server that disconnects later than this did so because the probe timed out.
         let probe_timeout = client.limits_in_force().probe;
         let observer = self.observer.clone();
         let (of_link, of_session) = (observer.clone(), observer.clone());
@@ -88,25 +88,22 @@ impl Examination {
         };
         let mut until = initialize;
         let detail = if restarted {
+            let (seen, detail) = match self.transport.is_remote() {
+                true => (
+                    "the server closed the connection when server/discover came first, and was called a second time",
+                    "the server hung up, and was called a second time",
+                ),
+                false => (
+                    "the server ended when server/discover came first, and was started a second time",
+                    "the server ended, and was started a second time",
+                ),
+            };
             // A server that also exits at `initialize` does not exit because of the probe.
             if connected {
-                self.add(PROBE_FATAL.at(
-                    Phase::Probe,
-                    match self.transport.is_remote() {
-                        true => {
-                            "the server closed the connection when server/discover came first, and was called a second time"
-                        }
-                        false => {
-                            "the server ended when server/discover came first, and was started a second time"
-                        }
-                    },
-                ));
+                self.add(PROBE_FATAL.at(Phase::Probe, seen));
             }
             self.not_run([Check::ProbeAnswered], "the server ended when it was probed");
-            match self.transport.is_remote() {
-                true => "the server hung up, and was called a second time".to_owned(),
-                false => "the server ended, and was started a second time".to_owned(),
-            }
+            detail.to_owned()
         } else {
             if connected {
                 self.pass([Check::ProbeSurvived]);
@@ -156,7 +153,7 @@ impl Examination {
             self.end(detail);
         } else {
             self.pass([Check::ProbeSurvived, Check::ProbeAnswered]);
-            // The response may have come after the probe was given up: it decides all the same.
+            // A response that arrived after the timeout of the probe still decides.
             self.reopen(Phase::Probe, observed.probe.unwrap_or(began));
             self.end(detail);
             self.skip(Phase::Initialize, "this version of the protocol has none");
@@ -167,11 +164,10 @@ impl Examination {
             Some((_, last)) if restarted || unanswered => now.saturating_duration_since(last),
             _ => observed.first.unwrap_or(now).saturating_duration_since(began),
         };
-        let (took_text, limit) = (seconds(took), seconds(self.slow_start));
-        let kind = if self.transport.is_remote() { &SLOW_START } else { &PROGRAM_SLOW_START };
-        let is_slow = took > self.slow_start;
-        let fault = is_slow.then(|| {
-            kind.at(self.last_phase(), format!("the first answer came after {took_text}, more than {limit}"))
+        let fault = (took > self.slow_start).then(|| {
+            let kind = if self.transport.is_remote() { &SLOW_START } else { &PROGRAM_SLOW_START };
+            let (took, limit) = (seconds(took), seconds(self.slow_start));
+            kind.at(self.last_phase(), format!("the first answer came after {took}, more than {limit}"))
         });
         self.decide(Check::Speed, fault);
         self.report.peer = Some(Arc::unwrap_or_clone(peer));

@@ -313,8 +313,7 @@ mod tests {
     use mcpjoin_quic::endpoint::{QuicError, QuicErrorKind};
 
     #[test]
-    fn an_orchestrator_for_which_our_certificate_has_run_out_is_started_again_and_asked_for_no_other_folder()
-    {
+    fn an_expired_certificate_of_ours_advises_a_restart_of_the_orchestrator() {
         let refused = |alert| {
             let kind = QuicErrorKind::RefusedByPeer { alert, what: "no", said: String::new() };
             not_connected(&QuicError::new("localhost:50100", kind))

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_is_not_for_us_is_told_from_one_that_nobody_serves() {
+    fn a_socket_without_permission_is_not_taken_for_a_stale_one() {
         let place = SocketPlace::Unix("/run/x.sock".into());
         for (kind, id) in [
             (io::ErrorKind::PermissionDenied, "not-permitted"),

@@ -69,7 +69,7 @@ mod tests {
     use super::listening_url;
 
     #[test]
-    fn an_address_is_read_without_what_stands_around_it() {
+    fn a_url_is_read_without_the_characters_around_it() {
         for (line, url) in [
             (
                 "INFO:  Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C to quit)",

@@ -1,5 +1,4 @@
-//! The machine on which servers are started, before any server is: `PATH` and runtimes, caches, proxies, certificates,
-//! loopback, clock, limits.
+//! The machine on which servers are started: `PATH` and runtimes, caches, proxies, certificates, loopback, clock, limits.
 //!
 //! Used by `mcpjoin doctor`. Everything is read through a [`World`], and has a timeout. Nothing is changed. Only the runtimes
 //! are run, with `--version`, and the user's login shell, unless [`EnvironmentDoctor::without_shell`] forbids it. Nothing is
@@ -106,15 +105,9 @@ impl EnvironmentDoctor {
         let ((located, path_results), took) = timed(located(world, sessions, &mut programs)).await;
         let path = (path_results, sessions_took + took);
         let Programs { results, runtimes, .. } = programs;
-        let mut report = EnvironmentReport {
-            steps: Vec::new(),
-            checks: EnvironmentCheck::ALL.map(|check| (check, Outcome::NotRun(TOO_SLOW))).into(),
-            findings: Vec::new(),
-            notes: Vec::new(),
-            runtimes,
-            paths: located,
-            took: Duration::ZERO,
-        };
+        let checks = EnvironmentCheck::ALL.map(|check| (check, Outcome::NotRun(TOO_SLOW))).into();
+        let mut report =
+            EnvironmentReport { checks, runtimes, paths: located, ..EnvironmentReport::default() };
         let parts =
             [path, (results, programs_took), caches, proxies, certificates, loopback, clock, resources];
         for (part, (results, took)) in EnvironmentPart::ALL.into_iter().zip(parts) {

@@ -196,9 +196,9 @@ async fn connect(world: &World, proxy: &Proxy) -> Result<TcpStream, String> {
     let connecting = async {
         let addresses: Vec<IpAddr> = match proxy.host.parse() {
             Ok(address) => vec![address],
-            Err(_) => {
-                world.resolve(&proxy.host).await.map_err(|error| format!("was not resolved: {error}"))?
-            }
+            Err(_) => (world.resolve)(proxy.host.clone())
+                .await
+                .map_err(|error| format!("was not resolved: {error}"))?,
         };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
         for ip in addresses {
@@ -254,7 +254,7 @@ enum Reached {
 /// Checks connections from this machine to itself, and the name `localhost`.
 pub(super) async fn loopback(world: &World) -> CheckResults {
     let mut results = CheckResults::default();
-    let names = timeout(LOOPBACK_TIMEOUT, world.resolve("localhost"));
+    let names = timeout(LOOPBACK_TIMEOUT, (world.resolve)("localhost".to_owned()));
     let (v4, v6, names) = tokio::join!(reach(world, V4), reach(world, V6), names);
     let mut shown = Vec::new();
     for (check, kind, address, reached) in
@@ -323,7 +323,7 @@ fn localhost(
 }
 
 async fn reach(world: &World, address: IpAddr) -> Reached {
-    match timeout(LOOPBACK_TIMEOUT, world.loopback(address)).await {
+    match timeout(LOOPBACK_TIMEOUT, (world.loopback)(address)).await {
         Ok(Ok(())) => Reached::Yes,
         Ok(Err(error)) => match error.kind() {
             // EAFNOSUPPORT has no `ErrorKind`.
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_nobody_is_named() {
+    fn addresses_are_parsed_without_credentials() {
         for (value, shown) in [
             ("http://me:hunter2@proxy.example:3128/", "proxy.example:3128"),
             ("proxy.example:3128", "proxy.example:3128"),

@@ -240,7 +240,7 @@ fn environment_d(world: &World, path: &mut String, set: &mut Vec<String>) {
     let config = world.set("XDG_CONFIG_HOME").map(PathBuf::from);
     let config = config.or_else(|| Some(world.home()?.join(".config")));
     let system = ["/usr/lib", "/usr/local/lib", "/run", "/etc"].map(PathBuf::from);
-    // A file hides the file of its name in an earlier folder. The names give the order.
+    // A file replaces the file of its name in an earlier folder. Files are applied in the order of their names.
     let mut files = std::collections::BTreeMap::new();
     for folder in system.into_iter().chain(config).map(|folder| folder.join("environment.d")) {
         let names = world.list(&folder).into_iter().filter(|name| name.ends_with(".conf"));

@@ -173,7 +173,7 @@ impl Runtime {
 }
 
 /// The result of the examination.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EnvironmentReport {
     /// Every part, in order.

@@ -17,7 +17,7 @@ use std::{fmt, fs};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The size of a settings file up to which it is read.
+/// A settings file that is larger is not read.
 const MAX_FILE_BYTES: u64 = 2 << 20;
 /// Names of a folder that are read.
 const MAX_FOLDER_NAMES: usize = 10_000;
@@ -39,7 +39,9 @@ pub struct World {
     /// How many files may be open; `None` is no limit.
     pub(super) open_files: Option<u64>,
     pub(super) is_mac: bool,
+    /// Resolves a name.
     pub(super) resolve: Arc<dyn Fn(String) -> Pending<Vec<IpAddr>> + Send + Sync>,
+    /// Connects to itself at an address of this machine.
     pub(super) loopback: Arc<dyn Fn(IpAddr) -> Pending<()> + Send + Sync>,
 }
 
@@ -91,14 +93,6 @@ impl World {
         self.set("HOME").map(Path::new).filter(|home| home.is_absolute())
     }
 
-    pub(super) fn resolve(&self, name: &str) -> Pending<Vec<IpAddr>> {
-        (self.resolve)(name.to_owned())
-    }
-
-    pub(super) fn loopback(&self, address: IpAddr) -> Pending<()> {
-        (self.loopback)(address)
-    }
-
     /// The path on this machine of a path of that world.
     pub(super) fn real(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
@@ -133,7 +127,7 @@ impl World {
         text(self.open(path)?.take(MAX_HEAD_BYTES))
     }
 
-    /// Opens a regular file. Reading one that blocks, as some in `/proc` do, gives an error.
+    /// Opens a regular file. A file in `/proc` that would block has no text.
     fn open(&self, path: &Path) -> Option<fs::File> {
         use rustix::fs::OFlags;
         use std::os::unix::fs::OpenOptionsExt;

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_on_one_family_alone_is_told() {
+    async fn a_server_on_one_family_only_is_found() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let four = listener.local_addr().expect("an address");
         let six: SocketAddr = format!("[::1]:{}", four.port()).parse().expect("an address");
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!((finding.id, finding.check), ("one-family", Check::Families));
         assert!(finding.meaning.contains("over IPv4 alone"), "{finding:?}");
         assert!(finding.advice.contains("write 127.0.0.1 in the URL"), "{finding:?}");
-        // Where this machine has no IPv6 at all, nobody misses it.
+        // A machine without IPv6 has no fault.
         let unreachable = Err(Some(io::ErrorKind::AddrNotAvailable.into()));
         let other = Connections { each: vec![(six, unreachable), (four, Ok(connected().await))], ended };
         assert!(other.some_refused("localhost").is_none());
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_is_silent_is_nobodys_fault_and_costs_the_server_no_time() {
+    async fn a_silent_address_is_no_fault_and_costs_the_server_no_time() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let four = listener.local_addr().expect("an address");
         let six: SocketAddr = format!("[2001:db8::1]:{}", four.port()).parse().expect("an address");

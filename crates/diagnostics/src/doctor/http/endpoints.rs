@@ -41,7 +41,7 @@ pub(super) enum Elsewhere {
     Unknown,
 }
 
-/// Tries the usual paths. `guarded`: the server answers 401 everywhere, so that a 401 says nothing about a path.
+/// Tries the usual paths. `guarded`: the server answers 401 at every path, so that a 401 does not count.
 pub(super) async fn elsewhere(
     url: &Url,
     tls: &rustls::ClientConfig,
@@ -102,7 +102,7 @@ pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, timeout: D
     let client = client(tls, timeout);
     let sent = client.send(Method::POST, url, headers, ping);
     let mut response = timeout_at(deadline, sent).await.ok()?.ok()?;
-    // Some servers write that as text.
+    // Some servers send the error about the session as text.
     let refused = response.status() == 400;
     let mut body = Vec::new();
     let read = async {
@@ -113,7 +113,7 @@ pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, timeout: D
             }
         }
     };
-    // An event stream may go on.
+    // An event stream may not end.
     let _ = timeout_at(deadline.min(Instant::now() + timeout), read).await;
     let text = String::from_utf8_lossy(&body).into_owned();
     if refused && text.to_ascii_lowercase().contains("session") {
@@ -128,7 +128,7 @@ pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, timeout: D
     texts.any(is_reply).then(|| shown(url))
 }
 
-/// A client that adds nothing of the user's to what it sends.
+/// A client that adds no headers of the user.
 fn client(tls: &rustls::ClientConfig, timeout: Duration) -> Client {
     Client::new(ClientOptions {
         proxies: Some(Proxies::from_system()),

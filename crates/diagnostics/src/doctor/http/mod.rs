@@ -1,4 +1,4 @@
-//! A server over HTTP: its name, a proxy, every address, TLS, what answers there, and the session.
+//! A server over HTTP: its name, a proxy, every address, TLS, the first responses, and the session.
 //!
 //! Called by [`Doctor::examine`](super::Doctor::examine). Each address is connected to once before the link is made. A peer
 //! that does not answer in HTTP gets a GET; where there is no MCP server, the usual paths get one each, without any header of
@@ -43,7 +43,7 @@ use mcpjoin_quic::endpoint::CertificateFacts;
 /// How long a peer that does not speak HTTP has to send its first bytes.
 const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What an examination over HTTP knows of the server from its URL and its options.
+/// The server, from its URL and its options.
 struct Destination {
     url: Url,
     /// Without the brackets of an IPv6 address.
@@ -172,7 +172,7 @@ impl Destination {
         }
     }
 
-    /// Connects. Returns the address, the connection, and when making it began, without the time that other addresses took.
+    /// Connects. Returns the address, the connection, and its begin, which leaves out the wait for other addresses.
     async fn connect(&self, exam: &mut Examination) -> Option<(SocketAddr, TcpStream, Instant)> {
         let addresses = exam.report.addresses.clone();
         let connections = Connections::open(&addresses, self.connect_timeout).await;

@@ -320,7 +320,7 @@ mod tests {
     use super::{excerpt, server_words};
 
     #[test]
-    fn what_a_server_says_is_told_apart_from_what_it_was_asked() {
+    fn the_words_of_the_server_are_separated_from_the_request() {
         let text = "POST http://localhost/session (initialize): forbidden: 403 Forbidden with an empty body; and as \
                     HTTP+SSE: GET http://localhost/session (the stream): 404 Not Found; it begins `host`";
         assert_eq!(server_words(text), "forbidden: 403 Forbidden with an empty body");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_body_is_found_in_the_words_of_the_link() {
+    fn the_beginning_of_a_body_is_found_in_the_error() {
         let text = "POST http://a/ (initialize): 404 Not Found text/html; it begins `<p>`x`</p>`";
         assert_eq!(excerpt(text).as_deref(), Some("<p>`x`</p>"));
         let text = "200 OK text/plain; it begins `hello`; and as HTTP+SSE: 404 with `x`";

@@ -221,7 +221,7 @@ mod tests {
     use super::intercepts;
 
     #[test]
-    fn authorities_that_open_connections_are_known_by_their_names() {
+    fn intercepting_authorities_are_known_by_their_names() {
         for name in ["Zscaler Root CA (Zscaler Inc.)", "mitmproxy", "Fortinet CA", "PortSwigger CA"] {
             assert!(intercepts(name), "{name}");
         }
