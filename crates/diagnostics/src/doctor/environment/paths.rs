@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::report::named;
-use super::shell::Question;
+use super::shell::ShellCommand;
 use super::world::World;
 
 /// `PATH` of the services of systemd.
@@ -104,14 +104,14 @@ impl SearchPath {
         let Some(timeout) = timeout else {
             return begins_with(Some("no shell was run, as asked".to_owned()));
         };
-        let question = match Question::new(world, context == LaunchContext::LoginShell) {
-            Ok(question) => question,
+        let command = match ShellCommand::new(world, context == LaunchContext::LoginShell) {
+            Ok(command) => command,
             Err(problem) => return begins_with(Some(problem)),
         };
-        let asked = Some(question.shown());
-        match question.ask(world, &path, timeout).await {
+        let asked = Some(command.shown());
+        match command.run(world, &path, timeout).await {
             Ok(path) => {
-                set.push(question.command_line());
+                set.push(command.command_line());
                 Self { asked, ..Self::new(context, &path, set) }
             }
             Err(problem) => Self { asked, ..begins_with(Some(problem)) },

@@ -15,7 +15,6 @@ use super::managers::{self, shim_problem, version_manager};
 use super::paths::{LaunchContext as Context, SearchPath, SearchPaths, unknown_paths};
 use super::world::within;
 use super::{CheckResults, EnvironmentCheck as Check, EnvironmentFinding, FILES_TIMEOUT, Runtime, World};
-use mcpjoin::link::ChildCommand;
 
 /// The programs that run servers.
 const NAMES: [&str; 9] = ["node", "npx", "npm", "python3", "uv", "uvx", "docker", "deno", "bun"];
@@ -23,8 +22,6 @@ const NAMES: [&str; 9] = ["node", "npx", "npm", "python3", "uv", "uvx", "docker"
 const MAX_LINE_CHARS: usize = 80;
 /// The oldest major version of node that the SDKs of MCP support.
 const OLDEST_NODE: u64 = 18;
-/// From SIGTERM to SIGKILL for a runtime that does not print its version.
-const VERSION_KILL_AFTER: Duration = Duration::from_millis(500);
 
 /// The runtimes, with the results of the part `runtimes`.
 #[derive(Clone, Debug, Default)]
@@ -448,14 +445,7 @@ pub(super) fn elsewhere(
 
 /// Runs a runtime with `--version`, with the variables of its world.
 async fn version(world: &World, file: &Path, timeout: Duration) -> Version {
-    let mut command = ChildCommand::new(world.real(file))
-        .arg("--version")
-        .env_clear()
-        .current_dir(world.real(Path::new("/")))
-        .shutdown(Duration::ZERO, VERSION_KILL_AFTER);
-    for (name, value) in world.variables.iter().filter(|(name, _)| !name.is_empty()) {
-        command = command.env(name, value);
-    }
+    let command = world.command(file, |_| true).arg("--version").current_dir(world.real(Path::new("/")));
     let folders = SearchPath::here(world).folders.into_iter().filter(|folder| folder.is_absolute());
     let path = std::env::join_paths(folders.map(|folder| world.real(&folder))).unwrap_or_default();
     let output = match command.env("PATH", path).output(timeout).await {

@@ -16,12 +16,9 @@ use mcpjoin_proto::session::ProcessExit;
 
 use super::World;
 use mcpjoin::internal::ProgramOutput;
-use mcpjoin::link::ChildCommand;
 
 /// How long a shell may take from its start to its exit. Version managers for node take up to two seconds.
 pub(super) const SHELL_TIMEOUT: Duration = Duration::from_secs(5);
-/// From SIGTERM, which an interactive shell ignores, to SIGKILL.
-const SHELL_KILL_AFTER: Duration = Duration::from_millis(500);
 /// Characters of the standard error of a shell that are shown.
 const MAX_STDERR_CHARS: usize = 160;
 /// Placeholder of the marker in a command.
@@ -76,13 +73,13 @@ const SYNTAXES: [Syntax; 5] = [
 
 /// A shell and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct ShellCommand {
     shell: OsString,
     options: &'static [&'static str],
     command: &'static str,
 }
 
-impl Question {
+impl ShellCommand {
     /// The arguments of the shell of `$SHELL`. `interactive`: as in a terminal.
     ///
     /// # Errors
@@ -117,7 +114,7 @@ impl Question {
     ///
     /// # Errors
     /// The command line, and how it failed.
-    pub(super) async fn ask(
+    pub(super) async fn run(
         &self,
         world: &World,
         path: &OsStr,
@@ -129,21 +126,15 @@ impl Question {
             let _ = write!(text, "{byte:02x}");
             text
         });
-        let mut command = ChildCommand::new(world.real(Path::new(&self.shell)))
+        let home = world.home().map(|home| world.real(home)).filter(|home| home.is_dir());
+        // Start files of NixOS set a variable with `__`, and do nothing if it is set.
+        let command = world
+            .command(Path::new(&self.shell), |name| !name.as_bytes().starts_with(b"__"))
             .args(self.options)
             .arg(self.command.replace(MARKER, &marker))
-            .env_clear()
             .env("PATH", path)
             .new_session()
-            .shutdown(Duration::ZERO, SHELL_KILL_AFTER);
-        // Start files of NixOS set such a variable, and do nothing if it is set.
-        let is_passed =
-            |name: &OsStr| !name.is_empty() && name != "PATH" && !name.as_bytes().starts_with(b"__");
-        for (name, value) in world.variables.iter().filter(|(name, _)| is_passed(name)) {
-            command = command.env(name, value);
-        }
-        let home = world.home().map(|home| world.real(home)).filter(|home| home.is_dir());
-        command = command.current_dir(home.unwrap_or_else(|| world.real(Path::new("/"))));
+            .current_dir(home.unwrap_or_else(|| world.real(Path::new("/"))));
         let shown = self.shown();
         let output = command.output(timeout).await.map_err(|error| format!("{shown}: {error}"))?;
         if output.timed_out {

@@ -17,12 +17,17 @@ use std::{fmt, fs};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use mcpjoin::link::ChildCommand;
+
 /// A settings file that is larger is not read.
 const MAX_FILE_BYTES: u64 = 2 << 20;
 /// Names of a folder that are read.
 const MAX_FOLDER_NAMES: usize = 10_000;
 /// How much of a first line the system reads to find the interpreter.
 const MAX_HEAD_BYTES: u64 = 256;
+
+/// From SIGTERM, which an interactive shell ignores, to SIGKILL for a program that does not exit in time.
+const KILL_AFTER: Duration = Duration::from_millis(500);
 
 /// A name resolution or a connection in progress.
 type Pending<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
@@ -100,6 +105,13 @@ impl World {
 
     pub(super) fn metadata(&self, path: &Path) -> Option<Metadata> {
         fs::metadata(self.real(path)).ok()
+    }
+
+    /// A command for a program of that world, with those of its variables that `is_passed` accepts.
+    pub(super) fn command(&self, program: &Path, is_passed: impl Fn(&OsStr) -> bool) -> ChildCommand {
+        let command = ChildCommand::new(self.real(program)).env_clear().shutdown(Duration::ZERO, KILL_AFTER);
+        let passed = self.variables.iter().filter(|(name, _)| !name.is_empty() && is_passed(name));
+        passed.fold(command, |command, (name, value)| command.env(name, value))
     }
 
     /// The target of a link; `None` if there is no link.

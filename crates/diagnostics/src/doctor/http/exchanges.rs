@@ -12,6 +12,7 @@ use mcpjoin_proto::http::reply::date;
 use mcpjoin_proto::session::LinkErrorKind;
 use url::Url;
 
+use super::super::report::Finding;
 use mcpjoin::internal::http::shown;
 use mcpjoin::internal::{Exchanged, readable, refusal};
 
@@ -103,9 +104,13 @@ impl Exchanges {
     }
 }
 
-/// The newest exchanges, one line each, as they are shown with a finding.
-pub(super) fn lines(all: &[Exchange]) -> Vec<String> {
-    all[all.len().saturating_sub(MAX_SHOWN_EXCHANGES)..].iter().map(ToString::to_string).collect()
+impl Finding {
+    /// Adds the newest exchanges to the evidence.
+    pub(super) fn with_requests(mut self, all: &[Exchange]) -> Self {
+        let newest = &all[all.len().saturating_sub(MAX_SHOWN_EXCHANGES)..];
+        self.evidence.requests = newest.iter().map(ToString::to_string).collect();
+        self
+    }
 }
 
 impl Exchange {

@@ -11,7 +11,7 @@ use super::super::findings::*;
 use super::super::observer::Observed;
 use super::super::report::{Check, Finding, Phase};
 use super::super::stderr_patterns::truncate_line;
-use super::exchanges::{Exchange, Outcome, lines};
+use super::exchanges::{Exchange, Outcome};
 use mcpjoin::internal::http::Proxy;
 use mcpjoin::internal::readable;
 
@@ -35,11 +35,10 @@ impl NotOpened<'_> {
         let by_response = || self.by_response(self.decisive()?, &text);
         let mut finding = self.by_failure().or_else(by_response).unwrap_or_else(|| self.by_cause(&text));
         finding.evidence.body = finding.evidence.body.or_else(|| excerpt(&text));
-        finding.evidence.requests = lines(self.exchanges);
         if let Some(proxy) = self.proxy {
             self.attribute_to_proxy(proxy, &mut finding);
         }
-        finding
+        finding.with_requests(self.exchanges)
     }
 
     /// Says that a response may be the proxy's own.
@@ -184,17 +183,13 @@ fn no_response(kind: LinkErrorKind, error: &str) -> Kind<Check> {
 pub(super) fn no_method(phase: Phase, all: &[Exchange]) -> Finding {
     let seen =
         "every request is answered with 405 Method Not Allowed: GET and POST, at every path that was tried";
-    let mut finding = NO_MCP.at(phase, seen);
-    finding.evidence.requests = lines(all);
-    finding
+    NO_MCP.at(phase, seen).with_requests(all)
 }
 
 /// HTTP+SSE was asked for, and the server speaks Streamable HTTP.
 pub(super) fn is_streamable(phase: Phase, url: &str, all: &[Exchange]) -> Finding {
     let seen = format!("{url} answers a POST with a message: it is a Streamable HTTP server");
-    let mut finding = STREAMABLE_HTTP.with(phase, seen, &[("url", url)]);
-    finding.evidence.requests = lines(all);
-    finding
+    STREAMABLE_HTTP.with(phase, seen, &[("url", url)]).with_requests(all)
 }
 
 /// Adds the statuses of an opening that failed to the steps.

@@ -8,7 +8,7 @@
 use super::super::examination::Examination;
 use super::super::findings::*;
 use super::super::report::{Check, Finding, Phase};
-use super::exchanges::{Exchange, MAX_SHOWN_EXCHANGES, lines};
+use super::exchanges::{Exchange, MAX_SHOWN_EXCHANGES};
 use super::responses;
 use mcpjoin::auth::{ExplainOptions, Ladder, Step, Verdict, explain};
 use mcpjoin::link::HttpConnect;
@@ -66,9 +66,7 @@ pub(super) fn check(exam: &mut Examination, all: &[Exchange], is_sse: bool) {
             exam.add(session_lost(lost, all));
         }
     } else if let Some(exchange) = refused {
-        let mut finding = INITIALIZED_REFUSED.at(Phase::Initialize, exchange.to_string());
-        finding.evidence.requests = lines(all);
-        exam.add(finding);
+        exam.add(INITIALIZED_REFUSED.at(Phase::Initialize, exchange.to_string()).with_requests(all));
     } else if has_session {
         exam.pass([Check::Session]);
     } else {
@@ -81,9 +79,7 @@ fn session_lost(exchange: Option<&Exchange>, all: &[Exchange]) -> Finding {
     let how =
         exchange.map_or_else(|| "a session had to be opened a second time".to_owned(), ToString::to_string);
     let seen = format!("the server does not know the session that it has just opened: {how}");
-    let mut finding = SESSION_LOST.at(Phase::List, seen);
-    finding.evidence.requests = lines(all);
-    finding
+    SESSION_LOST.at(Phase::List, seen).with_requests(all)
 }
 
 /// Makes the finding of a list that could not be read more precise, by the response to its request.
@@ -104,14 +100,12 @@ pub(super) fn refine_list(finding: &mut Finding, all: &[Exchange], authorized: b
             responses::by_status(Phase::List, exchange, said, authorized)
         }
     };
-    if let Some(precise) = precise {
-        // The check is still that of the list.
-        let (check, error) = (finding.check, finding.evidence.error.take());
-        *finding = Finding { check, ..precise };
-        finding.evidence.error = error;
-    }
+    let (check, error) = (finding.check, finding.evidence.error.take());
+    let refined = precise.unwrap_or_else(|| finding.clone()).with_requests(all);
+    // The check is still that of the list.
+    *finding = Finding { check, ..refined };
+    finding.evidence.error = error;
     finding.evidence.body = body;
-    finding.evidence.requests = lines(all);
 }
 
 /// Ends the phase in which the session was ended.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use super::super::World;
-use super::super::shell::{Question, SHELL_TIMEOUT};
+use super::super::shell::{SHELL_TIMEOUT, ShellCommand};
 use super::Folder;
 
 const PATH: &str = "/usr/bin:/bin";
@@ -12,8 +12,8 @@ const PATH: &str = "/usr/bin:/bin";
 const GUARD: &str = "case $- in\n    *i*) ;;\n      *) return;;\nesac\n";
 
 async fn ask(world: &World, interactive: bool, timeout: Duration) -> Result<String, String> {
-    let question = Question::new(world, interactive)?;
-    let path = question.ask(world, OsStr::new(PATH), timeout).await?;
+    let command = ShellCommand::new(world, interactive)?;
+    let path = command.run(world, OsStr::new(PATH), timeout).await?;
     Ok(path.into_string().unwrap())
 }
 
