@@ -116,7 +116,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Finds what runs a script, by its first line.
+    /// Finds the interpreter of a script, by its first line.
     fn find_interpreter(&mut self, command: &ChildCommand, line: &[u8]) -> Result<(), Box<Finding>> {
         let has_carriage_return = line.ends_with(b"\r");
         let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
@@ -257,7 +257,7 @@ async fn shut_down(exam: &mut Examination, client: Client, handle: &ChildHandle)
     client.close().await;
     drop(client);
     let report = handle.ended().await.unwrap_or_default();
-    // Findings quote what it writes at its exit.
+    // Findings quote the text that it writes at its exit.
     handle.stderr_read().await;
     let checks = [Check::EndOfInput, Check::ExitStatus, Check::Family];
     if exited {

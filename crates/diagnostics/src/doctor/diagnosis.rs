@@ -15,7 +15,7 @@ use super::report::{Check, Finding, Phase, Transport};
 use super::stderr_patterns::{crash, known_failure, last_lines, listening_url};
 use mcpjoin::client::ClientError;
 
-/// The session of a child process did not open. `stderr`: what it wrote to standard error.
+/// The session of a child process did not open. `stderr`: its standard error.
 pub(super) fn child_not_opened(
     phase: Phase,
     cause: &CloseCause,

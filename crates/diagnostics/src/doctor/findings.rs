@@ -629,7 +629,7 @@ kinds! { Check:
         "look at the proxy and its log; NO_PROXY names the hosts that are reached without one";
 }
 
-// Responses of HTTP, by their body, and what is not HTTP.
+// Responses of HTTP, by their body, and other protocols.
 kinds! { Check:
     BROKEN: "broken", Protocol,
         "the connection ends before a response: the server died of the request, or what listens there does not \

@@ -1,7 +1,7 @@
 //! The opening of the session: the probe of the era, `initialize`, and how long both take.
 //!
 //! Used by the examination of every transport. The session decides which request it sends and what a response means; this
-//! only reads what crossed the link.
+//! only reads the messages on the link.
 
 use std::sync::Arc;
 

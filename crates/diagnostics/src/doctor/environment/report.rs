@@ -60,7 +60,7 @@ parts! {
         /// The programs of an installed version manager are found in some context.
         Managers = "version-managers",
     }
-    /// The folders in which those keep what they download.
+    /// The folders of their downloads.
     Caches = "caches" {
         /// npm can write to its cache.
         NpmCache = "npm-cache",

@@ -19,7 +19,7 @@ use super::super::report::{Finding, Phase};
 
 /// Addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 8;
-/// How much is read of what a peer sends first.
+/// How many of the first bytes of a peer are read.
 const MAX_FIRST_BYTES: usize = 200;
 /// How long the other addresses have after the first connection: a lost packet is sent again within it.
 const OTHERS_TIMEOUT: Duration = Duration::from_millis(1500);

@@ -305,7 +305,7 @@ impl Destination {
             observed,
             sse: self.sse,
             authorized: self.authorized,
-            // A proxy only forwards what is encrypted.
+            // A proxy only forwards an encrypted connection.
             proxy: self.proxy.as_ref().filter(|_| self.url.scheme() == "http"),
         };
         let mut finding = not_opened.finding();
