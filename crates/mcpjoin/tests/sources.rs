@@ -31,7 +31,7 @@ const THEIR_OWN: [&str; 5] = [
 /// state that another replica has sealed.
 const DATES: [&str; 6] = [
     "auth/src/",
-    "diagnostics/src/doctor/http/clock.rs",
+    "diagnostics/src/doctor/http/exchanges.rs",
     "mcpjoin/src/server/seal.rs",
     "mcpjoin/src/server/task/time.rs",
     "quic/src/endpoint/tls/time.rs",

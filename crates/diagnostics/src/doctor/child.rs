@@ -1,64 +1,325 @@
-//! A server that is started as a child: the program, its start, and how it ends.
+//! A server that is a child process: the program and its interpreter, its start, and its exit.
 //!
-//! Called by [`Doctor::examine`](super::Doctor::examine).
+//! Called by [`Doctor::examine`](super::Doctor::examine). The program is looked up as the child will see it: a script's first
+//! line as the system reads it (execve(2), "Interpreter scripts"), and `env` in it as env(1) reads its words. Only
+//! well-known runtimes are run, with `--version`.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio>
 
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::course::Course;
-use super::opening::Opening;
-use super::report::{Check, Phase};
-use super::wire::Wire;
-use super::{diagnosis, resolve};
-use mcpjoin::client::ClientBuilder;
-use mcpjoin::link::ChildCommand;
+use mcpjoin_proto::session::{LinkEnd, LinkEndKind, ProcessExit};
 
-/// Does all of it.
-pub(super) async fn examine(
-    course: &mut Course,
-    command: ChildCommand,
-    client: ClientBuilder,
-    slow: Duration,
-) {
+use super::diagnosis;
+use super::environment::version_manager;
+use super::examination::{EXITED, Examination};
+use super::findings::*;
+use super::report::{Check, Finding, Outcome, Phase, Transport};
+use super::stderr_patterns::last_lines;
+use mcpjoin::client::{Client, ClientBuilder};
+use mcpjoin::link::{ChildCommand, ChildHandle, Forced, ShutdownReport, SpawnError, SpawnErrorKind};
+
+/// How much of a script's first line the system reads (Linux since 5.1).
+const MAX_FIRST_LINE_BYTES: u64 = 256;
+/// How long a runtime may take to print its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
+/// From SIGTERM to SIGKILL for a runtime that does not print its version in time.
+const VERSION_KILL_AFTER: Duration = Duration::from_millis(500);
+/// Characters of a version that are shown.
+const MAX_VERSION_CHARS: usize = 80;
+/// Runtimes that print their version with `--version`, and do nothing else then.
+const RUNTIMES: [&str; 9] = ["node", "nodejs", "bun", "deno", "ruby", "php", "uv", "uvx", "pipx"];
+
+/// Runs all phases.
+pub(super) async fn examine(exam: &mut Examination, command: ChildCommand, client: ClientBuilder) {
     let handle = command.handle();
-    course.begin(Phase::Resolve);
-    course.notes = resolve::notes(&command);
-    let resolved = match resolve::resolve(&command).await {
-        Ok(resolved) => resolved,
+    exam.begin(Phase::Resolve);
+    exam.report.notes = notes(&command);
+    let program = match Program::resolve(&command).await {
+        Ok(program) => program,
         Err(finding) => {
             if finding.check == Check::Runtime {
-                course.pass(Check::Program);
+                exam.pass([Check::Program]);
             }
-            return course.fail(*finding);
+            return exam.fail(*finding);
         }
     };
-    course.resolved(&resolved);
+    exam.pass([Check::Program]);
+    if program.runtime.is_none() && program.interpreter.is_none() {
+        exam.not_run([Check::Runtime], "the program needs no runtime");
+    } else {
+        // The start shows whether an interpreter that is named by its path exists.
+        exam.pass([Check::Runtime]);
+    }
+    exam.end(program.detail());
 
-    course.begin(Phase::Spawn);
-    let wire = Wire::default();
+    exam.begin(Phase::Spawn);
+    let began = exam.since;
     let link = match command.start().await {
         Ok(link) => link,
         Err(error) => {
-            let interpreter = resolved.interpreter.as_deref();
-            return course.fail(*diagnosis::unstarted(Phase::Spawn, &error, interpreter));
+            let interpreter = program.interpreter.as_deref();
+            return exam.fail(not_started(Phase::Spawn, &error, interpreter));
         }
     };
-    course.pass(Check::Start);
+    exam.pass([Check::Start]);
     let pid = handle.pid();
-    course.end(pid.map_or_else(String::new, |pid| format!("process {pid}")));
+    exam.end(pid.map_or_else(String::new, |pid| format!("process {pid}")));
 
-    let opening = Opening { began: course.since, child: Some((handle.clone(), pid)), slow };
-    course.begin(Phase::Probe);
-    match opening.connect(course, &wire, link, client).await {
+    match exam.open(link, client, began, Some((&handle, pid))).await {
         Ok(client) => {
-            course.lists(&client, &wire).await;
-            course.shut_down(client, &handle).await;
-            course.heard(&wire.seen());
+            exam.read_lists(&client).await;
+            shut_down(exam, client, &handle).await;
+            exam.add_violations();
         }
-        Err(error) => {
-            let finding = diagnosis::unopened(course.phase, &error.cause, &wire.seen(), &handle.stderr());
-            course.fail(finding);
+        Err(cause) => {
+            let observed = exam.observer.observed();
+            let phase = exam.phase;
+            exam.fail(diagnosis::child_not_opened(phase, &cause, &observed, &handle.stderr()));
         }
     }
-    course.stderr = diagnosis::last_lines(&handle.stderr());
+    exam.report.stderr = last_lines(&handle.stderr());
+}
+
+/// A program and its interpreter.
+struct Program {
+    file: PathBuf,
+    /// The interpreter in its first line, as it is written there.
+    interpreter: Option<PathBuf>,
+    /// The file of the interpreter that `env` finds.
+    runtime: Option<PathBuf>,
+    /// The version that the runtime prints.
+    version: Option<String>,
+}
+
+impl Program {
+    /// Finds the program of the command.
+    async fn resolve(command: &ChildCommand) -> Result<Self, Box<Finding>> {
+        let spec = command.spec();
+        let missing = |kind| Box::new(not_started(Phase::Resolve, &spec.error(kind), None));
+        let file = spec.resolve().map_err(missing)?;
+        let mut program = Self { file, interpreter: None, runtime: None, version: None };
+        if let Some(line) = first_line(&program.file) {
+            program.find_interpreter(command, &line)?;
+        }
+        let runtime = match (&program.runtime, &program.interpreter) {
+            (Some(runtime), _) => Some(runtime),
+            (None, None) => Some(&program.file),
+            (None, Some(interpreter)) => Some(interpreter).filter(|interpreter| interpreter.exists()),
+        };
+        if let Some(runtime) = runtime.filter(|runtime| prints_version(runtime)) {
+            program.version = version(command, runtime).await;
+        }
+        Ok(program)
+    }
+
+    /// Finds the interpreter of a script, by its first line.
+    fn find_interpreter(&mut self, command: &ChildCommand, line: &[u8]) -> Result<(), Box<Finding>> {
+        let has_carriage_return = line.ends_with(b"\r");
+        let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+        let Some(interpreter) = words.next().map(|word| PathBuf::from(OsStr::from_bytes(word))) else {
+            return Ok(());
+        };
+        let arguments: Vec<&[u8]> = words.collect();
+        let is_env = interpreter.file_name() == Some(OsStr::new("env"));
+        let file = self.file.display();
+        if has_carriage_return && (arguments.is_empty() || is_env) {
+            let seen = format!("the first line of {file} ends in a carriage return");
+            return Err(Box::new(WINDOWS_LINE_ENDS.at(Phase::Resolve, seen)));
+        }
+        self.interpreter = Some(interpreter);
+        let name = arguments.iter().find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
+        if let Some(name) = name.filter(|_| is_env) {
+            let runtime = command.beside(OsStr::from_bytes(name), "--version");
+            let found = runtime.spec().resolve();
+            self.runtime = Some(found.map_err(|kind| {
+                let (kind, name) = (command.spec().error(kind).kind, String::from_utf8_lossy(name));
+                let seen = format!("{file} is run by {name}, which cannot be run: {kind}");
+                let runtime = ("runtime", product_of(&name).unwrap_or(&name));
+                Box::new(RUNTIME_MISSING.with(Phase::Resolve, seen, &[runtime]))
+            })?);
+        }
+        Ok(())
+    }
+
+    /// The file, the target of its link, and its runtime, in one line.
+    fn detail(&self) -> String {
+        let mut detail = self.file.display().to_string();
+        if let Some(real) = self.file.canonicalize().ok().filter(|real| *real != self.file) {
+            detail += &format!(" -> {}", real.display());
+        }
+        let runtime = self.runtime.as_deref();
+        if let Some(manager) = version_manager(&self.file).or_else(|| runtime.and_then(version_manager)) {
+            detail += &format!(" ({manager})");
+        }
+        if let Some(runtime) = runtime.or(self.interpreter.as_deref()) {
+            detail += &format!(", run by {}", runtime.display());
+        }
+        if let Some(version) = &self.version {
+            detail += &format!(" ({version})");
+        }
+        detail
+    }
+}
+
+/// The first line of a script, after its `#!`; `None` for another file.
+fn first_line(file: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(file).ok()?.take(MAX_FIRST_LINE_BYTES).read_to_end(&mut bytes).ok()?;
+    let line = bytes.strip_prefix(b"#!")?;
+    let end = memchr::memchr(b'\n', line).unwrap_or(line.len());
+    Some(line[..end].to_vec())
+}
+
+fn prints_version(runtime: &Path) -> bool {
+    let name = runtime.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let python = name.strip_prefix("python");
+    RUNTIMES.contains(&name)
+        || python.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+}
+
+/// The first line that a runtime prints when it is run with `--version`.
+async fn version(command: &ChildCommand, runtime: &Path) -> Option<String> {
+    // A relative path counts from the working directory of the command, where it was found.
+    let runtime = std::path::absolute(runtime).ok()?;
+    let asked = command.beside(runtime, "--version").shutdown(Duration::ZERO, VERSION_KILL_AFTER);
+    let output = asked.output(VERSION_TIMEOUT).await.ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line: String = text.lines().next()?.trim().chars().take(MAX_VERSION_CHARS).collect();
+    (!output.timed_out && !line.is_empty()).then_some(line)
+}
+
+/// The notes about the `PATH` in which the program is looked for.
+fn notes(command: &ChildCommand) -> Vec<String> {
+    let spec = command.spec();
+    if spec.program.as_bytes().contains(&b'/') {
+        return Vec::new();
+    }
+    let Some(path) = spec.variable("PATH").map(OsStringExt::into_vec) else {
+        return vec!["the server gets no PATH: programs are looked for in /bin and /usr/bin".to_owned()];
+    };
+    let mut notes = Vec::new();
+    let entries = || path.split(|byte| *byte == b':');
+    if entries().any(<[u8]>::is_empty) {
+        notes.push(
+            "PATH has an empty entry, which means the working directory to other programs; here it is skipped"
+                .to_owned(),
+        );
+    }
+    if entries().any(|entry| !entry.is_empty() && entry[0] != b'/') {
+        notes.push(
+            "PATH has a relative entry: what is found there depends on the working directory".to_owned(),
+        );
+    }
+    notes
+}
+
+/// The program cannot be started. `interpreter`: the one in its first line.
+fn not_started(phase: Phase, error: &SpawnError, interpreter: Option<&Path>) -> Finding {
+    let shown = interpreter.map(|path| path.display().to_string());
+    let kind = match &error.kind {
+        SpawnErrorKind::NotFound { searched } if searched.is_empty() => PROGRAM_PATH_MISSING,
+        SpawnErrorKind::NotFound { .. } => match product_of(&error.command) {
+            Some("Node.js") => NODE_MISSING,
+            Some("uv") => UV_MISSING,
+            Some("Python") => PYTHON_MISSING,
+            _ => PROGRAM_MISSING,
+        },
+        SpawnErrorKind::NotExecutable { .. } => NOT_EXECUTABLE,
+        SpawnErrorKind::IsDirectory { .. } => DIRECTORY,
+        SpawnErrorKind::WorkingDirectory { .. } => WORKING_DIRECTORY,
+        SpawnErrorKind::NoInterpreter { .. } if shown.is_some() => INTERPRETER_MISSING,
+        SpawnErrorKind::NoInterpreter { .. } => LOADER_MISSING,
+        _ => NOT_STARTED,
+    };
+    kind.with(phase, error.to_string(), &[("interpreter", shown.as_deref().unwrap_or_default())])
+}
+
+/// The product that a well-known program comes with.
+fn product_of(program: &str) -> Option<&'static str> {
+    match program {
+        "node" | "nodejs" | "npm" | "npx" => Some("Node.js"),
+        "uv" | "uvx" => Some("uv"),
+        "python" | "python3" | "pip" => Some("Python"),
+        _ => None,
+    }
+}
+
+/// Closes the standard input of the child and waits for its exit.
+async fn shut_down(exam: &mut Examination, client: Client, handle: &ChildHandle) {
+    // A child that exited did so before its input is closed, even if no request has failed because of it.
+    let noticed = exam.has_failed(Check::Life);
+    let exited = noticed || !handle.is_running();
+    exam.begin(Phase::ShutDown);
+    client.close().await;
+    drop(client);
+    let report = handle.ended().await.unwrap_or_default();
+    // Findings quote the text that it writes at its exit.
+    handle.stderr_read().await;
+    let checks = [Check::EndOfInput, Check::ExitStatus, Check::Family];
+    if exited {
+        if !noticed {
+            let kind = LinkEndKind::EndOfStream;
+            let end = LinkEnd { kind, exit: report.exit, stderr: handle.stderr() };
+            exam.add(diagnosis::ended(Transport::Child, Phase::ShutDown, &end));
+        }
+        exam.not_run(checks, EXITED);
+        return exam.skip(Phase::ShutDown, EXITED);
+    }
+    exam.pass([Check::Life]);
+    exam.pass(checks);
+    if !report.complete {
+        exam.not_run([Check::Family], "this system does not show every process");
+    }
+    if report.forced != Forced::No {
+        exam.not_run([Check::ExitStatus], "the server was ended by a signal");
+    }
+    let findings = exit_findings(&report, &handle.stderr());
+    let outcome = if findings.is_empty() { Outcome::Passed } else { Outcome::Failed };
+    findings.into_iter().for_each(|finding| exam.add(finding));
+    let how = match report.forced {
+        Forced::No => "ended by itself when its input ended",
+        Forced::Terminated => "ended on SIGTERM",
+        _ => "ended on SIGKILL",
+    };
+    let detail = report.exit.map_or_else(|| how.to_owned(), |exit| format!("{how}, {exit}"));
+    exam.step(outcome, exam.since, tokio::time::Instant::now(), detail);
+}
+
+/// The faults in the exit of a child after its input was closed.
+fn exit_findings(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let processes = |count: usize| format!("{count} process{}", if count == 1 { "" } else { "es" });
+    if report.forced == Forced::No {
+        if let Some(exit) = report.exit.filter(|exit| *exit != ProcessExit::Code(0)) {
+            let seen = format!("the server ended with {exit} when its standard input ended");
+            let mut finding = EXIT_STATUS.at(Phase::ShutDown, seen);
+            finding.evidence.exit = report.exit;
+            finding.evidence.stderr = last_lines(stderr);
+            findings.push(finding);
+        }
+        if !report.left_behind.is_empty() {
+            let count = processes(report.left_behind.len());
+            let mut finding =
+                LEFT_BEHIND.at(Phase::ShutDown, format!("the server ended and left {count} behind"));
+            finding.evidence.processes.clone_from(&report.left_behind);
+            findings.push(finding);
+        }
+    } else {
+        let (what, how) = match report.forced {
+            Forced::Killed => ("neither at the end of its standard input nor on SIGTERM", "SIGKILL"),
+            _ => ("not at the end of its standard input", "SIGTERM"),
+        };
+        findings.push(DEAF.at(Phase::ShutDown, format!("the server ended {what}, but on {how}")));
+    }
+    if !report.survivors.is_empty() {
+        let count = processes(report.survivors.len());
+        let mut finding = SURVIVORS.at(Phase::ShutDown, format!("{count} could not be ended"));
+        finding.evidence.processes.clone_from(&report.survivors);
+        findings.push(finding);
+    }
+    findings
 }

@@ -1,9 +1,10 @@
-//! What is wrong with a server, or with our way to it: an examination, phase by phase.
+//! Finds out why a server does not work: an examination, phase by phase.
 //!
-//! [`Doctor`] looks up the program or the address, starts it or connects to it, finds out how it speaks, reads its lists
-//! and leaves it, with the time of each part, and says what is wrong: what was seen, what it means, one thing to do.
-//! [`OrchestraDoctor`] does the same with an orchestrator of Orchestra. Called by `mcpjoin doctor` and by whoever wants to
-//! know why a server does not connect. It calls no tool, prints nothing and leaves no process and no connection.
+//! [`Doctor`] resolves the program or the address, starts the program or connects, opens the session, reads the lists and
+//! disconnects. Its report has the duration of each phase and the findings: what was seen, what it means, one thing to do.
+//! [`OrchestraDoctor`] does the same with an orchestrator of Orchestra, and [`EnvironmentDoctor`] with the machine. Used by
+//! `mcpjoin doctor`, and by programs that show why a server does not connect. It calls no tool, prints nothing and leaves no
+//! process and no connection.
 //!
 //! ```no_run
 //! use mcpjoin::Client;
@@ -24,26 +25,21 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports>.
 
 mod child;
-mod course;
 mod diagnosis;
-mod ending;
 mod environment;
+mod examination;
+mod findings;
 mod http;
+mod observer;
 mod opening;
 mod orchestra;
 mod quic;
-mod remote;
 mod report;
-mod resolve;
 mod socket;
-mod way;
-mod wire;
-mod words;
+mod stderr_patterns;
 
 use std::fmt;
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 pub use environment::{
     EnvironmentCheck, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport,
@@ -52,27 +48,26 @@ pub use environment::{
 pub use orchestra::{OrchestraDoctor, Orchestrator};
 pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step};
 
-use self::course::{Begun, Course, Noted};
-use self::way::Way;
+use self::examination::{Callbacks, Examination};
+use self::report::Transport;
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::link::HttpConnect;
-use mcpjoin::link::{self, ChildCommand, Crossed, SocketConnect};
+use mcpjoin::link::{ChildCommand, Crossed, HttpConnect, SocketConnect, Way};
 use mcpjoin_quic::QuicConnect;
 
-/// How long a server may take to its first answer before that is a finding: 5 s, as long as the probe of the era waits.
-const SLOW: Duration = Duration::from_secs(5);
+/// A first response that takes longer is a finding: 5 s, the timeout of the probe of the era.
+const SLOW_START: Duration = Duration::from_secs(5);
 
-/// What is examined: how the server is started or reached. Made from each of them by `into`.
+/// How the server is started or reached. Made by `into` from each of the types it holds.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Target {
-    /// A program, started as a child.
+    /// A program, started as a child process.
     Child(ChildCommand),
-    /// Somebody who listens on a TCP port or a Unix socket.
+    /// A server on a TCP port or a Unix socket.
     Socket(SocketConnect),
-    /// Somebody who listens for HTTP.
+    /// A server over HTTP.
     Http(Box<HttpConnect>),
-    /// Somebody who listens on QUIC.
+    /// A server on QUIC.
     Quic(Box<QuicConnect>),
 }
 
@@ -100,78 +95,71 @@ impl From<QuicConnect> for Target {
     }
 }
 
-/// An examination to be. It is made by [`examine`](Self::examine).
+/// An examination of a server. It is made by [`examine`](Self::examine).
 #[must_use = "nothing is examined before `examine`"]
 pub struct Doctor {
     target: Target,
     client: ClientBuilder,
-    slow: Duration,
-    begun: Option<Begun>,
-    noted: Option<Noted>,
-    tap: Option<Tap>,
+    slow_start: Duration,
+    callbacks: Callbacks,
 }
 
-/// Sees the messages that cross.
-type Tap = Box<dyn FnMut(link::Way, Crossed<'_>) + Send>;
-
 impl Doctor {
-    /// Examines what this starts or connects to, as this client talks to it.
+    /// Examines this server, as this client talks to it.
     pub fn new(target: impl Into<Target>, client: ClientBuilder) -> Self {
-        Self { target: target.into(), client, slow: SLOW, begun: None, noted: None, tap: None }
+        let callbacks = Callbacks::default();
+        Self { target: target.into(), client, slow_start: SLOW_START, callbacks }
     }
 
-    /// How long a server may take to its first answer before that is a finding: 5 s.
-    pub const fn slow_start(mut self, bound: Duration) -> Self {
-        self.slow = bound;
+    /// A first response that takes longer than this is a finding. Default: 5 s.
+    pub const fn slow_start(mut self, limit: Duration) -> Self {
+        self.slow_start = limit;
         self
     }
 
-    /// Hears of each phase as it begins. Must not block.
-    pub fn on_phase(mut self, begun: impl Fn(Phase) + Send + Sync + 'static) -> Self {
-        self.begun = Some(Box::new(begun));
+    /// Calls this when a phase begins. It must not block.
+    pub fn on_phase(mut self, callback: impl Fn(Phase) + Send + Sync + 'static) -> Self {
+        self.callbacks.on_phase = Some(Box::new(callback));
         self
     }
 
-    /// Hears of each phase when it is over, so that whoever stops the examination has what was found out until then. One may
-    /// come a second time, when more is known of it; [`Report::steps`] has the last word. Must not block.
-    pub fn on_step(mut self, noted: impl Fn(&Step) + Send + Sync + 'static) -> Self {
-        self.noted = Some(Box::new(noted));
+    /// Calls this when a phase ends, so that a caller that stops the examination has its results until then. A phase may be
+    /// reported again when more is known of it; [`Report::steps`] is final. It must not block.
+    pub fn on_step(mut self, callback: impl Fn(&Step) + Send + Sync + 'static) -> Self {
+        self.callbacks.on_step = Some(Box::new(callback));
         self
     }
 
-    /// Shows everything that crosses the link. Must not block.
-    pub fn tapped(mut self, tap: impl FnMut(link::Way, Crossed<'_>) + Send + 'static) -> Self {
-        self.tap = Some(Box::new(tap));
+    /// Calls this with everything that crosses the link. It must not block.
+    pub fn tapped(mut self, tap: impl FnMut(Way, Crossed<'_>) + Send + 'static) -> Self {
+        self.callbacks.tap = Some(Box::new(tap));
         self
     }
 
-    /// Does all of it. When it is over nothing that it has started is left, but what [`Check::Family`] names, and no
+    /// Runs all phases. Afterwards nothing that it has started is left, except what [`Check::Family`] reports, and no
     /// connection.
     ///
-    /// Takes as long as the limits of the client and of the connection and the shutdown of the command allow, and 5 s at
-    /// most for a runtime that is asked for its version. Dropped before it is ready, it ends what it has begun.
+    /// Takes as long as the limits of the client and of the connection and the shutdown of the command allow, and at most 5 s
+    /// for the version of a runtime. Dropped before it is ready, it ends what it has started.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
     pub async fn examine(self) -> Report {
-        let Self { target, client, slow, begun, noted, tap } = self;
-        let started = Instant::now();
-        let way = match &target {
-            Target::Child(_) => Way::Child,
-            Target::Socket(_) => Way::Socket,
-            Target::Http(_) => Way::Http,
-            Target::Quic(_) => Way::Quic,
+        let Self { target, client, slow_start, callbacks } = self;
+        let transport = match &target {
+            Target::Child(_) => Transport::Child,
+            Target::Socket(_) => Transport::Socket,
+            Target::Http(_) => Transport::Http,
+            Target::Quic(_) => Transport::Quic,
         };
-        let mut course = Course::new(way, begun);
-        course.tap = tap;
-        course.noted = noted;
+        let mut exam = Examination::new(transport, callbacks, slow_start);
         match target {
-            Target::Child(command) => child::examine(&mut course, command, client, slow).await,
-            Target::Socket(connect) => socket::examine(&mut course, connect, client, slow).await,
-            Target::Http(connect) => http::examine(&mut course, *connect, client, slow).await,
-            Target::Quic(connect) => quic::examine(&mut course, *connect, client, slow).await,
+            Target::Child(command) => child::examine(&mut exam, command, client).await,
+            Target::Socket(connect) => socket::examine(&mut exam, connect, client).await,
+            Target::Http(connect) => http::examine(&mut exam, *connect, client).await,
+            Target::Quic(connect) => quic::examine(&mut exam, *connect, client).await,
         }
-        course.report(started)
+        exam.finish()
     }
 }
 
@@ -180,7 +168,7 @@ impl fmt::Debug for Doctor {
         f.debug_struct("Doctor")
             .field("target", &self.target)
             .field("client", &self.client)
-            .field("slow", &self.slow)
+            .field("slow_start", &self.slow_start)
             .finish_non_exhaustive()
     }
 }

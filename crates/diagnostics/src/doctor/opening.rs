@@ -1,164 +1,175 @@
-//! The opening of the connection as an examination judges it: the probe of the era, `initialize`, and how long both took.
+//! The opening of the session: the probe of the era, `initialize`, and how long both take.
 //!
-//! Which of them is sent, and what an answer decides, is the session's business; here it is only read from what crossed
-//! the link.
+//! Used by the examination of every transport. The session decides which request it sends and what a response means; this
+//! only reads the messages on the link.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mcpjoin_proto::Method;
-use mcpjoin_proto::session::Peer;
+use mcpjoin_proto::session::{CloseCause, Peer};
 use tokio::time::Instant;
 
-use super::course::{Course, NO_ANSWER};
-use super::diagnosis;
-use super::report::{Check, Outcome, Phase};
-use super::wire::{Answer, Seen, Wire};
-use mcpjoin::client::{self, Client, ClientBuilder, ConnectError};
+use super::examination::{Examination, NO_ANSWER, seconds};
+use super::findings::*;
+use super::observer::{Observed, ProbeAnswer};
+use super::report::{Check, Outcome, Phase, Transport};
+use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::link::{ChildHandle, Link};
 
-/// The opening of a connection, as it is judged.
-pub(super) struct Opening {
-    /// When the program was about to be started, or the connection about to be made.
-    pub(super) began: Instant,
-    /// The process, where the server is a child, and its number at the first start.
-    pub(super) child: Option<(ChildHandle, Option<u32>)>,
-    pub(super) slow: Duration,
-}
-
-impl Opening {
-    /// Connects; the probe has begun. An error is to be told by a finding that ends the phase under way.
-    pub(super) async fn connect(
-        self,
-        course: &mut Course,
-        wire: &Wire,
+impl Examination {
+    /// Connects the client. `began`: when the program was started, or the connection was begun. `child`: the process of a
+    /// child, with its process id at the first start.
+    ///
+    /// # Errors
+    /// Why the session did not open. The caller turns it into a finding that ends the current phase.
+    pub(super) async fn open(
+        &mut self,
         link: Link,
         client: ClientBuilder,
-    ) -> Result<Client, ConnectError> {
-        // Whoever does not answer the probe is asked in the other way then, and not before.
-        let patience = client.limits_in_force().probe;
-        let (tapped, told) = (wire.clone(), wire.clone());
-        let mut tap = course.tap.take();
+        began: Instant,
+        child: Option<(&ChildHandle, Option<u32>)>,
+    ) -> Result<Client, CloseCause> {
+        self.begin(Phase::Probe);
+        // A server that disconnects later than this did so because the probe timed out.
+        let probe_timeout = client.limits_in_force().probe;
+        let observer = self.observer.clone();
+        let (of_link, of_session) = (observer.clone(), observer.clone());
+        let mut tap = self.callbacks.tap.take();
         let link = link.tapped(move |way, crossed| {
-            tapped.crossed(way, crossed);
+            of_link.crossed(way, crossed);
             if let Some(tap) = &mut tap {
                 tap(way, crossed);
             }
         });
-        let client = client.also_on_violation(move |violation| told.violation(violation));
-        let connecting = client.connect(link);
-        let outcome = if course.way.hangs_up() {
-            // What is no MCP server, and has shown it, is not waited for.
+        let client = client.also_on_violation(move |violation| of_session.violation(violation));
+        let is_socket = self.transport == Transport::Socket;
+        let connecting = async { client.connect(link).await.map_err(|error| error.cause) };
+        let outcome = if is_socket {
+            // There is no reason to wait for a peer that has shown that it is no MCP server.
             tokio::select! {
                 outcome = connecting => outcome,
-                () = wire.hopeless(patience) => Err(ConnectError::in_phase(client::Phase::Opening, wire.seen().garbage(), self.began.elapsed())),
+                () = observer.hopeless(probe_timeout) => Err(observer.observed().garbage()),
             }
         } else {
             connecting.await
         };
         let now = Instant::now();
-        wire.opened();
-        let seen = wire.seen();
-        let restarted = match &self.child {
-            Some((child, pid)) => child.pid() != *pid,
-            None => course.way.hangs_up() && seen.hung_up(patience),
+        observer.set_opened();
+        let observed = observer.observed();
+        let restarted = match child {
+            Some((child, pid)) => child.pid() != pid,
+            None => is_socket && observed.hung_up(probe_timeout),
         };
-        self.probed(course, &seen, now, restarted, outcome.is_ok());
-        match outcome {
-            Ok(client) => {
-                self.agreed(course, &seen, now, restarted, client.peer());
-                Ok(client)
-            }
-            Err(error) => Err(error),
-        }
+        self.end_probe(&observed, began, now, restarted, outcome.is_ok());
+        let client = outcome?;
+        self.end_opening(&observed, began, now, restarted, client.peer());
+        Ok(client)
     }
 
-    /// What became of the probe, and with it where the opening is now.
-    fn probed(&self, course: &mut Course, seen: &Seen, now: Instant, restarted: bool, connected: bool) {
-        let Some(asked) = seen.probe else {
-            course.skip(Phase::Probe, "the legacy era was asked for");
-            course.not_run([Check::ProbeSurvived, Check::ProbeAnswered], "the era was not probed");
-            course.begin_at(Phase::Initialize, seen.initialize.map_or(self.began, |(first, _)| first));
+    /// Ends the phase of the probe, and begins that of `initialize` if it was sent.
+    fn end_probe(
+        &mut self,
+        observed: &Observed,
+        began: Instant,
+        now: Instant,
+        restarted: bool,
+        connected: bool,
+    ) {
+        let Some(probed) = observed.probe else {
+            self.skip(Phase::Probe, "the legacy era was asked for");
+            self.not_run([Check::ProbeSurvived, Check::ProbeAnswered], "the era was not probed");
+            let since = observed.initialize.map_or(began, |(first, _)| first);
+            return self.begin_at(Phase::Initialize, since);
+        };
+        let Some((initialize, _)) = observed.initialize else {
+            // The modern era has no `initialize`, and neither has a server that exited at the probe.
+            self.since = probed;
             return;
         };
-        let Some((first, _)) = seen.initialize else {
-            // The modern era, or the probe was the end of it all.
-            course.since = asked;
-            return;
-        };
-        let until = seen.answered.as_ref().map_or(first, |(at, _)| (*at).min(first));
-        if restarted {
-            // The second start begins with `initialize`: with both of them dead it was not the probe.
-            if connected {
-                course.fault(diagnosis::killed_by_probe(course.way));
-            }
-            course.not_run([Check::ProbeAnswered], "the server ended when it was probed");
-            let how = match course.way.is_remote() {
-                true => "the server hung up, and was called a second time",
-                false => "the server ended, and was started a second time",
+        let mut until = initialize;
+        let detail = if restarted {
+            let (seen, detail) = match self.transport.is_remote() {
+                true => (
+                    "the server closed the connection when server/discover came first, and was called a second time",
+                    "the server hung up, and was called a second time",
+                ),
+                false => (
+                    "the server ended when server/discover came first, and was started a second time",
+                    "the server ended, and was started a second time",
+                ),
             };
-            course.step(Outcome::Passed, asked, first, how.into());
+            // A server that also exits at `initialize` does not exit because of the probe.
+            if connected {
+                self.add(PROBE_FATAL.at(Phase::Probe, seen));
+            }
+            self.not_run([Check::ProbeAnswered], "the server ended when it was probed");
+            detail.to_owned()
         } else {
             if connected {
-                course.pass(Check::ProbeSurvived);
+                self.pass([Check::ProbeSurvived]);
             }
-            match &seen.answered {
-                Some((_, Answer::Error(code))) => {
-                    course.pass(Check::ProbeAnswered);
-                    let detail = format!("answered with JSON-RPC error {code}: the legacy era");
-                    course.step(Outcome::Passed, asked, until, detail);
-                }
-                Some((_, Answer::Foreign)) => {
-                    course.pass(Check::ProbeAnswered);
-                    course.step(Outcome::Passed, asked, until, "refused: perhaps the legacy era".into());
-                }
-                Some((_, Answer::Result)) => {
-                    course.pass(Check::ProbeAnswered);
-                    course.step(Outcome::Passed, asked, until, "answered with another result".into());
-                }
-                None => {
-                    if connected {
-                        course.fault(diagnosis::mute(first.saturating_duration_since(asked)));
+            if let Some((at, answer)) = &observed.answered {
+                self.pass([Check::ProbeAnswered]);
+                until = (*at).min(initialize);
+                match answer {
+                    ProbeAnswer::Error(code) => {
+                        format!("answered with JSON-RPC error {code}: the legacy era")
                     }
-                    course.step(Outcome::Passed, asked, until, NO_ANSWER.into());
+                    ProbeAnswer::Foreign => "refused: perhaps the legacy era".to_owned(),
+                    ProbeAnswer::Result => "answered with another result".to_owned(),
                 }
+            } else {
+                if connected {
+                    let waited = seconds(initialize.saturating_duration_since(probed));
+                    let seen = format!("no answer to server/discover within {waited}, and one to initialize");
+                    self.add(MUTE.at(Phase::Probe, seen));
+                }
+                NO_ANSWER.to_owned()
             }
-        }
-        course.begin_at(Phase::Initialize, first.min(now));
+        };
+        self.step(Outcome::Passed, probed, until, detail);
+        self.begin_at(Phase::Initialize, initialize.min(now));
     }
 
-    /// Client and server agree.
-    fn agreed(&self, course: &mut Course, seen: &Seen, now: Instant, restarted: bool, peer: Arc<Peer>) {
+    /// Ends the opening of a client and a server that agree.
+    fn end_opening(
+        &mut self,
+        observed: &Observed,
+        began: Instant,
+        now: Instant,
+        restarted: bool,
+        peer: Arc<Peer>,
+    ) {
         let name = peer.info.as_ref().map_or_else(
             || "a server without a name".to_owned(),
             |info| format!("{} {}", info.name, info.version).trim_end().to_owned(),
         );
         let version = &peer.profile.version;
         let era = format!("{:?}", peer.profile.era).to_lowercase();
-        let spoken = format!("{name}, protocol {} ({era})", version.as_str());
+        let detail = format!("{name}, protocol {} ({era})", version.as_str());
         let has_initialize = Method::Initialize.facts().is_some_and(|facts| facts.exists_in(version));
-        course.pass(Check::Opening);
+        self.pass([Check::Opening]);
         if has_initialize {
-            course.end(spoken);
+            self.end(detail);
         } else {
-            course.pass(Check::ProbeSurvived);
-            course.pass(Check::ProbeAnswered);
-            // A late answer may have come after the probe was given up: it decides all the same.
-            course.again(Phase::Probe, seen.probe.unwrap_or(self.began));
-            course.end(spoken);
-            course.skip(Phase::Initialize, "this version of the protocol has none");
+            self.pass([Check::ProbeSurvived, Check::ProbeAnswered]);
+            // A response that arrived after the timeout of the probe still decides.
+            self.reopen(Phase::Probe, observed.probe.unwrap_or(began));
+            self.end(detail);
+            self.skip(Phase::Initialize, "this version of the protocol has none");
         }
-        let mute = seen.probe.is_some() && seen.answered.is_none();
-        let took = match seen.initialize {
-            // How long the program took to start is not known then: `initialize` alone is judged.
-            Some((_, last)) if restarted || mute => now.saturating_duration_since(last),
-            _ => seen.first.unwrap_or(now).saturating_duration_since(self.began),
+        let unanswered = observed.probe.is_some() && observed.answered.is_none();
+        let took = match observed.initialize {
+            // The time of the start is not known here, so that only `initialize` counts.
+            Some((_, last)) if restarted || unanswered => now.saturating_duration_since(last),
+            _ => observed.first.unwrap_or(now).saturating_duration_since(began),
         };
-        if took > self.slow {
-            course.fault(diagnosis::slow(course.way, course.last(), took, self.slow));
-        } else {
-            course.pass(Check::Speed);
-        }
-        course.peer = Some(Arc::unwrap_or_clone(peer));
+        let fault = (took > self.slow_start).then(|| {
+            let kind = if self.transport.is_remote() { &SLOW_START } else { &PROGRAM_SLOW_START };
+            let (took, limit) = (seconds(took), seconds(self.slow_start));
+            kind.at(self.last_phase(), format!("the first answer came after {took}, more than {limit}"))
+        });
+        self.decide(Check::Speed, fault);
+        self.report.peer = Some(Arc::unwrap_or_clone(peer));
     }
 }

@@ -1,4 +1,7 @@
-//! What an examination comes to: typed, to be shown by whoever asked for it. It is the same for every way to a server.
+//! The result of an examination: phases, checks and findings, the same for every transport.
+//!
+//! Returned by [`Doctor`](super::Doctor) and [`OrchestraDoctor`](super::OrchestraDoctor) to callers that print it. Which
+//! phases and checks a transport has is in the two tables here.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,88 +14,190 @@ use super::orchestra::Orchestrator;
 use mcpjoin::link::Survivor;
 use mcpjoin_quic::endpoint::CertificateFacts;
 
-/// The parts of an examination, in their order. Which of them an examination has depends on the way to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Phase {
-    /// Looking at the folder of certificates: an orchestrator alone.
-    Certificates,
-    /// Which file is run, and by what; which addresses a name has; whether a socket is there.
-    Resolve,
-    /// Starting a program.
-    Spawn,
-    /// Connecting to who listens; over QUIC with its handshake.
-    Connect,
-    /// The handshake of TLS, and what the certificate says: HTTPS alone.
-    Tls,
-    /// Finding out the era with `server/discover`.
-    Probe,
-    /// Opening a session with `initialize`: the legacy era alone.
-    Initialize,
-    /// Finding out how a client would log in: a server over HTTP that wants to know who asks, and nobody has said it.
-    Authorization,
-    /// Asking how it is: an orchestrator alone.
-    Health,
-    /// Reading every list that the server declares.
-    List,
-    /// Leaving: the end of a program's standard input and its own end, the end of a session, of a connection.
-    ShutDown,
-}
+/// An enum whose variants have names for people and programs.
+macro_rules! named {
+    ($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum $name { $($(#[$what])* $variant,)* }
 
-impl Phase {
-    /// All of them, in their order.
-    pub const ALL: [Self; 11] = [
-        Self::Certificates,
-        Self::Resolve,
-        Self::Spawn,
-        Self::Connect,
-        Self::Tls,
-        Self::Probe,
-        Self::Initialize,
-        Self::Authorization,
-        Self::Health,
-        Self::List,
-        Self::ShutDown,
-    ];
+        impl $name {
+            /// All of them, in their order.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
 
-    /// Its name, for people and for programs alike.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Certificates => "certificates",
-            Self::Resolve => "resolve",
-            Self::Spawn => "spawn",
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::Probe => "probe",
-            Self::Initialize => "initialize",
-            Self::Authorization => "authorization",
-            Self::Health => "health",
-            Self::List => "list",
-            Self::ShutDown => "shut down",
+            /// Its name, for people and for programs alike. It stays from version to version.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
         }
+    };
+}
+pub(super) use named;
+
+/// The same, where each variant belongs to some transports.
+macro_rules! of_transports {
+    ($(#[$about:meta])* $name:ident {
+        $($(#[$what:meta])* $variant:ident = $text:literal [$($transport:ident),*],)*
+    }) => {
+        named! { $(#[$about])* $name { $($(#[$what])* $variant = $text,)* } }
+
+        impl $name {
+            /// Those that this transport has, in their order.
+            pub(super) fn of(transport: Transport) -> impl Iterator<Item = Self> {
+                let belongs = move |value: &Self| match value {
+                    $(Self::$variant => [$(Transport::$transport),*].contains(&transport),)*
+                };
+                Self::ALL.into_iter().filter(belongs)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+/// How the server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    /// A child process, on its standard input and output.
+    Child,
+    Http,
+    /// A TCP or a Unix socket.
+    Socket,
+    Quic,
+    /// An orchestrator of Orchestra, which is no MCP server.
+    Orchestra,
+}
+
+impl Transport {
+    /// Whether the server is not our child process.
+    pub(super) const fn is_remote(self) -> bool {
+        !matches!(self, Self::Child)
     }
 }
 
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+of_transports! {
+    /// The phases of an examination, in their order. The transport decides which of them there are.
+    Phase {
+        /// Reading the folder of certificates. For an orchestrator only.
+        Certificates = "certificates" [Orchestra],
+        /// Finding the program and its interpreter, the addresses of a name, or the socket.
+        Resolve = "resolve" [Child, Http, Socket, Quic],
+        /// Starting a program.
+        Spawn = "spawn" [Child],
+        /// Connecting; over QUIC with its handshake.
+        Connect = "connect" [Http, Socket, Quic, Orchestra],
+        /// The handshake of TLS, with the certificate. For HTTPS only.
+        Tls = "tls" [Http],
+        /// Finding out the era with `server/discover`.
+        Probe = "probe" [Child, Http, Socket, Quic],
+        /// Opening a session with `initialize`. For the legacy era only.
+        Initialize = "initialize" [Child, Http, Socket, Quic],
+        /// Finding out how a client would log in. For a server over HTTP that requires a login when we have no credentials.
+        Authorization = "authorization" [],
+        /// Requesting the health. For an orchestrator only.
+        Health = "health" [Orchestra],
+        /// Reading every list that the server declares.
+        List = "list" [Child, Http, Socket, Quic, Orchestra],
+        /// Ending the session and the connection; for a program its standard input and its exit.
+        ShutDown = "shut down" [Child, Http, Socket, Quic],
     }
 }
 
-/// One phase as it went.
+of_transports! {
+    /// The checks of an examination. Each passes, fails with a finding, or is not run. The transport decides which of them
+    /// there are.
+    Check {
+        /// The program is found and may be run.
+        Program = "program" [Child],
+        /// What runs the program (the interpreter in its first line) is found.
+        Runtime = "runtime" [Child],
+        /// The system starts it.
+        Start = "start" [Child],
+        /// Our own certificates are in order.
+        Certificates = "certificates" [Quic, Orchestra],
+        /// The address is valid, and its name has addresses; the socket exists.
+        Address = "address" [Http, Socket, Quic, Orchestra],
+        /// The proxy, if there is one, forwards our requests.
+        Proxy = "proxy" [Http],
+        /// The connection is accepted.
+        Reached = "reached" [Http, Socket, Quic, Orchestra],
+        /// The server listens on every address of the name, over IPv4 and IPv6 alike.
+        Families = "families" [Http],
+        /// Both sides speak TLS, or neither does.
+        Tls = "tls" [Http],
+        /// The server's certificate is trusted, for this name and today.
+        ServerCertificate = "server-certificate" [Http, Quic, Orchestra],
+        /// The server accepts the certificate of the client.
+        ClientCertificate = "client-certificate" [Quic, Orchestra],
+        /// The peer speaks the protocol of this transport.
+        Protocol = "protocol" [Http, Socket, Quic, Orchestra],
+        /// The clock of the server and ours agree within five minutes.
+        Clock = "clock" [Http],
+        /// The server requires no credentials, or accepts ours.
+        Authorization = "authorization" [Http],
+        /// The path is that of an MCP server, with the HTTP transport that was asked for.
+        Endpoint = "endpoint" [Http],
+        /// The server accepts the headers of a request.
+        Headers = "headers" [Http],
+        /// The server accepts requests as large as ours.
+        Size = "size" [Http],
+        /// The server is not overloaded, and works.
+        Capacity = "capacity" [Http],
+        /// The bodies of responses hold messages, with the right type.
+        Body = "body" [Http],
+        /// The server does not exit or disconnect because of the probe of the era.
+        ProbeSurvived = "probe-survived" [Child, Socket],
+        /// The probe of the era has a response before `initialize` is sent.
+        ProbeAnswered = "probe-answered" [Child, Http, Socket, Quic],
+        /// Client and server agree on a version.
+        Opening = "opening" [Child, Http, Socket, Quic],
+        /// The first response comes in good time.
+        Speed = "speed" [Child, Http, Socket, Quic],
+        /// Standard output, or the connection, carries messages and nothing else.
+        Output = "output" [Child, Http, Socket, Quic],
+        /// What the server writes does not begin with a byte order mark.
+        ByteOrderMark = "byte-order-mark" [Child, Socket],
+        /// No other rule of the protocol is violated.
+        Rules = "rules" [Child, Http, Socket, Quic],
+        /// The session lives as long as it is used.
+        Session = "session" [Http],
+        /// The orchestrator reports that it is healthy.
+        Health = "health" [Orchestra],
+        /// Every list that is declared can be read.
+        Lists = "lists" [Child, Http, Socket, Quic, Orchestra],
+        /// The lists are not empty.
+        Offer = "offer" [Child, Http, Socket, Quic, Orchestra],
+        /// The server does not exit or disconnect before the client ends the session.
+        Life = "life" [Child, Http, Socket, Quic],
+        /// It exits by itself at the end of its standard input.
+        EndOfInput = "end-of-input" [Child],
+        /// It exits with code 0.
+        ExitStatus = "exit-status" [Child],
+        /// It leaves no process behind.
+        Family = "family" [Child],
+        /// It accepts the end of the session.
+        Farewell = "farewell" [Http],
+    }
+}
+
+/// The result of one phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
     /// How it went.
     pub outcome: Outcome,
-    /// From its beginning to its end; `None` for one that was not run. The time of the probe ends with its answer, or
-    /// when it was given up.
+    /// Its duration; `None` for one that was not run. The probe ends with its response, or when it is given up.
     pub took: Option<Duration>,
-    /// What came of it, in one line; of one that failed, the id of the finding or what is known beside it. May contain
-    /// text of the server's.
+    /// The result in one line; of a failed phase, the id of the finding or what else is known. May contain text of the
+    /// server's.
     pub detail: String,
 }
 
@@ -100,238 +205,56 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// As it should.
+    /// Nothing is wrong.
     Passed,
     /// A finding says what is wrong.
     Failed,
-    /// It could not be, or need not be, for this reason.
+    /// It was not possible or not necessary, for this reason.
     NotRun(&'static str),
 }
 
-/// What is looked at. Each check passes, fails with a finding, or is not run. Which of them an examination has depends on
-/// the way to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Check {
-    /// The program is found and may be run.
-    Program,
-    /// What runs the program (the interpreter in its first line) is found.
-    Runtime,
-    /// The system starts it.
-    Start,
-    /// Our own certificates are in order.
-    Certificates,
-    /// The address is one, and its name has addresses; the socket is there.
-    Address,
-    /// The proxy, where there is one, lets us through.
-    Proxy,
-    /// Somebody takes the connection.
-    Reached,
-    /// Whoever listens does so on every address of the name, over IPv4 and IPv6 alike.
-    Families,
-    /// Both sides speak TLS, or neither does.
-    Tls,
-    /// The server's certificate is one that is trusted, for this name and today.
-    ServerCertificate,
-    /// The server lets us in with the certificate that we show.
-    ClientCertificate,
-    /// What listens there speaks the protocol of this transport.
-    Protocol,
-    /// Its clock and ours are not far apart.
-    Clock,
-    /// The server does not ask who we are, or knows us.
-    Authorization,
-    /// The path is that of an MCP server, in the way of HTTP that was asked for.
-    Endpoint,
-    /// The server takes the headers that belong to a request.
-    Headers,
-    /// The server takes requests as large as ours.
-    Size,
-    /// The server has room for us, and is in order.
-    Capacity,
-    /// The bodies of responses are what a response has there.
-    Body,
-    /// The probe of the era is survived: the server does not end because of it.
-    ProbeSurvived,
-    /// The probe of the era is answered: the server is not mute until `initialize`.
-    ProbeAnswered,
-    /// Client and server agree.
-    Opening,
-    /// The first answer comes in good time.
-    Speed,
-    /// Standard output, or the connection, carries messages and nothing else.
-    Output,
-    /// What the server writes does not begin with a byte order mark.
-    ByteOrderMark,
-    /// No other rule of the protocol is broken.
-    Rules,
-    /// The session lives as long as we use it.
-    Session,
-    /// It says of itself that it is in order.
-    Health,
-    /// Every list that is declared can be read.
-    Lists,
-    /// There is something in the lists.
-    Offer,
-    /// The server lives until it is told to end; over a connection, it does not end that before we do.
-    Life,
-    /// It ends by itself when its standard input ends.
-    EndOfInput,
-    /// It ends with exit code 0.
-    ExitStatus,
-    /// It leaves no process behind.
-    Family,
-    /// It takes the end of the session.
-    Farewell,
-}
-
-impl Check {
-    /// All of them.
-    pub const ALL: [Self; 35] = [
-        Self::Program,
-        Self::Runtime,
-        Self::Start,
-        Self::Certificates,
-        Self::Address,
-        Self::Proxy,
-        Self::Reached,
-        Self::Families,
-        Self::Tls,
-        Self::ServerCertificate,
-        Self::ClientCertificate,
-        Self::Protocol,
-        Self::Clock,
-        Self::Authorization,
-        Self::Endpoint,
-        Self::Headers,
-        Self::Size,
-        Self::Capacity,
-        Self::Body,
-        Self::ProbeSurvived,
-        Self::ProbeAnswered,
-        Self::Opening,
-        Self::Speed,
-        Self::Output,
-        Self::ByteOrderMark,
-        Self::Rules,
-        Self::Session,
-        Self::Health,
-        Self::Lists,
-        Self::Offer,
-        Self::Life,
-        Self::EndOfInput,
-        Self::ExitStatus,
-        Self::Family,
-        Self::Farewell,
-    ];
-
-    /// Its name, which stays.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Program => "program",
-            Self::Runtime => "runtime",
-            Self::Start => "start",
-            Self::Certificates => "certificates",
-            Self::Address => "address",
-            Self::Proxy => "proxy",
-            Self::Reached => "reached",
-            Self::Families => "families",
-            Self::Tls => "tls",
-            Self::ServerCertificate => "server-certificate",
-            Self::ClientCertificate => "client-certificate",
-            Self::Protocol => "protocol",
-            Self::Clock => "clock",
-            Self::Authorization => "authorization",
-            Self::Endpoint => "endpoint",
-            Self::Headers => "headers",
-            Self::Size => "size",
-            Self::Capacity => "capacity",
-            Self::Body => "body",
-            Self::ProbeSurvived => "probe-survived",
-            Self::ProbeAnswered => "probe-answered",
-            Self::Opening => "opening",
-            Self::Speed => "speed",
-            Self::Output => "output",
-            Self::ByteOrderMark => "byte-order-mark",
-            Self::Rules => "rules",
-            Self::Session => "session",
-            Self::Health => "health",
-            Self::Lists => "lists",
-            Self::Offer => "offer",
-            Self::Life => "life",
-            Self::EndOfInput => "end-of-input",
-            Self::ExitStatus => "exit-status",
-            Self::Family => "family",
-            Self::Farewell => "farewell",
-        }
-    }
-}
-
-/// One thing that is wrong: what was seen, what it means, one thing to do.
+/// One fault: what was seen, what it means, one thing to do.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What kind of fault it is; stays from version to version, so that scripts may look for it.
+    /// The kind of fault. It stays from version to version, so that scripts may match on it.
     pub id: &'static str,
     /// The check that failed.
     pub check: Check,
-    /// Where it was seen.
+    /// The phase in which it was seen.
     pub phase: Phase,
     /// What was seen, in one sentence. May contain text of the server's.
     pub seen: String,
-    /// What it means for whoever uses the server.
+    /// What it means for users of the server.
     pub meaning: String,
     /// One thing to do.
     pub advice: String,
-    /// What it is concluded from.
+    /// The facts that it is concluded from.
     pub evidence: Evidence,
 }
 
-impl Finding {
-    /// Without evidence.
-    pub(super) fn new(
-        id: &'static str,
-        check: Check,
-        phase: Phase,
-        seen: impl Into<String>,
-        meaning: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self {
-            id,
-            check,
-            phase,
-            seen: seen.into(),
-            meaning: meaning.into(),
-            advice: advice.into(),
-            evidence: Evidence::default(),
-        }
-    }
-}
-
-/// What a finding is concluded from, as far as it is known. Bytes are the server's own, and lines at most 400
-/// characters long.
+/// The facts that a finding is concluded from, as far as they are known. Texts are the server's own, not escaped. A line has
+/// at most 400 characters.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Evidence {
-    /// How the server's process has ended.
+    /// How the server's process exited.
     pub exit: Option<ProcessExit>,
     /// The last lines of its standard error, at most 12.
     pub stderr: Vec<String>,
     /// The first lines of its standard output that were no messages, at most 5.
     pub stdout: Vec<String>,
-    /// The same of what came over a connection.
+    /// The first lines that a remote server sent and that were no messages, at most 5.
     pub received: Vec<String>,
-    /// How the body of a response begins that is no message.
+    /// The beginning of the body of a response that is no message.
     pub body: Option<String>,
-    /// The requests of HTTP that were made and what came of each, a line each, at most 12.
+    /// The last HTTP requests with the outcome of each, a line each, at most 12.
     pub requests: Vec<String>,
-    /// The error that it answered with.
+    /// The error that the server answered with.
     pub error: Option<ErrorObject>,
-    /// The rules that it has broken, at most 20.
+    /// The rules that the server violated, at most 20.
     pub violations: Vec<Violation>,
-    /// The processes that it is about.
+    /// The processes that the finding is about.
     pub processes: Vec<Survivor>,
 }
 
@@ -339,7 +262,7 @@ pub struct Evidence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listing {
-    /// Which: `tools/list` and the like.
+    /// The method that lists: `tools/list` and the like.
     pub method: Method,
     /// How many items it has.
     pub items: usize,
@@ -347,13 +270,13 @@ pub struct Listing {
     pub took: Duration,
 }
 
-/// How an examination went.
-#[derive(Clone, Debug)]
+/// The result of an examination.
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Every phase that this way to a server has, in order.
+    /// Every phase of the transport, in order.
     pub steps: Vec<Step>,
-    /// Every check that this way to a server has, in the order of [`Check::ALL`].
+    /// Every check of the transport, in the order of [`Check::ALL`].
     pub checks: Vec<(Check, Outcome)>,
     /// What is wrong, in the order in which it was noticed. Empty for a server without fault.
     pub findings: Vec<Finding>,
@@ -361,17 +284,17 @@ pub struct Report {
     pub notes: Vec<String>,
     /// The last lines that the server wrote to standard error, at most 12. Writing there is no fault.
     pub stderr: Vec<String>,
-    /// The addresses of the name, where there is one.
+    /// The addresses of the name, if there is one.
     pub addresses: Vec<SocketAddr>,
     /// The server's certificate, over QUIC and HTTPS.
     pub certificate: Option<CertificateFacts>,
-    /// What is known of an orchestrator, where it is one that is examined.
+    /// The facts about an orchestrator, if one was examined.
     pub orchestrator: Option<Box<Orchestrator>>,
-    /// The server, where it came to an agreement.
+    /// The server, if client and server agreed.
     pub peer: Option<Peer>,
-    /// The lists that could be read.
+    /// The lists that were read.
     pub lists: Vec<Listing>,
-    /// From the beginning to the end.
+    /// The duration of the whole examination.
     pub took: Duration,
 }
 
@@ -385,19 +308,24 @@ impl Report {
     /// How many checks were run.
     #[must_use]
     pub fn checks_run(&self) -> usize {
-        self.checks.iter().filter(|(_, outcome)| !matches!(outcome, Outcome::NotRun(_))).count()
+        self.checks.len() - self.checks_not_run().count()
     }
 
     /// The checks that were not run, and why.
     pub fn checks_not_run(&self) -> impl Iterator<Item = (Check, &'static str)> {
-        self.checks.iter().filter_map(|(check, outcome)| match outcome {
-            Outcome::NotRun(why) => Some((*check, *why)),
-            _ => None,
-        })
+        not_run(&self.checks)
     }
 }
 
-/// Notes how a check went. What has failed has failed.
+/// The checks that were not run, and why.
+pub(super) fn not_run<C: Copy>(checks: &[(C, Outcome)]) -> impl Iterator<Item = (C, &'static str)> {
+    checks.iter().filter_map(|(check, outcome)| match outcome {
+        Outcome::NotRun(why) => Some((*check, *why)),
+        _ => None,
+    })
+}
+
+/// Sets the outcome of a check. One that has failed stays failed.
 pub(super) fn mark<C: PartialEq>(checks: &mut Vec<(C, Outcome)>, check: C, outcome: Outcome) {
     match checks.iter_mut().find(|(known, _)| *known == check) {
         Some((_, known)) if *known == Outcome::Failed => {}

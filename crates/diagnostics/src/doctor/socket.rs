@@ -1,7 +1,7 @@
-//! A server that listens on a TCP port or a Unix socket, or our way to it: name, file, connection, and who answers.
+//! A server that listens on a TCP port or a Unix socket: its name or file, the connection, the protocol.
 //!
-//! Called by [`Doctor::examine`](super::Doctor::examine). One connection is made and no other, since many such servers
-//! serve one client and end.
+//! Called by [`Doctor::examine`](super::Doctor::examine). It makes a single connection, because many such servers serve one
+//! client and exit.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,68 +12,48 @@ use std::time::Duration;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use super::course::Course;
+use super::diagnosis;
 use super::environment::within;
-use super::opening::Opening;
-use super::remote;
+use super::examination::{Examination, seconds};
+use super::findings::*;
 use super::report::{Check, Finding, Phase};
-use super::wire::Wire;
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::internal::{SocketPlace, host_and_port};
 use mcpjoin::link::{SocketConnect, SocketError, SocketErrorKind};
 
-/// Does all of it.
-pub(super) async fn examine(
-    course: &mut Course,
-    connect: SocketConnect,
-    client: ClientBuilder,
-    slow: Duration,
-) {
-    course.begin(Phase::Resolve);
+/// Runs all phases.
+pub(super) async fn examine(exam: &mut Examination, connect: SocketConnect, client: ClientBuilder) {
+    exam.begin(Phase::Resolve);
     let place = connect.place();
     let resolved = match &place {
-        SocketPlace::Tcp(address) => match host_and_port(address) {
-            Ok((host, port)) => resolve(course, host, port, connect.within()).await,
-            Err(error) => Err(Box::new(Finding::new(
-                "no-address",
-                Check::Address,
-                Phase::Resolve,
-                format!("tcp://{address}: {error}"),
-                "it cannot be connected to",
-                "write tcp://host:port, with an IPv6 address in brackets",
-            ))),
-        },
-        SocketPlace::Unix(path) => file(path, connect.within()).await,
+        SocketPlace::Tcp(address) => resolve_address(exam, "tcp", address, connect.within()).await,
+        SocketPlace::Unix(path) => find_socket(path, connect.within()).await,
     };
-    match resolved {
-        Ok(detail) => course.end(detail),
-        Err(finding) => return course.fail(*finding),
+    if !end_resolve(exam, resolved) {
+        return;
     }
-    course.pass(Check::Address);
 
-    course.begin(Phase::Connect);
-    let began = course.since;
+    exam.begin(Phase::Connect);
+    let began = exam.since;
     let link = match connect.await {
         Ok(link) => link,
-        Err(error) => return course.fail(unconnected(&place, &error)),
+        Err(error) => return exam.fail(not_connected(&place, &error)),
     };
-    course.pass(Check::Reached);
-    course.end("connected".into());
+    exam.pass([Check::Reached]);
+    exam.end("connected");
 
-    let wire = Wire::default();
-    let opening = Opening { began, child: None, slow };
-    course.begin(Phase::Probe);
-    match opening.connect(course, &wire, link, client).await {
+    match exam.open(link, client, began, None).await {
         Ok(client) => {
-            course.pass(Check::Protocol);
-            course.lists(&client, &wire).await;
-            if course.leave(client).await.is_some() {
-                course.end("closed by us".into());
+            exam.pass([Check::Protocol]);
+            exam.read_lists(&client).await;
+            if exam.disconnect(client).await {
+                exam.end("closed by us");
             }
-            course.heard(&wire.seen());
+            exam.add_violations();
         }
-        Err(error) => {
-            let mut finding = remote::unopened(course.phase, &error.cause, &wire.seen());
+        Err(cause) => {
+            let observed = exam.observer.observed();
+            let mut finding = diagnosis::remote_not_opened(exam.phase, &cause, &observed);
             let scheme = match finding.id {
                 "speaks-http" => Some("http"),
                 "speaks-tls" => Some("https"),
@@ -83,104 +63,97 @@ pub(super) async fn examine(
                 finding.advice = format!("write {scheme}://{address}/mcp, or the path that the server says");
             }
             if finding.check == Check::Opening {
-                course.not_run([Check::Protocol], "nothing was said that would show it");
+                exam.not_run([Check::Protocol], "nothing was said that would show it");
             }
-            course.fail(finding);
+            exam.fail(finding);
         }
     }
 }
 
-/// From a name to its addresses.
+/// Resolves an address `host:port`, as it is written in a URL with this scheme.
+///
+/// # Errors
+/// The finding of an address that is invalid, or of a name without one.
+pub(super) async fn resolve_address(
+    exam: &mut Examination,
+    scheme: &str,
+    address: &str,
+    within: Duration,
+) -> Result<String, Finding> {
+    match host_and_port(address) {
+        Ok((host, port)) => resolve(exam, host, port, within).await,
+        Err(error) => {
+            let seen = format!("{scheme}://{address}: {error}");
+            Err(NO_HOST_AND_PORT.with(Phase::Resolve, seen, &[("scheme", scheme)]))
+        }
+    }
+}
+
+/// Ends the phase with the detail or the finding. Returns whether the examination goes on.
+pub(super) fn end_resolve(exam: &mut Examination, resolved: Result<String, Finding>) -> bool {
+    let is_resolved = resolved.is_ok();
+    match resolved {
+        Ok(detail) => {
+            exam.end(detail);
+            exam.pass([Check::Address]);
+        }
+        Err(finding) => exam.fail(finding),
+    }
+    is_resolved
+}
+
+/// Resolves a name. Returns its addresses, as they are shown.
+///
+/// # Errors
+/// The finding of a name without an address.
 pub(super) async fn resolve(
-    course: &mut Course,
+    exam: &mut Examination,
     host: &str,
     port: u16,
     within: Duration,
-) -> Result<String, Box<Finding>> {
-    let unresolved = |seen: String, meaning: &str, advice: &str| {
-        Box::new(Finding::new("unresolved", Check::Address, Phase::Resolve, seen, meaning, advice))
-    };
-    let found: Vec<_> = match timeout(within, lookup_host((host, port))).await {
-        Ok(Ok(found)) => found.collect(),
+) -> Result<String, Finding> {
+    let addresses: Vec<_> = match timeout(within, lookup_host((host, port))).await {
+        Ok(Ok(addresses)) => addresses.collect(),
         Ok(Err(error)) => {
-            return Err(unresolved(
-                format!("the name {host} was not resolved: {error}"),
-                "the name leads nowhere: it is misspelled, or known to a name server that this machine does not ask \
-                 (a VPN, a container's network)",
-                "check the name of the host",
-            ));
+            return Err(NAME_UNKNOWN.at(Phase::Resolve, format!("the name {host} was not resolved: {error}")));
         }
         Err(_) => {
-            return Err(unresolved(
-                format!("the name {host} was not resolved within {:.1} s", within.as_secs_f64()),
-                "no name server answers",
-                "look at the name servers of this machine (/etc/resolv.conf)",
-            ));
+            let seen = format!("the name {host} was not resolved within {}", seconds(within));
+            return Err(NO_NAME_SERVER.at(Phase::Resolve, seen));
         }
     };
-    if found.is_empty() {
-        return Err(unresolved(
-            format!("the name {host} has no address"),
-            "the name leads nowhere",
-            "check the name of the host",
-        ));
+    if addresses.is_empty() {
+        return Err(NAME_WITHOUT_ADDRESS.at(Phase::Resolve, format!("the name {host} has no address")));
     }
-    let detail = if host.parse::<IpAddr>().is_ok() {
-        "an address, no name".to_owned()
-    } else {
-        let mut addresses: Vec<String> = found.iter().map(|address| address.ip().to_string()).collect();
-        addresses.dedup();
-        addresses.join(", ")
-    };
-    course.addresses = found;
-    Ok(detail)
+    let mut shown: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+    shown.dedup();
+    exam.report.addresses = addresses;
+    Ok(if host.parse::<IpAddr>().is_ok() { "an address, no name".to_owned() } else { shown.join(", ") })
 }
 
-/// Whether there is a socket.
-async fn file(path: &Path, bound: Duration) -> Result<String, Box<Finding>> {
-    let name = path.display();
-    let finding = |id, seen: String, meaning: &str, advice: &str| {
-        Err(Box::new(Finding::new(id, Check::Address, Phase::Resolve, seen, meaning, advice)))
+/// Whether there is a Unix socket.
+async fn find_socket(path: &Path, timeout: Duration) -> Result<String, Finding> {
+    let (name, place) = (path.display(), path.to_owned());
+    let (kind, seen) = match within(timeout, move || std::fs::metadata(place)).await {
+        Some(Ok(found)) if found.file_type().is_socket() => return Ok("a socket".to_owned()),
+        Some(Ok(found)) => {
+            let what = if found.is_dir() { "a directory" } else { "a file" };
+            (NOT_A_SOCKET, format!("{name} is {what}, no socket"))
+        }
+        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+            (SOCKET_MISSING, format!("there is nothing at {name}"))
+        }
+        Some(Err(error)) => {
+            let is_closed = error.kind() == io::ErrorKind::PermissionDenied;
+            let kind = if is_closed { FOLDER_CLOSED } else { SOCKET_UNREADABLE };
+            (kind, format!("{name} cannot be looked at: {error}"))
+        }
+        None => (FOLDER_SILENT, format!("{name} could not be looked at within {}", seconds(timeout))),
     };
-    let place = path.to_owned();
-    let Some(looked) = within(bound, move || std::fs::metadata(place)).await else {
-        return finding(
-            "unreached",
-            format!("{name} could not be looked at within {:.1} s", bound.as_secs_f64()),
-            "the folder lies on a disk or a machine that does not answer",
-            "look at where the folder is mounted from",
-        );
-    };
-    match looked {
-        Ok(found) if found.file_type().is_socket() => Ok("a socket".to_owned()),
-        Ok(found) => finding(
-            "not-a-socket",
-            format!("{name} is {}, no socket", if found.is_dir() { "a directory" } else { "a file" }),
-            "no server listens there",
-            "name the socket that the server makes",
-        ),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => finding(
-            "not-permitted",
-            format!("{name} cannot be looked at: {error}"),
-            "a directory on the way is closed to this user",
-            "run this as the user that the server belongs to, or open the directory",
-        ),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => finding(
-            "socket-missing",
-            format!("there is nothing at {name}"),
-            "the server does not run, or listens elsewhere",
-            "start the server, and check the path; it counts from this directory",
-        ),
-        Err(error) => finding(
-            "socket-missing",
-            format!("{name} cannot be looked at: {error}"),
-            "no server can be reached there",
-            "check the path",
-        ),
-    }
+    Err(kind.at(Phase::Resolve, seen))
 }
 
-fn unconnected(place: &SocketPlace, error: &SocketError) -> Finding {
+fn not_connected(place: &SocketPlace, error: &SocketError) -> Finding {
     let system = match &error.kind {
         SocketErrorKind::System(error) => Some(error.kind()),
         SocketErrorKind::Unreached(attempts) => {
@@ -190,40 +163,17 @@ fn unconnected(place: &SocketPlace, error: &SocketError) -> Finding {
         }
         _ => None,
     };
-    let is_file = matches!(place, SocketPlace::Unix(_));
-    let (id, meaning, advice) = match (&error.kind, system) {
-        (_, Some(io::ErrorKind::ConnectionRefused)) if is_file => (
-            "refused",
-            "the file is what an earlier server has left: nobody listens there now",
-            "start the server",
-        ),
-        (_, Some(io::ErrorKind::ConnectionRefused)) => (
-            "refused",
-            "nothing listens on that port: the server does not run, or listens elsewhere",
-            "start the server, and check the port",
-        ),
-        (_, Some(io::ErrorKind::PermissionDenied)) => (
-            "not-permitted",
-            "the socket is not for this user",
-            "run this as the user that the server belongs to, or let it make a socket for others",
-        ),
-        (SocketErrorKind::TimedOut { .. }, _) => (
-            "unreached",
-            "nobody answers: the machine is off, the address is another's, or a firewall swallows the packets",
-            "check the host, and the firewalls on the way",
-        ),
-        (SocketErrorKind::NotAccepted { .. }, _) => (
-            "not-accepted",
-            "a server listens and accepts nobody: it hangs, or serves one client at a time",
-            "look at what the server does, and start it again",
-        ),
-        _ => (
-            "unreached",
-            "there is no way to it from here",
-            "check the host, and the network of this machine",
-        ),
+    let kind = match (&error.kind, system) {
+        (_, Some(io::ErrorKind::ConnectionRefused)) => match place {
+            SocketPlace::Unix(_) => SOCKET_STALE,
+            SocketPlace::Tcp(_) => PORT_REFUSED,
+        },
+        (_, Some(io::ErrorKind::PermissionDenied)) => SOCKET_NOT_PERMITTED,
+        (SocketErrorKind::TimedOut { .. }, _) => NO_ANSWER,
+        (SocketErrorKind::NotAccepted { .. }, _) => NOT_ACCEPTED,
+        _ => NO_ROUTE,
     };
-    Finding::new(id, Check::Reached, Phase::Connect, error.to_string(), meaning, advice)
+    kind.at(Phase::Connect, error.to_string())
 }
 
 #[cfg(test)]
@@ -231,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_is_not_for_us_is_told_from_one_that_nobody_serves() {
+    fn a_socket_without_permission_is_not_taken_for_a_stale_one() {
         let place = SocketPlace::Unix("/run/x.sock".into());
         for (kind, id) in [
             (io::ErrorKind::PermissionDenied, "not-permitted"),
@@ -239,12 +189,12 @@ mod tests {
             (io::ErrorKind::Other, "unreached"),
         ] {
             let error = SocketError::new("unix:/run/x.sock", SocketErrorKind::System(kind.into()));
-            let finding = unconnected(&place, &error);
+            let finding = not_connected(&place, &error);
             assert_eq!((finding.id, finding.check), (id, Check::Reached));
         }
         let after = Duration::from_secs(10);
         let kind = SocketErrorKind::NotAccepted { after };
         let error = SocketError::new("unix:/run/x.sock", kind);
-        assert_eq!(unconnected(&place, &error).id, "not-accepted");
+        assert_eq!(not_connected(&place, &error).id, "not-accepted");
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that are children: one in shell for each fault, each with exactly that finding, and healthy ones with none.
+//! Servers that are child processes: a shell script for each fault, which is the only finding, and healthy servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,16 +14,16 @@ use mcpjoin_diagnostics::doctor::{Check, Doctor, Finding, Outcome, Phase, Report
 
 use crate::support::{lives, run, sh};
 
-/// A server in shell, of the legacy era unless a part is another one.
+/// A server in shell, of the legacy era unless a part is replaced.
 #[derive(Clone, Copy)]
 struct Shell {
-    /// Before anything is read.
+    /// Run before the first line is read.
     first: &'static str,
-    /// What is done with `server/discover`, `initialize` and `tools/list`; `$id` is the request's.
+    /// Run for `server/discover`, `initialize` and `tools/list`; `$id` is that of the request.
     probe: &'static str,
     initialize: &'static str,
     list: &'static str,
-    /// After the end of input.
+    /// Run after the end of input.
     last: &'static str,
 }
 
@@ -63,8 +63,8 @@ fn client() -> ClientBuilder {
     Client::builder("test", "1.0.0")
 }
 
-/// A client that waits so long for the answer to `initialize`, and hardly for the one to the probe.
-fn waits(initialize: Duration) -> ClientBuilder {
+/// A client with this timeout for `initialize`, and a short one for the probe.
+fn with_timeout(initialize: Duration) -> ClientBuilder {
     let mut limits = Limits::default();
     limits.probe = Duration::from_millis(200);
     limits.initialize = initialize;
@@ -92,7 +92,7 @@ fn only<'a>(report: &'a Report, id: &str, check: Check, phase: Phase) -> &'a Fin
     finding
 }
 
-/// An executable file with these contents, gone with the value.
+/// An executable file with these contents, removed on drop.
 struct Script(PathBuf);
 
 impl Script {
@@ -103,8 +103,8 @@ impl Script {
     }
 }
 
-/// Writes an executable file. Another process does: were it ours, a child that another test starts at that moment could
-/// hold the file open, and a file that is open for writing cannot be run.
+/// Writes an executable file, in another process: a child that another test starts at that moment could inherit our open file,
+/// and a file that is open for writing cannot be run.
 fn write(path: &Path, text: &str) {
     let script = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
     let written = Command::new("sh").args(["-c", script, "sh"]).arg(path).arg(text).status().unwrap();
@@ -135,7 +135,7 @@ fn r72_a_healthy_server_has_no_fault_and_every_phase_has_its_time() {
     assert_eq!(report.steps[4].detail, "2 tools");
     assert_eq!(report.steps[5].detail, "ended by itself when its input ended, exit code 0");
     assert_eq!((&report.lists[0].method, report.lists[0].items), (&Method::ListTools, 2));
-    // The shell needs no runtime; all else was looked at.
+    // The shell needs no runtime; all other checks are run.
     let not_run: Vec<Check> = report.checks_not_run().map(|(check, _)| check).collect();
     assert_eq!(not_run, [Check::Runtime]);
     assert_eq!(report.checks_run(), 15);
@@ -158,7 +158,7 @@ fn an_answer_to_the_probe_decides_also_when_it_is_late() {
     let server = Shell { probe: MODERN, initialize: ":", list: MODERN_TOOLS, ..HEALTHY };
     let slow = Shell { first: "sleep 0.5", ..server };
     for report in
-        [server.examine(), run(Doctor::new(slow.command(), waits(Duration::from_secs(20))).examine())]
+        [server.examine(), run(Doctor::new(slow.command(), with_timeout(Duration::from_secs(20))).examine())]
     {
         assert!(report.is_healthy(), "{report:#?}");
         let phases: Vec<Phase> = report.steps.iter().map(|step| step.phase).collect();
@@ -200,7 +200,7 @@ fn a_path_with_an_empty_entry_is_noted() {
 }
 
 #[test]
-fn what_may_not_be_run_is_found() {
+fn a_program_that_cannot_be_run_is_found() {
     only(&examine(ChildCommand::new("/etc/passwd")), "not-executable", Check::Program, Phase::Resolve);
     only(&examine(ChildCommand::new("/usr/bin/")), "directory", Check::Program, Phase::Resolve);
     let report = examine(HEALTHY.command().current_dir("/no/such/place"));
@@ -239,7 +239,7 @@ fn windows_line_ends_are_found() {
 }
 
 #[test]
-fn what_runs_a_script_is_said() {
+fn the_interpreter_of_a_script_is_shown() {
     let script = Script::new("script", "#!/usr/bin/env sh\nexit 9\n");
     let report = examine(ChildCommand::new(&script.0));
     only(&report, "died", Check::Life, Phase::Initialize);
@@ -250,7 +250,7 @@ fn what_runs_a_script_is_said() {
 
 #[test]
 fn a_runtime_is_asked_for_its_version() {
-    // A runtime of our own: nobody has to have another.
+    // A stand-in, so that the machine needs no runtime.
     let folder = std::env::temp_dir().join(format!("mcpjoin-doctor-runtimes-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let node = folder.join("node");
@@ -264,7 +264,7 @@ fn a_runtime_is_asked_for_its_version() {
 }
 
 #[test]
-fn a_server_that_dies_at_once_leaves_its_last_words() {
+fn a_server_that_exits_at_once_has_its_stderr_shown() {
     let report = examine(sh("echo one >&2; echo fatal >&2; exit 7"));
     let finding = only(&report, "died", Check::Life, Phase::Initialize);
     assert_eq!(finding.evidence.exit, Some(ProcessExit::Code(7)));
@@ -280,7 +280,7 @@ fn a_server_that_dies_at_once_leaves_its_last_words() {
 
 #[test]
 fn a_silent_program_is_found() {
-    let report = run(Doctor::new(sh("cat >/dev/null"), waits(Duration::from_millis(200))).examine());
+    let report = run(Doctor::new(sh("cat >/dev/null"), with_timeout(Duration::from_millis(200))).examine());
     only(&report, "silent", Check::Opening, Phase::Initialize);
 }
 
@@ -290,8 +290,8 @@ fn a_program_that_is_no_server_is_found() {
     let report = examine(sh(banners));
     let finding = only(&report, "not-mcp", Check::Opening, Phase::Probe);
     assert_eq!(finding.evidence.stdout, ["banner 0", "banner 1", "banner 2", "banner 3", "banner 4"]);
-    // Long enough for the one line to come.
-    let client = waits(Duration::from_secs(2));
+    // Long enough for the line to arrive.
+    let client = with_timeout(Duration::from_secs(2));
     let report = run(Doctor::new(sh("echo Welcome; cat >/dev/null"), client).examine());
     let finding = only(&report, "not-mcp", Check::Opening, Phase::Initialize);
     assert_eq!(finding.evidence.stdout, ["Welcome"]);
@@ -330,14 +330,14 @@ fn a_broken_rule_is_found() {
 
 #[test]
 fn a_server_that_is_mute_until_initialize_is_found() {
-    let client = waits(Duration::from_secs(20));
+    let client = with_timeout(Duration::from_secs(20));
     let report = run(Doctor::new(Shell { probe: ":", ..HEALTHY }.command(), client).examine());
     only(&report, "mute", Check::ProbeAnswered, Phase::Probe);
     assert!(report.steps[2].took.is_some_and(|took| took >= Duration::from_millis(200)), "{report:#?}");
 }
 
 #[test]
-fn a_server_that_dies_of_the_probe_is_found() {
+fn a_server_that_exits_at_the_probe_is_found() {
     let report = Shell { probe: "exit 1", ..HEALTHY }.examine();
     only(&report, "probe-fatal", Check::ProbeSurvived, Phase::Probe);
     assert_eq!(report.steps[2].detail, "the server ended, and was started a second time");
@@ -363,18 +363,18 @@ fn a_server_that_does_not_agree_is_found() {
 }
 
 #[test]
-fn a_program_that_sends_back_what_it_reads_is_told_as_such() {
+fn a_program_that_echoes_its_input_is_found() {
     only(&run(Doctor::new(sh("exec cat"), client()).examine()), "echo", Check::Opening, Phase::Probe);
 }
 
 #[test]
-fn an_answer_with_another_id_is_no_silence() {
+fn a_response_with_another_id_is_found() {
     // A number that comes back as a string, and one that is always the same.
     for (id, given) in [("id=\\\"$id\\\"", r#""2""#), ("id=7000", "7000")] {
         let probe = format!("{id}; {UNKNOWN}").leak();
         let initialize = format!("{id}; {OPEN}").leak();
         let server = Shell { probe, initialize, ..HEALTHY };
-        let report = run(Doctor::new(server.command(), waits(Duration::from_secs(2))).examine());
+        let report = run(Doctor::new(server.command(), with_timeout(Duration::from_secs(2))).examine());
         let finding = only(&report, "other-id", Check::Opening, Phase::Initialize);
         assert!(finding.seen.contains(&format!("the id {given}, which nobody asked")), "{finding:?}");
     }
@@ -390,7 +390,7 @@ fn an_answer_with_another_id_is_no_silence() {
 }
 
 #[test]
-fn messages_that_are_written_wrongly_are_told_from_noise() {
+fn messages_in_a_wrong_encoding_are_no_noise() {
     const INDENTED: &str =
         r#"printf '{\n  "jsonrpc": "2.0",\n  "id": %s,\n  "result": {"tools": []}\n}\n' "$id""#;
     const MARKED: &str = r#"printf '\357\273\277{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}\n' "$id""#;
@@ -398,19 +398,19 @@ fn messages_that_are_written_wrongly_are_told_from_noise() {
     for (how, id, check) in
         [(INDENTED, "several-lines", Check::Output), (MARKED, "byte-order-mark", Check::ByteOrderMark)]
     {
-        // In the opening, and in the conversation.
+        // In the opening and in the conversation.
         let server = Shell { initialize: how, ..HEALTHY };
-        let report = run(Doctor::new(server.command(), waits(Duration::from_secs(2))).examine());
+        let report = run(Doctor::new(server.command(), with_timeout(Duration::from_secs(2))).examine());
         let finding = only(&report, id, check, Phase::Initialize);
         assert!(!finding.evidence.stdout.is_empty(), "{finding:?}");
         let patient = client().limits(limits.clone());
         let report = run(Doctor::new(Shell { list: how, ..HEALTHY }.command(), patient).examine());
         let ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
         assert_eq!(ids, ["list-unanswered", id], "{report:#?}");
-        // What cannot be read is not waited for: the time of a request, a minute, is longer than this test may take.
+        // An unreadable response ends the wait: the timeout of a request, a minute, is longer than this test may take.
         assert!(report.findings[0].seen.contains("what came for it is no message"), "{report:#?}");
     }
-    // A log that is indented is none of it.
+    // An indented log is noise.
     let log = Shell { first: r#"printf '{\n  "level": "info"\n}\n'"#, ..HEALTHY };
     only(&log.examine(), "stdout-noise", Check::Output, Phase::Initialize);
 }
@@ -422,7 +422,7 @@ fn text_in_another_encoding_is_found() {
     const WIDE: &str = r#"printf '{"jsonrpc":"2.0","id":1,"result":{}}\n' | iconv -t UTF-32LE"#;
     for (encoding, initialize) in [("UTF-16LE", LITTLE), ("UTF-16BE", BIG), ("UTF-32LE", WIDE)] {
         let server = Shell { initialize, ..HEALTHY };
-        let report = run(Doctor::new(server.command(), waits(Duration::from_secs(2))).examine());
+        let report = run(Doctor::new(server.command(), with_timeout(Duration::from_secs(2))).examine());
         let finding = only(&report, "encoding", Check::Output, Phase::Initialize);
         assert_eq!(finding.seen, format!("what the server writes is {encoding}"));
     }
@@ -448,13 +448,13 @@ fn a_list_that_cannot_be_read_is_found() {
 }
 
 #[test]
-fn a_server_that_dies_in_the_conversation_is_found() {
+fn a_server_that_exits_in_the_conversation_is_found() {
     let report = Shell { list: "echo 'no more' >&2; exit 4", ..HEALTHY }.examine();
     let finding = only(&report, "died", Check::Life, Phase::List);
     assert_eq!(finding.evidence.exit, Some(ProcessExit::Code(4)));
     assert_eq!(finding.evidence.stderr, ["no more"]);
     assert_eq!(report.steps[5].outcome, Outcome::NotRun("the server had ended"));
-    // One that ends as if all were done was a server until then.
+    // A server that exits with 0 was a server until then.
     let report = Shell { list: "exit 0", ..HEALTHY }.examine();
     let finding = only(&report, "died", Check::Life, Phase::List);
     assert!(finding.meaning.contains("main function"), "{finding:?}");
@@ -462,7 +462,7 @@ fn a_server_that_dies_in_the_conversation_is_found() {
 }
 
 #[test]
-fn what_is_over_is_told_at_once() {
+fn each_step_is_reported_at_once() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let noted = told.clone();
     let doctor = Doctor::new(HEALTHY.command(), client())
@@ -472,7 +472,7 @@ fn what_is_over_is_told_at_once() {
 }
 
 #[test]
-fn what_stands_where_a_text_should_is_said_in_the_words_of_json() {
+fn a_value_of_a_wrong_type_is_named_as_in_json() {
     let null = r#"say '"result":{"protocolVersion":null,"capabilities":{},"serverInfo":{"name":"x","version":"1"}}'"#;
     let report = Shell { initialize: null, ..HEALTHY }.examine();
     let finding = only(&report, "bad-reply", Check::Opening, Phase::Initialize);
@@ -488,7 +488,7 @@ fn a_server_with_nothing_to_offer_is_found() {
 }
 
 #[test]
-fn a_server_that_is_deaf_to_the_end_of_its_input_is_found() {
+fn a_server_that_ignores_the_end_of_its_input_is_found() {
     let soon = Duration::from_millis(100);
     let deaf = Shell { last: "exec sleep 1000", ..HEALTHY }.command().shutdown(soon, Duration::from_secs(5));
     let report = examine(deaf);
@@ -548,9 +548,9 @@ fn an_examination_that_is_dropped_leaves_no_process() {
     });
 }
 
-/// What people paste most: each is told as what it is, beside the server's own words.
+/// The errors that users report most. The server's own lines are shown with the finding.
 #[test]
-fn well_known_last_words_are_understood() {
+fn well_known_errors_on_stderr_are_recognised() {
     for (words, id, advised) in [
         ("Error: listen EADDRINUSE: address already in use :::3000", "port-in-use", "ss -ltnp"),
         ("OSError: [Errno 98] Address already in use", "port-in-use", "ss -ltnp"),
@@ -568,14 +568,14 @@ fn well_known_last_words_are_understood() {
 }
 
 #[test]
-fn a_program_that_listens_elsewhere_is_told_from_a_silent_one() {
+fn a_program_that_listens_on_a_port_is_not_silent() {
     let says =
         "echo 'INFO: Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C to quit)' >&2; cat >/dev/null";
-    let report = run(Doctor::new(sh(says), waits(Duration::from_secs(1))).examine());
+    let report = run(Doctor::new(sh(says), with_timeout(Duration::from_secs(1))).examine());
     let finding = only(&report, "listens-elsewhere", Check::Opening, Phase::Initialize);
     assert!(finding.advice.contains("http://127.0.0.1:8000"), "{finding:?}");
-    // Another address is no place where it listens.
+    // A URL in another line is not where it listens.
     let says = "echo 'fetching http://example.com/list' >&2; cat >/dev/null";
-    let report = run(Doctor::new(sh(says), waits(Duration::from_secs(1))).examine());
+    let report = run(Doctor::new(sh(says), with_timeout(Duration::from_secs(1))).examine());
     only(&report, "silent", Check::Opening, Phase::Initialize);
 }

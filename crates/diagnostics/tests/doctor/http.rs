@@ -1,4 +1,4 @@
-//! Servers over HTTP, each answering with its own fault, and healthy ones of both eras and of HTTP+SSE.
+//! Servers over HTTP: one for each fault, and healthy ones of both eras and of HTTP+SSE.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::alone;
 use crate::ports::Closed;
 use crate::support::run;
 
-/// A request as a test's server sees it.
+/// A request to a server of a test.
 pub(crate) struct Asked {
     method: String,
     path: String,
-    /// The method of MCP; empty where there is none.
+    /// The method of MCP; empty if there is none.
     about: String,
     id: String,
 }
 
 impl Asked {
-    /// Reads the head and the body. Its parts are found by their marks: the client is ours.
+    /// Parses the head and the body by text search, which is enough for our own client.
     fn of(head: &str, body: &str) -> Self {
         let mut words = head.split(' ');
         let method = words.next().unwrap_or_default().to_owned();
@@ -48,7 +48,7 @@ impl Asked {
     }
 }
 
-/// A response. `head`: further lines, each with its end.
+/// A response. `head`: further header lines, each with its line end.
 fn response(status: &str, head: &str, body: &str) -> Option<String> {
     let length = body.len();
     Some(format!("HTTP/1.1 {status}\r\n{head}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"))
@@ -62,7 +62,7 @@ fn page(status: &str, body: &str) -> Option<String> {
     response(status, "Content-Type: text/html; charset=utf-8\r\n", body)
 }
 
-/// A server of the legacy era without fault. `None`: the connection stays open and nothing is said.
+/// The responses of a legacy server without fault. `None` leaves the connection open without a response.
 fn good(asked: &Asked) -> Option<String> {
     match (&*asked.method, &*asked.about) {
         ("POST", "server/discover") => json(&asked.error(-32601, "unknown")),
@@ -85,7 +85,7 @@ fn stateless(asked: &Asked) -> Option<String> {
     good(asked).map(|answer| answer.replace("Mcp-Session-Id: s1\r\n", ""))
 }
 
-/// A server that gives one answer for each connection.
+/// A server that sends one response for each connection.
 pub(crate) struct Canned {
     pub(crate) port: u16,
     task: JoinHandle<()>,
@@ -150,7 +150,7 @@ impl Canned {
     }
 }
 
-/// A client that does not wait long.
+/// A client with short timeouts.
 pub(crate) fn client() -> ClientBuilder {
     let mut limits = Limits::default();
     limits.probe = Duration::from_secs(2);
@@ -166,8 +166,8 @@ async fn examined(connect: HttpConnect) -> Report {
 type Answer = fn(&Asked) -> Option<String>;
 
 #[test]
-fn each_answer_that_is_none_of_a_server_is_diagnosed_as_what_it_is() {
-    // Whatever is asked, this is the answer.
+fn each_response_of_another_server_is_diagnosed() {
+    // The response to every request.
     let table: [(&str, Check, Answer); 32] = [
         ("not-authorized", Check::Authorization, |_| {
             response("401 Unauthorized", "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n", "")
@@ -244,8 +244,8 @@ fn each_answer_that_is_none_of_a_server_is_diagnosed_as_what_it_is() {
 }
 
 #[test]
-fn each_fault_in_a_conversation_is_diagnosed_as_what_it_is() {
-    // What is not said here is answered as it should be.
+fn each_fault_in_a_conversation_is_diagnosed() {
+    // All other requests are answered correctly.
     let table: [(&str, Check, Phase, Answer); 15] = [
         ("version", Check::Opening, Phase::Initialize, |asked| {
             match &*asked.about {
@@ -273,7 +273,7 @@ fn each_fault_in_a_conversation_is_diagnosed_as_what_it_is() {
             "tools/list" => page("404 Not Found", "Session not found"),
             _ => good(asked),
         }),
-        // Without a session none can be lost.
+        // A server without sessions cannot lose one.
         ("list-failed", Check::Lists, Phase::List, |asked| match &*asked.about {
             "tools/list" => page("404 Not Found", "no such method"),
             _ => stateless(asked),
@@ -335,7 +335,7 @@ fn each_fault_in_a_conversation_is_diagnosed_as_what_it_is() {
 }
 
 #[test]
-fn what_is_there_in_place_of_the_path_is_said() {
+fn the_right_path_is_advised() {
     run(async {
         let elsewhere = |asked: &Asked| match &*asked.path {
             "/mcp" => good(asked),
@@ -346,14 +346,14 @@ fn what_is_there_in_place_of_the_path_is_said() {
         let finding = alone(&report, "wrong-path", Check::Endpoint);
         assert!(finding.advice.contains(&format!("127.0.0.1:{}/mcp", canned.port)), "{finding:#?}");
         assert_eq!(finding.evidence.body.as_deref(), Some("no"));
-        // What is given as a header goes nowhere else.
+        // Headers of the user are not sent to other paths.
         let report = examined(Link::http(canned.url()).header("Authorization", "Bearer x")).await;
         alone(&report, "wrong-path", Check::Endpoint);
     });
 }
 
 #[test]
-fn a_redirect_that_leads_back_is_told_as_a_circle() {
+fn a_redirect_circle_is_found() {
     run(async {
         let circle = Canned::new(|asked| {
             let to = if asked.path == "/x" { "/y" } else { "/x" };
@@ -366,7 +366,7 @@ fn a_redirect_that_leads_back_is_told_as_a_circle() {
 }
 
 #[test]
-fn a_server_that_is_up_is_said_to_have_answered() {
+fn the_status_of_a_response_is_shown() {
     run(async {
         let busy = Canned::new(|_| response("503 Service Unavailable", "", "busy")).await;
         let report = busy.examined().await;
@@ -384,9 +384,9 @@ fn a_server_that_is_up_is_said_to_have_answered() {
 }
 
 #[test]
-fn streamable_http_behind_a_url_for_http_sse_is_told() {
+fn streamable_http_behind_a_url_for_http_sse_is_found() {
     run(async {
-        // They want a session for whatever is not `initialize`, and say so in two ways.
+        // Such servers require a session for all requests but `initialize`, and refuse in two ways.
         let words: Answer =
             |_| response("400 Bad Request", "Content-Type: text/plain\r\n", "No valid session ID");
         let message: Answer = |asked| {
@@ -426,7 +426,7 @@ fn of_an_answer_at_another_path_16_kib_are_read() {
 }
 
 #[test]
-fn clocks_that_are_far_apart_are_told() {
+fn clocks_that_differ_are_found() {
     run(async {
         for (date, ahead) in
             [("Sun, 06 Nov 1994 08:49:37 GMT", "earlier"), ("Fri, 01 Jan 2100 00:00:00 GMT", "later")]
@@ -445,7 +445,7 @@ fn clocks_that_are_far_apart_are_told() {
 }
 
 #[test]
-fn words_in_a_url_are_not_taken_for_words_of_the_server() {
+fn words_in_a_url_are_not_taken_for_the_body() {
     run(async {
         let forbids = Canned::new(|_| page("403 Forbidden", "no")).await;
         let report = examined(Link::http(format!("http://localhost:{}/origin", forbids.port))).await;
@@ -454,7 +454,7 @@ fn words_in_a_url_are_not_taken_for_words_of_the_server() {
         let refuses = Canned::new(|_| page("400 Bad Request", "what?")).await;
         let report = examined(Link::http(format!("http://127.0.0.1:{}/session", refuses.port))).await;
         alone(&report, "request-refused", Check::Headers);
-        // What it says in an error counts.
+        // The message of an error counts.
         let says = Canned::new(|asked| {
             let body = asked.error(-32000, "Invalid Host: 127.0.0.1");
             response("403 Forbidden", "Content-Type: application/json\r\n", &body)
@@ -464,7 +464,7 @@ fn words_in_a_url_are_not_taken_for_words_of_the_server() {
 }
 
 #[test]
-fn a_redirect_and_a_guarded_server_are_not_sent_to_another_path() {
+fn no_other_path_is_advised_for_a_redirect_or_a_guarded_server() {
     run(async {
         let moved = Canned::new(|asked| match &*asked.method {
             "GET" => response("405 Method Not Allowed", "", ""),
@@ -473,7 +473,7 @@ fn a_redirect_and_a_guarded_server_are_not_sent_to_another_path() {
         let report = moved.await.examined().await;
         let finding = alone(&report, "redirected", Check::Endpoint);
         assert!(finding.advice.contains("https://login.example/in"), "{finding:#?}");
-        // It wants to know who asks before it says that there is nothing.
+        // It requires authorization before it answers 404.
         let guarded = Canned::new(|asked| match (&*asked.method, &*asked.about) {
             ("GET", _) | (_, "server/discover") => page("401 Unauthorized", "who?"),
             _ => page("404 Not Found", "no"),
@@ -485,7 +485,7 @@ fn a_redirect_and_a_guarded_server_are_not_sent_to_another_path() {
 }
 
 #[test]
-fn a_server_that_takes_its_time_is_slow() {
+fn a_slow_start_over_http_is_found() {
     run(async {
         let canned = Canned::new(good).await;
         let doctor = Doctor::new(Link::http(canned.url()), client()).slow_start(Duration::ZERO);
@@ -494,7 +494,7 @@ fn a_server_that_takes_its_time_is_slow() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_said() {
+fn a_server_that_cannot_be_reached_is_found() {
     run(async {
         let closed = Closed::tcp();
         let report = examined(Link::http(format!("http://{closed}/mcp"))).await;
@@ -508,14 +508,14 @@ fn what_cannot_be_reached_is_said() {
     });
 }
 
-/// Says something to everybody who connects, and hangs up.
+/// A server that sends these bytes to each client, and disconnects.
 async fn banner(words: &'static [u8]) -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let task = tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(words).await;
-            // What was sent is not to be lost in a reset.
+            // A reset would discard the bytes.
             let _ = stream.shutdown().await;
             let mut rest = Vec::new();
             let _ = tokio::time::timeout(Duration::from_secs(1), stream.read_to_end(&mut rest)).await;
@@ -525,7 +525,7 @@ async fn banner(words: &'static [u8]) -> (u16, JoinHandle<()>) {
 }
 
 #[test]
-fn a_port_of_another_program_is_told_apart() {
+fn another_protocol_on_the_port_is_recognised() {
     run(async {
         for (words, id, seen) in [
             (&b"SSH-2.0-OpenSSH_9.6\r\n"[..], "not-mcp", "SSH"),
@@ -569,7 +569,7 @@ fn a_healthy_server_has_no_finding_in_either_era_and_over_http_sse() {
         let sse = url.replace("/mcp", "/sse");
         let report = examined(Link::http(&sse).legacy_sse()).await;
         assert!(report.is_healthy(), "{report:#?}");
-        // The same stream, where Streamable HTTP was asked for.
+        // The same stream, when Streamable HTTP was asked for.
         let report = examined(Link::http(&sse)).await;
         let finding = alone(&report, "http-sse", Check::Endpoint);
         assert!(finding.advice.contains(&format!("sse+{sse}")), "{finding:#?}");
@@ -577,9 +577,9 @@ fn a_healthy_server_has_no_finding_in_either_era_and_over_http_sse() {
     });
 }
 
-/// What is wrong is the header, whatever the body says.
+/// The header is at fault, not the body.
 #[test]
-fn an_id_of_a_session_that_can_be_none_is_told() {
+fn an_invalid_session_id_is_found() {
     run(async {
         let bad = |asked: &Asked| {
             good(asked).map(|answer| answer.replace("Mcp-Session-Id: s1", "Mcp-Session-Id: a\u{e9}"))
@@ -590,9 +590,9 @@ fn an_id_of_a_session_that_can_be_none_is_told() {
     });
 }
 
-/// `localhost` leads to 127.0.0.1 on many machines, and many servers listen at ::1 alone.
+/// `localhost` is 127.0.0.1 on many machines, and many servers listen on ::1 only.
 #[test]
-fn a_server_at_the_other_loopback_is_told_from_none() {
+fn a_server_at_the_other_loopback_address_is_found() {
     run(async {
         let listener = TcpListener::bind("[::1]:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

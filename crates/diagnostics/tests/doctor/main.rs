@@ -1,4 +1,4 @@
-//! The doctor's findings: a broken set-up for each fault, each with exactly that finding, and healthy ones with none.
+//! The findings of the doctor: a broken server for each fault, which is the only finding, and healthy servers.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use mcpjoin_test_support as support;
 use mcpjoin_test_support::ports;
 use mcpjoin_test_support::tls as tls_server;
 
-/// The one finding of that id, and no other; every check that failed has a finding.
+/// The only finding, which has this id. Every check that failed has a finding.
 #[track_caller]
 fn alone<'a>(report: &'a Report, id: &str, check: Check) -> &'a Finding {
     let ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();

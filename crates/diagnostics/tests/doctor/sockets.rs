@@ -1,4 +1,4 @@
-//! Servers on TCP ports and Unix sockets: not there, not a socket, somebody else, nobody, and healthy ones.
+//! Servers on TCP ports and Unix sockets: absent, another file, another protocol, and healthy ones.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn server() -> Server {
     Server::builder("up", "1").tool(tool("t"), |_: NoArguments, _| async { "x" }).build().unwrap()
 }
 
-/// A path for a socket, gone with the value.
+/// A path for a socket, removed on drop.
 struct Place(PathBuf);
 
 impl Place {
@@ -47,7 +47,7 @@ impl Drop for Place {
     }
 }
 
-/// Answers each client with these bytes once it has said something, and hangs up; with none, never.
+/// Answers the first bytes of each client with these bytes, and disconnects. Without bytes it never answers.
 async fn answering(words: &'static [u8]) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -98,7 +98,7 @@ fn a_healthy_server_has_no_finding_on_a_port_and_on_a_socket() {
 }
 
 #[test]
-fn a_socket_that_is_none_is_told() {
+fn a_path_without_a_socket_is_found() {
     run(async {
         let place = Place::new("missing");
         alone(&examined(Link::unix(&place.0)).await, "socket-missing", Check::Address);
@@ -107,7 +107,7 @@ fn a_socket_that_is_none_is_told() {
         let finding = examined(Link::unix(std::env::temp_dir())).await;
         let finding = alone(&finding, "not-a-socket", Check::Address);
         assert!(finding.seen.contains("a directory"), "{finding:#?}");
-        // The server is gone, and its socket is still there.
+        // The server has exited, and its socket still exists.
         std::fs::remove_file(&place.0).unwrap();
         drop(UnixListener::bind(&place.0).unwrap());
         let report = examined(Link::unix(&place.0)).await;
@@ -117,7 +117,7 @@ fn a_socket_that_is_none_is_told() {
 }
 
 #[test]
-fn a_port_without_a_server_is_told() {
+fn a_port_without_a_server_is_found() {
     run(async {
         let closed = Closed::tcp();
         alone(&examined(Link::tcp(closed.to_string())).await, "refused", Check::Reached);
@@ -127,7 +127,7 @@ fn a_port_without_a_server_is_told() {
 }
 
 #[test]
-fn whoever_speaks_something_else_is_told_apart() {
+fn another_protocol_is_recognised_by_its_first_bytes() {
     run(async {
         for (words, id, check) in [
             (
@@ -151,7 +151,7 @@ fn whoever_speaks_something_else_is_told_apart() {
 }
 
 #[test]
-fn whoever_says_what_they_are_and_nothing_else_is_not_waited_for() {
+fn a_banner_of_another_protocol_ends_the_examination() {
     run(async {
         for (banner, seen) in [
             (&b"SSH-2.0-OpenSSH_9.6p1\r\n"[..], "is an SSH server"),
@@ -167,7 +167,7 @@ fn whoever_says_what_they_are_and_nothing_else_is_not_waited_for() {
                     kept.push(stream);
                 }
             });
-            // Without an end of its own it would wait for a minute.
+            // The timeout is a minute, and must not be reached.
             let mut limits = Limits::default();
             limits.probe = Duration::from_millis(400);
             limits.initialize = Duration::from_secs(60);
@@ -182,7 +182,7 @@ fn whoever_says_what_they_are_and_nothing_else_is_not_waited_for() {
 }
 
 #[test]
-fn a_server_that_hangs_up_is_told() {
+fn a_server_that_disconnects_is_found() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

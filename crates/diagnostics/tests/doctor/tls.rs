@@ -1,4 +1,4 @@
-//! TLS on the way to a server: certificates of every wrong kind, and both ends of a way on which one side speaks none.
+//! TLS: every kind of invalid certificate, and connections on which one side speaks no TLS.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::http::{Canned, client};
 use crate::support::run;
 use crate::tls_server::{self, CA, KEY};
 
-/// Answers 404, whatever is asked.
+/// A server that answers 404 to every request.
 fn server(certificate: &[u8], key: &[u8]) -> u16 {
     tls_server::server(certificate, key, |_| {
         Some("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".into())
@@ -23,7 +23,7 @@ async fn examined(connect: HttpConnect) -> Report {
 }
 
 #[test]
-fn each_certificate_that_is_refused_is_diagnosed_as_what_it_is() {
+fn each_invalid_certificate_is_diagnosed() {
     run(async {
         for (pem, id, seen) in [
             (mcpjoin_test_support::tls::EXPIRED, "certificate-expired", "has expired"),
@@ -41,7 +41,7 @@ fn each_certificate_that_is_refused_is_diagnosed_as_what_it_is() {
         let report = examined(Link::http(format!("https://127.0.0.1:{port}/"))).await;
         let finding = alone(&report, "certificate-untrusted", Check::ServerCertificate);
         assert!(finding.seen.contains("An authority that nobody trusts"), "{finding:#?}");
-        // With the authority the way is in order, and what is wrong lies behind it.
+        // With the authority the connection works, and the server has a fault of its own.
         let report = examined(Link::http(format!("https://127.0.0.1:{port}/")).extra_ca(CA)).await;
         alone(&report, "wrong-path", Check::Endpoint);
         let tls = report.steps.iter().find(|step| step.phase == Phase::Tls).unwrap();
@@ -50,7 +50,7 @@ fn each_certificate_that_is_refused_is_diagnosed_as_what_it_is() {
     });
 }
 #[test]
-fn whoever_opens_connections_is_named() {
+fn an_intercepting_authority_is_named() {
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
     run(async {
         let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
@@ -68,7 +68,7 @@ fn whoever_opens_connections_is_named() {
 }
 
 #[test]
-fn tls_on_one_side_alone_is_told() {
+fn tls_on_one_side_only_is_found() {
     run(async {
         let canned =
             Canned::new(|_| Some("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n".into())).await;

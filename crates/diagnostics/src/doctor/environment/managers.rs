@@ -1,75 +1,75 @@
-//! Version managers: where each keeps its programs, and what is behind a shim.
+//! Version managers: where each keeps its programs, and whether a shim has a program behind it.
 //!
-//! Used by `programs`. It looks at folders and runs nothing.
+//! Used by `programs`, and by the examination of a child for the name of a manager. It reads folders and runs nothing.
 
 use std::path::{Path, PathBuf};
 
 use super::world::World;
 
-/// What is known of a version manager.
-struct Known {
+/// A version manager.
+struct Manager {
     name: &'static str,
     /// Parts of the paths of its programs.
     paths: &'static [&'static str],
-    /// The variable that names its folder, the folder in the user's home without one, and the one below it that `PATH` needs.
+    /// The variable that names its folder, the default folder in the user's home, and the folder below it that `PATH` needs.
     root: (&'static str, &'static str, &'static str),
-    /// What to type so that it has a version.
+    /// The command that installs a version.
     install: &'static str,
 }
 
-const fn known(
+const fn manager(
     name: &'static str,
     paths: &'static [&'static str],
     root: (&'static str, &'static str, &'static str),
     install: &'static str,
-) -> Known {
-    Known { name, paths, root, install }
+) -> Manager {
+    Manager { name, paths, root, install }
 }
 
-const KNOWN: [Known; 8] = [
-    known("nvm", &["/.nvm/", "/nvm/versions/"], ("NVM_DIR", ".nvm", ""), "nvm install --lts"),
-    known(
+const MANAGERS: [Manager; 8] = [
+    manager("nvm", &["/.nvm/", "/nvm/versions/"], ("NVM_DIR", ".nvm", ""), "nvm install --lts"),
+    manager(
         "fnm",
         &["/fnm_multishells/", "/fnm/"],
         ("", "", "aliases/default/bin"),
         "fnm install --lts && fnm default lts-latest",
     ),
-    known("volta", &["/.volta/"], ("VOLTA_HOME", ".volta", "bin"), "volta install node"),
-    known("asdf", &["/.asdf/"], ("ASDF_DATA_DIR", ".asdf", "shims"), "asdf install"),
-    known("mise", &["/mise/"], ("MISE_DATA_DIR", ".local/share/mise", "shims"), "mise use --global node"),
-    known("pyenv", &["/.pyenv/"], ("PYENV_ROOT", ".pyenv", "shims"), "pyenv install 3 && pyenv global 3"),
-    known("rbenv", &["/.rbenv/"], ("RBENV_ROOT", ".rbenv", "shims"), "rbenv install"),
-    known("nodenv", &["/.nodenv/"], ("NODENV_ROOT", ".nodenv", "shims"), "nodenv install"),
+    manager("volta", &["/.volta/"], ("VOLTA_HOME", ".volta", "bin"), "volta install node"),
+    manager("asdf", &["/.asdf/"], ("ASDF_DATA_DIR", ".asdf", "shims"), "asdf install"),
+    manager("mise", &["/mise/"], ("MISE_DATA_DIR", ".local/share/mise", "shims"), "mise use --global node"),
+    manager("pyenv", &["/.pyenv/"], ("PYENV_ROOT", ".pyenv", "shims"), "pyenv install 3 && pyenv global 3"),
+    manager("rbenv", &["/.rbenv/"], ("RBENV_ROOT", ".rbenv", "shims"), "rbenv install"),
+    manager("nodenv", &["/.nodenv/"], ("NODENV_ROOT", ".nodenv", "shims"), "nodenv install"),
 ];
 
 /// The version manager that a path belongs to.
-pub(super) fn of(path: &Path) -> Option<&'static str> {
+pub(in crate::doctor) fn version_manager(path: &Path) -> Option<&'static str> {
     let path = path.to_str()?;
-    let manager = KNOWN.iter().find(|known| known.paths.iter().any(|part| path.contains(part)));
-    manager.map(|known| known.name)
+    let found = MANAGERS.iter().find(|manager| manager.paths.iter().any(|part| path.contains(part)));
+    found.map(|manager| manager.name)
 }
 
-/// What to type so that a manager has a version.
+/// The command that installs a version with a manager.
 pub(super) fn install(name: &str) -> String {
-    let known = KNOWN.iter().find(|known| known.name == name);
-    known.map_or_else(|| format!("install a version with {name}"), |known| known.install.to_owned())
+    let manager = MANAGERS.iter().find(|manager| manager.name == name);
+    manager.map_or_else(|| format!("install a version with {name}"), |manager| manager.install.to_owned())
 }
 
-/// A version manager in this user's home that has the program, and the file.
+/// A version manager in the user's home that has the program, and its file.
 pub(super) fn with_program(world: &World, program: &str) -> Option<(&'static str, PathBuf)> {
     let home = world.home()?;
-    KNOWN.iter().find_map(|known| {
-        let (variable, folder, programs) = known.root;
-        let root = match known.name {
+    MANAGERS.iter().find_map(|manager| {
+        let (variable, folder, programs) = manager.root;
+        let root = match manager.name {
             "fnm" => fnm(world, home),
             _ => world.set(variable).map_or_else(|| home.join(folder), PathBuf::from),
         };
-        let folder = match known.name {
+        let folder = match manager.name {
             "nvm" => root.join("versions/node").join(nvm_default(world, &root)?).join("bin"),
             _ => root.join(programs),
         };
         let file = folder.join(program);
-        world.is_program(&file).then_some((known.name, file))
+        world.is_program(&file).then_some((manager.name, file))
     })
 }
 
@@ -81,11 +81,10 @@ fn fnm(world: &World, home: &Path) -> PathBuf {
     there.next().unwrap_or_else(|| data.join("fnm"))
 }
 
-/// The version of node that nvm uses in a new shell, as its folder is called: what the alias `default` leads to, and
-/// without one none.
+/// The folder name of the node version that nvm uses in a new shell: the target of the alias `default`. `None` without it.
 fn nvm_default(world: &World, nvm: &Path) -> Option<String> {
     let mut wanted = "default".to_owned();
-    // An alias may lead to an alias.
+    // The target of an alias may be an alias.
     for _ in 0..6 {
         let Some(text) = world.read(&nvm.join("alias").join(&wanted)) else { break };
         wanted = text.trim().to_owned();
@@ -106,9 +105,9 @@ fn nvm_default(world: &World, nvm: &Path) -> Option<String> {
     world.list(&nvm.join("versions/node")).into_iter().filter(fits).max_by_key(numbers)
 }
 
-/// Why nothing is behind a shim, in words that complete "the shim of ...". `None` when something is, or it is no shim.
-pub(super) fn hollow(world: &World, shim: &Path) -> Option<String> {
-    let manager = of(shim)?;
+/// Why a shim has no program behind it. `None` if it has one, or is no shim.
+pub(super) fn shim_problem(world: &World, shim: &Path) -> Option<String> {
+    let manager = version_manager(shim)?;
     let (folder, program) = (shim.parent()?, shim.file_name()?.to_str()?);
     let root = folder.parent()?;
     let tool = match program {
@@ -118,7 +117,7 @@ pub(super) fn hollow(world: &World, shim: &Path) -> Option<String> {
         other => other,
     };
     let (versions, what) = match (manager, folder.file_name()?.to_str()?) {
-        ("asdf", "shims") => return hollow_asdf(world, shim, root),
+        ("asdf", "shims") => return asdf_shim_problem(world, shim, root),
         ("volta", "bin") if tool == "node" => (root.join("tools/image/node"), tool),
         ("mise", "shims") => (root.join("installs").join(tool), tool),
         ("pyenv", "shims") => (root.join("versions"), "Python"),
@@ -129,8 +128,8 @@ pub(super) fn hollow(world: &World, shim: &Path) -> Option<String> {
     is_empty.then(|| format!("{manager} has no version of {what}"))
 }
 
-/// A shim of asdf names the plugin and the versions that have the program.
-fn hollow_asdf(world: &World, shim: &Path, root: &Path) -> Option<String> {
+/// The same for a shim of asdf, which names the plugin and the versions that have the program.
+fn asdf_shim_problem(world: &World, shim: &Path, root: &Path) -> Option<String> {
     let text = world.read(shim)?;
     let mut named = text.lines().filter_map(|line| line.strip_prefix("# asdf-plugin: ")).peekable();
     named.peek()?;

@@ -1,18 +1,15 @@
-//! What is wrong with the machine that servers are started on, before any server is: `PATH` and runtimes, caches, proxies,
-//! certificates, loopback, clock, limits.
+//! The machine on which servers are started: `PATH` and runtimes, caches, proxies, certificates, loopback, clock, limits.
 //!
-//! Used by `mcpjoin doctor`. Every look goes through a [`World`] and has a timeout. Nothing is changed. Run are the
-//! runtimes, with `--version`, and the user's login shell, unless [`EnvironmentDoctor::without_shell`] forbids it. The
-//! internet is not asked. How clients start servers is in the specification:
+//! Used by `mcpjoin doctor`. Everything is read through a [`World`], and has a timeout. Nothing is changed. Only the runtimes
+//! are run, with `--version`, and the user's login shell, unless [`EnvironmentDoctor::without_shell`] forbids it. Nothing is
+//! sent to the internet. How clients start servers is in the specification:
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio>.
 
-mod certificates;
 mod faults;
-mod loopback;
 mod managers;
+mod network;
 mod paths;
 mod programs;
-mod proxy;
 mod report;
 mod shell;
 mod system;
@@ -30,20 +27,21 @@ pub use report::{
 };
 pub use world::World;
 
+pub(super) use self::managers::version_manager;
 use self::programs::Programs;
 pub(super) use self::world::within;
 use super::Outcome;
 use super::report::mark;
 use mcpjoin::link::ChildCommand;
 
-/// How long looking at the files of one part may take.
+/// How long reading the files of one part may take.
 const FILES_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a runtime may take to print its version: npm takes a second, and on a busy machine several.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why a part has no result.
-const SLOW: &str = "looking at its files took longer than 5 s";
+const TOO_SLOW: &str = "looking at its files took longer than 5 s";
 
-/// An examination of the machine, not yet begun. It is made by [`examine`](Self::examine).
+/// An examination of the machine. It is made by [`examine`](Self::examine).
 ///
 /// ```no_run
 /// # async fn example() {
@@ -62,12 +60,12 @@ pub struct EnvironmentDoctor {
     version_timeout: Duration,
     /// `None`: no shell is run.
     shell_timeout: Option<Duration>,
-    /// `PATH` of the login shell and of a desktop session. Clones share it, so that the shell is run once.
+    /// `PATH` of the login shell and of a desktop session. Clones share it, so that the shell is run once only.
     sessions: Arc<OnceCell<[SearchPath; 2]>>,
 }
 
 impl EnvironmentDoctor {
-    /// Examines this world.
+    /// Examines these surroundings.
     pub fn new(world: World) -> Self {
         let shell_timeout = Some(shell::SHELL_TIMEOUT);
         Self { world, version_timeout: VERSION_TIMEOUT, shell_timeout, sessions: Arc::default() }
@@ -79,44 +77,39 @@ impl EnvironmentDoctor {
         self
     }
 
-    /// Does not run the user's login shell. `PATH` of a terminal, and of a desktop session on Linux, is not known then.
+    /// Does not run the user's login shell. The `PATH` of a terminal, and of a desktop session on Linux, is then unknown.
     pub const fn without_shell(mut self) -> Self {
         self.shell_timeout = None;
         self
     }
 
-    /// Does all of it, in at most 25 s. Dropped before it is ready, it ends what it has started; a thread may go on
-    /// looking at files that do not answer.
+    /// Examines all parts, in at most 25 s. Dropped before it is ready, it ends what it has started; a thread may go on
+    /// reading files of a file system that hangs.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
     pub async fn examine(&self) -> EnvironmentReport {
         let began = Instant::now();
         let world = &self.world;
-        let (programs, path, caches, proxy, certificates, loopback, clock, room) = tokio::join!(
+        let (programs, path, caches, proxies, certificates, loopback, clock, resources) = tokio::join!(
             timed(programs::examine(world, self.version_timeout)),
             timed(self.sessions()),
             timed(files(world, system::caches)),
-            timed(proxy::examine(world)),
-            timed(files(world, certificates::examine)),
-            timed(loopback::examine(world)),
+            timed(network::proxies(world)),
+            timed(files(world, system::certificates)),
+            timed(network::loopback(world)),
             timed(files(world, system::clock)),
-            timed(files(world, system::room)),
+            timed(files(world, system::resources)),
         );
         let ((mut programs, programs_took), (sessions, sessions_took)) = (programs, path);
         let ((located, path_results), took) = timed(located(world, sessions, &mut programs)).await;
         let path = (path_results, sessions_took + took);
         let Programs { results, runtimes, .. } = programs;
-        let mut report = EnvironmentReport {
-            steps: Vec::new(),
-            checks: EnvironmentCheck::ALL.map(|check| (check, Outcome::NotRun(SLOW))).into(),
-            findings: Vec::new(),
-            notes: Vec::new(),
-            runtimes,
-            paths: located,
-            took: Duration::ZERO,
-        };
-        let parts = [path, (results, programs_took), caches, proxy, certificates, loopback, clock, room];
+        let checks = EnvironmentCheck::ALL.map(|check| (check, Outcome::NotRun(TOO_SLOW))).into();
+        let mut report =
+            EnvironmentReport { checks, runtimes, paths: located, ..EnvironmentReport::default() };
+        let parts =
+            [path, (results, programs_took), caches, proxies, certificates, loopback, clock, resources];
         for (part, (results, took)) in EnvironmentPart::ALL.into_iter().zip(parts) {
             results.into_report(&mut report, part, took);
         }
@@ -124,8 +117,8 @@ impl EnvironmentDoctor {
         report
     }
 
-    /// A sentence about the login shells that this and its clones have run, and one about each that did not print a `PATH`.
-    /// Empty as long as none was needed.
+    /// A sentence about the login shells that this and its clones have run, and one about each that printed no `PATH`. Empty
+    /// if none was needed.
     #[must_use]
     pub fn shell_notes(&self) -> Vec<String> {
         let Some(sessions) = self.sessions.get() else { return Vec::new() };
@@ -143,8 +136,8 @@ impl EnvironmentDoctor {
         self.sessions.get_or_init(both).await
     }
 
-    /// What keeps this program from being started: where else it is when it is not found from here, a shim with nothing
-    /// behind it, what runs it. The login shell is run when the program is not found. At most 20 s.
+    /// Why this program cannot be started: it is found elsewhere but not from here, it is a shim without a program behind it,
+    /// or its interpreter is missing. Runs the login shell if the program is not found. Takes at most 20 s.
     pub async fn about_program(&self, program: &str) -> Vec<EnvironmentFinding> {
         let (world, wanted) = (self.world.clone(), program.to_owned());
         let missing = within(FILES_TIMEOUT, move || programs::missing(&world, &wanted)).await;
@@ -158,7 +151,7 @@ impl EnvironmentDoctor {
         found.await.flatten().into_iter().collect()
     }
 
-    /// The same for the program of a command, with the `PATH` that it gets.
+    /// The same for the program of a command, with the `PATH` of the command.
     pub async fn about_command(&self, command: &ChildCommand) -> Vec<EnvironmentFinding> {
         let spec = command.spec();
         // A relative path counts from the working directory of the command.
@@ -175,31 +168,31 @@ impl EnvironmentDoctor {
         Self { world, ..self.clone() }.about_program(program).await
     }
 
-    /// What of the machine affects the server that this connects to, as [`about_host`](Self::about_host) has it. Nothing
-    /// where the address cannot be used.
+    /// The faults of the machine that affect this connection, as [`about_host`](Self::about_host) finds them. None for an
+    /// address that is invalid.
     pub async fn about_server(&self, connect: &mcpjoin::link::HttpConnect) -> Vec<EnvironmentFinding> {
         let Ok(checked) = connect.checked() else { return Vec::new() };
         let host = checked.url.host_str().unwrap_or_default();
         self.about_host(host, checked.url.scheme() == "https").await
     }
 
-    /// What of the machine affects a server that is reached by a URL with this host: a proxy, certificates, and for a
-    /// host on this machine loopback. Of the variables only those that mcpjoin reads for such a URL. At most 10 s.
+    /// The faults of the machine that affect URLs with this host: proxies, certificates, and loopback for a host on this
+    /// machine. Only the variables that mcpjoin reads for such a URL count. Takes at most 10 s.
     pub async fn about_host(&self, host: &str, encrypted: bool) -> Vec<EnvironmentFinding> {
         let world = &self.world;
         let host = host.trim_matches(['[', ']']);
-        let mut findings = proxy::about(world, host, encrypted).await;
+        let mut findings = network::about_host(world, host, encrypted).await;
         if encrypted {
-            findings.extend(files(world, certificates::ours).await.findings);
+            findings.extend(files(world, system::own_certificates).await.findings);
         }
-        if proxy::is_here(host) {
-            findings.extend(loopback::examine(world).await.findings);
+        if network::is_this_machine(host) {
+            findings.extend(network::loopback(world).await.findings);
         }
         findings
     }
 }
 
-/// Where each runtime is found in each context, with the results of the part `path`.
+/// Finds each runtime in each context. Returns the results of the part `path`.
 async fn located(
     world: &World,
     sessions: &[SearchPath; 2],
@@ -216,7 +209,7 @@ async fn located(
     (Some(paths), results)
 }
 
-/// The results of one part. Without any check: it took too long.
+/// The results of one part. No check at all means that it took too long.
 #[derive(Clone, Debug, Default)]
 struct CheckResults {
     checks: Vec<(EnvironmentCheck, Outcome)>,
@@ -239,10 +232,18 @@ impl CheckResults {
         self.findings.push(finding);
     }
 
+    /// Passes the check, or adds the fault.
+    fn decide(&mut self, check: EnvironmentCheck, fault: Option<EnvironmentFinding>) {
+        match fault {
+            Some(finding) => self.fail(finding),
+            None => self.pass(check),
+        }
+    }
+
     fn into_report(self, report: &mut EnvironmentReport, part: EnvironmentPart, took: Duration) {
         let Self { checks, findings, notes, mut detail } = self;
         let outcome = if checks.is_empty() {
-            Outcome::NotRun(SLOW)
+            Outcome::NotRun(TOO_SLOW)
         } else if findings.is_empty() {
             Outcome::Passed
         } else {
@@ -260,7 +261,7 @@ impl CheckResults {
     }
 }
 
-/// A part that looks at files alone.
+/// Examines a part that only reads files.
 async fn files(world: &World, examine: fn(&World) -> CheckResults) -> CheckResults {
     let world = world.clone();
     within(FILES_TIMEOUT, move || examine(&world)).await.unwrap_or_default()

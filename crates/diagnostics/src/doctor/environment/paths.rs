@@ -1,61 +1,43 @@
 //! `PATH` in each context in which servers are started.
 //!
-//! Used by the checks of `environment` and, as [`SearchPaths`], by callers who want to know where a program would be found.
-//! Ours is a variable. Of a terminal, and of a desktop session on Linux, it is what the login shell prints (`shell`): a
-//! desktop session begins with a login shell without a terminal. Services, cron and what macOS starts have fixed values, to
-//! which [environment.d(5)](https://www.freedesktop.org/software/systemd/man/latest/environment.d.html) may add.
+//! Used by the checks of `environment` and, as [`SearchPaths`], by callers that ask where a program would be found. The value
+//! of this process is a variable. For a terminal, and for a desktop session on Linux, the login shell prints it (`shell`): a
+//! desktop session begins with a login shell without a terminal. Services, cron and programs that macOS starts have fixed
+//! values, to which [environment.d(5)](https://www.freedesktop.org/software/systemd/man/latest/environment.d.html) may add.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::shell::Question;
+use super::super::report::named;
+use super::shell::ShellCommand;
 use super::world::World;
 
-/// What systemd gives its services.
+/// `PATH` of the services of systemd.
 const SYSTEMD: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What login(1) sets, where /etc/login.defs and /etc/environment say nothing.
+/// `PATH` that login(1) sets if /etc/login.defs and /etc/environment set none.
 const LOGIN: &str = "/usr/local/bin:/usr/bin:/bin";
-/// What macOS gives to what is not started from a shell.
+/// `PATH` on macOS of programs that are not started from a shell.
 const LAUNCHD: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
-/// What cron gives its jobs.
+/// `PATH` of the jobs of cron.
 const CRON: &str = "/usr/bin:/bin";
 
-/// What starts a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum LaunchContext {
-    /// This process.
-    Here,
-    /// The user's login shell, in a terminal.
-    LoginShell,
-    /// The menu of a desktop.
-    Desktop,
-    /// systemd or launchd, as a service of the user's (`systemctl --user`).
-    UserService,
-    /// systemd or launchd, as a service of the system's.
-    SystemService,
-    /// cron.
-    Cron,
-}
-
-impl LaunchContext {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Here, Self::LoginShell, Self::Desktop, Self::UserService, Self::SystemService, Self::Cron];
-
-    /// Its name, which stays.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Here => "here",
-            Self::LoginShell => "login-shell",
-            Self::Desktop => "desktop",
-            Self::UserService => "user-service",
-            Self::SystemService => "system-service",
-            Self::Cron => "cron",
-        }
+named! {
+    /// What starts a program.
+    LaunchContext {
+        /// This process.
+        Here = "here",
+        /// The user's login shell, in a terminal.
+        LoginShell = "login-shell",
+        /// The menu of a desktop.
+        Desktop = "desktop",
+        /// systemd or launchd, as a service of the user (`systemctl --user`).
+        UserService = "user-service",
+        /// systemd or launchd, as a service of the system.
+        SystemService = "system-service",
+        /// cron.
+        Cron = "cron",
     }
 }
 
@@ -76,15 +58,15 @@ impl fmt::Display for LaunchContext {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SearchPath {
-    /// In which.
+    /// The context.
     pub context: LaunchContext,
-    /// Its folders, in order, as they stand there.
+    /// Its folders, in order, as they are written.
     pub folders: Vec<PathBuf>,
-    /// Where the value comes from: `FILE:LINE`, the command line of the shell that printed it, or what sets it otherwise.
+    /// The sources of the value: `FILE:LINE`, the command line of the shell that printed it, or the name of a program.
     pub set: Vec<String>,
-    /// The shell that was run for it, with its options.
+    /// The shell that was run, with its options.
     pub asked: Option<String>,
-    /// Why the value is not known. Then `folders` are those that the context begins with.
+    /// Why the value is not known. `folders` are then those that the context begins with.
     pub unknown: Option<String>,
 }
 
@@ -99,19 +81,19 @@ impl SearchPath {
         Self { context, folders, set, asked: None, unknown: None }
     }
 
-    /// That of this process.
+    /// `PATH` of this process.
     pub(super) fn here(world: &World) -> Self {
         Self::new(LaunchContext::Here, world.variable("PATH").unwrap_or_default(), Vec::new())
     }
 
-    /// That of a session of the user's, which begins at a login. `timeout`: how long the shell may take; `None` runs none.
+    /// `PATH` of a session of the user, which begins at a login. `timeout`: how long the shell may take; `None` runs none.
     pub(super) async fn of_session(world: &World, context: LaunchContext, timeout: Option<Duration>) -> Self {
         let by_shell = context == LaunchContext::LoginShell || !world.is_mac;
         let seen = world.clone();
         let read = super::within(super::FILES_TIMEOUT, move || initial(&seen, context)).await;
         let Some((path, mut set)) = read else {
             return Self {
-                unknown: Some(super::SLOW.to_owned()),
+                unknown: Some(super::TOO_SLOW.to_owned()),
                 ..Self::new(context, OsStr::new(LOGIN), Vec::new())
             };
         };
@@ -122,22 +104,22 @@ impl SearchPath {
         let Some(timeout) = timeout else {
             return begins_with(Some("no shell was run, as asked".to_owned()));
         };
-        let question = match Question::new(world, context == LaunchContext::LoginShell) {
-            Ok(question) => question,
+        let command = match ShellCommand::new(world, context == LaunchContext::LoginShell) {
+            Ok(command) => command,
             Err(problem) => return begins_with(Some(problem)),
         };
-        let asked = Some(question.shown());
-        match question.ask(world, &path, timeout).await {
+        let asked = Some(command.shown());
+        match command.run(world, &path, timeout).await {
             Ok(path) => {
-                set.push(question.command_line());
+                set.push(command.command_line());
                 Self { asked, ..Self::new(context, &path, set) }
             }
             Err(problem) => Self { asked, ..begins_with(Some(problem)) },
         }
     }
 
-    /// The file that a program of that name means there: a path as it is, and a name by `PATH`. Folders that are relative
-    /// are skipped: they depend on the working directory.
+    /// The file of a program: a path as it is, a name by `PATH`. Relative folders are skipped, because they depend on the
+    /// working directory.
     pub(super) fn find(&self, world: &World, program: &str) -> Option<PathBuf> {
         if program.contains('/') {
             return Some(PathBuf::from(program)).filter(|path| world.is_program(path));
@@ -155,7 +137,7 @@ pub struct SearchPaths {
 }
 
 impl SearchPaths {
-    /// With those of the two sessions. Reads files, and blocks for as long as that takes.
+    /// Adds the other contexts to the two sessions. Reads files, and blocks meanwhile.
     pub(super) fn new(world: &World, login_shell: SearchPath, desktop: SearchPath) -> Self {
         let fixed =
             |context, path: &str, by: &str| SearchPath::new(context, path.as_ref(), vec![by.to_owned()]);
@@ -172,26 +154,26 @@ impl SearchPaths {
         Self { world: world.clone(), paths }
     }
 
-    /// In the order of [`LaunchContext::ALL`].
+    /// All of them, in the order of [`LaunchContext::ALL`].
     #[must_use]
     pub fn all(&self) -> &[SearchPath] {
         &self.paths
     }
 
-    /// In one context.
+    /// `PATH` in one context.
     #[must_use]
     pub const fn at(&self, context: LaunchContext) -> &SearchPath {
         &self.paths[context as usize]
     }
 
-    /// The file that a program of that name means there: a path as it is, and a name by `PATH`. Folders that are relative
-    /// are skipped: they depend on the working directory.
+    /// The file of a program in that context: a path as it is, a name by `PATH`. Relative folders are skipped, because they
+    /// depend on the working directory.
     #[must_use]
     pub fn find(&self, context: LaunchContext, program: &str) -> Option<PathBuf> {
         self.at(context).find(&self.world, program)
     }
 
-    /// Whether the value is known there.
+    /// Whether the value is known.
     #[must_use]
     pub const fn is_certain(&self, context: LaunchContext) -> bool {
         self.at(context).unknown.is_none()
@@ -213,7 +195,7 @@ pub(super) fn unknown_paths(paths: &[SearchPath]) -> Vec<String> {
     reasons.into_iter().map(note).collect()
 }
 
-/// What a session begins with, before the shell reads its files.
+/// `PATH` of a session before the shell reads its files, and its sources.
 fn initial(world: &World, context: LaunchContext) -> (OsString, Vec<String>) {
     if world.is_mac {
         return (LAUNCHD.into(), vec!["launchd".to_owned()]);
@@ -231,8 +213,8 @@ fn initial(world: &World, context: LaunchContext) -> (OsString, Vec<String>) {
     (path.into(), set)
 }
 
-/// Each value that the lines of a file give a variable, with its place, `FILE:LINE`. Between name and value stands `=` or,
-/// in login.defs, a blank and `PATH=`.
+/// Each value that a file assigns to a variable, with its place, `FILE:LINE`. Name and value are separated by `=` or, in
+/// login.defs, by a blank and `PATH=`.
 fn assignments(world: &World, file: &Path, name: &str) -> Vec<(String, String)> {
     let text = world.read(file).unwrap_or_default();
     let lines = text.lines().enumerate().filter_map(|(number, line)| {
@@ -253,12 +235,12 @@ fn assignments(world: &World, file: &Path, name: &str) -> Vec<(String, String)> 
     lines.collect()
 }
 
-/// What the files of environment.d make of a `PATH`.
+/// Applies the files of environment.d to a `PATH`.
 fn environment_d(world: &World, path: &mut String, set: &mut Vec<String>) {
     let config = world.set("XDG_CONFIG_HOME").map(PathBuf::from);
     let config = config.or_else(|| Some(world.home()?.join(".config")));
     let system = ["/usr/lib", "/usr/local/lib", "/run", "/etc"].map(PathBuf::from);
-    // A file hides another one of its name in a folder that comes before; the names give the order.
+    // A file replaces the file of its name in an earlier folder. Files are applied in the order of their names.
     let mut files = std::collections::BTreeMap::new();
     for folder in system.into_iter().chain(config).map(|folder| folder.join("environment.d")) {
         let names = world.list(&folder).into_iter().filter(|name| name.ends_with(".conf"));
@@ -273,7 +255,7 @@ fn environment_d(world: &World, path: &mut String, set: &mut Vec<String>) {
     }
 }
 
-/// Replaces `$NAME`, `${NAME}`, `${NAME:-}` and, with a colon in front of what is there, `${NAME:+:$NAME}`.
+/// Replaces `$NAME`, `${NAME}`, `${NAME:-}` and, with a colon before a value that is not empty, `${NAME:+:$NAME}`.
 fn expand(text: &str, name: &str, value: &str) -> String {
     let with_colon = if value.is_empty() { String::new() } else { format!(":{value}") };
     text.replace(&format!("${{{name}:+:${name}}}"), &with_colon)

@@ -1,6 +1,6 @@
-//! The programs that run servers: from where each is found, and whether it can be run.
+//! The programs that run servers: in which context each is found, and whether it can be run.
 //!
-//! Used by `environment`. A runtime that is found from here is run with `--version`; of the rest files alone are looked at.
+//! Used by `environment`. A runtime that is found from here is run with `--version`; everything else only reads files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,45 +9,38 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mcpjoin_proto::session::ProcessExit;
 
-use super::faults::{
-    INTERPRETER_MISSING, MANAGER_NOT_HERE, MANAGER_NOT_LOADED, NODE_OLD, NOT_FOUND_HERE,
-    NOT_FOUND_ON_DESKTOP, PATH_MISSING, RUNTIME_BROKEN, RUNTIME_SILENT, SHIM_DANGLING, SHIM_FOLDER_GONE,
-    SHIM_HOLLOW, TARGET_NOT_FOUND_HERE,
-};
+use super::super::findings::Kind;
+use super::faults::*;
+use super::managers::{self, shim_problem, version_manager};
 use super::paths::{LaunchContext as Context, SearchPath, SearchPaths, unknown_paths};
 use super::world::within;
-use super::{
-    CheckResults, EnvironmentCheck as Check, EnvironmentFinding, FILES_TIMEOUT, Runtime, World, managers,
-};
-use mcpjoin::link::ChildCommand;
+use super::{CheckResults, EnvironmentCheck as Check, EnvironmentFinding, FILES_TIMEOUT, Runtime, World};
 
-/// The programs that run servers, or are asked to.
+/// The programs that run servers.
 const NAMES: [&str; 9] = ["node", "npx", "npm", "python3", "uv", "uvx", "docker", "deno", "bun"];
 /// How many characters of a line that a runtime prints are shown.
 const MAX_LINE_CHARS: usize = 80;
-/// The oldest node that the SDKs of MCP for it run on.
+/// The oldest major version of node that the SDKs of MCP support.
 const OLDEST_NODE: u64 = 18;
-/// From SIGTERM to SIGKILL for a runtime that does not print its version.
-const VERSION_KILL_AFTER: Duration = Duration::from_millis(500);
 
 /// The runtimes, with the results of the part `runtimes`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Programs {
     pub(super) results: CheckResults,
     pub(super) runtimes: Vec<Runtime>,
-    /// Those that cannot work, and are not run.
+    /// Runtimes that cannot work, and are not run.
     broken: Vec<&'static str>,
 }
 
-/// What a runtime prints when it is asked for its version.
+/// The version of a runtime.
 enum Version {
     Printed(String),
-    /// How it ended, and its first line.
+    /// How the runtime exited, and its first line.
     None(String),
     TimedOut,
 }
 
-/// What can be said of the runtimes that are found from here.
+/// Examines the runtimes that are found from here.
 pub(super) async fn examine(world: &World, timeout: Duration) -> Programs {
     let seen = world.clone();
     let looked = within(FILES_TIMEOUT, move || {
@@ -78,23 +71,23 @@ impl Programs {
         self.runtimes.iter().filter_map(|runtime| Some((runtime.name, runtime.at(Context::Here)?.clone())))
     }
 
-    /// What can be said without running anything. Gives what runs each script.
+    /// Checks the files, and runs nothing. Returns the interpreter of each script.
     fn examine_files(&mut self, world: &World, here: &SearchPath) -> BTreeMap<&'static str, String> {
         let mut run_by = BTreeMap::new();
         for check in [Check::Runtimes, Check::Interpreters, Check::Shims, Check::Managers] {
             self.results.pass(check);
         }
-        // One version that is missing takes several programs with it.
+        // A missing version or interpreter breaks several programs, and is one fault.
         let mut known: Vec<String> = Vec::new();
         for (name, file) in self.found_here().collect::<Vec<_>>() {
-            if let Some(why) = managers::hollow(world, &file) {
+            if let Some(why) = shim_problem(world, &file) {
                 self.broken.push(name);
                 if !known.contains(&why) {
-                    self.results.fail(hollow_shim(name, &file, &why));
+                    self.results.fail(shim_finding(name, &file, &why));
                     known.push(why);
                 }
             } else if let Some(interpreter) = interpreter(world, &file) {
-                // What is run by a broken program is not at fault itself.
+                // A script with a broken interpreter is not at fault itself.
                 if self.broken.contains(&&*interpreter) {
                     self.broken.push(name);
                 } else if !is_found(world, here, &interpreter) {
@@ -114,21 +107,18 @@ impl Programs {
         run_by
     }
 
-    /// Takes down what the runtimes have printed.
+    /// Stores the versions that the runtimes printed.
     fn versions(
         &mut self,
         versions: &[(&'static str, PathBuf, Version)],
         run_by: &BTreeMap<&str, String>,
         timeout: Duration,
     ) {
-        let is_silent = |name: &str| {
-            versions
-                .iter()
-                .any(|(known, _, version)| *known == name && !matches!(version, Version::Printed(_)))
-        };
+        let failed = versions.iter().filter(|(_, _, version)| !matches!(version, Version::Printed(_)));
+        let failed: Vec<&str> = failed.map(|(name, ..)| *name).collect();
         for (name, file, version) in versions {
-            // What is run by one that does not work is not at fault itself.
-            if run_by.get(name).is_some_and(|other| other != name && is_silent(other)) {
+            // A script with an interpreter that does not work is not at fault itself.
+            if run_by.get(name).is_some_and(|other| other != name && failed.contains(&&**other)) {
                 continue;
             }
             let file = file.display().to_string();
@@ -164,7 +154,7 @@ impl Programs {
         }
     }
 
-    /// Takes down where each runtime is found. Gives the results of the part `path`.
+    /// Finds each runtime in each context. Returns the results of the part `path`.
     pub(super) fn locate(&mut self, world: &World, paths: &SearchPaths) -> CheckResults {
         let mut results = CheckResults::default();
         if self.runtimes.is_empty() {
@@ -173,15 +163,15 @@ impl Programs {
         for runtime in &mut self.runtimes {
             let found = |context| Some((context, paths.find(context, runtime.name)?));
             runtime.found = Context::ALL.into_iter().filter_map(found).collect();
-            runtime.manager = runtime.found.first().and_then(|(_, path)| managers::of(path));
+            runtime.manager = runtime.found.first().and_then(|(_, path)| version_manager(path));
         }
-        self.nowhere(world, paths);
+        self.check_absent(world, paths);
         self.results.detail = detail(&self.runtimes);
-        path_is_set(world, &mut results);
+        check_path(world, &mut results);
         if results.findings.is_empty() {
-            self.here(paths, &mut results);
-            self.desktop(world, paths, &mut results);
-            self.services(&mut results);
+            self.check_here(paths, &mut results);
+            self.check_desktop(world, paths, &mut results);
+            self.note_services(&mut results);
         } else {
             results.not_run(Check::PathHere, "there is no PATH");
             results.not_run(Check::PathDesktop, "there is no PATH");
@@ -195,13 +185,13 @@ impl Programs {
         results
     }
 
-    /// The runtimes that no context finds: links that lead nowhere, and version managers that are not loaded.
-    fn nowhere(&mut self, world: &World, paths: &SearchPaths) {
+    /// Checks the runtimes that no context finds: dangling links, and version managers that are not loaded.
+    fn check_absent(&mut self, world: &World, paths: &SearchPaths) {
         let here = paths.at(Context::Here);
         let absent =
             self.runtimes.iter().filter(|runtime| runtime.found.is_empty()).map(|runtime| runtime.name);
         for name in absent.collect::<Vec<_>>() {
-            if dangling(world, here, name, &mut self.results) {
+            if check_dangling(world, here, name, &mut self.results) {
                 self.broken.push(name);
             }
         }
@@ -220,8 +210,8 @@ impl Programs {
         }
     }
 
-    /// What the login shell finds has to be found here.
-    fn here(&self, paths: &SearchPaths, results: &mut CheckResults) {
+    /// Checks that the programs of the login shell are found here.
+    fn check_here(&self, paths: &SearchPaths, results: &mut CheckResults) {
         if !paths.is_certain(Context::LoginShell) {
             return results.not_run(Check::PathHere, "PATH of your login shell is not known");
         }
@@ -232,8 +222,8 @@ impl Programs {
         results.fail(with_whole_path(&NOT_FOUND_HERE, seen, first));
     }
 
-    /// What is found here has to be found on the desktop, where there is one.
-    fn desktop(&self, world: &World, paths: &SearchPaths, results: &mut CheckResults) {
+    /// Checks that the programs found here are found on the desktop, if there is one.
+    fn check_desktop(&self, world: &World, paths: &SearchPaths, results: &mut CheckResults) {
         let (names, first) = self.found_only(Context::Here, Context::Desktop);
         let is_certain = paths.is_certain(Context::Desktop);
         for runtime in self.runtimes.iter().filter(|runtime| is_certain && runtime.manager.is_some()) {
@@ -264,8 +254,8 @@ impl Programs {
         (names, files.first().copied())
     }
 
-    /// What services and cron do not find is noted, and no fault: an entry for them can name the whole path.
-    fn services(&self, results: &mut CheckResults) {
+    /// Notes the programs that services and cron do not find. That is no fault: an entry for them can use the whole path.
+    fn note_services(&self, results: &mut CheckResults) {
         let services = [Context::UserService, Context::SystemService];
         for (contexts, whose) in [(&services[..], "services do"), (&[Context::Cron], "cron does")] {
             let mut names: Vec<&str> = Vec::new();
@@ -301,14 +291,14 @@ fn detail(runtimes: &[Runtime]) -> String {
     }
 }
 
-/// The number in a version: some runtimes print their name before it, and more behind it.
+/// The number in a version: some runtimes print their name before it, and more after it.
 fn number(version: &str) -> Option<&str> {
     let begins = |word: &&str| word.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
     version.split_whitespace().find(begins)
 }
 
-/// Whether there is a `PATH` at all, and what is odd about it.
-fn path_is_set(world: &World, results: &mut CheckResults) {
+/// Checks that there is a `PATH`, and notes unusual folders in it.
+fn check_path(world: &World, results: &mut CheckResults) {
     let folders = SearchPath::here(world).folders;
     let is_there =
         |folder: &PathBuf| folder.is_relative() || world.metadata(folder).is_some_and(|found| found.is_dir());
@@ -329,7 +319,7 @@ fn path_is_set(world: &World, results: &mut CheckResults) {
     results.notes.push(note.to_owned());
 }
 
-/// Whether people log in to this machine on a desktop.
+/// Whether this machine has a desktop.
 fn has_desktop(world: &World) -> bool {
     let is_desktop = |name: &String| name.ends_with(".desktop");
     let of_system = ["/usr/share/xsessions", "/usr/share/wayland-sessions"];
@@ -338,13 +328,13 @@ fn has_desktop(world: &World) -> bool {
         || of_system.iter().any(|folder| world.list(Path::new(folder)).iter().any(is_desktop))
 }
 
-fn hollow_shim(name: &str, file: &Path, why: &str) -> EnvironmentFinding {
-    let manager = managers::of(file).unwrap_or_default();
+fn shim_finding(name: &str, file: &Path, why: &str) -> EnvironmentFinding {
+    let manager = version_manager(file).unwrap_or_default();
     let seen = format!("{name} ({}) is a shim of {manager}, and {why}", file.display());
     SHIM_HOLLOW.found(seen, &[("install", &managers::install(manager))])
 }
 
-/// What runs a script, by its first line: a name that env(1) looks up, or a path.
+/// The interpreter in the first line of a script: a path, or a name that env(1) looks up.
 fn interpreter(world: &World, file: &Path) -> Option<String> {
     let text = world.head(file)?;
     let mut words = text.strip_prefix("#!")?.lines().next()?.split_whitespace();
@@ -356,12 +346,12 @@ fn interpreter(world: &World, file: &Path) -> Option<String> {
 }
 
 fn is_found(world: &World, here: &SearchPath, interpreter: &str) -> bool {
-    // The interpreters of the system itself lie outside of a world below a folder, and run its scripts all the same.
+    // In a world below a folder, the interpreters of this machine run its scripts.
     here.find(world, interpreter).is_some() || interpreter.starts_with('/') && Path::new(interpreter).exists()
 }
 
-/// A link in `PATH` that leads nowhere, or a folder of a version manager that is gone. True when that is a finding.
-fn dangling(world: &World, here: &SearchPath, name: &str, results: &mut CheckResults) -> bool {
+/// Checks for a dangling link in `PATH`, and for a missing folder of a version manager. Returns whether there is a fault.
+fn check_dangling(world: &World, here: &SearchPath, name: &str, results: &mut CheckResults) -> bool {
     for folder in here.folders.iter().filter(|folder| folder.is_absolute()) {
         let link = folder.join(name);
         if let Some(target) = world.link_target(&link).filter(|_| world.metadata(&link).is_none()) {
@@ -370,13 +360,13 @@ fn dangling(world: &World, here: &SearchPath, name: &str, results: &mut CheckRes
             results.fail(SHIM_DANGLING.found(seen, &[("name", name), ("link", &link)]));
             return true;
         }
-        let manager = managers::of(folder).filter(|_| world.metadata(folder).is_none());
+        let manager = version_manager(folder).filter(|_| world.metadata(folder).is_none());
         let manager = manager.filter(|manager| matches!(*manager, "nvm" | "fnm"));
         if let Some(manager) = manager.filter(|_| matches!(name, "node" | "npx" | "npm")) {
             let seen =
                 format!("PATH leads to {} of {manager}, which is not there any more", folder.display());
             let finding = SHIM_FOLDER_GONE.found(seen, &[("manager", manager)]);
-            // One folder takes all of them with it.
+            // A missing folder breaks all of its programs, and is one fault.
             if !results.findings.iter().any(|known| known.id == finding.id) {
                 results.fail(finding);
             }
@@ -386,7 +376,7 @@ fn dangling(world: &World, here: &SearchPath, name: &str, results: &mut CheckRes
     false
 }
 
-/// A finding about a version manager whose programs are not found.
+/// The finding of a version manager whose programs are not found.
 fn not_loaded(names: &[&str], manager: &str, file: &Path, login_shell: &SearchPath) -> EnvironmentFinding {
     let (are, shown) = (are(names), file.display());
     let (fault, nowhere) = match login_shell.unknown {
@@ -397,8 +387,8 @@ fn not_loaded(names: &[&str], manager: &str, file: &Path, login_shell: &SearchPa
     with_whole_path(&fault, seen, file)
 }
 
-/// What an entry needs so that this program is found from everywhere.
-fn with_whole_path(fault: &super::faults::Fault, seen: String, file: &Path) -> EnvironmentFinding {
+/// A finding whose advice is the whole path of a program.
+fn with_whole_path(fault: &Kind<Check>, seen: String, file: &Path) -> EnvironmentFinding {
     let folder = file.parent().unwrap_or(file).display().to_string();
     let usual = ["/usr/local/bin", "/usr/bin", "/bin"].into_iter().filter(|usual| *usual != folder);
     let folders = std::iter::once(&*folder).chain(usual).collect::<Vec<_>>().join(":");
@@ -407,7 +397,7 @@ fn with_whole_path(fault: &super::faults::Fault, seen: String, file: &Path) -> E
 
 /// A path, and the version manager that it belongs to.
 fn shown(path: &Path) -> String {
-    match managers::of(path) {
+    match version_manager(path) {
         Some(manager) => format!("{}, through {manager}", path.display()),
         None => path.display().to_string(),
     }
@@ -422,7 +412,7 @@ fn are(names: &[&str]) -> String {
     }
 }
 
-/// What is missing so that a program can be run from here: its own name, that of what runs it, or nothing.
+/// The name that is not found when a program is run from here: its own, or that of its interpreter. `None`: both are found.
 ///
 /// # Errors
 /// The fault of a program that is found.
@@ -431,14 +421,14 @@ pub(super) fn missing(world: &World, program: &str) -> Result<Option<String>, Bo
     let Some(file) = here.find(world, program) else {
         return Ok(Some(program.to_owned()).filter(|program| !program.contains('/')));
     };
-    if let Some(why) = managers::hollow(world, &file) {
-        return Err(Box::new(hollow_shim(program, &file, &why)));
+    if let Some(why) = shim_problem(world, &file) {
+        return Err(Box::new(shim_finding(program, &file, &why)));
     }
     let interpreter = interpreter(world, &file).filter(|interpreter| !interpreter.contains('/'));
     Ok(interpreter.filter(|interpreter| here.find(world, interpreter).is_none()))
 }
 
-/// Where a program is that is not found from here.
+/// The finding of a program that is found elsewhere, but not from here.
 pub(super) fn elsewhere(
     world: &World,
     program: &str,
@@ -453,16 +443,9 @@ pub(super) fn elsewhere(
     Some(not_loaded(&[program], manager, &file, login_shell))
 }
 
-/// Asks a runtime for its version, in its world.
+/// Runs a runtime with `--version`, with the variables of its world.
 async fn version(world: &World, file: &Path, timeout: Duration) -> Version {
-    let mut command = ChildCommand::new(world.real(file))
-        .arg("--version")
-        .env_clear()
-        .current_dir(world.real(Path::new("/")))
-        .shutdown(Duration::ZERO, VERSION_KILL_AFTER);
-    for (name, value) in world.variables.iter().filter(|(name, _)| !name.is_empty()) {
-        command = command.env(name, value);
-    }
+    let command = world.command(file, |_| true).arg("--version").current_dir(world.real(Path::new("/")));
     let folders = SearchPath::here(world).folders.into_iter().filter(|folder| folder.is_absolute());
     let path = std::env::join_paths(folders.map(|folder| world.real(&folder))).unwrap_or_default();
     let output = match command.env("PATH", path).output(timeout).await {
@@ -475,7 +458,7 @@ async fn version(world: &World, file: &Path, timeout: Duration) -> Version {
     let printed = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let lines = printed.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty());
     let lines: Vec<String> = lines.map(|line| line.chars().take(MAX_LINE_CHARS).collect()).collect();
-    // A warning may come first, and have a number in it.
+    // A warning may come first, and contain a number.
     let numbered = lines.iter().find(|line| number(line).is_some());
     let numbered = numbered.or_else(|| lines.iter().find(|line| line.chars().any(|c| c.is_ascii_digit())));
     match (output.report.exit, numbered.or_else(|| lines.first())) {

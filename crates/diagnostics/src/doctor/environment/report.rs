@@ -1,9 +1,12 @@
-//! What an examination of the machine comes to: its parts, its checks, its findings.
+//! The result of an examination of the machine: parts, checks and findings.
+//!
+//! Returned by [`EnvironmentDoctor`](super::EnvironmentDoctor) to callers that print it.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::super::report::{named, not_run};
 use super::paths::{LaunchContext, SearchPaths};
 use crate::doctor::Outcome;
 
@@ -14,37 +17,17 @@ macro_rules! parts {
             $($(#[$what:meta])* $check:ident = $name:literal,)*
         }
     )*) => {
-        /// The parts of this examination, in their order.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[non_exhaustive]
-        pub enum EnvironmentPart { $($(#[$about])* $part,)* }
-
-        impl EnvironmentPart {
-            /// All of them, in their order.
-            pub const ALL: [Self; [$($label),*].len()] = [$(Self::$part),*];
-
-            /// Its name, for people and for programs alike. It stays from version to version.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$part => $label,)* }
-            }
+        named! {
+            /// The parts of this examination, in their order.
+            EnvironmentPart { $($(#[$about])* $part = $label,)* }
         }
 
-        /// The checks, in the order of their parts. Each passes, fails with a finding, or is not run.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[non_exhaustive]
-        pub enum EnvironmentCheck { $($($(#[$what])* $check,)*)* }
+        named! {
+            /// The checks, in the order of their parts. Each passes, fails with a finding, or is not run.
+            EnvironmentCheck { $($($(#[$what])* $check = $name,)*)* }
+        }
 
         impl EnvironmentCheck {
-            /// All of them, in their order.
-            pub const ALL: [Self; [$($($name),*),*].len()] = [$($(Self::$check),*),*];
-
-            /// Its name, for people and for programs alike. It stays from version to version.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $($(Self::$check => $name,)*)* }
-            }
-
             /// The part that it belongs to.
             #[must_use]
             pub const fn part(self) -> EnvironmentPart {
@@ -59,16 +42,16 @@ parts! {
     Path = "path" {
         /// `PATH` is set, and has folders that exist.
         Path = "path",
-        /// What the login shell finds is found here, too.
+        /// The programs that the login shell finds are found here, too.
         PathHere = "path-here",
-        /// What is found here is found on the desktop, too.
+        /// The programs that are found here are found on the desktop, too.
         PathDesktop = "path-desktop",
     }
     /// The programs that run servers: node, uv and others.
     Runtimes = "runtimes" {
         /// A runtime that is found can be run, and prints its version.
         Runtimes = "runtimes",
-        /// What runs a runtime (node runs npx) is found.
+        /// The interpreter of a runtime (node runs npx) is found.
         Interpreters = "interpreters",
         /// Node is new enough for the servers that are written for it.
         NodeAge = "node-age",
@@ -77,7 +60,7 @@ parts! {
         /// The programs of an installed version manager are found in some context.
         Managers = "version-managers",
     }
-    /// Where those keep what they download.
+    /// The folders of their downloads.
     Caches = "caches" {
         /// npm can write to its cache.
         NpmCache = "npm-cache",
@@ -110,21 +93,21 @@ parts! {
         Localhost = "localhost",
         /// 127.0.0.1 can be listened on and reached.
         LoopbackV4 = "loopback-ipv4",
-        /// So can ::1, where this machine has IPv6.
+        /// ::1 can be listened on and reached, if this machine has IPv6.
         LoopbackV6 = "loopback-ipv6",
     }
-    /// What time it is.
+    /// The clock.
     Clock = "clock" {
-        /// The year is one in which this program is used.
+        /// The year is plausible: 2026 to 2099.
         ClockYear = "clock-year",
-        /// No file of the system is from the future.
+        /// No file of the system was changed in the future.
         ClockFiles = "clock-files",
     }
-    /// Home, folder of temporary files, and limits.
-    Room = "room" {
-        /// There is a home, and it can be written to.
+    /// The home, the folder of temporary files, and limits.
+    Resources = "room" {
+        /// The home exists, and can be written to.
         Home = "home",
-        /// There is a folder of temporary files, and it can be written to.
+        /// The folder of temporary files exists, and can be written to.
         Temporary = "temporary",
         /// Enough files may be open at once.
         OpenFiles = "open-files",
@@ -141,21 +124,21 @@ impl fmt::Display for EnvironmentPart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EnvironmentStep {
-    /// Which.
+    /// The part.
     pub part: EnvironmentPart,
     /// How it went.
     pub outcome: Outcome,
-    /// From its beginning to its end. Parts are examined at the same time.
+    /// Its duration. Parts are examined at the same time.
     pub took: Duration,
     /// The result in one line; of a part that failed, the ids of the findings. May contain text of files and programs.
     pub detail: String,
 }
 
-/// One fault: what was seen, what it means, one thing to do. It holds no value of a variable that could be a secret.
+/// One fault: what was seen, what it means, one thing to do. It contains no value of a variable that could be a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EnvironmentFinding {
-    /// What kind of fault it is; stays from version to version, so that scripts may look for it.
+    /// The kind of fault. It stays from version to version, so that scripts may match on it.
     pub id: &'static str,
     /// The check that failed.
     pub check: EnvironmentCheck,
@@ -175,7 +158,7 @@ pub struct Runtime {
     pub name: &'static str,
     /// The file that is found in each context. A context in which none is found is absent.
     pub found: Vec<(LaunchContext, PathBuf)>,
-    /// The version that it prints, where it is found from here.
+    /// The version that it prints, if it is found from here.
     pub version: Option<String>,
     /// The version manager that it belongs to.
     pub manager: Option<&'static str>,
@@ -189,15 +172,15 @@ impl Runtime {
     }
 }
 
-/// How the examination went.
-#[derive(Clone, Debug)]
+/// The result of the examination.
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EnvironmentReport {
     /// Every part, in order.
     pub steps: Vec<EnvironmentStep>,
     /// Every check, in the order of [`EnvironmentCheck::ALL`].
     pub checks: Vec<(EnvironmentCheck, Outcome)>,
-    /// What is wrong, in the order of the parts. Empty where nothing is.
+    /// What is wrong, in the order of the parts. Empty if nothing is.
     pub findings: Vec<EnvironmentFinding>,
     /// What was seen and is no fault, but may matter, a sentence each.
     pub notes: Vec<String>,
@@ -205,7 +188,7 @@ pub struct EnvironmentReport {
     pub runtimes: Vec<Runtime>,
     /// `PATH` in each context; `None` when that took too long.
     pub paths: Option<SearchPaths>,
-    /// From the beginning to the end.
+    /// The duration of the whole examination.
     pub took: Duration,
 }
 
@@ -224,9 +207,6 @@ impl EnvironmentReport {
 
     /// The checks that were not run, and why.
     pub fn checks_not_run(&self) -> impl Iterator<Item = (EnvironmentCheck, &'static str)> {
-        self.checks.iter().filter_map(|(check, outcome)| match outcome {
-            Outcome::NotRun(why) => Some((*check, *why)),
-            _ => None,
-        })
+        not_run(&self.checks)
     }
 }

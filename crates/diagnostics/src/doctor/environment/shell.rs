@@ -1,10 +1,10 @@
-//! `PATH` as the user's own shell sets it: the shell of `$SHELL` is run, reads its start files and prints the value, as
-//! editors ask it.
+//! `PATH` as the user's shell sets it: the shell of `$SHELL` is run, reads its start files and prints the value, as editors
+//! do it.
 //!
-//! Used by `paths` for a terminal and for a Linux desktop. The shell has no standard input and no controlling terminal,
-//! [`SHELL_TIMEOUT`] to end, and everything that its start files have started is ended with it. A random marker stands on
-//! both sides of the value, so that text of the start files is not mistaken for it. Whatever goes wrong is stated: there is
-//! then no value. `MCPJOIN_CHILD` is set, by which start files can tell that they are asked.
+//! Used by `paths` for a terminal and for a Linux desktop. The shell has no standard input, no controlling terminal, and
+//! [`SHELL_TIMEOUT`] to exit. All processes of its start files are killed with it. A random marker is printed before and after
+//! the value, so that text of the start files is not mistaken for it. Any failure is an error, without a value. The variable
+//! `MCPJOIN_CHILD` is set, by which start files can recognise this.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -16,30 +16,27 @@ use mcpjoin_proto::session::ProcessExit;
 
 use super::World;
 use mcpjoin::internal::ProgramOutput;
-use mcpjoin::link::ChildCommand;
 
-/// How long a shell may take from its start to its end. Version managers for node take up to two seconds.
+/// How long a shell may take from its start to its exit. Version managers for node take up to two seconds.
 pub(super) const SHELL_TIMEOUT: Duration = Duration::from_secs(5);
-/// From SIGTERM, which an interactive shell ignores, to SIGKILL.
-const SHELL_KILL_AFTER: Duration = Duration::from_millis(500);
-/// How many characters of what a shell wrote to standard error are shown.
+/// Characters of the standard error of a shell that are shown.
 const MAX_STDERR_CHARS: usize = 160;
-/// Stands in a command for the marker.
+/// Placeholder of the marker in a command.
 const MARKER: &str = "MARKER";
 
-/// How a kind of shell is asked.
+/// How a kind of shell is run.
 struct Syntax {
     names: &'static [&'static str],
-    /// Options of a login shell in a terminal, up to the one before the command.
+    /// Options of a login shell in a terminal, the last of which takes the command.
     interactive: &'static [&'static str],
-    /// Options of a login shell without a terminal.
+    /// The same for a login shell without a terminal.
     login: &'static [&'static str],
-    /// Prints `MARKER=` the value `=MARKER`. Those two do not stand in the command itself: it may be printed, too.
+    /// Prints `MARKER=`, the value and `=MARKER`. These are not in the command itself, because a shell may print that, too.
     command: &'static str,
 }
 
-/// nu takes `-l` with a command, and reads all of its files then; `-i` besides takes the terminal, and fails without one
-/// (<https://github.com/zed-industries/zed/pull/51420>). csh takes `-l` alone, without any other option
+/// nu accepts `-l` with a command, and then reads all of its files; `-i` needs a terminal
+/// (<https://github.com/zed-industries/zed/pull/51420>). csh accepts `-l` only without any other option
 /// (<https://github.com/zed-industries/zed/issues/24890>).
 const SYNTAXES: [Syntax; 5] = [
     Syntax {
@@ -74,19 +71,19 @@ const SYNTAXES: [Syntax; 5] = [
     },
 ];
 
-/// A shell and the words that it is run with.
+/// A shell and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct ShellCommand {
     shell: OsString,
     options: &'static [&'static str],
     command: &'static str,
 }
 
-impl Question {
-    /// How the shell of `$SHELL` is asked in that world: `interactive` as in a window of a terminal.
+impl ShellCommand {
+    /// The arguments of the shell of `$SHELL`. `interactive`: as in a terminal.
     ///
     /// # Errors
-    /// Why it cannot be asked.
+    /// Why it cannot be run.
     pub(super) fn new(world: &World, interactive: bool) -> Result<Self, String> {
         let shell = world.set("SHELL").ok_or("SHELL is not set: it is not known which shell to ask")?;
         let path = Path::new(shell);
@@ -108,16 +105,16 @@ impl Question {
         format!("{} {}", Path::new(&self.shell).display(), self.options.join(" "))
     }
 
-    /// The whole command line, with `MARKER` for the marker.
+    /// The whole command line, with `MARKER` in place of the marker.
     pub(super) fn command_line(&self) -> String {
         format!("{} '{}'", self.shown(), self.command)
     }
 
-    /// Runs the shell, which begins with this `PATH`, and gives the one that it has when it has read its files.
+    /// Runs the shell, which begins with this `PATH`, and returns its `PATH` after it has read its files.
     ///
     /// # Errors
-    /// What was tried, and what came back.
-    pub(super) async fn ask(
+    /// The command line, and how it failed.
+    pub(super) async fn run(
         &self,
         world: &World,
         path: &OsStr,
@@ -129,21 +126,15 @@ impl Question {
             let _ = write!(text, "{byte:02x}");
             text
         });
-        let mut command = ChildCommand::new(world.real(Path::new(&self.shell)))
+        let home = world.home().map(|home| world.real(home)).filter(|home| home.is_dir());
+        // Start files of NixOS set a variable with `__`, and do nothing if it is set.
+        let command = world
+            .command(Path::new(&self.shell), |name| !name.as_bytes().starts_with(b"__"))
             .args(self.options)
             .arg(self.command.replace(MARKER, &marker))
-            .env_clear()
             .env("PATH", path)
             .new_session()
-            .shutdown(Duration::ZERO, SHELL_KILL_AFTER);
-        // Start files that have run set such a variable (NixOS), and do nothing where they find it.
-        let is_passed =
-            |name: &OsStr| !name.is_empty() && name != "PATH" && !name.as_bytes().starts_with(b"__");
-        for (name, value) in world.variables.iter().filter(|(name, _)| is_passed(name)) {
-            command = command.env(name, value);
-        }
-        let home = world.home().map(|home| world.real(home)).filter(|home| home.is_dir());
-        command = command.current_dir(home.unwrap_or_else(|| world.real(Path::new("/"))));
+            .current_dir(home.unwrap_or_else(|| world.real(Path::new("/"))));
         let shown = self.shown();
         let output = command.output(timeout).await.map_err(|error| format!("{shown}: {error}"))?;
         if output.timed_out {
@@ -162,7 +153,7 @@ impl Question {
     }
 }
 
-/// What stands between the two markers.
+/// The text between the two markers.
 fn value<'a>(output: &'a [u8], marker: &str) -> Option<&'a [u8]> {
     let (before, after) = (format!("{marker}="), format!("={marker}"));
     let begin = memchr::memmem::find(output, before.as_bytes())? + before.len();
@@ -170,7 +161,7 @@ fn value<'a>(output: &'a [u8], marker: &str) -> Option<&'a [u8]> {
     Some(&output[begin..begin + end])
 }
 
-/// The last line of standard error that is not about the missing terminal, to be put behind a statement.
+/// The last line of standard error that is not about the missing terminal, after a colon.
 fn last_line(output: &ProgramOutput) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let is_of_terminal =

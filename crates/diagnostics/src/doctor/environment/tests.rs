@@ -1,4 +1,4 @@
-//! Broken worlds, each with the one finding that names its fault, and a healthy one.
+//! Machines with a fault each, which is the only finding, and a healthy one.
 
 mod faults;
 mod paths;
@@ -14,13 +14,13 @@ use std::{fs, io};
 
 use super::{World, system};
 
-/// A text that has the form of a certificate.
+/// Text in the form of a certificate.
 pub(super) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
     MIIBdjCCAR2gAwIBAgIUQh1xZkQy3cZ8zFz1VvVQwqk9p0kwCgYIKoZIzj0EAwIwETEPMA0GA1UEAwwGdGVzdGVy\n\
     MIIBdjCCAR2gAwIBAgIUQh1xZkQy3cZ8zFz1VvVQwqk9p0kwCgYIKoZIzj0EAwIwETEPMA0GA1UEAwwGdGVzdGVy\n\
     -----END CERTIFICATE-----\n";
 
-/// A folder that is a world, gone with the test.
+/// The root folder of a world, removed on drop.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
@@ -32,7 +32,7 @@ impl Folder {
         Self(path)
     }
 
-    /// A machine on which nothing is wrong, and which has a desktop.
+    /// A healthy machine with a desktop.
     pub(super) fn healthy(name: &str) -> Self {
         let folder = Self::new(name);
         folder.shell("/usr/local/bin:/usr/bin:/bin", "/usr/local/bin:/usr/bin:/bin");
@@ -57,18 +57,18 @@ impl Folder {
         path
     }
 
-    /// Writes a script with its first line.
+    /// Writes an executable file.
     pub(super) fn script(&self, path: &str, text: &str) {
         let path = self.file(path, text);
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Writes a program that does this.
+    /// Writes a shell script with this body.
     pub(super) fn program(&self, path: &str, body: &str) {
         self.script(path, &format!("#!/bin/sh\n{body}\n"));
     }
 
-    /// Writes a login shell, whose files set this `PATH` in a terminal, and that one otherwise.
+    /// Writes a login shell that sets `terminal` as `PATH` in a terminal, and `otherwise` elsewhere.
     pub(super) fn shell(&self, terminal: &str, otherwise: &str) {
         let body = format!("PATH={otherwise}\n[ \"$1\" = -ilc ] && PATH={terminal}\neval \"$2\"");
         self.program("bin/bash", &body);
@@ -78,7 +78,7 @@ impl Folder {
         fs::remove_file(self.0.join(path)).unwrap();
     }
 
-    /// It, with a home and nothing of the machine that the test runs on.
+    /// The world below this folder, with a home, and without the variables of the test machine.
     pub(super) fn world(&self) -> World {
         let world = World {
             open_files: Some(1024),
@@ -122,7 +122,7 @@ fn a_file_of_settings_has_2_mib_and_a_folder_10_000_names_at_most() {
 }
 
 #[test]
-fn what_lies_above_a_cache_keeps_its_owner() {
+fn a_folder_above_a_cache_keeps_its_owner() {
     let folder = Folder::new("cache-above");
     let ours = rustix::process::geteuid().as_raw();
     let world = World { user: ours + 1, ..folder.world() }.with_variable("HOME", "/nonexistent");
@@ -132,7 +132,7 @@ fn what_lies_above_a_cache_keeps_its_owner() {
         assert!(!finding.advice.contains("chown"), "{}", finding.advice);
         assert!(finding.advice.contains(&format!("/nonexistent/{cache}, owned")), "{}", finding.advice);
     }
-    // A cache that another user owns is given back, whatever it is called.
+    // A cache that another user owns gets its owner back, also with special characters in its path.
     folder.file("home/u/a b's/x", "");
     let results = system::caches(&world.with_variable("npm_config_cache", "/home/u/a b's"));
     let advice = format!("sudo chown -R {} '/home/u/a b'\\''s'", ours + 1);

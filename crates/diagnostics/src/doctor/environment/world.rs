@@ -1,6 +1,6 @@
-//! The world that an examination looks at: a root folder, variables, a clock, name resolution and loopback connections.
+//! The surroundings that an examination reads: a root folder, variables, a clock, name resolution and loopback connections.
 //!
-//! Everything that `environment` reads goes through it, so that tests can examine one that is broken. It changes nothing.
+//! Everything that `environment` reads goes through it, so that tests can make broken ones. It changes nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,29 +17,36 @@ use std::{fmt, fs};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A larger file of settings is not read.
+use mcpjoin::link::ChildCommand;
+
+/// A settings file that is larger is not read.
 const MAX_FILE_BYTES: u64 = 2 << 20;
-/// Of a folder at most so many names are read.
+/// Names of a folder that are read.
 const MAX_FOLDER_NAMES: usize = 10_000;
-/// As much of a file as the system looks at to see what runs it.
+/// How much of a first line the system reads to find the interpreter.
 const MAX_HEAD_BYTES: u64 = 256;
 
-/// A look-up or a connection that takes its time.
+/// From SIGTERM, which an interactive shell ignores, to SIGKILL for a program that does not exit in time.
+const KILL_AFTER: Duration = Duration::from_millis(500);
+
+/// A name resolution or a connection in progress.
 type Pending<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
 
-/// What is looked at: the surroundings of this process, or others. Cheap to clone.
+/// The surroundings of this process, or others. Cheap to clone.
 #[derive(Clone)]
 pub struct World {
     pub(super) root: PathBuf,
     pub(super) variables: BTreeMap<OsString, OsString>,
-    /// The number of the user.
+    /// The user id.
     pub(super) user: u32,
     /// Since the beginning of 1970, in UTC.
     pub(super) now: Duration,
-    /// How many files may be open; `None`: any number.
+    /// How many files may be open; `None` is no limit.
     pub(super) open_files: Option<u64>,
     pub(super) is_mac: bool,
+    /// Resolves a name.
     pub(super) resolve: Arc<dyn Fn(String) -> Pending<Vec<IpAddr>> + Send + Sync>,
+    /// Connects to itself at an address of this machine.
     pub(super) loopback: Arc<dyn Fn(IpAddr) -> Pending<()> + Send + Sync>,
 }
 
@@ -59,19 +66,19 @@ impl World {
         }
     }
 
-    /// Another world: what lies below this folder, with no variable. Names and addresses are those of this machine.
+    /// Other surroundings: the files below this folder, and no variable. Names and addresses are those of this machine.
     #[must_use]
     pub fn below(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), variables: BTreeMap::new(), is_mac: false, ..Self::here() }
     }
 
-    /// The same with a variable.
+    /// Sets a variable.
     pub(super) fn with_variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.variables.insert(name.into(), value.into());
         self
     }
 
-    /// The same without a variable.
+    /// Removes a variable.
     pub(super) fn without_variable(mut self, name: impl AsRef<OsStr>) -> Self {
         self.variables.remove(name.as_ref());
         self
@@ -81,25 +88,17 @@ impl World {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// A variable that is set to something.
+    /// A variable that is not empty.
     pub(super) fn set(&self, name: &str) -> Option<&OsStr> {
         self.variable(name).filter(|value| !value.is_empty())
     }
 
-    /// The user's home, by the variable alone.
+    /// The user's home, from `HOME`.
     pub(super) fn home(&self) -> Option<&Path> {
         self.set("HOME").map(Path::new).filter(|home| home.is_absolute())
     }
 
-    pub(super) fn resolve(&self, name: &str) -> Pending<Vec<IpAddr>> {
-        (self.resolve)(name.to_owned())
-    }
-
-    pub(super) fn loopback(&self, address: IpAddr) -> Pending<()> {
-        (self.loopback)(address)
-    }
-
-    /// Where a path of that world lies in ours.
+    /// The path on this machine of a path of that world.
     pub(super) fn real(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
@@ -108,12 +107,19 @@ impl World {
         fs::metadata(self.real(path)).ok()
     }
 
-    /// Where a link leads. `None`: there is no link.
+    /// A command for a program of that world, with those of its variables that `is_passed` accepts.
+    pub(super) fn command(&self, program: &Path, is_passed: impl Fn(&OsStr) -> bool) -> ChildCommand {
+        let command = ChildCommand::new(self.real(program)).env_clear().shutdown(Duration::ZERO, KILL_AFTER);
+        let passed = self.variables.iter().filter(|(name, _)| !name.is_empty() && is_passed(name));
+        passed.fold(command, |command, (name, value)| command.env(name, value))
+    }
+
+    /// The target of a link; `None` if there is no link.
     pub(super) fn link_target(&self, path: &Path) -> Option<PathBuf> {
         fs::read_link(self.real(path)).ok()
     }
 
-    /// Whether a file is there that may be run.
+    /// Whether there is an executable file.
     pub(super) fn is_program(&self, path: &Path) -> bool {
         self.metadata(path)
             .is_some_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
@@ -128,12 +134,12 @@ impl World {
         text(file.take(MAX_FILE_BYTES))
     }
 
-    /// The beginning of a file, as much as the system looks at to see what runs it.
+    /// The beginning of a file, which names its interpreter.
     pub(super) fn head(&self, path: &Path) -> Option<String> {
         text(self.open(path)?.take(MAX_HEAD_BYTES))
     }
 
-    /// Opens a regular file. One that blocks, as some of `/proc` do, has nothing to read.
+    /// Opens a regular file. A file in `/proc` that would block has no text.
     fn open(&self, path: &Path) -> Option<fs::File> {
         use rustix::fs::OFlags;
         use std::os::unix::fs::OpenOptionsExt;
@@ -153,7 +159,7 @@ impl World {
         names
     }
 
-    /// Whether the user may make files in that folder, or write to that file.
+    /// Whether the user may create files in that folder, or write to that file.
     pub(super) fn is_writable(&self, path: &Path) -> bool {
         let Some(metadata) = self.metadata(path) else { return false };
         if self.user == rustix::process::geteuid().as_raw() {
@@ -179,7 +185,7 @@ impl fmt::Debug for World {
     }
 }
 
-/// What can be read of a file.
+/// The readable text of a file.
 fn text(mut file: impl Read) -> Option<String> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
@@ -190,29 +196,27 @@ async fn resolve(name: String) -> io::Result<Vec<IpAddr>> {
     Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
 }
 
-/// Listens on the address and sends a byte to itself.
+/// Listens on the address and sends itself a byte.
 async fn loopback(address: IpAddr) -> io::Result<()> {
     let listener = TcpListener::bind((address, 0)).await?;
-    let there = listener.local_addr()?;
-    let (accepted, mut ours) = tokio::try_join!(listener.accept(), TcpStream::connect(there))?;
-    ours.write_all(b"x").await?;
-    let mut byte = [0];
-    let (mut theirs, _) = accepted;
-    theirs.read_exact(&mut byte).await.map(|_| ())
+    let connecting = TcpStream::connect(listener.local_addr()?);
+    let ((mut accepted, _), mut connected) = tokio::try_join!(listener.accept(), connecting)?;
+    connected.write_all(b"x").await?;
+    accepted.read_exact(&mut [0]).await.map(|_| ())
 }
 
-/// Looks at files on a thread of its own, so that a folder of another machine that does not answer delays nothing for longer
-/// than this. `None` when it took longer.
+/// Reads files on a thread of their own, so that a folder of a network file system that hangs delays nothing for longer than
+/// `timeout`. `None` if it took longer.
 pub(in crate::doctor) async fn within<T: Send + 'static>(
     timeout: Duration,
-    look: impl FnOnce() -> T + Send + 'static,
+    read: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (done, outcome) = tokio::sync::oneshot::channel();
     std::thread::Builder::new()
-        .name("looking".into())
+        .name("read-files".into())
         .spawn(move || {
-            // The receiver is gone when it has taken too long.
-            let _ = done.send(look());
+            // The receiver is gone after the timeout.
+            let _ = done.send(read());
         })
         .ok()?;
     tokio::time::timeout(timeout, outcome).await.ok()?.ok()

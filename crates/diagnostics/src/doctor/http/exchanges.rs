@@ -1,95 +1,27 @@
 //! The log of the HTTP exchanges of a link, from which the examination makes its findings.
 //!
-//! Filled by the log of the link. It keeps heads and no bodies, and of the headers only what a finding is made from.
+//! Filled by the link. It keeps heads and no bodies, and of the headers only what a finding needs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::header::{self, HeaderMap, HeaderName};
 use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::http::reply::date;
 use mcpjoin_proto::session::LinkErrorKind;
-
 use url::Url;
 
-use super::clock;
+use super::super::report::Finding;
 use mcpjoin::internal::http::shown;
 use mcpjoin::internal::{Exchanged, readable, refusal};
 
 /// Exchanges that are kept. Of further ones only the last is.
 const MAX_EXCHANGES: usize = 64;
-/// How much of the value of a header is kept.
+/// Bytes of the value of a header that are kept.
 const MAX_VALUE_BYTES: usize = 200;
 /// Exchanges that are shown with a finding.
-const MAX_SHOWN: usize = 12;
-
-/// All exchanges, in the order in which they were finished. Cheap to clone; clones share their content.
-#[derive(Clone, Default)]
-pub(super) struct Exchanges(Arc<Mutex<Vec<Exchange>>>);
-
-/// A request and its outcome.
-#[derive(Clone, Debug)]
-pub(super) struct Exchange {
-    pub(super) method: String,
-    pub(super) url: String,
-    /// The method of MCP, or the purpose of the request.
-    pub(super) about: String,
-    pub(super) came: Came,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Came {
-    Response(Box<Head>),
-    Nothing { kind: LinkErrorKind, what: String },
-}
-
-/// The head of a response.
-#[derive(Clone, Debug)]
-pub(super) struct Head {
-    pub(super) status: u16,
-    pub(super) content_type: Option<String>,
-    pub(super) location: Option<String>,
-    pub(super) retry_after: Option<String>,
-    /// Why the server refuses, and what it wants, from `WWW-Authenticate`.
-    pub(super) reason: Option<String>,
-    pub(super) wants: Option<String>,
-    /// Whether it opens a session with an id.
-    pub(super) session: bool,
-    /// The program of a proxy that has answered by itself.
-    pub(super) proxy: Option<String>,
-    /// How far the clock of the server is ahead of ours, in seconds.
-    pub(super) ahead: Option<i64>,
-}
-
-impl Exchanges {
-    pub(super) fn note(&self, exchanged: &Exchanged<'_>) {
-        let came = match exchanged.outcome {
-            Ok((status, headers)) => {
-                Came::Response(Box::new(Head::of(status.as_u16(), headers, exchanged.url)))
-            }
-            Err(error) => Came::Nothing { kind: error.kind, what: error.message.clone() },
-        };
-        let exchange = Exchange {
-            method: exchanged.method.to_string(),
-            url: shown(exchanged.url),
-            about: exchanged.about.to_owned(),
-            came,
-        };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() == MAX_EXCHANGES {
-            all.pop();
-        }
-        all.push(exchange);
-    }
-
-    pub(super) fn all(&self) -> Vec<Exchange> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// The newest exchanges, one line each, as they are shown with a finding.
-pub(super) fn lines(all: &[Exchange]) -> Vec<String> {
-    all[all.len().saturating_sub(MAX_SHOWN)..].iter().map(ToString::to_string).collect()
-}
+pub(super) const MAX_SHOWN_EXCHANGES: usize = 12;
 
 /// Names of proxies, in small letters.
 const PROXIES: [&str; 12] = [
@@ -107,16 +39,85 @@ const PROXIES: [&str; 12] = [
     "proxy",
 ];
 
-fn is_proxy(server: &str) -> bool {
-    let server = server.to_ascii_lowercase();
-    PROXIES.iter().any(|name| server.contains(name))
+/// All exchanges, in the order in which they ended. Cheap to clone; clones share their content.
+#[derive(Clone, Default)]
+pub(super) struct Exchanges(Arc<Mutex<Vec<Exchange>>>);
+
+/// A request and its outcome.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    pub(super) method: String,
+    pub(super) url: String,
+    /// The method of MCP, or the purpose of the request.
+    pub(super) about: String,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Response(Box<Head>),
+    Failed { kind: LinkErrorKind, error: String },
+}
+
+/// The head of a response.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) status: u16,
+    pub(super) content_type: Option<String>,
+    pub(super) location: Option<String>,
+    pub(super) retry_after: Option<String>,
+    /// The reason for a refused authorization, from `WWW-Authenticate`.
+    pub(super) reason: Option<String>,
+    /// The whole of `WWW-Authenticate`.
+    pub(super) wants: Option<String>,
+    /// Whether it has a session id.
+    pub(super) session: bool,
+    /// The program of a proxy that answered by itself.
+    pub(super) proxy: Option<String>,
+    /// How far the clock of the server is ahead of ours.
+    pub(super) seconds_ahead: Option<i64>,
+}
+
+impl Exchanges {
+    pub(super) fn record(&self, exchanged: &Exchanged<'_>) {
+        let outcome = match exchanged.outcome {
+            Ok((status, headers)) => {
+                Outcome::Response(Box::new(Head::new(status.as_u16(), headers, exchanged.url)))
+            }
+            Err(error) => Outcome::Failed { kind: error.kind, error: error.message.clone() },
+        };
+        let exchange = Exchange {
+            method: exchanged.method.to_string(),
+            url: shown(exchanged.url),
+            about: exchanged.about.to_owned(),
+            outcome,
+        };
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() == MAX_EXCHANGES {
+            all.pop();
+        }
+        all.push(exchange);
+    }
+
+    pub(super) fn all(&self) -> Vec<Exchange> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Finding {
+    /// Adds the newest exchanges to the evidence.
+    pub(super) fn with_requests(mut self, all: &[Exchange]) -> Self {
+        let newest = &all[all.len().saturating_sub(MAX_SHOWN_EXCHANGES)..];
+        self.evidence.requests = newest.iter().map(ToString::to_string).collect();
+        self
+    }
 }
 
 impl Exchange {
     pub(super) fn head(&self) -> Option<&Head> {
-        match &self.came {
-            Came::Response(head) => Some(head),
-            Came::Nothing { .. } => None,
+        match &self.outcome {
+            Outcome::Response(head) => Some(head),
+            Outcome::Failed { .. } => None,
         }
     }
 
@@ -137,25 +138,31 @@ impl Exchange {
 /// `POST http://host/mcp (initialize): 404 Not Found, text/html`
 impl fmt::Display for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { method, url, about, came } = self;
+        let Self { method, url, about, outcome } = self;
         write!(f, "{method} {url} ({about}): ")?;
-        match came {
-            Came::Response(head) => head.fmt(f),
+        match outcome {
+            Outcome::Response(head) => head.fmt(f),
             // The error begins with the request, too.
-            Came::Nothing { what, .. } => f.write_str(what.split_once("): ").map_or(what, |(_, what)| what)),
+            Outcome::Failed { error, .. } => {
+                f.write_str(error.split_once("): ").map_or(error, |(_, error)| error))
+            }
         }
     }
 }
 
 impl Head {
-    fn of(status: u16, headers: &HeaderMap, url: &Url) -> Self {
+    fn new(status: u16, headers: &HeaderMap, url: &Url) -> Self {
         let text = |name: HeaderName| {
             let value = headers.get(name)?.as_bytes();
             Some(readable(&value[..value.len().min(MAX_VALUE_BYTES)]))
         };
-        // Its query may contain a secret.
+        // `shown` leaves out the query, which may contain a secret.
         let location =
             headers.get(header::LOCATION).and_then(|to| to.to_str().ok()).and_then(|to| url.join(to).ok());
+        let is_proxy = |server: &String| {
+            let server = server.to_ascii_lowercase();
+            headers.contains_key("x-squid-error") || PROXIES.iter().any(|name| server.contains(name))
+        };
         Self {
             status,
             content_type: text(header::CONTENT_TYPE),
@@ -164,9 +171,8 @@ impl Head {
             reason: refusal(headers),
             wants: text(header::WWW_AUTHENTICATE),
             session: headers.contains_key(name::SESSION_ID),
-            proxy: text(header::SERVER)
-                .filter(|server| headers.contains_key("x-squid-error") || is_proxy(server)),
-            ahead: clock::ahead(headers),
+            proxy: text(header::SERVER).filter(is_proxy),
+            seconds_ahead: seconds_ahead(headers),
         }
     }
 
@@ -174,6 +180,16 @@ impl Head {
     pub(super) fn is(&self, kind: &str) -> bool {
         self.content_type.as_deref().is_some_and(|given| given.to_ascii_lowercase().starts_with(kind))
     }
+}
+
+/// How far the `Date` of a response is ahead of our clock; `None` without one, or for a response from a cache.
+fn seconds_ahead(headers: &HeaderMap) -> Option<i64> {
+    if headers.contains_key(header::AGE) {
+        return None;
+    }
+    let theirs = date(headers.get(header::DATE)?.as_bytes())?;
+    let ours = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+    Some(i64::try_from(theirs).ok()? - i64::try_from(ours).ok()?)
 }
 
 impl fmt::Display for Head {
@@ -206,7 +222,7 @@ mod tests {
         for number in 0..66 {
             let about = number.to_string();
             let outcome = Ok((StatusCode::OK, &headers));
-            all.note(&Exchanged { method: &Method::GET, url: &url, about: &about, outcome });
+            all.record(&Exchanged { method: &Method::GET, url: &url, about: &about, outcome });
         }
         let kept: Vec<String> = all.all().into_iter().map(|one| one.about).collect();
         let expected: Vec<String> = (0..63).chain([65]).map(|number| number.to_string()).collect();

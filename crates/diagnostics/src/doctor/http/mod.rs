@@ -1,19 +1,16 @@
-//! A server over HTTP, or our way to it: name, proxy, every address, TLS, what answers there, and the conversation.
+//! A server over HTTP: its name, a proxy, every address, TLS, the first responses, and the session.
 //!
-//! Called by [`Doctor::examine`](super::Doctor::examine). Before the link is made each address is connected to once, and
-//! where nothing or something strange answers, it is asked for a page; where there is no MCP server, the usual paths are
-//! asked for one, without any header of the user's. No tool is called.
+//! Called by [`Doctor::examine`](super::Doctor::examine). Each address is connected to once before the link is made. A peer
+//! that does not answer in HTTP gets a GET; where there is no MCP server, the usual paths get one each, without any header of
+//! the user. It calls no tool.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>,
 //! <https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse>
 
-mod answers;
-mod authorization;
-mod clock;
-mod conversation;
+mod connect;
+mod endpoints;
 mod exchanges;
-mod paths;
-mod reach;
-mod statuses;
+mod responses;
+mod session;
 mod tls;
 
 use std::net::SocketAddr;
@@ -22,432 +19,387 @@ use std::time::Duration;
 
 use http::header;
 use mcpjoin_proto::Era;
-use mcpjoin_proto::session::Ask;
+use mcpjoin_proto::session::{Ask, CloseCause};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use url::Url;
 
-use self::answers::Unopened;
-use self::exchanges::{Came, Exchanges};
-use self::paths::Elsewhere;
-use self::reach::{First, Reached, first_words};
-use super::course::Course;
-use super::opening::Opening;
-use super::remote::foreign;
-use super::report::{Check, Finding, Outcome, Phase};
-use super::socket;
-use super::wire::Wire;
+use self::connect::{Connections, FirstBytes, first_bytes};
+use self::endpoints::Elsewhere;
+use self::exchanges::{Exchange, Exchanges};
+use self::responses::NotOpened;
+use super::diagnosis::other_protocol;
+use super::examination::Examination;
+use super::findings::*;
+use super::observer::Observed;
+use super::report::{Check, Finding, Phase};
+use super::{quic, socket};
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::internal::http::{Proxy, shown};
 use mcpjoin::internal::{Checked, readable};
 use mcpjoin::link::{HttpConnect, HttpSetupError, HttpWay};
+use mcpjoin_quic::endpoint::CertificateFacts;
 
-/// How long a stranger has to say something.
-const STRANGE: Duration = Duration::from_secs(2);
+/// How long a peer that does not speak HTTP has to send its first bytes.
+const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What an examination over HTTP knows of the way.
-struct Place {
+/// The server, from its URL and its options.
+struct Destination {
     url: Url,
     /// Without the brackets of an IPv6 address.
     host: String,
     tls: rustls::ClientConfig,
     proxy: Option<Proxy>,
-    within: Duration,
+    connect_timeout: Duration,
     /// HTTP+SSE was asked for.
     sse: bool,
-    /// We say who we are.
+    /// Requests have an `Authorization` header.
     authorized: bool,
 }
 
-/// Does all of it.
-pub(super) async fn examine(
-    course: &mut Course,
-    connect: HttpConnect,
-    client: ClientBuilder,
-    slow: Duration,
-) {
-    course.begin(Phase::Resolve);
-    let place = match connect.checked() {
-        Ok(checked) => Place::of(checked, &connect),
-        Err(error) => return course.fail(unusable(&error)),
+/// Runs all phases.
+pub(super) async fn examine(exam: &mut Examination, connect: HttpConnect, client: ClientBuilder) {
+    exam.begin(Phase::Resolve);
+    let destination = match connect.checked() {
+        Ok(checked) => Destination::new(checked, &connect),
+        Err(error) => return exam.fail(unusable(&error)),
     };
-    if !place.resolve(course).await {
+    if !destination.resolve(exam).await {
         return;
     }
-    course.begin(Phase::Connect);
-    let Some((address, stream, began)) = place.connect(course).await else { return };
-    if !place.handshake(course, address, stream).await {
+    exam.begin(Phase::Connect);
+    let Some((address, stream, began)) = destination.connect(exam).await else { return };
+    if !destination.handshake(exam, address, stream).await {
         return;
     }
 
     let exchanges = Exchanges::default();
-    let noted = exchanges.clone();
+    let log = exchanges.clone();
     let handle = connect.handle();
-    let connect = connect.log_exchanges(Arc::new(move |exchanged| noted.note(exchanged)));
-    let before = connect.clone();
+    let connect = connect.log_exchanges(Arc::new(move |exchanged| log.record(exchanged)));
+    let for_login = connect.clone();
     let link = match connect.build() {
         Ok(link) => link,
-        Err(error) => return course.fail(unusable(&error)),
+        Err(error) => return exam.fail(unusable(&error)),
     };
-    // Servers of HTTP+SSE have never heard of another era.
-    let client = if place.sse { client.ask(Ask::Only(Era::Legacy)) } else { client };
-    let wire = Wire::default();
-    let opening = Opening { began, child: None, slow };
-    course.begin(Phase::Probe);
-    match opening.connect(course, &wire, link, client).await {
+    // Servers of HTTP+SSE know the legacy era only.
+    let client = if destination.sse { client.ask(Ask::Only(Era::Legacy)) } else { client };
+    match exam.open(link, client, began, None).await {
         Ok(client) => {
-            let checks =
-                [Check::Protocol, Check::Authorization, Check::Headers, Check::Size, Check::Capacity];
-            checks.into_iter().for_each(|check| course.pass(check));
-            place.passed(course);
-            conversation::way(course, handle.way(), place.sse, &shown(&place.url));
-            course.lists(&client, &wire).await;
-            let streamable = handle.way() != Some(HttpWay::HttpSse);
-            for finding in course.findings_mut().iter_mut().filter(|finding| finding.id == "list-failed") {
-                conversation::of_list(finding, &exchanges.all(), place.authorized);
+            exam.pass([Check::Protocol, Check::Authorization, Check::Headers, Check::Size, Check::Capacity]);
+            destination.pass_proxy(exam);
+            let is_sse = handle.way() == Some(HttpWay::HttpSse);
+            session::check_transport(exam, is_sse && !destination.sse, &shown(&destination.url));
+            exam.read_lists(&client).await;
+            let all = exchanges.all();
+            for finding in exam.findings_of(&LIST_FAILED) {
+                session::refine_list(finding, &all, destination.authorized);
             }
-            conversation::judged(course, &exchanges.all(), streamable);
-            clock::judged(course, &exchanges.all());
-            if course.leave(client).await.is_some() {
-                conversation::left(course, &exchanges.all(), streamable);
+            session::check(exam, &all, is_sse);
+            session::check_clock(exam, &all);
+            if exam.disconnect(client).await {
+                session::check_end(exam, &exchanges.all(), is_sse);
             }
-            course.heard(&wire.seen());
+            exam.add_violations();
         }
-        Err(error) => {
-            let (all, seen) = (exchanges.all(), wire.seen());
-            let unopened = Unopened {
-                phase: course.phase,
-                cause: &error.cause,
-                exchanges: &all,
-                seen: &seen,
-                sse: place.sse,
-                authorized: place.authorized,
-                // What is encrypted it only passes on.
-                proxy: place.proxy.as_ref().filter(|_| place.url.scheme() == "http"),
-            };
-            let mut finding = unopened.finding();
-            if finding.id == "proxy-authorization"
-                && place.proxy.as_ref().is_some_and(Proxy::is_told_who_asks)
-            {
-                statuses::not_let_through(&mut finding);
+        Err(cause) => {
+            let all = exchanges.all();
+            let (phase, observed) = (exam.phase, exam.observer.observed());
+            let finding = destination.not_opened(phase, &observed, &cause, &all, address).await;
+            responses::explain_opening(exam, &all);
+            session::check_clock(exam, &all);
+            if all.iter().any(|exchange| exchange.head().is_some()) {
+                destination.pass_proxy(exam);
+                exam.pass([Check::Protocol]);
             }
-            if matches!(finding.id, "broken" | "silent") && all.iter().all(|one| one.head().is_none()) {
-                finding = place.strange(course.phase, address).await.unwrap_or(finding);
-            }
-            let guarded = all.first().is_some_and(|first| first.status() == Some(401));
-            let answered =
-                all.iter().any(|one| matches!(one.status(), Some(200..=499)) && one.status() != Some(401));
-            if place.sse
-                && answered
-                && let Some(url) = paths::streamable(&place.url, &place.tls, place.within).await
-            {
-                finding = answers::streamable(course.phase, &url, &all);
-            } else if matches!(finding.id, "wrong-path" | "html") {
-                match paths::elsewhere(&place.url, &place.tls, place.within, guarded).await {
-                    Elsewhere::Perhaps(advice) => finding.advice = advice,
-                    Elsewhere::Same(405) if !place.sse && all.iter().all(|one| one.status() == Some(405)) => {
-                        finding = answers::no_method(course.phase, &all);
-                    }
-                    // Who wants to know who asks tells nobody else what is there.
-                    Elsewhere::Same(401 | 403) | Elsewhere::Unknown => {}
-                    Elsewhere::Same(_) | Elsewhere::Nowhere => {
-                        if finding.id == "wrong-path" {
-                            answers::NOWHERE.clone_into(&mut finding.advice);
-                        }
-                    }
-                }
-            }
-            answers::opening(course, &all);
-            clock::judged(course, &all);
-            if all.iter().any(|one| matches!(one.came, Came::Response(_))) {
-                place.passed(course);
-                course.pass(Check::Protocol);
-            }
-            let wants_login = finding.id == "not-authorized" && !place.authorized;
-            course.fail(finding);
-            if wants_login {
-                authorization::examine(course, &before, &shown(&place.url)).await;
+            let requires_login = finding.id == "not-authorized" && !destination.authorized;
+            exam.fail(finding);
+            if requires_login {
+                session::check_login(exam, &for_login, &shown(&destination.url)).await;
             }
         }
     }
 }
 
-impl Place {
-    fn of(checked: Checked, connect: &HttpConnect) -> Self {
+impl Destination {
+    fn new(checked: Checked, connect: &HttpConnect) -> Self {
         let Checked { url, headers, tls } = checked;
-        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let proxy = Proxy::to(&url);
-        let authorized = headers.contains_key(header::AUTHORIZATION);
         Self {
-            host,
-            proxy,
+            host: host(&url),
             tls,
-            authorized,
-            within: connect.connect_within(),
+            proxy: Proxy::to(&url),
+            connect_timeout: connect.connect_within(),
             sse: connect.is_http_sse(),
+            authorized: headers.contains_key(header::AUTHORIZATION),
             url,
         }
     }
 
-    /// Whether there is an address to connect to: that of the server, or of the proxy before it.
-    async fn resolve(&self, course: &mut Course) -> bool {
+    /// Resolves the name of the server, or of the proxy. Returns whether it has an address.
+    async fn resolve(&self, exam: &mut Examination) -> bool {
         let (host, port) = match &self.proxy {
             None => (self.host.clone(), self.url.port_or_known_default().unwrap_or(443)),
             Some(proxy) => match Url::parse(proxy.url()) {
-                Ok(url) => {
-                    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-                    // That of SOCKS is known to nobody else.
-                    (host, url.port_or_known_default().unwrap_or(1080))
-                }
+                // The port of SOCKS is not known to `Url`.
+                Ok(url) => (host(&url), url.port_or_known_default().unwrap_or(1080)),
                 Err(_) => (String::new(), 0),
             },
         };
-        match socket::resolve(course, &host, port, self.within).await {
-            Ok(detail) => {
-                let detail = match &self.proxy {
-                    Some(proxy) => format!("{proxy}: {detail}"),
-                    None => detail,
-                };
-                match self.proxy {
-                    Some(_) => course.not_run([Check::Address], "the proxy resolves the name"),
-                    None => {
-                        course.pass(Check::Address);
-                        course.not_run([Check::Proxy], "there is no proxy before it");
-                    }
-                }
-                course.end(detail);
+        let resolved = socket::resolve(exam, &host, port, self.connect_timeout).await;
+        match (resolved, &self.proxy) {
+            (Ok(detail), None) => {
+                exam.pass([Check::Address]);
+                exam.not_run([Check::Proxy], "there is no proxy before it");
+                exam.end(detail);
                 true
             }
-            Err(mut finding) => {
-                if let Some(proxy) = &self.proxy {
-                    finding.id = "proxy-unreached";
-                    finding.check = Check::Proxy;
-                    finding.seen = format!("{proxy}: {}", finding.seen);
-                    "correct the variable that names the proxy, or name the host in NO_PROXY"
-                        .clone_into(&mut finding.advice);
-                }
-                course.fail(*finding);
+            (Ok(detail), Some(proxy)) => {
+                exam.not_run([Check::Address], "the proxy resolves the name");
+                exam.end(format!("{proxy}: {detail}"));
+                true
+            }
+            (Err(finding), None) => {
+                exam.fail(finding);
+                false
+            }
+            (Err(mut finding), Some(proxy)) => {
+                let meaning = std::mem::take(&mut finding.meaning);
+                finding.becomes(&PROXY_NAME_UNKNOWN, &[("meaning", &meaning)]);
+                finding.seen = format!("{proxy}: {}", finding.seen);
+                exam.fail(finding);
                 false
             }
         }
     }
 
-    /// A connection, to which address, and when its making began: what others have cost stands before that.
-    async fn connect(&self, course: &mut Course) -> Option<(SocketAddr, TcpStream, Instant)> {
-        let reached = Reached::connect(&course.addresses, self.within).await;
+    /// Connects. Returns the address, the connection, and its begin, which leaves out the wait for other addresses.
+    async fn connect(&self, exam: &mut Examination) -> Option<(SocketAddr, TcpStream, Instant)> {
+        let addresses = exam.report.addresses.clone();
+        let connections = Connections::open(&addresses, self.connect_timeout).await;
         let proxy = self.proxy.as_ref().map(Proxy::url);
-        if !reached.any() {
-            let mut finding = reached.unreached(self.within, proxy);
+        if !connections.any() {
+            let mut finding = connections.none_open(self.connect_timeout, proxy);
             if finding.id == "refused"
-                && let Some((here, there)) = reach::other_loopback(&course.addresses).await
+                && let Some((here, there)) = connect::other_loopback(&addresses).await
             {
-                reach::listens_there(&mut finding, here, there);
+                let (here, there) = (here.to_string(), there.to_string());
+                finding.becomes(&OTHER_LOOPBACK, &[("here", &here), ("there", &there)]);
             }
-            course.fail(finding);
+            exam.fail(finding);
             return None;
         }
-        let detail = reached.detail();
-        match (proxy, course.addresses.len()) {
-            (Some(_), _) => {
-                course.not_run([Check::Reached, Check::Families], "the proxy connects");
-                course.end(format!("to the proxy: {detail}"));
+        let detail = connections.detail();
+        if proxy.is_some() {
+            exam.not_run([Check::Reached, Check::Families], "the proxy connects");
+            exam.end(format!("to the proxy: {detail}"));
+        } else {
+            exam.pass([Check::Reached]);
+            let silent = connections.silent();
+            if addresses.len() == 1 {
+                exam.not_run([Check::Families], "there is one address alone");
+            } else if silent.is_none() {
+                exam.pass([Check::Families]);
             }
-            (None, addresses) => {
-                course.pass(Check::Reached);
-                let halves = reached.halves(&self.host);
-                if addresses == 1 {
-                    course.not_run([Check::Families], "there is one address alone");
+            if let Some(address) = silent {
+                exam.not_run([Check::Families], "not every address has answered");
+                exam.report.notes.push(format!(
+                    "{} is {address} too, which did not answer as soon as another: the network of this machine may \
+                     have no way to it",
+                    self.host
+                ));
+            }
+            match connections.some_refused(&self.host) {
+                Some(finding) => {
+                    exam.end_failed(detail);
+                    exam.add(finding);
                 }
-                let silent = reached.silent();
-                if let Some(address) = &silent {
-                    course.not_run([Check::Families], "not every address has answered");
-                    course.notes.push(format!(
-                        "{} is {address} too, which did not answer as soon as another: the network of this machine may \
-                         have no way to it",
-                        self.host
-                    ));
-                }
-                match halves {
-                    Some(finding) => {
-                        let (from, now) = (course.since, Instant::now());
-                        course.step(Outcome::Failed, from, now, detail);
-                        course.fault(finding);
-                    }
-                    None => {
-                        if addresses > 1 && silent.is_none() {
-                            course.pass(Check::Families);
-                        }
-                        course.end(detail);
-                    }
-                }
+                None => exam.end(detail),
             }
         }
-        let began = course.since;
-        reached.stream().map(|(address, stream, waited)| (address, stream, began + waited))
+        let began = exam.since;
+        connections.into_stream().map(|(address, stream, waited)| (address, stream, began + waited))
     }
 
-    /// Whether TLS is no reason to stop here.
-    async fn handshake(&self, course: &mut Course, address: SocketAddr, mut stream: TcpStream) -> bool {
-        if self.url.scheme() != "https" {
-            let why = "the URL is http://";
-            course.not_run([Check::Tls, Check::ServerCertificate], why);
-            course.skip(Phase::Tls, why);
+    /// Makes a handshake of TLS where the server is connected to directly. Returns whether the examination goes on.
+    async fn handshake(&self, exam: &mut Examination, address: SocketAddr, mut stream: TcpStream) -> bool {
+        let skipped = if self.url.scheme() != "https" {
+            Some("the URL is http://")
+        } else if self.proxy.is_some() {
+            Some("through a proxy it comes with the first request")
+        } else {
+            None
+        };
+        if let Some(why) = skipped {
+            exam.not_run([Check::Tls, Check::ServerCertificate], why);
+            exam.skip(Phase::Tls, why);
             return true;
         }
-        if self.proxy.is_some() {
-            let why = "through a proxy it comes with the first request";
-            course.not_run([Check::Tls, Check::ServerCertificate], why);
-            course.skip(Phase::Tls, why);
-            return true;
-        }
-        course.begin(Phase::Tls);
-        match tls::shake(&mut stream, &self.tls, &self.host, self.within).await {
-            Ok(shaken) => {
-                course.pass(Check::Tls);
-                course.pass(Check::ServerCertificate);
-                self.certificate(course, &shaken);
+        exam.begin(Phase::Tls);
+        match tls::handshake(&mut stream, &self.tls, &self.host, self.connect_timeout).await {
+            Ok(session) => {
+                exam.pass([Check::Tls, Check::ServerCertificate]);
+                self.end_handshake(exam, &session);
                 true
             }
-            Err(error) => {
-                // Many a server of HTTP waits for the end of a line in what is none, or hangs up without a word.
-                let mute =
-                    matches!(error, tls::Unshaken::Closed | tls::Unshaken::Io(_) | tls::Unshaken::Silent);
-                let error = match mute {
-                    true => match first_words(address, self.within.min(STRANGE)).await {
-                        First::Bytes(first) if speaks_http(&first) => tls::Unshaken::Foreign(first),
-                        _ => error,
-                    },
-                    false => error,
-                };
-                let finding = tls::unshaken(error, &self.host, self.within);
-                if finding.check == Check::ServerCertificate {
-                    course.pass(Check::Tls);
+            Err(mut error) => {
+                // Many HTTP servers wait for the end of a line in the handshake, or hang up.
+                if error.is_unspecific()
+                    && let FirstBytes::Received(bytes) =
+                        first_bytes(address, self.first_bytes_timeout()).await
+                    && answers_in_http(&bytes)
+                {
+                    error = tls::HandshakeError::Foreign(bytes);
                 }
-                course.fail(finding);
+                let finding = tls::failed(error, &self.host, self.connect_timeout);
+                if finding.check == Check::ServerCertificate {
+                    exam.pass([Check::Tls]);
+                }
+                exam.fail(finding);
                 false
             }
         }
     }
 
-    fn certificate(&self, course: &mut Course, shaken: &tls::Shaken) {
-        use mcpjoin_quic::endpoint::{CertificateFacts, now};
-        let Some(facts) = shaken.certificate.as_ref().and_then(|der| CertificateFacts::read(der)) else {
-            return course.end(shaken.version.to_owned());
+    fn end_handshake(&self, exam: &mut Examination, session: &tls::Session) {
+        let Some(facts) = session.certificate.as_ref().and_then(|der| CertificateFacts::read(der)) else {
+            return exam.end(session.version);
         };
-        course.end(format!(
-            "{}, {} until {}, signed by {}",
-            shaken.version,
-            facts.subject,
-            facts.ends(),
-            facts.issuer
-        ));
+        let (version, until) = (session.version, facts.ends());
+        exam.end(format!("{version}, {} until {until}, signed by {}", facts.subject, facts.issuer));
         if tls::intercepts(&facts.issuer) {
-            course.notes.push(format!(
+            exam.report.notes.push(format!(
                 "the certificate of {} is signed by {}, which stands in between and reads what is sent; programs with \
                  certificates of their own (Node.js, Python) may not trust it",
                 self.host, facts.issuer
             ));
         }
-        if facts.not_after - now().0 < super::quic::SOON {
-            course.notes.push(format!("its certificate runs out on {}", facts.ends()));
+        if quic::expires_soon(&facts) {
+            exam.report.notes.push(format!("its certificate runs out on {until}"));
         }
-        course.certificate = Some(facts);
+        exam.report.certificate = Some(facts);
     }
 
-    /// Something has answered in HTTP: then the way there is in order.
-    fn passed(&self, course: &mut Course) {
+    /// Passes the checks of the proxy after a response in HTTP.
+    fn pass_proxy(&self, exam: &mut Examination) {
         if self.proxy.is_some() {
-            course.pass(Check::Proxy);
+            exam.pass([Check::Proxy]);
             if self.url.scheme() == "https" {
-                course.pass(Check::Tls);
-                course.pass(Check::ServerCertificate);
+                exam.pass([Check::Tls, Check::ServerCertificate]);
             }
         }
     }
 
-    /// What listens there, where it did not answer in HTTP.
-    async fn strange(&self, phase: Phase, address: SocketAddr) -> Option<Finding> {
+    /// The finding of a session that did not open. Sends further requests where the exchanges do not say enough.
+    async fn not_opened(
+        &self,
+        phase: Phase,
+        observed: &Observed,
+        cause: &CloseCause,
+        all: &[Exchange],
+        address: SocketAddr,
+    ) -> Finding {
+        let not_opened = NotOpened {
+            phase,
+            cause,
+            exchanges: all,
+            observed,
+            sse: self.sse,
+            authorized: self.authorized,
+            // A proxy only forwards an encrypted connection.
+            proxy: self.proxy.as_ref().filter(|_| self.url.scheme() == "http"),
+        };
+        let mut finding = not_opened.finding();
+        if finding.id == PROXY_CREDENTIALS_REFUSED.id
+            && self.proxy.as_ref().is_some_and(Proxy::is_told_who_asks)
+        {
+            finding.becomes(&PROXY_CREDENTIALS_REFUSED, &[]);
+        }
+        if matches!(finding.id, "broken" | "silent") && all.iter().all(|exchange| exchange.head().is_none()) {
+            finding = self.not_http(phase, address).await.unwrap_or(finding);
+        }
+        let statuses = || all.iter().map(Exchange::status);
+        let guarded = statuses().next() == Some(Some(401));
+        let answered = statuses().any(|status| matches!(status, Some(200..=400 | 402..=499)));
+        if self.sse
+            && answered
+            && let Some(url) = endpoints::streamable(&self.url, &self.tls, self.connect_timeout).await
+        {
+            return responses::is_streamable(phase, &url, all);
+        }
+        if matches!(finding.id, "wrong-path" | "html") {
+            match endpoints::elsewhere(&self.url, &self.tls, self.connect_timeout, guarded).await {
+                Elsewhere::Perhaps(advice) => finding.advice = advice,
+                Elsewhere::Same(405) if !self.sse && statuses().all(|status| status == Some(405)) => {
+                    return responses::no_method(phase, all);
+                }
+                // A server that requires authorization does not show its other paths.
+                Elsewhere::Same(401 | 403) | Elsewhere::Unknown => {}
+                Elsewhere::Same(_) | Elsewhere::Nowhere => {
+                    if finding.id == WRONG_PATH.id {
+                        endpoints::NOWHERE.clone_into(&mut finding.advice);
+                    }
+                }
+            }
+        }
+        finding
+    }
+
+    fn first_bytes_timeout(&self) -> Duration {
+        self.connect_timeout.min(FIRST_BYTES_TIMEOUT)
+    }
+
+    /// The protocol of a peer that did not answer in HTTP.
+    async fn not_http(&self, phase: Phase, address: SocketAddr) -> Option<Finding> {
         if self.proxy.is_some() || self.url.scheme() == "https" {
             return None;
         }
-        // Many a server of TLS hangs up without a word when it is spoken to without.
-        let spoken = async {
+        // Many TLS servers hang up when they get text.
+        let timeout = self.first_bytes_timeout();
+        let handshake = async {
             let mut stream = TcpStream::connect(address).await.ok()?;
-            let within = self.within.min(STRANGE);
-            Some(tls::speaks(&tls::shake(&mut stream, &self.tls, &self.host, within).await))
+            Some(tls::handshake(&mut stream, &self.tls, &self.host, timeout).await)
         };
-        let (first, spoken) = tokio::join!(first_words(address, self.within.min(STRANGE)), spoken);
-        if let First::Bytes(bytes) = &first {
-            if bytes.starts_with(b"HTTP/") {
-                // It answers in HTTP, and not to what a client says.
-                return None;
+        let (first, handshake) = tokio::join!(first_bytes(address, timeout), handshake);
+        let tls_port = || TLS_PORT.at(phase, format!("what listens at {address} speaks TLS"));
+        let bytes = match first {
+            FirstBytes::Received(bytes) => bytes,
+            _ if handshake.as_ref().is_some_and(tls::is_spoken) => return Some(tls_port()),
+            FirstBytes::Silent => return None,
+            FirstBytes::Closed => {
+                let seen = format!("what listens at {address} closes the connection without an answer");
+                return Some(CLOSES_UNASKED.at(phase, seen));
             }
-            if let Some(mut finding) = foreign(phase, bytes) {
-                if finding.id == "speaks-tls" {
-                    return Some(tls_port(phase, address));
-                }
-                finding.evidence.received = vec![readable(bytes.trim_ascii_end())];
-                return Some(finding);
-            }
-            let mut finding = Finding::new(
-                "not-http",
-                Check::Protocol,
-                phase,
-                format!("what listens at {address} does not answer in HTTP"),
-                "another program has that port",
-                "check the port; `ss -ltnp` shows which program listens on which",
-            );
-            finding.evidence.received = vec![readable(bytes.trim_ascii_end())];
-            return Some(finding);
+        };
+        // It answers in HTTP, but not to the request of a client.
+        if bytes.starts_with(b"HTTP/") {
+            return None;
         }
-        if spoken == Some(true) {
-            return Some(tls_port(phase, address));
-        }
-        (first == First::Closed).then(|| {
-            Finding::new(
-                "not-http",
-                Check::Protocol,
-                phase,
-                format!("what listens at {address} closes the connection without an answer"),
-                "it does not speak HTTP, or ends each time that it is asked",
-                "check the port; `ss -ltnp` shows which program listens on which; then look at the server's own log",
-            )
-        })
+        let mut finding = match other_protocol(phase, &bytes) {
+            Some(finding) if finding.id == "speaks-tls" => return Some(tls_port()),
+            Some(finding) => finding,
+            None => NOT_HTTP.at(phase, format!("what listens at {address} does not answer in HTTP")),
+        };
+        finding.evidence.received = vec![readable(bytes.trim_ascii_end())];
+        Some(finding)
     }
 }
 
-/// Whether it answers in HTTP without TLS, and not to say that it wants TLS.
-fn speaks_http(first: &[u8]) -> bool {
+/// The host, without the brackets of an IPv6 address.
+fn host(url: &Url) -> String {
+    url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned()
+}
+
+/// Whether the peer answers in HTTP without TLS, and does not say that it requires TLS.
+fn answers_in_http(first: &[u8]) -> bool {
     first.starts_with(b"HTTP/") && memchr::memmem::find(first, b"HTTPS").is_none()
 }
 
-fn tls_port(phase: Phase, address: SocketAddr) -> Finding {
-    Finding::new(
-        "tls-port",
-        Check::Tls,
-        phase,
-        format!("what listens at {address} speaks TLS"),
-        "the server wants its connections encrypted, and the URL says http",
-        "write https:// in the URL",
-    )
-}
-
 fn unusable(error: &HttpSetupError) -> Finding {
-    let (id, meaning, advice) = match error {
-        HttpSetupError::Header { .. } => {
-            ("unusable", "nothing can be sent with it", "leave that header out, or mend it")
-        }
-        HttpSetupError::Certificate(_) => (
-            "unusable",
-            "the authority that is to be trusted is not known",
-            "--ca FILE, where FILE is in PEM",
-        ),
-        HttpSetupError::Client(_) => (
-            "proxy-malformed",
-            "the surroundings name a proxy that is none",
-            "look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
-        ),
-        _ => ("no-address", "it cannot be connected to", "write http://host:port/path"),
+    let kind = match error {
+        HttpSetupError::Header { .. } => HEADER_UNUSABLE,
+        HttpSetupError::Certificate(_) => AUTHORITY_UNUSABLE,
+        HttpSetupError::Client(_) => PROXY_MALFORMED,
+        _ => NO_URL,
     };
-    Finding::new(id, Check::Address, Phase::Resolve, error.to_string(), meaning, advice)
+    kind.at(Phase::Resolve, error.to_string())
 }

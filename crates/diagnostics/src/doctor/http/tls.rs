@@ -1,25 +1,28 @@
-//! The handshake of TLS with a server over HTTPS, made for itself, and what is wrong with it.
+//! The handshake of TLS with a server over HTTPS, and the finding of one that fails.
 //!
-//! Called by the examination over HTTP. Nothing is sent after the handshake. Certificates are judged by the link's own
-//! verifier: what is trusted here is what the link trusts.
+//! Used by the examination over HTTP. Nothing is sent after the handshake. The verifier is that of the link, so that both
+//! trust the same certificates.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::session::foreign_protocol;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, ClientConnection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
-use super::super::remote::ITS_LOG;
-use super::super::report::{Check, Finding, Phase};
+use super::super::examination::seconds;
+use super::super::findings::*;
+use super::super::report::{Finding, Phase};
 use mcpjoin::internal::http::{is_an_authoritys, tls_text, untrusted_issuer};
+use mcpjoin::internal::readable;
 
-/// What an authority is called that belongs to a program or a device which opens encrypted connections: a proxy of a
-/// company, a scanner, a tool of developers. In small letters.
+/// Bytes of a peer that speaks no TLS that are kept.
+const MAX_FOREIGN_BYTES: usize = 80;
+/// Parts of the names of authorities whose programs or devices decrypt connections: company proxies, virus scanners, tools
+/// of developers. In small letters.
 const INTERCEPTORS: [&str; 24] = [
     "zscaler",
     "netskope",
@@ -47,75 +50,94 @@ const INTERCEPTORS: [&str; 24] = [
     "avast",
 ];
 
-/// Whether that is what such an authority is called.
+/// Whether an authority is one that decrypts connections.
 pub(super) fn intercepts(issuer: &str) -> bool {
     let issuer = issuer.to_ascii_lowercase();
     INTERCEPTORS.iter().any(|name| issuer.contains(name))
 }
 
-/// A handshake that has come to its end.
-pub(super) struct Shaken {
-    /// As it is called, where that is known.
+/// A handshake that succeeded.
+pub(super) struct Session {
     pub(super) version: &'static str,
-    pub(super) certificate: Option<rustls::pki_types::CertificateDer<'static>>,
+    pub(super) certificate: Option<CertificateDer<'static>>,
 }
 
-/// A handshake that has not.
-pub(super) enum Unshaken {
+/// Why a handshake failed.
+pub(super) enum HandshakeError {
     Tls(rustls::Error),
-    /// What came is no TLS; how it begins.
+    /// The peer does not speak TLS. Holds its first bytes.
     Foreign(Vec<u8>),
     Closed,
     Io(io::Error),
-    Silent,
+    TimedOut,
 }
 
-/// Makes the handshake.
-pub(super) async fn shake(
-    stream: &mut TcpStream,
-    config: &ClientConfig,
-    host: &str,
-    within: Duration,
-) -> Result<Shaken, Unshaken> {
-    match timeout(within, shaking(stream, config, host)).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Unshaken::Silent),
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
     }
 }
 
-async fn shaking(stream: &mut TcpStream, config: &ClientConfig, host: &str) -> Result<Shaken, Unshaken> {
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-        Unshaken::Io(io::Error::new(io::ErrorKind::InvalidInput, "the host is no name for TLS"))
-    })?;
-    let mut tls = ClientConnection::new(Arc::new(config.clone()), name).map_err(Unshaken::Tls)?;
-    let mut first = true;
-    let mut piece = vec![0; 16 * 1024];
+impl From<rustls::Error> for HandshakeError {
+    fn from(error: rustls::Error) -> Self {
+        Self::Tls(error)
+    }
+}
+
+impl HandshakeError {
+    /// Whether the peer sent nothing that says why.
+    pub(super) const fn is_unspecific(&self) -> bool {
+        matches!(self, Self::Closed | Self::Io(_) | Self::TimedOut)
+    }
+}
+
+/// Makes the handshake.
+pub(super) async fn handshake(
+    stream: &mut TcpStream,
+    config: &ClientConfig,
+    host: &str,
+    timeout: Duration,
+) -> Result<Session, HandshakeError> {
+    let outcome = tokio::time::timeout(timeout, exchange(stream, config, host)).await;
+    outcome.unwrap_or(Err(HandshakeError::TimedOut))
+}
+
+async fn exchange(
+    stream: &mut TcpStream,
+    config: &ClientConfig,
+    host: &str,
+) -> Result<Session, HandshakeError> {
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the host is no name for TLS"))?;
+    let mut tls = ClientConnection::new(Arc::new(config.clone()), name)?;
+    let mut is_first = true;
+    let mut buffer = vec![0; 16 * 1024];
     loop {
         while tls.wants_write() {
             let mut out = Vec::new();
-            tls.write_tls(&mut out).map_err(Unshaken::Io)?;
-            stream.write_all(&out).await.map_err(Unshaken::Io)?;
+            tls.write_tls(&mut out)?;
+            stream.write_all(&out).await?;
         }
         if !tls.is_handshaking() {
             break;
         }
-        let read = stream.read(&mut piece).await.map_err(Unshaken::Io)?;
+        let read = stream.read(&mut buffer).await?;
         if read == 0 {
-            return Err(Unshaken::Closed);
+            return Err(HandshakeError::Closed);
         }
-        let mut came = &piece[..read];
-        // The records of TLS begin with their kind and their version.
-        if std::mem::take(&mut first) && !matches!(came, [0x14..=0x17] | [0x14..=0x17, 0x03, ..]) {
-            return Err(Unshaken::Foreign(came[..came.len().min(80)].to_vec()));
+        let mut received = &buffer[..read];
+        // Records of TLS begin with their kind and their version.
+        if std::mem::take(&mut is_first) && !matches!(received, [0x14..=0x17] | [0x14..=0x17, 0x03, ..]) {
+            return Err(HandshakeError::Foreign(received[..read.min(MAX_FOREIGN_BYTES)].to_vec()));
         }
-        while !came.is_empty() {
-            tls.read_tls(&mut came).map_err(Unshaken::Io)?;
+        while !received.is_empty() {
+            tls.read_tls(&mut received)?;
             if let Err(error) = tls.process_new_packets() {
                 let mut alert = Vec::new();
-                // The server may know why we leave; whether it does changes nothing.
+                // The server may log the alert. A failure to send it changes nothing.
                 let _ = tls.write_tls(&mut alert);
                 let _ = stream.write_all(&alert).await;
-                return Err(Unshaken::Tls(error));
+                return Err(error.into());
             }
         }
     }
@@ -124,146 +146,74 @@ async fn shaking(stream: &mut TcpStream, config: &ClientConfig, host: &str) -> R
         Some(rustls::ProtocolVersion::TLSv1_2) => "TLS 1.2",
         _ => "TLS",
     };
-    Ok(Shaken {
-        version,
-        certificate: tls
-            .peer_certificates()
-            .and_then(|chain| chain.first())
-            .map(|first| first.clone().into_owned()),
-    })
+    let certificate = tls.peer_certificates().and_then(|chain| chain.first());
+    Ok(Session { version, certificate: certificate.map(|first| first.clone().into_owned()) })
 }
 
-/// Whether somebody speaks TLS there, whoever they are.
-pub(super) const fn speaks(outcome: &Result<Shaken, Unshaken>) -> bool {
+/// Whether the peer speaks TLS, even if the handshake failed.
+pub(super) const fn is_spoken(outcome: &Result<Session, HandshakeError>) -> bool {
     match outcome {
         Ok(_) => true,
-        Err(Unshaken::Tls(error)) => !matches!(error, rustls::Error::InvalidMessage(_)),
+        Err(HandshakeError::Tls(error)) => !matches!(error, rustls::Error::InvalidMessage(_)),
         Err(_) => false,
     }
 }
 
-/// Why there is no connection that both sides trust.
-pub(super) fn unshaken(error: Unshaken, host: &str, within: Duration) -> Finding {
-    let finding = |id, check, seen: String, meaning: &str, advice: &str| {
-        Finding::new(id, check, Phase::Tls, seen, meaning, advice)
+/// The finding of a handshake that failed.
+pub(super) fn failed(error: HandshakeError, host: &str, timeout: Duration) -> Finding {
+    let (kind, seen) = match error {
+        HandshakeError::Tls(rustls::Error::InvalidCertificate(problem)) => {
+            return refused_certificate(problem, host);
+        }
+        HandshakeError::Tls(error @ rustls::Error::InvalidMessage(_)) => (NO_TLS, tls_text(&error, host)),
+        HandshakeError::Tls(error) => (TLS_DISAGREEMENT, tls_text(&error, host)),
+        HandshakeError::Foreign(first) => return foreign(&first, host),
+        HandshakeError::Closed => {
+            (TLS_CLOSED, format!("{host} closed the connection in the middle of the handshake"))
+        }
+        HandshakeError::Io(error) => {
+            (TLS_BROKEN, format!("the connection to {host} broke in the handshake: {error}"))
+        }
+        HandshakeError::TimedOut => {
+            (TLS_SILENT, format!("{host} says nothing to the handshake of TLS within {}", seconds(timeout)))
+        }
     };
-    match error {
-        Unshaken::Tls(rustls::Error::InvalidCertificate(problem)) => certificate(problem, host),
-        Unshaken::Foreign(first) if foreign_protocol(&first).is_some_and(|protocol| protocol != "HTTP") => {
-            let protocol = foreign_protocol(&first).unwrap_or_default();
-            let mut found = finding(
-                "not-mcp",
-                Check::Tls,
-                format!("what listens there speaks {protocol}, and no TLS"),
-                "it is no MCP server",
-                match protocol {
-                    "SSH" => {
-                        "check the port; a server behind SSH is a command: mcpjoin doctor -- ssh host command"
-                    }
-                    _ => "check the port; `ss -ltnp` shows which program listens on which",
-                },
-            );
-            found.evidence.received = vec![mcpjoin::internal::readable(first.trim_ascii_end())];
-            found
-        }
-        Unshaken::Foreign(first) => {
-            let mut found = finding(
-                "no-tls",
-                Check::Tls,
-                format!("{host} does not speak TLS on that port"),
-                "the server takes its connections without encryption there, and the URL says https",
-                "write http:// in the URL, or the port on which the server speaks TLS",
-            );
-            found.evidence.received = vec![mcpjoin::internal::readable(&first)];
-            found
-        }
-        Unshaken::Tls(error @ rustls::Error::InvalidMessage(_)) => finding(
-            "no-tls",
-            Check::Tls,
-            tls_text(&error, host),
-            "the server takes its connections without encryption there, and the URL says https",
-            "write http:// in the URL, or the port on which the server speaks TLS",
-        ),
-        Unshaken::Tls(error) => finding(
-            "tls-failed",
-            Check::Tls,
-            tls_text(&error, host),
-            "both sides speak TLS and do not agree on how: on a version, a cipher, or on the name of the host",
-            "see which versions of TLS the server offers (1.2 and 1.3 are spoken here), and look at its own log",
-        ),
-        Unshaken::Closed => finding(
-            "tls-failed",
-            Check::Tls,
-            format!("{host} closed the connection in the middle of the handshake"),
-            "it speaks no TLS on that port, does not know this name, or something on the way cuts TLS off",
-            "write http:// if it is a server without TLS; otherwise look at its own log",
-        ),
-        Unshaken::Io(error) => finding(
-            "tls-failed",
-            Check::Tls,
-            format!("the connection to {host} broke in the handshake: {error}"),
-            "it speaks no TLS on that port, or something on the way cuts TLS off",
-            "write http:// if it is a server without TLS; otherwise look at its own log",
-        ),
-        Unshaken::Silent => finding(
-            "tls-silent",
-            Check::Tls,
-            format!("{host} says nothing to the handshake of TLS within {:.1} s", within.as_secs_f64()),
-            "something takes the connection and answers no TLS: it is busy, or speaks another protocol",
-            ITS_LOG,
-        ),
-    }
+    kind.at(Phase::Tls, seen)
 }
 
-/// What is wrong with the certificate.
-fn certificate(problem: CertificateError, host: &str) -> Finding {
+/// The peer speaks another protocol.
+fn foreign(first: &[u8], host: &str) -> Finding {
+    let (kind, seen, received) = match foreign_protocol(first) {
+        None | Some("HTTP") => (NO_TLS, format!("{host} does not speak TLS on that port"), first),
+        Some(protocol) => {
+            let kind = if protocol == "SSH" { TLS_SSH } else { TLS_OTHER_PROTOCOL };
+            let seen = format!("what listens there speaks {protocol}, and no TLS");
+            (kind, seen, first.trim_ascii_end())
+        }
+    };
+    let mut finding = kind.at(Phase::Tls, seen);
+    finding.evidence.received = vec![readable(received)];
+    finding
+}
+
+/// The certificate is not accepted.
+fn refused_certificate(problem: CertificateError, host: &str) -> Finding {
     let issuer = untrusted_issuer(&problem);
-    let (id, meaning, advice) = match &problem {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => (
-            "certificate-expired",
-            "no client that checks certificates connects, unless the clock of this machine is wrong".to_owned(),
-            "renew the server's certificate; check the clock (date)",
-        ),
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => (
-            "certificate-not-yet-valid",
-            "the certificate was made for later, or the clock of this machine is behind".to_owned(),
-            "check the clock (date), then the server's certificate",
-        ),
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
-            "certificate-name",
-            "it is another server, or one that is known by another name".to_owned(),
-            "use a name that is in the certificate, or give the server one for this name",
-        ),
-        problem if is_an_authoritys(problem) => (
-            "certificate-of-authority",
-            "what openssl req -x509 makes is an authority unless it is told otherwise; --ca does not help".to_owned(),
-            "make the server another one, with -addext basicConstraints=critical,CA:FALSE; --ca FILE trusts that",
-        ),
-        _ => match issuer {
-            Some(issuer) if intercepts(&issuer) => (
-                "certificate-intercepted",
-                format!(
-                    "somebody between here and the server opens what is encrypted and closes it again with a certificate \
-                     of their own ({issuer}): a proxy, a scanner of viruses, a tool of developers"
-                ),
-                "--ca FILE with the certificate of that authority, from whoever runs it; or have it leave this host alone",
-            ),
-            Some(_) => (
-                "certificate-untrusted",
-                "the authority that has signed it is unknown to this system: the server's own, a company's, or that of \
-                 somebody who stands in between; or the server does not send the certificates in between"
-                    .to_owned(),
-                "--ca FILE with the certificate of that authority, once you know whose it is",
-            ),
-            None => (
-                "certificate-refused",
-                "the certificate is not one that a client may take".to_owned(),
-                "give the server another certificate",
-            ),
-        },
+    let kind = match (&problem, &issuer) {
+        (CertificateError::Expired | CertificateError::ExpiredContext { .. }, _) => CERTIFICATE_EXPIRED,
+        (CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }, _) => {
+            CERTIFICATE_NOT_YET_VALID
+        }
+        (CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }, _) => {
+            CERTIFICATE_NAME
+        }
+        (problem, _) if is_an_authoritys(problem) => CERTIFICATE_OF_AUTHORITY,
+        (_, Some(issuer)) if intercepts(issuer) => CERTIFICATE_INTERCEPTED,
+        (_, Some(_)) => CERTIFICATE_UNTRUSTED,
+        (_, None) => CERTIFICATE_INVALID,
     };
     let seen = tls_text(&rustls::Error::InvalidCertificate(problem), host);
-    Finding::new(id, Check::ServerCertificate, Phase::Tls, seen, meaning, advice)
+    kind.with(Phase::Tls, seen, &[("issuer", issuer.as_deref().unwrap_or_default())])
 }
 
 #[cfg(test)]
@@ -271,7 +221,7 @@ mod tests {
     use super::intercepts;
 
     #[test]
-    fn authorities_that_open_connections_are_known_by_their_names() {
+    fn intercepting_authorities_are_known_by_their_names() {
         for name in ["Zscaler Root CA (Zscaler Inc.)", "mitmproxy", "Fortinet CA", "PortSwigger CA"] {
             assert!(intercepts(name), "{name}");
         }

@@ -1,4 +1,4 @@
-//! One fault at a time.
+//! A machine for each fault.
 
 use std::fs::{self, File};
 use std::io;
@@ -31,7 +31,7 @@ fn found(report: &EnvironmentReport, ids: &[&str]) {
     assert_eq!(failed, checks);
 }
 
-/// Moves node from the system to nvm. `loaded`: a terminal finds it there.
+/// Moves node from the system to nvm. `loaded`: a terminal has it in `PATH`.
 fn with_nvm(folder: &Folder, loaded: bool) {
     folder.remove("usr/bin/node");
     folder.remove("usr/bin/npx");
@@ -78,8 +78,8 @@ async fn nothing_is_found_where_nothing_is_wrong() {
 }
 
 #[tokio::test]
-async fn path_and_version_managers_are_told_apart() {
-    // A service of the desktop's starts us: nvm is loaded by terminals alone.
+async fn faults_of_path_and_of_version_managers_are_distinguished() {
+    // This process is started by a service of the desktop, and only terminals load nvm.
     let folder = Folder::healthy("nvm-here");
     with_nvm(&folder, true);
     let report = examine(folder.world()).await;
@@ -91,18 +91,18 @@ async fn path_and_version_managers_are_told_apart() {
     );
     assert!(finding.advice.starts_with(&format!("write the whole path, {BIN}/node, ")), "{}", finding.advice);
 
-    // We are in a terminal, and a client from the menu does not see it.
+    // This process runs in a terminal, and a client from the menu does not find node.
     let here = folder.world().with_variable("PATH", format!("{BIN}:/usr/bin:/bin"));
     let report = examine(here.clone()).await;
     found(&report, &["not-found-on-desktop"]);
     assert!(report.findings[0].seen.contains("not by a desktop session"), "{}", report.findings[0].seen);
     assert_eq!(report.notes.len(), 2, "services and cron: {:?}", report.notes);
 
-    // Where nobody sits at a desktop, that is no fault.
+    // Without a desktop that is no fault.
     folder.remove("usr/share/wayland-sessions/gnome.desktop");
     found(&examine(here).await, &[]);
 
-    // What the shell does not say is no fault either.
+    // A shell that fails is no fault.
     let folder = Folder::healthy("nvm-unknown");
     with_nvm(&folder, true);
     folder.program("bin/bash", "echo 'no such theme' >&2; exit 3");
@@ -112,7 +112,7 @@ async fn path_and_version_managers_are_told_apart() {
     assert!(report.notes.iter().any(|known| known == note), "{:?}", report.notes);
     let not_run = Outcome::NotRun("PATH of your login shell is not known");
     assert!(report.checks.contains(&(EnvironmentCheck::PathHere, not_run)), "{:?}", report.checks);
-    // It is seen all the same that a version manager has what is not found from here.
+    // A version manager that has the program is still found.
     let report = examine(folder.world()).await;
     found(&report, &["manager-not-loaded"]);
     assert!(
@@ -121,7 +121,7 @@ async fn path_and_version_managers_are_told_apart() {
         report.findings[0].seen
     );
 
-    // It is installed, and nothing loads it.
+    // nvm is installed, and no context loads it.
     let folder = Folder::healthy("nvm-nowhere");
     with_nvm(&folder, false);
     let report = examine(folder.world()).await;
@@ -132,7 +132,7 @@ async fn path_and_version_managers_are_told_apart() {
         report.findings[0].seen
     );
 
-    // The version that PATH leads to was removed.
+    // The version in PATH was removed.
     let folder = Folder::healthy("nvm-gone");
     with_nvm(&folder, false);
     fs::remove_dir_all(folder.path().join(&BIN[1..])).unwrap();
@@ -147,7 +147,7 @@ async fn path_and_version_managers_are_told_apart() {
 }
 
 #[tokio::test]
-async fn shims_with_nothing_behind_them_are_told_with_their_manager() {
+async fn shims_without_a_program_are_found_with_their_manager() {
     let node = "node (";
     for (manager, shim, more, says) in [
         ("volta", "home/u/.volta/bin/node", None, node),
@@ -166,7 +166,7 @@ async fn shims_with_nothing_behind_them_are_told_with_their_manager() {
             folder.file(path, text);
         }
         let bin = format!("/{}", shim.rsplit_once('/').unwrap().0);
-        // It is found by everybody, so that nothing else is wrong with it.
+        // Every context finds it, so that there is no other fault.
         let path = format!("{bin}:/usr/bin:/bin");
         folder.shell(&path, &path);
         let world = folder.world().with_variable("PATH", format!("{bin}:/usr/bin:/bin"));
@@ -189,11 +189,11 @@ async fn shims_with_nothing_behind_them_are_told_with_their_manager() {
 }
 
 #[tokio::test]
-async fn runtimes_that_do_not_run_are_told() {
+async fn runtimes_that_do_not_run_are_found() {
     let folder = Folder::healthy("broken");
     folder.program("usr/bin/node", "echo 'GLIBC_2.99 not found' >&2; exit 1");
     let report = examine(folder.world()).await;
-    // npx is run by node, and not at fault itself.
+    // npx is run by node, and has no fault of its own.
     found(&report, &["runtime-broken"]);
     assert!(
         report.findings[0].seen.contains("exit code 1, GLIBC_2.99 not found"),
@@ -226,12 +226,12 @@ async fn runtimes_that_do_not_run_are_told() {
 }
 
 #[tokio::test]
-async fn caches_and_room_that_cannot_be_used_are_told() {
+async fn caches_and_resources_that_cannot_be_used_are_found() {
     let open = |folder: &Folder, path: &str| {
         fs::create_dir_all(folder.path().join(path)).unwrap();
         fs::set_permissions(folder.path().join(path), fs::Permissions::from_mode(0o777)).unwrap();
     };
-    // Seen as somebody to whom the home is open, and what lies in it is not: it belongs to who runs this test.
+    // The user of the world may write to the home, but not to the files in it, which belong to the user of this test.
     let ours = rustix::process::geteuid().as_raw();
     let other = |folder: &Folder| {
         ["home/u", "tmp", "home/u/.cache"].iter().for_each(|path| open(folder, path));
@@ -245,14 +245,14 @@ async fn caches_and_room_that_cannot_be_used_are_told() {
         found(&report, &[expected]);
         assert!(report.findings[0].advice.starts_with("sudo chown -R"), "{}", report.findings[0].advice);
     }
-    // What `sudo npm` has left inside of it.
+    // A folder that `sudo npm` left in the cache.
     let folder = Folder::healthy("cache-inside");
     folder.file("home/u/.npm/_cacache/x", "");
     open(&folder, "home/u/.npm");
     found(&examine(other(&folder)).await, &[expected]);
     let folder = Folder::healthy("cache-healthy");
     found(&examine(other(&folder)).await, &[]);
-    // Where they are said to be.
+    // A cache that a setting names.
     folder.file("home/u/.npmrc", "registry=https://x\ncache=${HOME}/file\n");
     folder.file("home/u/file", "");
     found(&examine(folder.world()).await, &["cache-no-folder"]);
@@ -268,7 +268,7 @@ async fn caches_and_room_that_cannot_be_used_are_told() {
 }
 
 #[tokio::test]
-async fn proxies_are_told_without_their_secrets() {
+async fn faults_of_proxies_contain_no_secrets() {
     let folder = Folder::healthy("proxy");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -277,7 +277,7 @@ async fn proxies_are_told_without_their_secrets() {
     };
     let secret = "hunter2hunter2";
     found(&examine(world(format!("http://me:{secret}@127.0.0.1:{port}"))).await, &[]);
-    // Nobody has listened on port 1 for a long time.
+    // No program listens on port 1.
     for (value, id) in [
         (format!("http://me:{secret}@127.0.0.1:1"), "proxy-unreachable"),
         (format!("htp://me:{secret}@host:1"), "proxy-malformed"),
@@ -310,7 +310,7 @@ async fn proxies_are_told_without_their_secrets() {
 }
 
 #[tokio::test]
-async fn certificates_that_are_named_wrong_are_told() {
+async fn variables_without_certificates_are_found() {
     let folder = Folder::healthy("certificates");
     folder.file("home/u/ca.pem", CERTIFICATE);
     folder.file("home/u/empty.pem", "");
@@ -342,7 +342,7 @@ async fn certificates_that_are_named_wrong_are_told() {
 }
 
 #[tokio::test]
-async fn loopback_and_localhost_are_told() {
+async fn faults_of_loopback_and_localhost_are_found() {
     let folder = Folder::healthy("loopback");
     let failing = |v6: bool, kind: io::ErrorKind| World {
         loopback: Arc::new(move |address| {
@@ -352,7 +352,7 @@ async fn loopback_and_localhost_are_told() {
         ..folder.world()
     };
     let absent = |v6| failing(v6, io::ErrorKind::AddrNotAvailable);
-    // A machine without IPv6 is none that is broken.
+    // A machine without IPv6 has no fault.
     let report = examine(absent(true)).await;
     found(&report, &[]);
     assert!(
@@ -377,12 +377,12 @@ async fn loopback_and_localhost_are_told() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_wrong_is_told() {
+async fn a_wrong_clock_is_found() {
     let folder = Folder::healthy("clock");
     let at = Duration::from_secs;
     let log = folder.file("var/log/syslog", "");
     let status = folder.file("var/lib/dpkg/status", "");
-    // The folders of files that are written now are of now.
+    // Files get the time of the world; their folders keep the real one, which is earlier.
     for file in [&log, &status] {
         File::options().write(true).open(file).unwrap().set_modified(UNIX_EPOCH + at(1_800_000_000)).unwrap();
     }
@@ -394,7 +394,7 @@ async fn a_clock_that_is_wrong_is_told() {
 }
 
 #[tokio::test]
-async fn what_bears_on_a_target_is_told_alone() {
+async fn only_the_faults_that_affect_a_target_are_reported() {
     let folder = Folder::healthy("about");
     with_nvm(&folder, true);
     let doctor = EnvironmentDoctor::new(folder.world());
@@ -403,13 +403,13 @@ async fn what_bears_on_a_target_is_told_alone() {
     assert_eq!(about[0].id, "not-found-here");
     assert!(about[0].advice.contains(&format!("{BIN}/npx")), "{}", about[0].advice);
     assert!(doctor.about_program("uvx").await.is_empty());
-    // With the whole path of npx alone, node is still not found.
+    // The whole path of npx does not help: node is still not found.
     let about = doctor.about_program(&format!("{BIN}/npx")).await;
     assert!(about[0].seen.starts_with("node is found by your login shell"), "{}", about[0].seen);
     let command = ChildCommand::new("npx").env("PATH", format!("{BIN}:/bin"));
     assert!(doctor.about_command(&command).await.is_empty());
     assert_eq!(doctor.about_command(&ChildCommand::new("npx").env("PATH", "/bin")).await.len(), 1);
-    // A relative path counts from where the command is run.
+    // A relative path counts from the working directory of the command.
     let elsewhere =
         doctor.about_command(&ChildCommand::new("./npx").current_dir(BIN).env("PATH", "/bin")).await;
     assert!(elsewhere[0].seen.starts_with("node is found by your login shell"), "{}", elsewhere[0].seen);
@@ -427,7 +427,7 @@ async fn what_bears_on_a_target_is_told_alone() {
     let excepted = EnvironmentDoctor::new(world.with_variable("no_proxy", ".example.org"));
     assert!(excepted.about_host("a.example.org", true).await.is_empty());
 
-    // What others read, and what is for the other scheme, does not bear on it.
+    // Variables of other programs, and of the other scheme, do not affect it.
     let both = folder
         .world()
         .with_variable("https_proxy", "http://127.0.0.1:1")
@@ -444,9 +444,8 @@ async fn what_bears_on_a_target_is_told_alone() {
     assert_eq!(ids(ours.about_host("example.org", true).await), ["certificates-named-wrong"]);
 }
 
-/// What a runtime warns about is not its version.
 #[tokio::test]
-async fn a_runtime_that_warns_first_has_its_version_all_the_same() {
+async fn a_warning_is_not_taken_for_a_version() {
     let folder = Folder::healthy("warns");
     let warning = "Warning: Ignoring extra certs from /no, load failed: error:80000002:system library";
     folder.program("usr/bin/node", &format!("echo '{warning}' >&2; echo v22.1.0"));
@@ -457,7 +456,7 @@ async fn a_runtime_that_warns_first_has_its_version_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_part_that_was_not_looked_at_says_why() {
+async fn a_part_that_was_not_run_says_why() {
     let folder = Folder::healthy("homeless");
     let report = examine(folder.world().without_variable("HOME")).await;
     let caches = report.steps.iter().find(|step| step.part == EnvironmentPart::Caches).unwrap();
@@ -474,9 +473,8 @@ async fn the_year_is_right_on_its_first_and_its_last_day() {
     }
 }
 
-/// One that lets nobody through who does not say who asks is as good as none for those who do not say it.
 #[tokio::test]
-async fn a_proxy_that_wants_a_password_is_told() {
+async fn a_proxy_that_requires_a_password_is_found() {
     let folder = Folder::healthy("proxy-407");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -51,7 +51,7 @@ async fn each_context_has_its_own_path() {
     assert_eq!(found.find(LaunchContext::Here, "node"), None);
     assert_eq!(found.find(LaunchContext::Here, "/usr/bin/node"), Some(PathBuf::from("/usr/bin/node")));
 
-    // The file that is read later counts.
+    // /etc/environment is read later, and its value counts.
     folder.file("etc/environment", "LANG=C\nPATH=\"/environment:/usr/bin\"\n");
     let found = paths(&world).await;
     assert_eq!(folders(found.at(LaunchContext::LoginShell)), "/terminal:/profile:/environment:/usr/bin");

@@ -1,23 +1,23 @@
-//! What a login shell prints, and what happens when it does not.
+//! The value that a login shell prints, and shells that print none.
 
 use std::ffi::OsStr;
 use std::time::Duration;
 
 use super::super::World;
-use super::super::shell::{Question, SHELL_TIMEOUT};
+use super::super::shell::{SHELL_TIMEOUT, ShellCommand};
 use super::Folder;
 
 const PATH: &str = "/usr/bin:/bin";
-/// What many files of settings begin with: the lines behind it are for terminals alone.
+/// The first lines of many start files: the lines after them are for terminals only.
 const GUARD: &str = "case $- in\n    *i*) ;;\n      *) return;;\nesac\n";
 
 async fn ask(world: &World, interactive: bool, timeout: Duration) -> Result<String, String> {
-    let question = Question::new(world, interactive)?;
-    let path = question.ask(world, OsStr::new(PATH), timeout).await?;
+    let command = ShellCommand::new(world, interactive)?;
+    let path = command.run(world, OsStr::new(PATH), timeout).await?;
     Ok(path.into_string().unwrap())
 }
 
-/// Asks the bash of this machine, with this ~/.bash_profile.
+/// Runs the bash of this machine with this ~/.bash_profile.
 async fn bash(name: &str, profile: &str, interactive: bool, timeout: Duration) -> Result<String, String> {
     let folder = Folder::new(name);
     folder.file("home/u/.bash_profile", profile);
@@ -27,7 +27,7 @@ async fn bash(name: &str, profile: &str, interactive: bool, timeout: Duration) -
     ask(&world, interactive, timeout).await
 }
 
-/// Asks a shell of that name that does this.
+/// Runs a stand-in of that name with this body.
 async fn stand_in(shell: &str, body: &str) -> Result<String, String> {
     let folder = Folder::new("stand-in");
     folder.program(&format!("bin/{shell}"), body);
@@ -44,9 +44,9 @@ async fn bash_reads_the_files_of_a_terminal_or_of_a_login() {
     assert!(path.starts_with("/profile:") && !path.contains("/rc"), "{path}");
 }
 
-/// Text, input, aliases, functions, another directory, a flood: the value is found all the same.
+/// Text, input, aliases, functions, another directory, a flood of output.
 #[tokio::test]
-async fn start_files_may_do_as_they_like() {
+async fn start_files_cannot_hide_the_value() {
     for (name, line) in [
         ("text", "echo welcome; echo mcpjoin-0123=/wrong=mcpjoin-0123; printf 'no end of line'; echo x >&2"),
         ("input", "read -r line; read -r -t 1 line < /dev/tty"),
@@ -62,9 +62,9 @@ async fn start_files_may_do_as_they_like() {
     }
 }
 
-/// What was run and what came back; never a value that is wrong.
+/// The error names the command line and the failure.
 #[tokio::test]
-async fn a_shell_that_does_not_answer_is_stated() {
+async fn a_shell_without_a_value_is_an_error() {
     let short = Duration::from_millis(300);
     for (name, line, timeout, says) in [
         ("exit", "exit 3", SHELL_TIMEOUT, "/bin/bash -ilc ended with exit code 3"),
@@ -107,7 +107,7 @@ async fn a_shell_that_does_not_answer_is_stated() {
 }
 
 #[tokio::test]
-async fn each_shell_is_asked_in_its_own_syntax() {
+async fn each_shell_is_run_with_its_own_syntax() {
     let posix = r#"command printf "%s=%s=%s" MARKER "$PATH" MARKER"#;
     let nu = r#"print (["MARKER" ($env.PATH | str join (char esep)) "MARKER"] | str join "=")"#;
     for (shell, interactive, words) in [
@@ -126,7 +126,7 @@ async fn each_shell_is_asked_in_its_own_syntax() {
     ] {
         let folder = Folder::new("syntax");
         let words_file = folder.path().join("words");
-        // It prints its own command line before the value, as a shell that shows what it runs.
+        // It prints its own command line before the value, as a verbose shell does.
         let body = format!(
             "printf '%s\\n' \"$@\" > '{}'\nprintf '%s\\n' \"$@\"\n\
              marker=$(printf %s \"$*\" | grep -o 'mcpjoin-[0-9a-f]*' | head -n 1)\n\
@@ -147,7 +147,7 @@ async fn each_shell_is_asked_in_its_own_syntax() {
 }
 
 #[tokio::test]
-async fn the_shell_gets_our_variables_but_for_those_that_say_that_its_files_were_read() {
+async fn the_shell_gets_our_variables_except_guards_of_start_files() {
     let folder = Folder::new("variables");
     folder.program(
         "bin/zsh",
@@ -171,10 +171,10 @@ async fn the_shell_leads_a_session_without_a_terminal() {
     assert_eq!(stand_in("zsh", &format!("{leads}\neval \"$2\"")).await.as_deref(), Ok(PATH));
 }
 
-/// What start files leave in the background is ended with the shell, whether it answers or is ended itself.
+/// Background processes of start files are killed with the shell, whether it exits or is killed.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_start_files_have_started_is_ended() {
+async fn processes_of_start_files_are_killed() {
     let folder = Folder::new("background");
     let pids = folder.path().join("pids");
     for (end, timeout) in [("PATH=/found:$PATH", SHELL_TIMEOUT), ("sleep 600", Duration::from_millis(500))] {
@@ -189,7 +189,7 @@ async fn what_start_files_have_started_is_ended() {
         assert_eq!(text.lines().count(), 3);
         for pid in text.lines() {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // One that has ended and is not yet waited for by the system is gone as well.
+            // A zombie has exited as well.
             let state = stat.rsplit_once(") ").map_or("gone", |(_, rest)| &rest[..1]);
             assert!(matches!(state, "gone" | "Z" | "X"), "{pid}: {stat}");
         }

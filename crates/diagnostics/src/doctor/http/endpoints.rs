@@ -1,7 +1,7 @@
 //! Looks for the MCP endpoint of a server at its usual paths, when it is not at the URL that was given.
 //!
-//! Called by the examination over HTTP. Each path gets a GET at the same origin, of whose response only the head is read.
-//! Where HTTP+SSE has failed, the URL itself gets a `ping`. No header of the user is sent.
+//! Used by the examination over HTTP. Each path gets a GET at the same origin; only the head of the response is read. Where
+//! HTTP+SSE has failed, the URL itself gets a `ping`. No header of the user is sent.
 
 use std::time::Duration;
 
@@ -20,11 +20,14 @@ use mcpjoin::internal::http::{Client, ClientOptions, Proxies, shown};
 const USUAL_PATHS: [&str; 4] = ["/mcp", "/sse", "/mcp/", "/"];
 /// How long a response may take, body included.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// A path that no server has.
 const UNKNOWN_PATH: &str = "/mcpjoin-asks-for-what-is-not-there";
 /// How much of a response to `ping` is read.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
+
+/// The advice where none of the usual paths is an MCP server.
+pub(super) const NOWHERE: &str = "look for the path in the server's settings or its first lines of output, and check the \
+                                  port: neither /mcp nor /sse nor / answers as an MCP server";
 
 /// The result of the search.
 pub(super) enum Elsewhere {
@@ -38,14 +41,14 @@ pub(super) enum Elsewhere {
     Unknown,
 }
 
-/// Tries the usual paths. `guarded`: the server answers 401 everywhere, so that a 401 says nothing about a path.
+/// Tries the usual paths. `guarded`: the server answers 401 at every path, so that a 401 does not count.
 pub(super) async fn elsewhere(
     url: &Url,
     tls: &rustls::ClientConfig,
-    within: Duration,
+    timeout: Duration,
     guarded: bool,
 ) -> Elsewhere {
-    let client = client(tls, within);
+    let client = client(tls, timeout);
     let client = &client;
     let deadline = Instant::now() + RESPONSE_TIMEOUT;
     let get = |path: &str| {
@@ -89,17 +92,17 @@ pub(super) async fn elsewhere(
 }
 
 /// The URL, if it responds to a POST as Streamable HTTP does: with a message, or with an error about the session.
-pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, within: Duration) -> Option<String> {
+pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, timeout: Duration) -> Option<String> {
     let deadline = Instant::now() + RESPONSE_TIMEOUT;
     let headers = HeaderMap::from_iter([
         (header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
     ]);
     let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
-    let client = client(tls, within);
+    let client = client(tls, timeout);
     let sent = client.send(Method::POST, url, headers, ping);
     let mut response = timeout_at(deadline, sent).await.ok()?.ok()?;
-    // Some servers write that as text.
+    // Some servers send the error about the session as text.
     let refused = response.status() == 400;
     let mut body = Vec::new();
     let read = async {
@@ -110,8 +113,8 @@ pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, within: Du
             }
         }
     };
-    // An event stream may go on.
-    let _ = timeout_at(deadline.min(Instant::now() + within), read).await;
+    // An event stream may not end.
+    let _ = timeout_at(deadline.min(Instant::now() + timeout), read).await;
     let text = String::from_utf8_lossy(&body).into_owned();
     if refused && text.to_ascii_lowercase().contains("session") {
         return Some(shown(url));
@@ -125,10 +128,10 @@ pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, within: Du
     texts.any(is_reply).then(|| shown(url))
 }
 
-/// A client that adds nothing of the user's to what it sends.
-fn client(tls: &rustls::ClientConfig, within: Duration) -> Client {
+/// A client that adds no headers of the user.
+fn client(tls: &rustls::ClientConfig, timeout: Duration) -> Client {
     Client::new(ClientOptions {
         proxies: Some(Proxies::from_system()),
-        ..ClientOptions::new(tls.clone(), within.min(RESPONSE_TIMEOUT))
+        ..ClientOptions::new(tls.clone(), timeout.min(RESPONSE_TIMEOUT))
     })
 }

@@ -1,0 +1,338 @@
+//! What a response over HTTP means in place of an open session: by its status, its type and its body.
+//!
+//! Used by the examination over HTTP for the opening, and by `session` for lists.
+
+use mcpjoin_proto::code;
+use mcpjoin_proto::session::{CloseCause, LinkErrorKind, OpeningFailure, Violation};
+
+use super::super::diagnosis;
+use super::super::examination::{Examination, NO_ANSWER, NOT_AGREED};
+use super::super::findings::*;
+use super::super::observer::Observed;
+use super::super::report::{Check, Finding, Phase};
+use super::super::stderr_patterns::truncate_line;
+use super::exchanges::{Exchange, Outcome};
+use mcpjoin::internal::http::Proxy;
+use mcpjoin::internal::readable;
+
+/// What is known of a session that did not open.
+pub(super) struct NotOpened<'a> {
+    pub(super) phase: Phase,
+    pub(super) cause: &'a CloseCause,
+    pub(super) exchanges: &'a [Exchange],
+    pub(super) observed: &'a Observed,
+    /// HTTP+SSE was asked for.
+    pub(super) sse: bool,
+    /// Requests have an `Authorization` header.
+    pub(super) authorized: bool,
+    /// The proxy that could have answered in place of the server.
+    pub(super) proxy: Option<&'a Proxy>,
+}
+
+impl NotOpened<'_> {
+    pub(super) fn finding(&self) -> Finding {
+        let text = self.cause.to_string();
+        let by_response = || self.by_response(self.decisive()?, &text);
+        let mut finding = self.by_failure().or_else(by_response).unwrap_or_else(|| self.by_cause(&text));
+        finding.evidence.body = finding.evidence.body.or_else(|| excerpt(&text));
+        if let Some(proxy) = self.proxy {
+            self.attribute_to_proxy(proxy, &mut finding);
+        }
+        finding.with_requests(self.exchanges)
+    }
+
+    /// Says that a response may be the proxy's own.
+    fn attribute_to_proxy(&self, proxy: &Proxy, finding: &mut Finding) {
+        let Some(head) = self.decisive().and_then(Exchange::head).filter(|head| head.status >= 400) else {
+            return;
+        };
+        let proxy = proxy.to_string();
+        match &head.proxy {
+            Some(program) => {
+                finding.becomes(&PROXY_ANSWERED, &[("program", program), ("proxy", &proxy)]);
+            }
+            None => {
+                finding.meaning += &format!("; the answer came {proxy}, and may be the proxy's own");
+            }
+        }
+    }
+
+    /// The exchange that decides: the last one that opens a connection.
+    fn decisive(&self) -> Option<&Exchange> {
+        let mut opening = self.exchanges.iter().rev();
+        match self.sse {
+            true => opening.next(),
+            false => opening.find(|exchange| exchange.is_request()),
+        }
+    }
+
+    /// Both sides speak MCP, and the failure says why they do not agree.
+    fn by_failure(&self) -> Option<Finding> {
+        let CloseCause::Opening(failure) = self.cause else { return None };
+        let general = || diagnosis::opening_failure(self.phase, failure, self.observed);
+        match failure {
+            OpeningFailure::Refused { error, .. } if error.code == code::HEADER_MISMATCH => {
+                let mut finding = HEADER_MISMATCH.at(self.phase, failure.to_string());
+                finding.evidence.error = Some(error.clone());
+                Some(finding)
+            }
+            OpeningFailure::Refused { error, .. } => {
+                let by_status = self
+                    .decisive()
+                    .and_then(|exchange| by_status(self.phase, exchange, &error.message, self.authorized));
+                let mut finding = by_status.unwrap_or_else(general);
+                finding.evidence.error = Some(error.clone());
+                Some(finding)
+            }
+            OpeningFailure::UnsupportedVersion { .. }
+            | OpeningFailure::NoCommonVersion { .. }
+            | OpeningFailure::UnknownReply { .. }
+            | OpeningFailure::Echo { .. } => Some(general()),
+            OpeningFailure::BadReply { .. } => {
+                let foreign = self.observed.last_foreign.as_ref().and_then(|began| {
+                    let mut finding = unexpected_body(self.phase, self.decisive()?)?;
+                    let began = truncate_line(&readable(began));
+                    finding.evidence.body = Some(began).filter(|began| !began.is_empty());
+                    Some(finding)
+                });
+                Some(foreign.unwrap_or_else(general))
+            }
+            _ => None,
+        }
+    }
+
+    fn by_response(&self, exchange: &Exchange, text: &str) -> Option<Finding> {
+        if exchange.status() == Some(200) && text.contains("the Mcp-Session-Id `") {
+            return Some(SESSION_ID_MALFORMED.at(self.phase, text));
+        }
+        if let Outcome::Failed { kind, error } = &exchange.outcome {
+            return Some(no_response(*kind, error).at(self.phase, error));
+        }
+        redirect_circle(self.phase, self.exchanges, exchange)
+            .or_else(|| by_status(self.phase, exchange, server_words(text), self.authorized))
+            .or_else(|| self.unexpected_events(exchange))
+            .or_else(|| unexpected_body(self.phase, exchange))
+    }
+
+    /// A batch, or an event stream with text that is no message.
+    fn unexpected_events(&self, exchange: &Exchange) -> Option<Finding> {
+        if self.observed.violations.contains(&Violation::Batch) {
+            let seen = format!("{exchange}, with an array in place of a message");
+            return Some(BATCH.at(self.phase, seen));
+        }
+        if self.observed.noise_lines == 0 || !exchange.head()?.is("text/event-stream") {
+            return None;
+        }
+        let seen = format!("{exchange}, with events that are no messages");
+        let mut finding = EVENTS_NO_MESSAGES.at(self.phase, seen);
+        finding.evidence.received = self.observed.noise_texts();
+        Some(finding)
+    }
+
+    fn by_cause(&self, text: &str) -> Finding {
+        let answered = self.decisive().is_some();
+        let kind = match self.cause {
+            CloseCause::Opening(OpeningFailure::TimedOut { .. }) if answered => RESPONSE_UNFINISHED,
+            CloseCause::Opening(OpeningFailure::TimedOut { .. }) => REQUEST_UNANSWERED,
+            _ if answered => NO_REPLY,
+            cause => return diagnosis::remote_not_opened(self.phase, cause, self.observed),
+        };
+        kind.at(self.phase, text)
+    }
+}
+
+/// Redirects that lead back to where they began.
+fn redirect_circle(phase: Phase, all: &[Exchange], last: &Exchange) -> Option<Finding> {
+    let to = last.head()?.location.as_ref()?;
+    let is_redirect = |exchange: &&Exchange| {
+        (&exchange.about, &exchange.method) == (&last.about, &last.method)
+            && matches!(exchange.status(), Some(300..=399))
+    };
+    let visited: Vec<&str> = all.iter().filter(is_redirect).map(|exchange| exchange.url.as_str()).collect();
+    let start = visited.iter().position(|url| url == to)?;
+    let mut circle = visited[start..].to_vec();
+    if let Some(again) = circle.iter().skip(1).position(|url| url == to) {
+        circle.truncate(again + 1);
+    }
+    let seen = match &circle[..] {
+        [_] => format!("{to} redirects to itself"),
+        circle => format!("redirects go round in a circle: {}, {to}", circle.join(", ")),
+    };
+    Some(REDIRECT_CIRCLE.at(phase, seen))
+}
+
+/// The kind of a request without a response.
+fn no_response(kind: LinkErrorKind, error: &str) -> Kind<Check> {
+    let small = error.to_ascii_lowercase();
+    let has = |part: &str| small.contains(part);
+    let proxied = has("through the proxy ");
+    match kind {
+        _ if proxied && has("proxy authorization required") => PROXY_AUTHORIZATION,
+        _ if proxied && has("unsupported scheme socks") => PROXY_SCHEME,
+        _ if proxied && (has("unsuccessful") || has("made no connection")) => PROXY_REFUSED,
+        LinkErrorKind::Unauthorized => NO_CREDENTIALS,
+        // The errors of credentials begin so.
+        _ if has("not sent, no authorization: ") => AUTHORIZATION_UNREACHED,
+        LinkErrorKind::Untrusted => CERTIFICATE_REFUSED,
+        _ if has("redirects") || has(" leads to ") || has("without a location") => REDIRECT_NOT_FOLLOWED,
+        _ => BROKEN,
+    }
+}
+
+/// Every request was answered with 405, whatever its method.
+pub(super) fn no_method(phase: Phase, all: &[Exchange]) -> Finding {
+    let seen =
+        "every request is answered with 405 Method Not Allowed: GET and POST, at every path that was tried";
+    NO_MCP.at(phase, seen).with_requests(all)
+}
+
+/// HTTP+SSE was asked for, and the server speaks Streamable HTTP.
+pub(super) fn is_streamable(phase: Phase, url: &str, all: &[Exchange]) -> Finding {
+    let seen = format!("{url} answers a POST with a message: it is a Streamable HTTP server");
+    STREAMABLE_HTTP.with(phase, seen, &[("url", url)]).with_requests(all)
+}
+
+/// Adds the statuses of an opening that failed to the steps.
+pub(super) fn explain_opening(exam: &mut Examination, all: &[Exchange]) {
+    let of_probe = all.iter().filter(|exchange| exchange.about == "server/discover");
+    let statuses: Vec<u16> = of_probe.filter_map(Exchange::status).filter(|status| *status >= 300).collect();
+    let probe = exam.step_of(Phase::Probe).filter(|step| step.detail == NO_ANSWER);
+    if let (Some(step), Some(last)) = (probe, statuses.last()) {
+        let times = match statuses.iter().filter(|status| *status == last).count() {
+            1 => String::new(),
+            count => format!(", {count} times"),
+        };
+        step.detail = format!("no message in answer, but {last}{times}");
+    }
+    let last = all.iter().rev().filter(|exchange| exchange.is_request()).find_map(Exchange::status);
+    exam.stopped = last.map(|status| match status {
+        401 => "the server answered 401",
+        403 => "the server answered 403",
+        404 => "the server answered 404",
+        405 => "the server answered 405",
+        300..=399 => "the server redirects",
+        400..=499 => "the server refused the request",
+        500 => "the server answered 500",
+        502 => "the server answered 502",
+        503 => "the server answered 503",
+        _ => NOT_AGREED,
+    });
+}
+
+/// Whether the server says one of these words, in small letters.
+fn says(said: &str, words: &[&str]) -> bool {
+    let said = said.to_ascii_lowercase();
+    words.iter().any(|word| said.contains(word))
+}
+
+/// The finding of a status that is no success. `said`: the body alone, because a URL may contain any word.
+pub(super) fn by_status(phase: Phase, exchange: &Exchange, said: &str, authorized: bool) -> Option<Finding> {
+    const PLAIN_HTTP: [&str; 2] = ["plain http request was sent to https", "http request to an https server"];
+    const ROBOTS: [&str; 5] = ["just a moment", "attention required", "captcha", "cf-chl", "are you a robot"];
+    let head = exchange.head()?;
+    let says_that = |text: &str| format!("; it says: {text}");
+    let reason = head.reason.as_deref();
+    let wants = reason.or(head.wants.as_deref()).map(says_that).unwrap_or_default();
+    let reason = reason.map(says_that).unwrap_or_default();
+    let location = head.location.as_deref();
+    // A number of seconds, or a date.
+    let when = head.retry_after.as_ref().map(|wait| match wait.parse::<u64>() {
+        Ok(seconds) => format!("in {seconds} s"),
+        Err(_) => wait.clone(),
+    });
+    let kind = match head.status {
+        _ if says(said, &PLAIN_HTTP) => PLAIN_HTTP_TO_TLS_PORT,
+        401 if authorized => TOKEN_NOT_ACCEPTED,
+        401 => NOT_AUTHORIZED,
+        101 | 426 => WANTS_UPGRADE,
+        403 | 429 | 503 if says(said, &ROBOTS) => ROBOTS_REFUSED,
+        421 => HOST_REFUSED,
+        403 if says(said, &["host", "origin", "rebinding"]) => HOST_REFUSED,
+        403 if authorized => TOKEN_FORBIDDEN,
+        403 => FORBIDDEN,
+        404 | 410 => WRONG_PATH,
+        405 | 501 => PATH_TAKES_NO_POST,
+        300..=399 if location.is_some() => REDIRECTED,
+        300..=399 => REDIRECTED_NOWHERE,
+        406 => ACCEPT_REFUSED,
+        407 => PROXY_AUTHORIZATION,
+        413 => BODY_TOO_LARGE,
+        414 => URL_TOO_LONG,
+        415 => JSON_REFUSED,
+        431 => HEADERS_TOO_LARGE,
+        429 if when.is_some() => TOO_MANY_REQUESTS_UNTIL,
+        429 => TOO_MANY_REQUESTS,
+        502 | 504 => GATEWAY,
+        503 => UNAVAILABLE,
+        500..=599 => SERVER_ERROR,
+        400 if says(said, &["session"]) => SESSION_WANTED,
+        400..=499 => REQUEST_REFUSED,
+        _ => return None,
+    };
+    let values = [
+        ("wants", &*wants),
+        ("reason", &reason),
+        ("location", location.unwrap_or_default()),
+        ("when", when.as_deref().unwrap_or_default()),
+    ];
+    Some(kind.with(phase, exchange.to_string(), &values))
+}
+
+/// The finding of a success whose body holds no response.
+fn unexpected_body(phase: Phase, exchange: &Exchange) -> Option<Finding> {
+    let head = exchange.head()?;
+    let kind = if head.is("text/html") {
+        HTML
+    } else if head.is("text/event-stream") {
+        STREAM_ENDED
+    } else if head.content_type.is_none() || matches!(head.status, 202 | 204) {
+        EMPTY_BODY
+    } else if head.is("application/json") {
+        BODY_NO_MESSAGE
+    } else {
+        CONTENT_TYPE
+    };
+    Some(kind.at(phase, exchange.to_string()))
+}
+
+/// The beginning of the body, from the error of the link.
+pub(super) fn excerpt(text: &str) -> Option<String> {
+    let (_, from) = text.split_once("it begins `")?;
+    let end = from.find("`;").or_else(|| from.rfind('`')).unwrap_or(from.len());
+    Some(truncate_line(&from[..end]))
+}
+
+/// The part of an error of the link that is the server's own: the beginning of the body, or an error of JSON-RPC. The
+/// beginning of the text names the request, and its URL may contain any word.
+pub(super) fn server_words(text: &str) -> &str {
+    let text = text.split_once("; and as HTTP+SSE: ").map_or(text, |(first, _)| first);
+    let after = |mark| text.split_once(mark).map(|(_, after)| after);
+    after("it begins `").or_else(|| after("): ")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{excerpt, server_words};
+
+    #[test]
+    fn the_words_of_the_server_are_separated_from_the_request() {
+        let text = "POST http://localhost/session (initialize): forbidden: 403 Forbidden with an empty body; and as \
+                    HTTP+SSE: GET http://localhost/session (the stream): 404 Not Found; it begins `host`";
+        assert_eq!(server_words(text), "forbidden: 403 Forbidden with an empty body");
+        let text =
+            "POST http://localhost/mcp (initialize): 400 Bad Request text/html; it begins `no session`";
+        assert_eq!(server_words(text), "no session`");
+        let text = "POST http://localhost/mcp (initialize): 403 Forbidden: error -32000: Invalid Host";
+        assert_eq!(server_words(text), "403 Forbidden: error -32000: Invalid Host");
+        assert_eq!(server_words("the server ended"), "");
+    }
+
+    #[test]
+    fn the_beginning_of_a_body_is_found_in_the_error() {
+        let text = "POST http://a/ (initialize): 404 Not Found text/html; it begins `<p>`x`</p>`";
+        assert_eq!(excerpt(text).as_deref(), Some("<p>`x`</p>"));
+        let text = "200 OK text/plain; it begins `hello`; and as HTTP+SSE: 404 with `x`";
+        assert_eq!(excerpt(text).as_deref(), Some("hello"));
+        assert_eq!(excerpt("404 Not Found with an empty body"), None);
+    }
+}
