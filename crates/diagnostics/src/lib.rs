@@ -7,4 +7,6 @@
 #[cfg(unix)]
 pub mod doctor;
 #[cfg(unix)]
+mod engine;
+#[cfg(unix)]
 pub mod validate;

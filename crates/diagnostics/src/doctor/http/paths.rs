@@ -14,7 +14,8 @@ use mcpjoin_proto::{DecodeLimits, Message};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use mcpjoin::internal::http::{Client, ClientOptions, Proxies, shown};
+use crate::engine::http::{anonymous_client, read_body};
+use mcpjoin::internal::http::shown;
 
 /// The usual paths of MCP. Those of HTTP+SSE have `/sse`.
 const USUAL_PATHS: [&str; 4] = ["/mcp", "/sse", "/mcp/", "/"];
@@ -45,8 +46,7 @@ pub(super) async fn elsewhere(
     within: Duration,
     guarded: bool,
 ) -> Elsewhere {
-    let client = client(tls, within);
-    let client = &client;
+    let client = &anonymous_client(tls, within.min(RESPONSE_TIMEOUT));
     let deadline = Instant::now() + RESPONSE_TIMEOUT;
     let get = |path: &str| {
         let mut there = url.clone();
@@ -96,22 +96,14 @@ pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, within: Du
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
     ]);
     let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
-    let client = client(tls, within);
+    let client = anonymous_client(tls, within.min(RESPONSE_TIMEOUT));
     let sent = client.send(Method::POST, url, headers, ping);
     let mut response = timeout_at(deadline, sent).await.ok()?.ok()?;
     // Some servers write that as text.
     let refused = response.status() == 400;
-    let mut body = Vec::new();
-    let read = async {
-        while let Ok(Some(piece)) = response.chunk().await {
-            body.extend_from_slice(&piece[..piece.len().min(MAX_RESPONSE_BYTES - body.len())]);
-            if body.len() == MAX_RESPONSE_BYTES {
-                break;
-            }
-        }
-    };
     // An event stream may go on.
-    let _ = timeout_at(deadline.min(Instant::now() + within), read).await;
+    let read_deadline = deadline.min(Instant::now() + within);
+    let body = read_body(&mut response, MAX_RESPONSE_BYTES, read_deadline).await;
     let text = String::from_utf8_lossy(&body).into_owned();
     if refused && text.to_ascii_lowercase().contains("session") {
         return Some(shown(url));
@@ -123,12 +115,4 @@ pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, within: Du
         matches!(decoded, Ok(Decoded::Message(Message::Response(_))))
     };
     texts.any(is_reply).then(|| shown(url))
-}
-
-/// A client that adds nothing of the user's to what it sends.
-fn client(tls: &rustls::ClientConfig, within: Duration) -> Client {
-    Client::new(ClientOptions {
-        proxies: Some(Proxies::from_system()),
-        ..ClientOptions::new(tls.clone(), within.min(RESPONSE_TIMEOUT))
-    })
 }

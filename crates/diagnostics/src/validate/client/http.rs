@@ -25,10 +25,10 @@ use tokio::time::{sleep, timeout};
 use tower_service::Service as _;
 
 use super::body::{NotedBody, written};
-use super::pages::only;
 use super::recorder::{Recorder, is_modern, requests};
 use super::sessions::Shared;
 use super::{ClientValidator, HELD, Leaving, probes};
+use crate::engine::only_request;
 use mcpjoin::link::HttpService;
 use mcpjoin::link::{HttpListener, HttpOptions};
 
@@ -220,7 +220,7 @@ impl Front {
             self.head(run, number, &response, false);
             return Some(response);
         }
-        let request = only(line?)?;
+        let request = only_request(line?)?;
         let (status, probe, answer) = if self.refuse && modern && is_modern(request) {
             let refusal = probes::unsupported(&request.id, &Version::newest(Era::Modern))?;
             (StatusCode::BAD_REQUEST, Probe::UnknownVersion, refusal)

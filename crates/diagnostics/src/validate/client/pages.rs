@@ -6,8 +6,11 @@
 use std::collections::{HashMap, HashSet};
 
 use mcpjoin_proto::types::Members;
-use mcpjoin_proto::{Kind, Message, Method, Raw, Request, RequestId, code};
+use mcpjoin_proto::{Kind, Message, Method, Raw, RequestId, code};
 use mcpjoin_rules::Line;
+
+use crate::engine::message::member;
+use crate::engine::only_request;
 
 /// Leads to what we have held back.
 const REST: &str = "mcpjoin-look-rest";
@@ -44,7 +47,7 @@ impl Pages {
 
     /// The client has asked: its answer, where that is ours.
     pub(super) fn asked(&mut self, run: usize, modern: bool, line: &Line) -> Option<Vec<u8>> {
-        let request = only(line)?;
+        let request = only_request(line)?;
         let key = key(&request.method)?;
         let cursor = request.params.as_ref().and_then(|params| member(params.raw(), "cursor"));
         let cursor = cursor.filter(|cursor| cursor.kind() != Kind::Null);
@@ -102,15 +105,6 @@ impl Pages {
     }
 }
 
-/// The one request in a line.
-pub(super) fn only(line: &Line) -> Option<&Request> {
-    let mut parts = line.parts();
-    match (parts.next(), parts.next()) {
-        (Some(Ok(Message::Request(request))), None) if !line.is_array() => Some(request),
-        _ => None,
-    }
-}
-
 /// A response of ours.
 pub(super) fn response(id: &RequestId, name: &str, outcome: &str) -> Option<Vec<u8>> {
     let id = Raw::from_value(id).ok()?;
@@ -137,8 +131,4 @@ fn page(result: &Members<Raw>, key: &str, entries: &[Raw], next: Option<&str>) -
         page.insert("ttlMs", Raw::parse(TTL).ok()?);
     }
     Raw::from_value(&page).ok()
-}
-
-fn member(raw: &Raw, name: &str) -> Option<Raw> {
-    raw.decode::<Members<Raw>>().ok()?.get(name).cloned()
 }

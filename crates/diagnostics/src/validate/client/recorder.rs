@@ -12,10 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::probes::{self, Prepared};
+use crate::engine::Traffic;
 
-/// So much is noted of clients until they are looked at no longer.
-const MOST_LINES: usize = 20_000;
-const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// So often a client is asked for its roots again, and no sooner than after this time.
 const MOST_LOOKS: usize = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
@@ -24,8 +22,7 @@ pub(super) struct Recorder {
     runs: Vec<Noted>,
     answer: Duration,
     started: Instant,
-    lines: usize,
-    bytes: usize,
+    traffic: Traffic,
     full: Arc<Notify>,
 }
 
@@ -51,7 +48,13 @@ struct Noted {
 
 impl Recorder {
     pub(super) fn new(answer: Duration) -> Self {
-        Self { runs: Vec::new(), answer, started: Instant::now(), lines: 0, bytes: 0, full: Arc::default() }
+        Self {
+            runs: Vec::new(),
+            answer,
+            started: Instant::now(),
+            traffic: Traffic::default(),
+            full: Arc::default(),
+        }
     }
 
     pub(super) fn into_trace(self) -> Trace {
@@ -60,8 +63,8 @@ impl Recorder {
     }
 
     /// As much has been noted as is noted.
-    pub(super) const fn is_full(&self) -> bool {
-        self.lines >= MOST_LINES || self.bytes >= MOST_BYTES
+    pub(super) fn is_full(&self) -> bool {
+        self.traffic.is_full()
     }
 
     /// Told when [`is_full`](Self::is_full) comes true, whoever notes it. It is kept for the one that waits for it later.
@@ -238,8 +241,7 @@ impl Recorder {
     }
 
     fn count(&mut self, lines: usize, bytes: usize) {
-        self.lines = self.lines.saturating_add(lines);
-        self.bytes = self.bytes.saturating_add(bytes);
+        self.traffic.add(lines, bytes);
         if self.is_full() {
             self.full.notify_one();
         }

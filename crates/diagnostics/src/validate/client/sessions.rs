@@ -10,9 +10,10 @@ use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::{Era, Method, Version};
 use mcpjoin_rules::{Channel, Line, Revisions};
 
-use super::pages::{Pages, only};
+use super::pages::Pages;
 use super::probes::Prepared;
 use super::recorder::{Recorder, is_modern, requests, version};
+use crate::engine::only_request;
 
 /// After so many requests a session is lost, where one is to be.
 const LASTS: usize = 12;
@@ -164,7 +165,7 @@ impl Sessions {
             return false;
         }
         let asked = self.asked.entry(run).or_default();
-        *asked += usize::from(line.and_then(only).is_some());
+        *asked += usize::from(line.and_then(only_request).is_some());
         // Once: a client that has begun anew keeps that.
         (*asked >= LASTS && self.lost.is_empty() && self.lost.insert(run)) || self.lost.contains(&run)
     }

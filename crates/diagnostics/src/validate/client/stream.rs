@@ -3,19 +3,19 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mcpjoin_proto::session::{Inbound, Limits, ProcessExit};
-use mcpjoin_proto::{DecodeError, DecodeErrorKind, Message, Method};
+use mcpjoin_proto::session::ProcessExit;
+use mcpjoin_proto::{Message, Method};
 use mcpjoin_rules::{Ended, Line, Probe, Trace, What};
 use tokio::time::{Instant, sleep_until};
 
-use super::pages::{Pages, only};
+use super::pages::Pages;
 use super::probes::Prepared;
 use super::recorder::{Recorder, requests};
 use super::{ClientValidator, HELD, Leaving, PATIENCE, probes};
-use mcpjoin::link::{BareLink, Crossed, Link, Way};
+use crate::engine::{RecordedLink, only_request};
+use mcpjoin::link::Link;
 
 /// What may be under way between us and the server.
 const BUFFER: usize = 64 * 1024;
@@ -25,56 +25,10 @@ const FAREWELL: std::time::Duration = std::time::Duration::from_millis(300);
 /// What was done in one breath has come by then.
 const TOGETHER: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Lines as they have come.
-type Lines = Arc<Mutex<VecDeque<Bytes>>>;
-
-/// A link, and the lines that have come over it.
-struct Side {
-    link: BareLink,
-    lines: Lines,
-}
-
-impl Side {
-    fn new(link: Link, limits: &Limits) -> Self {
-        let lines: Lines = Arc::default();
-        let noted = Arc::clone(&lines);
-        let link = link.tapped(move |way, crossed| {
-            if let (Way::In, Crossed::Line(line)) = (way, crossed) {
-                noted.lock().unwrap_or_else(PoisonError::into_inner).push_back(Bytes::copy_from_slice(line));
-            }
-        });
-        Self { link: link.bare(limits), lines }
-    }
-
-    /// What has come, line by line; `None` at the end.
-    async fn recv(&mut self) -> Option<Vec<Line>> {
-        let inbound = self.link.recv().await;
-        let mut come: Vec<Bytes> =
-            self.lines.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
-        let too_long: Option<DecodeError> = match inbound {
-            Inbound::Closed { .. } if come.is_empty() => return None,
-            Inbound::Malformed { error, .. } if matches!(error.kind, DecodeErrorKind::TooLarge { .. }) => {
-                Some(error)
-            }
-            _ => None,
-        };
-        let last = too_long.and_then(|error| Some(Line::too_long(come.pop()?, error)));
-        Some(come.into_iter().map(Line::new).chain(last).collect())
-    }
-
-    fn push(&mut self, line: &[u8]) {
-        let mut bytes = Vec::with_capacity(line.len() + 1);
-        bytes.extend_from_slice(line);
-        bytes.push(b'\n');
-        // Streams take any bytes.
-        let _ = self.link.push_bytes(bytes);
-    }
-}
-
 /// What goes on between a client and the server.
 struct Between {
-    client: Side,
-    server: Side,
+    client: RecordedLink,
+    server: RecordedLink,
     recorder: Recorder,
     run: usize,
     refuse: bool,
@@ -103,8 +57,8 @@ pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Outp
         Link::stream(reader, writer, "duplex")
     };
     let mut between = Between {
-        client: Side::new(link, &limits),
-        server: Side::new(stream(ours), &limits),
+        client: RecordedLink::new(link, &limits),
+        server: RecordedLink::new(stream(ours), &limits),
         recorder: Recorder::new(answer),
         run: 0,
         refuse,
@@ -174,12 +128,12 @@ impl Between {
             tokio::select! {
                 biased;
                 () = async { sleep_until(wake.unwrap_or_else(Instant::now)).await }, if wake.is_some() => self.woken(),
-                lines = self.server.recv(), if server_is_there => match lines {
-                    Some(lines) => lines.into_iter().for_each(|line| self.answered(line)),
+                line = self.server.next_line(), if server_is_there => match line {
+                    Some(line) => self.answered(line),
                     None => server_is_there = false,
                 },
-                lines = self.client.recv() => match lines {
-                    Some(lines) => lines.into_iter().for_each(|line| self.asked(line)),
+                line = self.client.next_line() => match line {
+                    Some(line) => self.asked(line),
                     None => return Over::Closed,
                 },
             }
@@ -223,7 +177,7 @@ impl Between {
     }
 
     fn tell(&mut self, probe: Probe, line: Line) {
-        self.client.push(line.bytes());
+        self.client.send_line(line.bytes());
         self.recorder.said(self.run, None, probe, line);
     }
 
@@ -260,19 +214,19 @@ impl Between {
     /// What the client has asked goes to the server, if it is not ours to answer.
     fn ask(&mut self, line: &Line) {
         let modern = self.recorder.is_modern(self.run);
-        let refused = only(line).filter(|request| self.refuse && request.method == Method::Discover);
+        let refused = only_request(line).filter(|request| self.refuse && request.method == Method::Discover);
         if let Some(refused) = refused.and_then(|request| probes::not_initialized(&request.id)) {
             return self.tell(Probe::UnknownVersion, Line::new(refused));
         }
         match self.pages.asked(self.run, modern, line) {
             Some(answer) => self.tell(Probe::Answer, Line::new(answer)),
-            None => self.server.push(line.bytes()),
+            None => self.server.send_line(line.bytes()),
         }
     }
 
     /// Whether the client has closed its side by now, or does so at once.
     async fn is_closed(&mut self) -> bool {
-        let closed = async { while self.client.recv().await.is_some() {} };
+        let closed = async { while self.client.next_line().await.is_some() {} };
         tokio::select! {
             biased;
             () = closed => true,
