@@ -5,15 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcpjoin::link::{ChildHandle, Forced, Link};
 use mcpjoin_proto::session::{Inbound, Limits, LinkEnd, OpeningFailure};
-use mcpjoin_proto::{DecodeError, ErrorObject, Message, Method, Payload, RequestId, Version};
+use mcpjoin_proto::{DecodeError, Message, Method, RequestId, Version};
 use mcpjoin_rules::{Ended, Line, Probe, Run, What};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::link::{LinkEvent, RecordedLink, recorded};
 use super::message::{self, Question};
-use super::session::{
-    Outcome, RunState, Session, Setup, is_of_clients, request_ids, request_in, response_to,
-};
+use super::session::{Outcome, RunState, Session, is_of_clients, request_ids, request_in, response_to};
 
 /// How long a message is awaited that the server should not send.
 const LOOK_TIME: Duration = Duration::from_millis(100);
@@ -71,18 +69,11 @@ pub(crate) enum Delivery {
 }
 
 impl LineSession {
-    /// `started`: when the process was about to be started, or the connection to be made.
-    pub(crate) fn new(
-        link: Link,
-        child: Option<ChildHandle>,
-        started: Instant,
-        setup: Setup,
-        limits: &Limits,
-    ) -> Self {
+    pub(crate) fn new(link: Link, child: Option<ChildHandle>, state: RunState, limits: &Limits) -> Self {
         Self {
             link: RecordedLink::new(link, limits),
             child,
-            state: RunState::new(setup, started),
+            state,
             marked: false,
             malformed: false,
             missed: Vec::new(),
@@ -237,7 +228,7 @@ impl LineSession {
             waiting.retain(|wanted| wanted != id);
             match &mut self.in_flight {
                 Some((wanted, so_far)) if wanted == id && !matches!(so_far, Outcome::Echo) => {
-                    *so_far = outcome
+                    *so_far = outcome;
                 }
                 Some((wanted, so_far @ Outcome::Nothing)) if wanted != id && part.is_ok() => {
                     *so_far = Outcome::Other(id.clone());
@@ -352,7 +343,13 @@ impl Session for LineSession {
         self.stopped.is_some()
     }
 
-    async fn request(&mut self, probe: Probe, line: String, within: Duration) -> Outcome {
+    async fn request_with(
+        &mut self,
+        probe: Probe,
+        line: String,
+        _: &[(String, String)],
+        within: Duration,
+    ) -> Outcome {
         self.in_flight = request_in(&line).map(|request| (request.id, Outcome::Nothing));
         self.deliver_within(probe, &[line], Delivery::Separate, within).await;
         self.in_flight.take().map_or(Outcome::Nothing, |(_, outcome)| outcome)
@@ -365,13 +362,6 @@ impl Session for LineSession {
 
     async fn notify(&mut self, probe: Probe, line: &str) {
         self.send(probe, line);
-    }
-
-    async fn question(&mut self, question: Question<'_>) -> Option<Result<Payload, ErrorObject>> {
-        let id = self.next_id();
-        let line = question.line(&self.state.manner, &id);
-        let within = self.state.response_timeout;
-        self.ask_line(question.probe, line, within).await.response()
     }
 
     async fn cancel(&mut self, question: Question<'_>) {
@@ -433,7 +423,6 @@ impl Session for LineSession {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use mcpjoin_rules::Channel;
     use tokio::io::AsyncWriteExt as _;
 
     use super::super::message::Manner;
@@ -448,15 +437,10 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(MIB);
         let (reader, writer) = tokio::io::split(near);
         let link = Link::stream(reader, writer, "flood");
-        let setup = Setup {
-            name: "run".into(),
-            version: Version::ALL[Version::ALL.len() - 1].clone(),
-            manner: Manner::Legacy,
-            channel: Channel::Stdio,
-            response_timeout: Duration::from_secs(1),
-            reporter: Reporter { number: 1, progress: Arc::new(Mutex::new(Box::new(|_| {}))) },
-        };
-        let mut session = LineSession::new(link, None, Instant::now(), setup, &Limits::default());
+        let run = Run::new("run", Version::ALL[Version::ALL.len() - 1].clone());
+        let reporter = Reporter { number: 1, progress: Arc::new(Mutex::new(Box::new(|_| {}))) };
+        let state = RunState::new(run, Manner::Legacy, Duration::from_secs(1), reporter);
+        let mut session = LineSession::new(link, None, state, &Limits::default());
         let (begin, end) = (r#"{"jsonrpc":"2.0","method":""#, "\"}");
         let name = "x".repeat(MIB - begin.len() - end.len());
         let line = format!("{begin}{name}{end}\n");

@@ -152,3 +152,8 @@ pub(crate) fn member(raw: &Raw, name: &str) -> Option<Raw> {
     }
     raw.decode::<Members<Raw>>().ok()?.get(name).cloned()
 }
+
+/// The version in a member of an object.
+pub(crate) fn version_of(object: &Raw, name: &str) -> Option<Version> {
+    Some(Version::parse(&member(object, name)?.to_string_value()?))
+}

@@ -15,5 +15,5 @@ mod traffic;
 pub(crate) use self::line_session::{Delivery, LineSession};
 pub(crate) use self::link::RecordedLink;
 pub use self::session::Progress;
-pub(crate) use self::session::{Outcome, ProgressFn, Reporter, Session, Setup, only_request, request_in};
+pub(crate) use self::session::{Outcome, ProgressFn, Reporter, RunState, Session, only_request, request_in};
 pub(crate) use self::traffic::Traffic;

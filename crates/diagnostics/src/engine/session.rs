@@ -8,7 +8,7 @@ use mcpjoin_proto::session::OpeningFailure;
 use mcpjoin_proto::{
     DecodeError, ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response, Version, code,
 };
-use mcpjoin_rules::{CallNote, Channel, Line, Probe, Run, What};
+use mcpjoin_rules::{CallNote, Line, Probe, Run, What};
 use tokio::time::Instant;
 
 use super::Traffic;
@@ -39,23 +39,11 @@ pub(crate) struct Reporter {
     pub(crate) progress: Arc<Mutex<ProgressFn>>,
 }
 
-/// How a session is started.
-#[derive(Clone)]
-pub(crate) struct Setup {
-    /// The purpose of the run.
-    pub(crate) name: String,
-    pub(crate) version: Version,
-    pub(crate) manner: Manner,
-    pub(crate) channel: Channel,
-    /// How long a response may take.
-    pub(crate) response_timeout: Duration,
-    pub(crate) reporter: Reporter,
-}
-
 /// What every session has.
 pub(crate) struct RunState {
     pub(crate) run: Run,
     pub(crate) manner: Manner,
+    /// When the process was about to be started, or the connection to be made.
     pub(crate) started: Instant,
     pub(crate) response_timeout: Duration,
     /// Problems with the calls that the user has asked for.
@@ -88,16 +76,17 @@ pub(super) const fn is_of_clients(method: &Method) -> bool {
 }
 
 impl RunState {
-    pub(super) fn new(setup: Setup, started: Instant) -> Self {
+    /// The state of a run that starts now. `response_timeout`: how long a response may take.
+    pub(crate) fn new(run: Run, manner: Manner, response_timeout: Duration, reporter: Reporter) -> Self {
         Self {
-            run: Run::new(&setup.name, setup.version).over(setup.channel),
-            manner: setup.manner,
-            started,
-            response_timeout: setup.response_timeout,
+            run,
+            manner,
+            started: Instant::now(),
+            response_timeout,
             notes: Vec::new(),
             traffic: Traffic::default(),
             timeouts: 0,
-            reporter: setup.reporter,
+            reporter,
             last_id: 0,
         }
     }
@@ -141,8 +130,14 @@ pub(crate) trait Session: Send {
     /// Whether nothing more is sent: the server has ended, does not respond, or has sent too much.
     fn is_over(&self) -> bool;
 
-    /// Sends a request and waits for its response, at most for `within`.
-    async fn request(&mut self, probe: Probe, line: String, within: Duration) -> Outcome;
+    /// Sends a request and waits for its response, at most for `within`. `headers`: further ones, over HTTP.
+    async fn request_with(
+        &mut self,
+        probe: Probe,
+        line: String,
+        headers: &[(String, String)],
+        within: Duration,
+    ) -> Outcome;
 
     /// Sends independent requests and waits for all responses: at once, where the transport carries several in a row.
     async fn requests(&mut self, probe: Probe, lines: Vec<String>);
@@ -164,9 +159,6 @@ pub(crate) trait Session: Send {
 
     /// Takes over the version on which `initialize` has agreed.
     fn agree(&mut self, version: Version);
-
-    /// Sends the parameters of `question` as a request.
-    async fn question(&mut self, question: Question<'_>) -> Option<Result<Payload, ErrorObject>>;
 
     /// A request id, as JSON, that this run has not used.
     fn next_id(&mut self) -> String {
@@ -211,7 +203,16 @@ pub(crate) trait Session: Send {
 
     async fn ask_line(&mut self, probe: Probe, line: String, within: Duration) -> Outcome {
         self.announce(probe);
-        self.request(probe, line, within).await
+        self.request_with(probe, line, &[], within).await
+    }
+
+    /// Sends a request with parameters. Returns its result or error; `None` when there is no response.
+    async fn question(&mut self, question: Question<'_>) -> Option<Result<Payload, ErrorObject>> {
+        self.announce(question.probe);
+        let id = self.next_id();
+        let line = question.line(&self.state().manner, &id);
+        let within = self.state().response_timeout;
+        self.request_with(question.probe, line, &question.headers, within).await.response()
     }
 
     /// Sends the request that every server of this era responds to.

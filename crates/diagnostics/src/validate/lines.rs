@@ -5,7 +5,7 @@ use std::time::Duration;
 use mcpjoin_proto::session::OpeningFailure;
 use mcpjoin_proto::{Era, Method, RequestId, Version};
 use mcpjoin_rules::{Channel, Probe, Run, Trace};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::probes;
 use super::runs::{
@@ -15,7 +15,7 @@ use super::runs::{
 use super::source::Source;
 use super::{Look, ValidateError};
 use crate::engine::message::Manner;
-use crate::engine::{Delivery, LineSession, Outcome, ProgressFn, Session as _, Setup};
+use crate::engine::{Delivery, LineSession, Outcome, ProgressFn, RunState, Session as _};
 
 /// How long a server that should be silent is listened to, beyond the time that it usually takes to start.
 const SILENCE: Duration = Duration::from_millis(200);
@@ -34,10 +34,9 @@ pub(super) struct Lines {
 impl Transport for Lines {
     type Session = LineSession;
 
-    async fn start(&mut self, setup: Setup, look: &Look) -> Result<LineSession, ValidateError> {
-        let started = Instant::now();
+    async fn start(&mut self, state: RunState, look: &Look) -> Result<LineSession, ValidateError> {
         let (link, child) = self.source.open().await?;
-        Ok(LineSession::new(link, child, started, setup, &look.limits))
+        Ok(LineSession::new(link, child, state, &look.limits))
     }
 
     async fn listen_first(&mut self, session: &mut LineSession) {
@@ -204,8 +203,8 @@ impl Runs<Lines> {
     async fn streams(&mut self, modern: bool) -> Result<(), ValidateError> {
         let Some(link) = self.transport.source.messages().await? else { return Ok(()) };
         let (version, manner) = self.newest(modern);
-        let setup = self.setup("a stream for each request", &version, manner, Channel::Stdio);
-        let mut session = LineSession::new(link, None, Instant::now(), setup, &self.look.limits);
+        let state = self.next_run("a stream for each request", &version, manner, Channel::Stdio);
+        let mut session = LineSession::new(link, None, state, &self.look.limits);
         if !self.open(&mut session).await {
             return Ok(());
         }

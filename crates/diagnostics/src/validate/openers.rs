@@ -14,7 +14,7 @@ use mcpjoin_rules::Revisions;
 use tokio::time::{Instant, timeout_at};
 
 use super::probes;
-use crate::engine::message::{self, Manner, member};
+use crate::engine::message::{self, Manner, member, version_of};
 use crate::engine::request_in;
 use mcpjoin::link::{BareLink, Link};
 
@@ -79,21 +79,14 @@ impl Opener {
     pub fn all() -> Vec<Self> {
         let newest = Version::newest(Era::Modern);
         let unknown = Version::parse(probes::NO_VERSION);
-        let mut all = vec![
-            Self::Discover(newest.clone()),
-            Self::Discover(unknown.clone()),
-            Self::DiscoverBare,
-            Self::List(newest.clone()),
-        ];
-        let legacy: Vec<&Version> = Revisions::LEGACY.iter().collect();
-        all.extend(legacy.into_iter().rev().cloned().map(Self::Initialize));
-        all.extend([
-            Self::Initialize(newest),
-            Self::Initialize(unknown),
-            Self::InitializeBare,
-            Self::ListBare,
-        ]);
-        all
+        let mut initialize: Vec<Version> = Revisions::LEGACY.iter().cloned().collect();
+        initialize.reverse();
+        initialize.extend([newest.clone(), unknown.clone()]);
+        let modern =
+            [Self::Discover(newest.clone()), Self::Discover(unknown), Self::DiscoverBare, Self::List(newest)];
+        let legacy =
+            initialize.into_iter().map(Self::Initialize).chain([Self::InitializeBare, Self::ListBare]);
+        modern.into_iter().chain(legacy).collect()
     }
 
     /// The era whose requests have this form.
@@ -184,27 +177,21 @@ impl Opener {
         match response {
             Response { id: Some(id), .. } if id != *asked => None,
             // A server that could not read the version may leave out the id as well.
-            Response { outcome: Err(error), .. } => {
-                let supported = error.data.as_ref().and_then(|data| member(data, "supported"));
-                let supported = supported.and_then(|list| list.decode::<Vec<String>>().ok());
-                Some(OpenerAnswer::Refused {
-                    code: error.code,
-                    message: error.message,
-                    supported: versions(supported.unwrap_or_default()),
-                })
-            }
+            Response { outcome: Err(error), .. } => Some(OpenerAnswer::Refused {
+                code: error.code,
+                supported: error.data.and_then(|data| versions(&data, "supported")).unwrap_or_default(),
+                message: error.message,
+            }),
             Response { id: None, .. } => None,
             Response { outcome: Ok(result), .. } => {
-                let text = |raw: Raw| raw.to_string_value().map(|name| Version::parse(&name));
-                Some(match self.method() {
-                    "initialize" => member(result.raw(), "protocolVersion")
-                        .and_then(text)
-                        .map_or(OpenerAnswer::Result, OpenerAnswer::Version),
-                    "server/discover" => member(result.raw(), "supportedVersions")
-                        .and_then(|list| list.decode::<Vec<String>>().ok())
-                        .map_or(OpenerAnswer::Result, |list| OpenerAnswer::Versions(versions(list))),
-                    _ => OpenerAnswer::Result,
-                })
+                let answer = match self.method() {
+                    "initialize" => version_of(result.raw(), "protocolVersion").map(OpenerAnswer::Version),
+                    "server/discover" => {
+                        versions(result.raw(), "supportedVersions").map(OpenerAnswer::Versions)
+                    }
+                    _ => None,
+                };
+                Some(answer.unwrap_or(OpenerAnswer::Result))
             }
         }
     }
@@ -225,8 +212,10 @@ impl Opener {
     }
 }
 
-fn versions(names: Vec<String>) -> Vec<Version> {
-    names.iter().map(|name| Version::parse(name)).collect()
+/// The versions in a list of an object.
+fn versions(object: &Raw, name: &str) -> Option<Vec<Version>> {
+    let names: Vec<String> = member(object, name)?.decode().ok()?;
+    Some(names.iter().map(|name| Version::parse(name)).collect())
 }
 
 impl fmt::Display for Opener {

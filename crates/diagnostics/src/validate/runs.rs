@@ -12,8 +12,8 @@ use mcpjoin_rules::{Channel, Probe, Revisions, Run, Trace, What};
 use super::features;
 use super::probes;
 use super::{Look, ValidateError};
-use crate::engine::message::{self, Manner, member};
-use crate::engine::{Outcome, ProgressFn, Reporter, Session, Setup};
+use crate::engine::message::{self, Manner, member, version_of};
+use crate::engine::{Outcome, ProgressFn, Reporter, RunState, Session};
 
 /// Methods that the modern era does not have any more.
 const REMOVED_METHODS: [&str; 2] = ["ping", "logging/setLevel"];
@@ -23,7 +23,7 @@ pub(super) trait Transport {
     type Session: Session;
 
     /// Starts the server, or connects to it.
-    async fn start(&mut self, setup: Setup, look: &Look) -> Result<Self::Session, ValidateError>;
+    async fn start(&mut self, state: RunState, look: &Look) -> Result<Self::Session, ValidateError>;
 
     /// What is awaited before the first message of a session, once.
     async fn listen_first(&mut self, session: &mut Self::Session);
@@ -75,16 +75,17 @@ impl<T: Transport> Runs<T> {
         self.look.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy))
     }
 
-    pub(super) fn setup(&mut self, name: &str, version: &Version, manner: Manner, channel: Channel) -> Setup {
+    /// The state of the next run.
+    pub(super) fn next_run(
+        &mut self,
+        name: &str,
+        version: &Version,
+        manner: Manner,
+        channel: Channel,
+    ) -> RunState {
         self.number += 1;
-        Setup {
-            name: name.to_owned(),
-            version: version.clone(),
-            manner,
-            channel,
-            response_timeout: self.look.answer,
-            reporter: Reporter { number: self.number, progress: Arc::clone(&self.progress) },
-        }
+        let reporter = Reporter { number: self.number, progress: Arc::clone(&self.progress) };
+        RunState::new(Run::new(name, version.clone()).over(channel), manner, self.look.answer, reporter)
     }
 
     pub(super) async fn start(
@@ -94,8 +95,8 @@ impl<T: Transport> Runs<T> {
         manner: Manner,
         channel: Channel,
     ) -> Result<T::Session, ValidateError> {
-        let setup = self.setup(name, version, manner, channel);
-        self.transport.start(setup, &self.look).await
+        let state = self.next_run(name, version, manner, channel);
+        self.transport.start(state, &self.look).await
     }
 
     /// Sends `server/discover`. Returns the declared capabilities, where they are known.
@@ -285,7 +286,7 @@ pub(super) fn capabilities(result: &Payload) -> Members<Raw> {
 
 /// The version in the result of `initialize`, if it is one; otherwise the version that was asked for.
 pub(super) fn agreed(result: &Payload, asked: &Version) -> Version {
-    let given = member(result.raw(), "protocolVersion");
-    let given = given.and_then(|version| version.to_string_value().map(|name| Version::parse(&name)));
-    given.filter(|version| version.era().is_some()).unwrap_or_else(|| asked.clone())
+    version_of(result.raw(), "protocolVersion")
+        .filter(|version| version.era().is_some())
+        .unwrap_or_else(|| asked.clone())
 }

@@ -12,6 +12,7 @@ use mcpjoin_proto::session::LinkErrorKind;
 use url::Url;
 
 use super::clock;
+use crate::engine::http::location;
 use mcpjoin::internal::http::shown;
 use mcpjoin::internal::{Exchanged, readable, refusal};
 
@@ -153,13 +154,10 @@ impl Head {
             let value = headers.get(name)?.as_bytes();
             Some(readable(&value[..value.len().min(MAX_VALUE_BYTES)]))
         };
-        // Its query may contain a secret.
-        let location =
-            headers.get(header::LOCATION).and_then(|to| to.to_str().ok()).and_then(|to| url.join(to).ok());
         Self {
             status,
             content_type: text(header::CONTENT_TYPE),
-            location: location.map(|to| shown(&to)),
+            location: location(url, headers),
             retry_after: text(header::RETRY_AFTER),
             reason: refusal(headers),
             wants: text(header::WWW_AUTHENTICATE),

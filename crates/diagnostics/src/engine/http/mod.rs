@@ -18,9 +18,8 @@ use mcpjoin::internal::refusal;
 use mcpjoin::link::Way;
 use mcpjoin_proto::http::headers::{encode_value, name, named_by};
 use mcpjoin_proto::http::origin::MediaType;
-use mcpjoin_proto::types::Members;
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Profile, Raw, RequestId, Response, Version};
+use mcpjoin_proto::{Message, Method, Profile, RequestId, Response, Version};
 use mcpjoin_rules::{BodyEnd, Channel, HttpRequest, HttpResponse, Line, Probe, Run, What};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -28,9 +27,9 @@ use url::Url;
 pub(crate) use self::pace::Pace;
 use self::read::Stream;
 pub(crate) use self::stress::Abort;
-pub(crate) use self::target::{Head, Tap, Target, anonymous_client, pairs, read_body};
-use super::message::{Manner, Question, member};
-use super::session::{Outcome, RunState, Session, Setup, is_of_clients, request_ids, response_to};
+pub(crate) use self::target::{Head, Tap, Target, anonymous_client, location, pairs, read_body};
+use super::message::{Manner, Question, member, version_of};
+use super::session::{Outcome, RunState, Session, is_of_clients, request_ids, response_to};
 
 /// How long events are awaited that the server may or may not send.
 pub(crate) const LOOK_TIME: Duration = Duration::from_millis(200);
@@ -105,11 +104,7 @@ pub(crate) enum Until {
 
 impl HttpSession {
     /// `max_message`: the longest message, in bytes.
-    pub(crate) fn new(target: Arc<Target>, setup: Setup, max_message: usize) -> Self {
-        Self::of(target, RunState::new(setup, Instant::now()), max_message)
-    }
-
-    fn of(target: Arc<Target>, state: RunState, max_message: usize) -> Self {
+    pub(crate) fn new(target: Arc<Target>, state: RunState, max_message: usize) -> Self {
         Self {
             over: target.is_gone(),
             target,
@@ -248,7 +243,7 @@ impl HttpSession {
             status: Some(response.status().as_u16()),
             failure: None,
             content_type: response.headers().get(CONTENT_TYPE).map(text),
-            location: self.target.location(&response),
+            location: location(&self.target.url, response.headers()),
             reason: refusal(response.headers()),
             session: response.headers().get(name::SESSION_ID).cloned(),
             asked: first,
@@ -400,11 +395,8 @@ fn modern_headers(head: Head, version: &Version, line: &str) -> Head {
         Ok(Message::Notification(notification)) => Some((&notification.method, None)),
         _ => None,
     });
-    let own = message.and_then(|(_, params)| {
-        let meta: Members<Raw> = params?.meta()?.decode().ok()?;
-        meta.get(key::PROTOCOL_VERSION)?.to_string_value().map(|version| version.into_owned())
-    });
-    let head = head.with(name::PROTOCOL_VERSION, own.as_deref().unwrap_or(version.as_str()));
+    let own = message.and_then(|(_, params)| version_of(&params?.meta()?, key::PROTOCOL_VERSION));
+    let head = head.with(name::PROTOCOL_VERSION, own.as_ref().unwrap_or(version).as_str());
     let Some((method, params)) = message else { return head };
     let head = head.with(name::METHOD, method.as_str());
     let named = named_by(method).zip(params).and_then(|(named, params)| {
@@ -430,8 +422,15 @@ impl Session for HttpSession {
         self.over
     }
 
-    async fn request(&mut self, probe: Probe, line: String, within: Duration) -> Outcome {
+    async fn request_with(
+        &mut self,
+        probe: Probe,
+        line: String,
+        headers: &[(String, String)],
+        within: Duration,
+    ) -> Outcome {
         let head = self.post(&line);
+        let head = headers.iter().fold(head, |head, (name, value)| head.and(name, value));
         let reply = self.exchange(probe, head, Some(&line), Until::Ended, within).await;
         let outcome = reply.outcome.clone();
         self.opening.get_or_insert(reply);
@@ -447,14 +446,6 @@ impl Session for HttpSession {
 
     async fn notify(&mut self, probe: Probe, line: &str) {
         self.post_message(probe, line).await;
-    }
-
-    async fn question(&mut self, question: Question<'_>) -> Option<Result<Payload, ErrorObject>> {
-        let id = self.next_id();
-        let line = question.line(&self.state.manner, &id);
-        let with_headers =
-            |head: Head| question.headers.iter().fold(head, |head, (name, value)| head.and(name, value));
-        self.post_as(question.probe, line, with_headers).await.outcome.response()
     }
 
     async fn cancel(&mut self, _: Question<'_>) {

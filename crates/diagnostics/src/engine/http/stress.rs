@@ -37,7 +37,7 @@ impl HttpSession {
             endpoint: self.endpoint.clone(),
             agreed: self.agreed.clone(),
             pace,
-            ..Self::of(Arc::clone(&self.target), self.state.fork(), self.max_message)
+            ..Self::new(Arc::clone(&self.target), self.state.fork(), self.max_message)
         }
     }
 

@@ -223,12 +223,12 @@ impl Target {
         }
         headers.insert(AUTHORIZATION, value);
     }
+}
 
-    /// The target of a redirect, without its query.
-    pub(super) fn location(&self, response: &Response) -> Option<String> {
-        let location = response.headers().get(LOCATION)?.to_str().ok()?;
-        self.url.join(location).ok().map(|to| shown(&to))
-    }
+/// The target of a redirect, without its query, which may contain a secret. `url`: that of the request.
+pub(crate) fn location(url: &Url, headers: &HeaderMap) -> Option<String> {
+    let location = headers.get(LOCATION)?.to_str().ok()?;
+    url.join(location).ok().map(|to| shown(&to))
 }
 
 impl Head {

@@ -1,15 +1,14 @@
 //! The messages that a client of the legacy era receives beside those of the server. Text only: nothing here waits.
 
-use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Kind, Raw, RequestId, Version, code};
 use mcpjoin_rules::{Probe, Revisions};
 
+use super::super::probes::{NO_VERSION, unknown_cancel};
 use super::pages::response;
+use crate::engine::message::{cancel, member};
 
 /// The beginning of the ids of our own requests. A server has such ids only on purpose.
 const PREFIX: &str = "mcpjoin-look-";
-/// A version that never existed.
-const NO_VERSION: &str = "1999-01-01";
 /// A code that no revision has.
 const NO_CODE: i64 = -32077;
 
@@ -24,11 +23,7 @@ pub(super) fn first(session: usize) -> Vec<Prepared> {
             "notifications/mcpjoin/no-such-notification",
             r#"{"reason":"a look from outside"}"#,
         ),
-        notification(
-            Probe::UnknownCancel,
-            "notifications/cancelled",
-            r#"{"requestId":"mcpjoin-never-sent","reason":"a look from outside"}"#,
-        ),
+        (Probe::UnknownCancel, unknown_cancel()),
         request(session, Probe::Ping, "ping", None),
         request(session, Probe::UnknownMethod, "mcpjoin/no-such-method", None),
         request(session, Probe::List, "roots/list", None),
@@ -43,11 +38,7 @@ pub(super) fn second(session: usize, version: &Version, capabilities: Option<&Ra
     let pinged = format!(r#"{{"requestId":"{}"}}"#, pinged(session));
     let mut lines = vec![
         notification(Probe::CompletedCancel, "notifications/cancelled", &pinged),
-        notification(
-            Probe::MalformedCancel,
-            "notifications/cancelled",
-            r#"{"reason":"a look from outside"}"#,
-        ),
+        (Probe::MalformedCancel, cancel(None)),
         request(session, Probe::AfterCancel, "ping", None),
     ];
     if last && has("elicitation.url") {
@@ -119,11 +110,8 @@ pub(super) fn is_ours(id: &RequestId) -> bool {
 
 /// Whether a capability was declared, or a member of one.
 pub(super) fn has(capabilities: &Raw, path: &str) -> bool {
-    let mut place = Some(capabilities.clone());
-    for name in path.split('.') {
-        place = place.and_then(|place| place.decode::<Members<Raw>>().ok()?.get(name).cloned());
-    }
-    place.is_some_and(|found| found.kind() != Kind::Null && found.as_str() != "false")
+    let found = path.split('.').try_fold(capabilities.clone(), |object, name| member(&object, name));
+    found.is_some_and(|found| found.kind() != Kind::Null && found.as_str() != "false")
 }
 
 /// A response to `initialize` with a version that never existed; `None` when it has no version to be replaced.

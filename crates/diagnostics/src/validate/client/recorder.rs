@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin_proto::types::Members;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Era, Message, Method, Raw, Request, RequestId, Version};
 use mcpjoin_rules::HttpRequest;
@@ -13,6 +12,7 @@ use tokio::time::Instant;
 
 use super::probes::{self, Prepared};
 use crate::engine::Traffic;
+use crate::engine::message::{member, version_of};
 
 /// How often a client is asked for its roots again, and the time between two such requests.
 const MAX_ROOTS_REQUESTS: usize = 20;
@@ -58,7 +58,7 @@ impl Recorder {
     }
 
     pub(super) fn into_trace(self) -> Trace {
-        let runs = self.runs.into_iter().map(|noted| noted.run).collect();
+        let runs = self.runs.into_iter().map(|recorded| recorded.run).collect();
         Trace { runs, answer_within: self.answer, ..Trace::default() }
     }
 
@@ -94,9 +94,9 @@ impl Recorder {
         let opens = requests(line).any(|request| request.method == Method::Initialize);
         let last = self.runs.len().checked_sub(1);
         let fits = last.is_some_and(|last| {
-            let noted = &self.runs[last];
+            let recorded = &self.runs[last];
             // A client that has sent requests of the modern era and opens a session now has found out that it needs one.
-            !opens || !noted.is_opened && Revisions::LEGACY.contains(&noted.run.version)
+            !opens || !recorded.is_opened && Revisions::LEGACY.contains(&recorded.run.version)
         });
         match last {
             Some(last) if fits => last,
@@ -109,10 +109,10 @@ impl Recorder {
 
     fn note(&mut self, run: usize, exchange: Option<u32>, what: What) {
         let at = self.started.elapsed();
-        if let Some(noted) = self.runs.get_mut(run) {
+        if let Some(recorded) = self.runs.get_mut(run) {
             match exchange {
-                Some(exchange) => noted.run.note_in(exchange, at, what),
-                None => noted.run.note(at, what),
+                Some(exchange) => recorded.run.note_in(exchange, at, what),
+                None => recorded.run.note(at, what),
             }
         }
     }
@@ -142,21 +142,20 @@ impl Recorder {
     /// Records a line of the client.
     pub(super) fn received(&mut self, run: usize, exchange: Option<u32>, line: Line) {
         self.count(1, line.bytes().len());
-        let noted = &mut self.runs[run];
+        let recorded = &mut self.runs[run];
         for part in line.parts().filter_map(Result::ok) {
             match part {
                 Message::Request(request) if request.method == Method::Initialize => {
-                    noted.is_opened = true;
-                    noted.opening = Some(request.id.clone());
+                    recorded.is_opened = true;
+                    recorded.opening = Some(request.id.clone());
                     let params = request.params.as_ref();
-                    let params = params.and_then(|params| params.raw().decode::<Members<Raw>>().ok());
-                    noted.capabilities = params.and_then(|params| params.get("capabilities").cloned());
+                    recorded.capabilities = params.and_then(|params| member(params.raw(), "capabilities"));
                 }
                 Message::Response(response) => {
-                    noted.in_flight.retain(|id| response.id.as_ref() != Some(id));
+                    recorded.in_flight.retain(|id| response.id.as_ref() != Some(id));
                 }
                 Message::Notification(notification) if notification.method == Method::Initialized => {
-                    noted.is_ready = true
+                    recorded.is_ready = true;
                 }
                 _ => {}
             }
@@ -167,22 +166,20 @@ impl Recorder {
     /// Records a line to the client.
     pub(super) fn sent(&mut self, run: usize, exchange: Option<u32>, probe: Probe, line: Line) {
         self.count(1, line.bytes().len());
-        let noted = &mut self.runs[run];
+        let recorded = &mut self.runs[run];
         for part in line.parts().filter_map(Result::ok) {
             if let Message::Request(request) = part
                 && probes::is_ours(&request.id)
             {
-                noted.in_flight.push(request.id.clone());
+                recorded.in_flight.push(request.id.clone());
             }
             let Message::Response(response) = part else { continue };
-            if response.id.is_some() && response.id == noted.opening {
-                noted.opening = None;
-                let agreed = response.outcome.as_ref().ok().and_then(|result| {
-                    let result: Members<Raw> = result.raw().decode().ok()?;
-                    Some(Version::parse(&result.get("protocolVersion")?.to_string_value()?))
-                });
+            if response.id.is_some() && response.id == recorded.opening {
+                recorded.opening = None;
+                let result = response.outcome.as_ref().ok();
+                let agreed = result.and_then(|result| version_of(result.raw(), "protocolVersion"));
                 if let Some(agreed) = agreed.filter(|agreed| Revisions::LEGACY.contains(agreed)) {
-                    noted.run.version = agreed;
+                    recorded.run.version = agreed;
                 }
             }
         }
@@ -191,7 +188,9 @@ impl Recorder {
 
     /// Whether a line is the response to `initialize`, with a result.
     pub(super) fn opens(&self, run: usize, line: &Line) -> bool {
-        let Some(opening) = self.runs.get(run).and_then(|noted| noted.opening.as_ref()) else { return false };
+        let Some(opening) = self.runs.get(run).and_then(|recorded| recorded.opening.as_ref()) else {
+            return false;
+        };
         line.parts().filter_map(Result::ok).any(|part| {
             matches!(part, Message::Response(response) if response.id.as_ref() == Some(opening) && response.outcome.is_ok())
         })
@@ -200,20 +199,22 @@ impl Recorder {
     /// The first group of our probes, once the session is open; empty when they were sent.
     pub(super) fn first(&mut self, run: usize) -> Vec<Prepared> {
         let at = self.started.elapsed();
-        let Some(noted) = self.runs.get_mut(run) else { return Vec::new() };
-        if !noted.is_ready || noted.groups > 0 {
+        let Some(recorded) = self.runs.get_mut(run) else { return Vec::new() };
+        if !recorded.is_ready || recorded.groups > 0 {
             return Vec::new();
         }
-        (noted.groups, noted.roots_asked) = (1, at);
+        (recorded.groups, recorded.roots_asked) = (1, at);
         probes::first(run)
     }
 
     /// The second group of our probes, after the first; empty when they were sent.
     pub(super) fn second(&mut self, run: usize) -> Vec<Prepared> {
-        let Some(noted) = self.runs.get_mut(run).filter(|noted| noted.groups == 1) else { return Vec::new() };
-        noted.groups = 2;
-        let mut probes = probes::second(run, &noted.run.version, noted.capabilities.as_ref());
-        if noted.in_flight.iter().any(|id| id.as_str() == Some(&probes::pinged(run))) {
+        let Some(recorded) = self.runs.get_mut(run).filter(|recorded| recorded.groups == 1) else {
+            return Vec::new();
+        };
+        recorded.groups = 2;
+        let mut probes = probes::second(run, &recorded.run.version, recorded.capabilities.as_ref());
+        if recorded.in_flight.iter().any(|id| id.as_str() == Some(&probes::pinged(run))) {
             // It would cancel the ping, which needs no response then.
             probes.retain(|(probe, _)| *probe != Probe::CompletedCancel);
         }
@@ -223,26 +224,27 @@ impl Recorder {
     /// A further request for the roots of a client that announces their changes, if the last one is old enough.
     pub(super) fn roots(&mut self, run: usize) -> Option<Prepared> {
         let at = self.started.elapsed();
-        let noted = self.runs.get_mut(run).filter(|noted| noted.groups == 2)?;
-        let declared = noted.capabilities.as_ref().is_some_and(|all| probes::has(all, "roots.listChanged"));
+        let recorded = self.runs.get_mut(run).filter(|recorded| recorded.groups == 2)?;
+        let declared =
+            recorded.capabilities.as_ref().is_some_and(|all| probes::has(all, "roots.listChanged"));
         if !declared
-            || noted.roots_requests >= MAX_ROOTS_REQUESTS
-            || at.saturating_sub(noted.roots_asked) < ROOTS_INTERVAL
+            || recorded.roots_requests >= MAX_ROOTS_REQUESTS
+            || at.saturating_sub(recorded.roots_asked) < ROOTS_INTERVAL
         {
             return None;
         }
-        (noted.roots_requests, noted.roots_asked) = (noted.roots_requests + 1, at);
-        Some(probes::roots(run, noted.roots_requests))
+        (recorded.roots_requests, recorded.roots_asked) = (recorded.roots_requests + 1, at);
+        Some(probes::roots(run, recorded.roots_requests))
     }
 
     /// Whether a request of ours has no response yet.
     pub(super) fn is_waiting(&self, run: usize) -> bool {
-        self.runs.get(run).is_some_and(|noted| !noted.in_flight.is_empty())
+        self.runs.get(run).is_some_and(|recorded| !recorded.in_flight.is_empty())
     }
 
     /// Whether a run is one of the modern era.
     pub(super) fn is_modern(&self, run: usize) -> bool {
-        self.runs.get(run).is_some_and(|noted| Revisions::MODERN.contains(&noted.run.version))
+        self.runs.get(run).is_some_and(|recorded| Revisions::MODERN.contains(&recorded.run.version))
     }
 
     fn count(&mut self, lines: usize, bytes: usize) {
@@ -267,8 +269,7 @@ pub(super) fn is_modern(request: &Request) -> bool {
 }
 
 fn version_in_meta(request: &Request) -> Option<Version> {
-    let meta: Members<Raw> = request.params.as_ref()?.meta()?.decode().ok()?;
-    Some(Version::parse(&meta.get(key::PROTOCOL_VERSION)?.to_string_value()?))
+    version_of(&request.params.as_ref()?.meta()?, key::PROTOCOL_VERSION)
 }
 
 /// The revision of the first line of a session.
@@ -281,10 +282,8 @@ pub(super) fn version(line: &Line) -> Version {
         if request.method == Method::Discover {
             return Version::newest(Era::Modern);
         }
-        let asked = request.params.as_ref().and_then(|params| {
-            let params: Members<Raw> = params.raw().decode().ok()?;
-            Some(Version::parse(&params.get("protocolVersion")?.to_string_value()?))
-        });
+        let params = request.params.as_ref();
+        let asked = params.and_then(|params| version_of(params.raw(), "protocolVersion"));
         if let Some(version) = asked.filter(|version| Revisions::LEGACY.contains(version)) {
             return version;
         }

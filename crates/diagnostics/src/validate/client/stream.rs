@@ -129,11 +129,11 @@ impl Proxy {
                 biased;
                 () = async { sleep_until(wake.unwrap_or_else(Instant::now)).await }, if wake.is_some() => self.forward_delayed(),
                 line = self.server.next_line(), if server_is_open => match line {
-                    Some(line) => self.from_server(line),
+                    Some(line) => self.handle_server_line(line),
                     None => server_is_open = false,
                 },
                 line = self.client.next_line() => match line {
-                    Some(line) => self.from_client(line),
+                    Some(line) => self.handle_client_line(line),
                     None => return Stop::Closed,
                 },
             }
@@ -183,7 +183,7 @@ impl Proxy {
     }
 
     /// Handles a line of the client.
-    fn from_client(&mut self, line: Line) {
+    fn handle_client_line(&mut self, line: Line) {
         self.run = self.recorder.of_stream(&line);
         let bytes = line.bytes().clone();
         let is_request = requests(&line).next().is_some();
@@ -236,7 +236,7 @@ impl Proxy {
     }
 
     /// Handles a line of the server.
-    fn from_server(&mut self, line: Line) {
+    fn handle_server_line(&mut self, line: Line) {
         if !self.recorder.opens(self.run, &line) {
             let modern = self.recorder.is_modern(self.run);
             let cut = self.pages.split(self.run, modern, &line);

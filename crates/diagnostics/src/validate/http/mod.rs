@@ -28,7 +28,7 @@ use super::runs::{
 use super::{Look, ValidateError};
 use crate::engine::http::{Head, HttpSession, LOOK_TIME, Reply, Tap, Target, Until};
 use crate::engine::message::Manner;
-use crate::engine::{Outcome, ProgressFn, Session as _, Setup};
+use crate::engine::{Outcome, ProgressFn, RunState, Session as _};
 
 /// How long a message to a session that has ended may take.
 const ENDED_SESSION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,8 +50,8 @@ pub(super) struct Http {
 impl Transport for Http {
     type Session = HttpSession;
 
-    async fn start(&mut self, setup: Setup, look: &Look) -> Result<HttpSession, ValidateError> {
-        Ok(HttpSession::new(Arc::clone(&self.target), setup, look.limits.message))
+    async fn start(&mut self, state: RunState, look: &Look) -> Result<HttpSession, ValidateError> {
+        Ok(HttpSession::new(Arc::clone(&self.target), state, look.limits.message))
     }
 
     async fn listen_first(&mut self, _: &mut HttpSession) {
@@ -196,8 +196,8 @@ impl Runs<Http> {
 
     /// Starts a session. Nothing is connected before its first request.
     fn session(&mut self, name: &str, version: &Version, manner: Manner, channel: Channel) -> HttpSession {
-        let setup = self.setup(name, version, manner, channel);
-        HttpSession::new(Arc::clone(&self.transport.target), setup, self.look.limits.message)
+        let state = self.next_run(name, version, manner, channel);
+        HttpSession::new(Arc::clone(&self.transport.target), state, self.look.limits.message)
     }
 
     /// A session of the modern era, if the server speaks it.
@@ -289,8 +289,8 @@ impl Runs<Http> {
             let (known, unknown) = (one.line(one.control()), other.line(probes::NO_METHOD));
             one.announce(Probe::SameId);
             tokio::join!(
-                one.request(Probe::SameId, known, within),
-                other.request(Probe::SameId, unknown, within)
+                one.request_with(Probe::SameId, known, &[], within),
+                other.request_with(Probe::SameId, unknown, &[], within)
             );
         }
         for mut session in [one, other] {
