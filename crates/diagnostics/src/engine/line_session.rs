@@ -199,7 +199,8 @@ impl LineSession {
         }
         self.state.traffic.add(1, bytes.len());
         let line = recorded(bytes, &inbound);
-        // As the link reads them: a byte order mark is a violation, and the message behind it is a message all the same.
+        // As the link reads them: a byte order mark is a violation, and the message behind it is a message all the
+        // same.
         let parts: Vec<Result<&Message, &DecodeError>> = match &inbound {
             Inbound::Message { message, .. } => vec![Ok(message)],
             Inbound::Batch { parts, .. } => parts.iter().map(Result::as_ref).collect(),
@@ -283,8 +284,8 @@ impl LineSession {
         self.state.run
     }
 
-    /// Sends SIGTERM to the process while its input is open, and waits until it has ended, at most for `within`. Records
-    /// nothing of a server that is not our child.
+    /// Sends SIGTERM to the process while its input is open, and waits until it has ended, at most for `within`.
+    /// Records nothing of a server that is not our child.
     #[cfg(unix)]
     pub(crate) async fn terminate(mut self, within: Duration) -> Run {
         use rustix::process::{Pid, Signal, kill_process};

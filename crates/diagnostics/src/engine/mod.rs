@@ -1,9 +1,9 @@
 //! The engine of the examinations: connects, sends, measures times and records what crosses.
 //!
-//! [`validate`](crate::validate) runs its sessions over it, and [`doctor`](crate::doctor) sends its own HTTP requests with
-//! its client. A [`Session`] is one conversation with a server: [`LineSession`] over a link that carries lines,
-//! [`http::HttpSession`] over HTTP. Both record the same events ([`mcpjoin_rules::Run`]), under the same limits. The engine
-//! checks nothing: it does not know the rules, and it decides only when to stop waiting.
+//! [`validate`](crate::validate) runs its sessions over it, and [`doctor`](crate::doctor) sends its own HTTP requests
+//! with its client. A [`Session`] is one conversation with a server: [`LineSession`] over a link that carries lines,
+//! [`http::HttpSession`] over HTTP. Both record the same events ([`mcpjoin_rules::Run`]), under the same limits. The
+//! engine checks nothing: it does not know the rules, and it decides only when to stop waiting.
 
 pub(crate) mod http;
 mod line_session;

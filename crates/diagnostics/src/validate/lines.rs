@@ -262,8 +262,8 @@ fn first_id() -> Option<RequestId> {
     Some(RequestId::from(1))
 }
 
-/// Ends a run that is not checked. A server that has not responded in its time has no more time than that to end; then it
-/// is dropped, which ends it at once.
+/// Ends a run that is not checked. A server that has not responded in its time has no more time than that to end; then
+/// it is dropped, which ends it at once.
 async fn give_up(session: LineSession, within: Duration) {
     let _ = timeout(within.min(END_TIMEOUT), session.close()).await;
 }

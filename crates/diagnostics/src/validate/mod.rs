@@ -1,11 +1,11 @@
 //! Validates a server: starts it several times, or reaches it over HTTP, provokes what the rules of [`mcpjoin_rules`]
 //! check, and records every message.
 //!
-//! Used by `mcpjoin validate`, and by programs that test a server of their own. It checks nothing itself. It asks only for
-//! what the server has declared, and for what a rule says must be refused. Unless the user allows it, it **never calls a
-//! tool**, reads a resource or gets a prompt: it asks for prompts, resources and tasks that do not exist. Where they are
-//! declared, it asks for the completion of an empty text, and for log messages of a level, which ends with the session. It
-//! declares no capability, except in calls of an allowed tool that needs one.
+//! Used by `mcpjoin validate`, and by programs that test a server of their own. It checks nothing itself. It asks only
+//! for what the server has declared, and for what a rule says must be refused. Unless the user allows it, it **never
+//! calls a tool**, reads a resource or gets a prompt: it asks for prompts, resources and tasks that do not exist. Where
+//! they are declared, it asks for the completion of an empty text, and for log messages of a level, which ends with the
+//! session. It declares no capability, except in calls of an allowed tool that needs one.
 //!
 //! The runs follow each other: a session in each era that the server speaks, a short one for each version of the legacy
 //! era, one for lines that are no messages; over HTTP also two at once. A child is ended after each run by the
@@ -177,15 +177,15 @@ impl Validator {
         Self::of(Server::Lines(Source::Child(command)))
     }
 
-    /// Validates the server at a URL: over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the status 400,
-    /// 404 or 405 and names an endpoint instead, or where [only that is to be tried](HttpConnect::legacy_sse). The server
-    /// is running, and is not started.
+    /// Validates the server at a URL: over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the status
+    /// 400, 404 or 405 and names an endpoint instead, or where [only that is to be tried](HttpConnect::legacy_sse). The
+    /// server is running, and is not started.
     ///
     /// The given headers are sent with every request and never recorded, and so is the authorization of the
     /// [credentials](HttpConnect::credentials), which are not asked for another one when a request is refused. A server
-    /// that wants a token is also asked without one, and the documents that say where a token is to be had are fetched: at
-    /// most fifteen further requests, without `Authorization` and `Cookie`; those for the documents without any header of
-    /// the user. Every server is asked for the two well-known addresses of such documents.
+    /// that wants a token is also asked without one, and the documents that say where a token is to be had are fetched:
+    /// at most fifteen further requests, without `Authorization` and `Cookie`; those for the documents without any
+    /// header of the user. Every server is asked for the two well-known addresses of such documents.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -222,8 +222,8 @@ impl Validator {
         Self { server, look, progress: Box::new(|_| {}), tap: None }
     }
 
-    /// Sets the limits of messages, and how long the first response of a run may take ([`Limits::initialize`], 30 s; where
-    /// the era is not known, the probe for it [`Limits::probe`], 5 s).
+    /// Sets the limits of messages, and how long the first response of a run may take ([`Limits::initialize`], 30 s;
+    /// where the era is not known, the probe for it [`Limits::probe`], 5 s).
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.look.limits = limits;
@@ -251,9 +251,9 @@ impl Validator {
         self
     }
 
-    /// Also calls this tool, with these arguments: a JSON object, `None` for an empty one. It is called once in each era
-    /// that the server speaks, with a token for its progress; its response may take as long as
-    /// [any other](Self::answer_within). A tool that does not exist is called as well. A tool that the server does not list,
+    /// Also calls this tool, with these arguments: a JSON object, `None` for an empty one. It is called once in each
+    /// era that the server speaks, with a token for its progress; its response may take as long as [any
+    /// other](Self::answer_within). A tool that does not exist is called as well. A tool that the server does not list,
     /// or whose schema does not allow these arguments, is called all the same, and [`Trace::calls`] says so.
     ///
     /// ```no_run
@@ -274,19 +274,19 @@ impl Validator {
     }
 
     /// Also calls the tools that say that they only read (`annotations.readOnlyHint`), reads listed resources, and gets
-    /// prompts that need no argument: at most twenty of each, once in each era. A tool with required arguments is called
-    /// without them, which it must refuse; one that takes 200 ms or more is called again and cancelled. The first that needs
-    /// a capability that we have not declared is called about eight times with it declared, and its requests for input are
-    /// declined. The first that may be a task is called twice as one, and cancelled the second time; one that may not,
-    /// once. What a server says about its tools is believed.
+    /// prompts that need no argument: at most twenty of each, once in each era. A tool with required arguments is
+    /// called without them, which it must refuse; one that takes 200 ms or more is called again and cancelled. The
+    /// first that needs a capability that we have not declared is called about eight times with it declared, and its
+    /// requests for input are declined. The first that may be a task is called twice as one, and cancelled the second
+    /// time; one that may not, once. What a server says about its tools is believed.
     #[must_use]
     pub const fn read_only_tools(mut self) -> Self {
         self.look.consent.read_only = true;
         self
     }
 
-    /// Sets how long a response may take. Default: 10 s. A later one is reported as late, and is awaited for 2 s more. The
-    /// first response of a run may not take longer either, unless [`limits`](Self::limits) say so.
+    /// Sets how long a response may take. Default: 10 s. A later one is reported as late, and is awaited for 2 s more.
+    /// The first response of a run may not take longer either, unless [`limits`](Self::limits) say so.
     #[must_use]
     pub const fn answer_within(mut self, time: Duration) -> Self {
         self.look.answer = time;
@@ -294,10 +294,11 @@ impl Validator {
         self
     }
 
-    /// Also puts the server under stress, in further runs: many requests at once, a reader that waits, a request of 1 MiB,
-    /// the end of its input at bad moments, a signal; over HTTP responses that are read late and slowly, requests in
-    /// pieces, connections that are closed early, twenty sessions, and a stream that is cut and resumed, for which the first
-    /// tool of [`call`](Self::call) is called once more. It takes about ten seconds longer. Nothing else is called.
+    /// Also puts the server under stress, in further runs: many requests at once, a reader that waits, a request of 1
+    /// MiB, the end of its input at bad moments, a signal; over HTTP responses that are read late and slowly, requests
+    /// in pieces, connections that are closed early, twenty sessions, and a stream that is cut and resumed, for which
+    /// the first tool of [`call`](Self::call) is called once more. It takes about ten seconds longer. Nothing else is
+    /// called.
     #[must_use]
     pub const fn resilience(mut self) -> Self {
         self.look.resilience = true;
@@ -311,8 +312,8 @@ impl Validator {
         self
     }
 
-    /// Performs all runs. Needs a tokio runtime with I/O and time. Every run ends by itself: after two requests without a
-    /// response, 20,000 messages or 64 MiB, nothing more is sent in it.
+    /// Performs all runs. Needs a tokio runtime with I/O and time. Every run ends by itself: after two requests without
+    /// a response, 20,000 messages or 64 MiB, nothing more is sent in it.
     ///
     /// Dropping the future kills the server at once.
     ///

@@ -1,8 +1,9 @@
 //! The first request of a connection, in every form that a client may send, and the response of the server.
 //!
-//! Used by `mcpjoin validate --eras`, once for each opener, each over a link of its own. It checks nothing: a row of the
-//! table says what the response was. How both eras begin: <https://modelcontextprotocol.io/specification/2026-07-28/basic/lifecycle>
-//! and <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization>.
+//! Used by `mcpjoin validate --eras`, once for each opener, each over a link of its own. It checks nothing: a row of
+//! the table says what the response was. How both eras begin:
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/lifecycle> and
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization>.
 
 use std::fmt;
 use std::time::Duration;

@@ -31,12 +31,13 @@ pub(super) const ALL_CAPABILITIES: &str = r#"{"elicitation":{"form":{}},"samplin
 const NO_NOTIFICATION: &str = "notifications/mcpjoin/no-such-notification";
 
 /// Ids that get lost where a server checks for an id in the wrong way, reads numbers as floats of 32 bits, or takes a
-/// string of digits for a number. All are safe in JSON between any two programs, and no run uses them for anything else.
+/// string of digits for a number. All are safe in JSON between any two programs, and no run uses them for anything
+/// else.
 pub(super) const ODD_IDS: [&str; 6] =
     ["0", "-1", "9007199254740991", r#""70007""#, r#""""#, r#""a \"quoted\" \\ id with an ä""#];
 
-/// Lines that a server cannot read: two that are not JSON, and two that are JSON and no request. The latter have ids, so
-/// that their responses are known.
+/// Lines that a server cannot read: two that are not JSON, and two that are JSON and no request. The latter have ids,
+/// so that their responses are known.
 pub(super) const BAD_LINES: [(Probe, &str); 4] = [
     (Probe::BadJson, "{\"jsonrpc\":\"2.0\",\"id\":\"bad-1\","),
     (Probe::BadJson, "this is no JSON"),
@@ -56,7 +57,8 @@ pub(super) const ONE: &str = "1";
 pub(super) const OTHER_PROMPT: &str = "mcpjoin-no-other-prompt";
 /// A session that no server has made: as long as one, and of visible ASCII.
 pub(super) const NO_SESSION: &str = "mcpjoin-6e6f-7375-6368-73657373696f";
-/// Origins of pages that have nothing to do with the server: a name that does not resolve (RFC 6761), and an opaque one.
+/// Origins of pages that have nothing to do with the server: a name that does not resolve (RFC 6761), and an opaque
+/// one.
 pub(super) const FOREIGN_ORIGINS: [&str; 2] = ["http://mcpjoin-elsewhere.invalid", "null"];
 /// A host that is no name of the server.
 pub(super) const FOREIGN_HOST: &str = "mcpjoin-elsewhere.invalid";

@@ -1,8 +1,9 @@
-//! Puts a server that reads lines under stress, in runs of their own: many requests at once, a reader that waits, a large
-//! request, the end of its input at bad moments, a signal.
+//! Puts a server that reads lines under stress, in runs of their own: many requests at once, a reader that waits, a
+//! large request, the end of its input at bad moments, a signal.
 //!
-//! Called after the other runs, where it was asked for ([`Validator::resilience`](super::Validator::resilience)). It lists
-//! the tools, asks whether the server is there, and does nothing else; no tool is called. Over HTTP: `http/resilience.rs`.
+//! Called after the other runs, where it was asked for ([`Validator::resilience`](super::Validator::resilience)). It
+//! lists the tools, asks whether the server is there, and does nothing else; no tool is called. Over HTTP:
+//! `http/resilience.rs`.
 
 use std::time::Duration;
 

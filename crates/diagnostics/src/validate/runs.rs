@@ -1,6 +1,7 @@
 //! The runs of one server, over any transport: how sessions are opened, and what every session sends.
 //!
-//! [`lines`](super::lines) and [`http`](super::http) say which sessions there are over their transport, and what is sent over it alone.
+//! [`lines`](super::lines) and [`http`](super::http) say which sessions there are over their transport, and what is
+//! sent over it alone.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -116,8 +117,8 @@ impl<T: Transport> Runs<T> {
             }
             _ => {}
         }
-        // Where only this era was asked for, the server may speak it and lack this method, which is checked. A legacy server
-        // may take a list for a request of its own, and its result lacks what each modern one has.
+        // Where only this era was asked for, the server may speak it and lack this method, which is checked. A legacy
+        // server may take a list for a request of its own, and its result lacks what each modern one has.
         let may_be_modern = !self.look.legacy && !outcome.is_unsupported_version() && may_go_on(session);
         if may_be_modern
             && let Outcome::Result(result) = session.ask(Probe::List, Method::ListTools.as_str()).await

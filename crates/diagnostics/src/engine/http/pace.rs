@@ -61,8 +61,8 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// The first `length` bytes of a line, and a receiver that is notified when they are taken. Further bytes of the line
-    /// are never sent.
+    /// The first `length` bytes of a line, and a receiver that is notified when they are taken. Further bytes of the
+    /// line are never sent.
     pub(super) fn begun(line: &str, length: usize) -> (Body, oneshot::Receiver<()>) {
         let (sender, sent) = oneshot::channel();
         let begin = Bytes::copy_from_slice(&line.as_bytes()[..length.min(line.len())]);

@@ -1,4 +1,5 @@
-//! What is done to a server under stress: many requests at once, connections that are closed early, streams that are cut.
+//! What is done to a server under stress: many requests at once, connections that are closed early, streams that are
+//! cut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,8 +122,8 @@ impl HttpSession {
         self.note(number, What::BodyEnded(BodyEnd::Left));
     }
 
-    /// Sends a request, and closes the stream of its response behind the first event that has an id, before the response
-    /// itself. Returns the id of that event and of the request; `None` when there was no such event.
+    /// Sends a request, and closes the stream of its response behind the first event that has an id, before the
+    /// response itself. Returns the id of that event and of the request; `None` when there was no such event.
     pub(crate) async fn cut(&mut self, probe: Probe, line: &str) -> Option<(String, RequestId)> {
         if self.over {
             return None;

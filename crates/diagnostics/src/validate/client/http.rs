@@ -1,5 +1,5 @@
-//! Serves clients over HTTP: records each request, gives it to the server unchanged, and records the response on its way
-//! back. Probes are added to streams that stay open.
+//! Serves clients over HTTP: records each request, gives it to the server unchanged, and records the response on its
+//! way back. Probes are added to streams that stay open.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -1,12 +1,12 @@
 //! Validates a client: serves it and records what it does, to be [checked](mcpjoin_rules::judge_client).
 //!
-//! Used by `mcpjoin validate --client`, and by programs that test a client of their own. The caller gives a real server;
-//! this module stands in front of it, forwards the messages of both sides, and records them. Two things are changed on the
-//! way: the last entries of a list are sent as a page of their own, and over HTTP every other response is sent on a stream.
-//! In addition, a client of the legacy era receives what the rules need: pings, an unknown request and unknown
-//! notifications, arrays where its version has them, requests for its roots. It is asked for a message of its model only
-//! in ways that it has to refuse, and only the server itself asks its user. The response to `initialize` is delayed for a
-//! moment, which shows whether the client waits for it.
+//! Used by `mcpjoin validate --client`, and by programs that test a client of their own. The caller gives a real
+//! server; this module stands in front of it, forwards the messages of both sides, and records them. Two things are
+//! changed on the way: the last entries of a list are sent as a page of their own, and over HTTP every other response
+//! is sent on a stream. In addition, a client of the legacy era receives what the rules need: pings, an unknown request
+//! and unknown notifications, arrays where its version has them, requests for its roots. It is asked for a message of
+//! its model only in ways that it has to refuse, and only the server itself asks its user. The response to `initialize`
+//! is delayed for a moment, which shows whether the client waits for it.
 
 mod http;
 mod pages;
@@ -94,8 +94,8 @@ impl ClientValidator {
         self
     }
 
-    /// Sets how long a response may take. Default: 10 s. A client that has disconnected before is not checked for missing
-    /// responses.
+    /// Sets how long a response may take. Default: 10 s. A client that has disconnected before is not checked for
+    /// missing responses.
     #[must_use]
     pub const fn answer_within(mut self, time: Duration) -> Self {
         self.answer = time;
@@ -104,7 +104,8 @@ impl ClientValidator {
 
     /// Responds to `initialize` with a version that never existed: the client must disconnect then. In the modern era,
     /// every request over HTTP is refused because of its version, which the client must not take for a server of the
-    /// legacy era; on a stream, `server/discover` gets an error of such a server, and the client must send `initialize`.
+    /// legacy era; on a stream, `server/discover` gets an error of such a server, and the client must send
+    /// `initialize`.
     #[must_use]
     pub const fn refusing(mut self) -> Self {
         self.refuse = true;
@@ -120,21 +121,22 @@ impl ClientValidator {
         self
     }
 
-    /// Serves the client at the other end of a stream of lines until it closes its side, `end` is ready, or 20,000 messages
-    /// or 64 MiB are recorded. Needs a tokio runtime with time.
+    /// Serves the client at the other end of a stream of lines until it closes its side, `end` is ready, or 20,000
+    /// messages or 64 MiB are recorded. Needs a tokio runtime with time.
     ///
-    /// The trace has one run for each session: [`Channel::Stdio`](mcpjoin_rules::Channel::Stdio). Without a message there is
-    /// no run.
+    /// The trace has one run for each session: [`Channel::Stdio`](mcpjoin_rules::Channel::Stdio). Without a message
+    /// there is no run.
     pub async fn serve(self, link: Link, end: impl Future<Output = Leaving>) -> Trace {
         stream::serve(self, link, end).await
     }
 
-    /// Serves every client of the listener until `end` is ready: over Streamable HTTP in both eras, and over HTTP+SSE. It
-    /// also ends after 20,000 messages or 64 MiB, and when `idle` has passed without a connection after the first request.
-    /// A request without a message counts as one, and addresses and headers count as bytes. Needs a tokio runtime with I/O
-    /// and time.
+    /// Serves every client of the listener until `end` is ready: over Streamable HTTP in both eras, and over HTTP+SSE.
+    /// It also ends after 20,000 messages or 64 MiB, and when `idle` has passed without a connection after the first
+    /// request. A request without a message counts as one, and addresses and headers count as bytes. Needs a tokio
+    /// runtime with I/O and time.
     ///
-    /// A run is one session, or all requests of the modern era together. Headers that authorize a client are not recorded.
+    /// A run is one session, or all requests of the modern era together. Headers that authorize a client are not
+    /// recorded.
     pub async fn serve_http(
         self,
         listener: HttpListener,

@@ -1,7 +1,7 @@
 //! Splits lists that have one page: shows whether a client reads all pages.
 //!
-//! Called with each message before it is forwarded. The client gets all entries of the server, in the same order; the last
-//! ones have a cursor of ours, which the server never sees.
+//! Called with each message before it is forwarded. The client gets all entries of the server, in the same order; the
+//! last ones have a cursor of ours, which the server never sees.
 
 use std::collections::{HashMap, HashSet};
 

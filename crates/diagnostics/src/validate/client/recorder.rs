@@ -1,4 +1,5 @@
-//! Records the messages of clients, run by run: which run a message belongs to, and by which revision the run is checked.
+//! Records the messages of clients, run by run: which run a message belongs to, and by which revision the run is
+//! checked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +96,8 @@ impl Recorder {
         let last = self.runs.len().checked_sub(1);
         let fits = last.is_some_and(|last| {
             let recorded = &self.runs[last];
-            // A client that has sent requests of the modern era and opens a session now has found out that it needs one.
+            // A client that has sent requests of the modern era and opens a session now has found out that it needs
+            // one.
             !opens || !recorded.is_opened && Revisions::LEGACY.contains(&recorded.run.version)
         });
         match last {

@@ -128,8 +128,8 @@ impl Sessions {
         self.by_id.insert(Bytes::copy_from_slice(id), run);
     }
 
-    /// Whether a request is posted to an address of HTTP+SSE that is not the endpoint of a session. One that opens a session
-    /// at the address of the stream tries whether the server speaks Streamable HTTP.
+    /// Whether a request is posted to an address of HTTP+SSE that is not the endpoint of a session. One that opens a
+    /// session at the address of the stream tries whether the server speaks Streamable HTTP.
     fn is_of_sse(&self, parts: &Parts, opens: bool) -> bool {
         let path = parts.uri.path();
         let is_path = |endpoint: &Bytes| endpoint.split(|byte| *byte == b'?').next() == Some(path.as_bytes());

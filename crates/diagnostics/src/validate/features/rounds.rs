@@ -1,5 +1,5 @@
-//! A tool that asks for input: it is called with every capability declared, and called again without the input, with another
-//! value, and with everything declined. No request for input is ever accepted.
+//! A tool that asks for input: it is called with every capability declared, and called again without the input, with
+//! another value, and with everything declined. No request for input is ever accepted.
 //!
 //! Used in the modern era, where the user has allowed calls of tools that only read.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>

@@ -2,8 +2,8 @@
 //!
 //! Called once for each server over Streamable HTTP. A server that wants no token is asked for the two well-known
 //! addresses of its metadata and for nothing else. To one that wants a token: seven requests, at most two to where its
-//! metadata are, and at most three to each of the first two authorization servers that these name. The user's token is sent
-//! with none of them, and nothing is registered, authorized or asked of a person.
+//! metadata are, and at most three to each of the first two authorization servers that these name. The user's token is
+//! sent with none of them, and nothing is registered, authorized or asked of a person.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
@@ -34,8 +34,8 @@ const BASE_METADATA: &str = "/.well-known/oauth-authorization-server";
 const DEFAULT_ENDPOINT: &str = "/authorize";
 
 impl Runs<Http> {
-    /// Looks at how the server refuses requests without a token, in requests of the version `asked`, by which the run is
-    /// checked where the server speaks it. `refused`: it has refused everything, and may be of either era.
+    /// Looks at how the server refuses requests without a token, in requests of the version `asked`, by which the run
+    /// is checked where the server speaks it. `refused`: it has refused everything, and may be of either era.
     pub(super) async fn authorization(&mut self, asked: &Version, refused: bool) {
         let spoken = match asked.era() {
             // The modern revision demands what the last legacy revision demands.

@@ -1,8 +1,9 @@
 //! The runs of a server that is reached over HTTP.
 //!
 //! Beside what every server is asked, requests are sent without their headers, with other headers, from pages of other
-//! origins, for other hosts, and in sessions that have ended; streams are opened, closed and resumed. A server that wants
-//! a token is also asked without one. A prompt is asked for by a name that no server has, where prompts are declared.
+//! origins, for other hosts, and in sessions that have ended; streams are opened, closed and resumed. A server that
+//! wants a token is also asked without one. A prompt is asked for by a name that no server has, where prompts are
+//! declared.
 
 mod authorization;
 mod headers;

@@ -1,10 +1,11 @@
 //! Puts a server over HTTP under stress, in runs of their own: many requests at once, responses that are read late and
-//! slowly, large requests, requests in pieces, connections that are closed early, many sessions, a stream that is cut. Over
-//! HTTP+SSE all responses of a session come on its one stream, which no client can resume.
+//! slowly, large requests, requests in pieces, connections that are closed early, many sessions, a stream that is cut.
+//! Over HTTP+SSE all responses of a session come on its one stream, which no client can resume.
 //!
-//! Called after the other runs, where it was asked for ([`Validator::resilience`](super::super::Validator::resilience)). It
-//! lists the tools, asks whether the server is there, opens sessions and ends them, and does nothing else: no tool is
-//! called but one that the user has named. A server at a URL is not ours: it is neither ended nor started again.
+//! Called after the other runs, where it was asked for
+//! ([`Validator::resilience`](super::super::Validator::resilience)). It lists the tools, asks whether the server is
+//! there, opens sessions and ends them, and does nothing else: no tool is called but one that the user has named. A
+//! server at a URL is not ours: it is neither ended nor started again.
 
 use std::time::Duration;
 
