@@ -11,8 +11,7 @@
 //! era, one for lines that are no messages; over HTTP also two at once. A child is ended after each run by the
 //! [shutdown steps](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown).
 //!
-//! What is sent stands here, by transport in [`lines`] and [`http`]; how it is sent and recorded in
-//! [`engine`](crate::engine).
+//! This module says what is sent, and the private module `engine` sends and records it.
 
 mod client;
 mod features;

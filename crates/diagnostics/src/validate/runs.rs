@@ -44,7 +44,7 @@ pub(super) struct Runs<T> {
     number: usize,
 }
 
-/// A message of a session, in a table of what is sent in which order.
+/// A message of a session. Tables of steps say what is sent in which order.
 pub(super) enum Step {
     /// A request that the server must respond to.
     Control(Probe),
@@ -53,15 +53,15 @@ pub(super) enum Step {
     Notify(Probe, fn() -> String),
 }
 
-/// What is sent in each session before its features are looked at. A notification is followed by a request, which shows
-/// that the server goes on.
+/// The messages of each session before those about its features. A request after a notification shows that the server
+/// goes on.
 const BASICS: [Step; 3] = [
     Step::Method(Probe::UnknownMethod, probes::NO_METHOD),
     Step::Notify(Probe::UnknownNotification, probes::unknown_notification),
     Step::Control(Probe::Ping),
 ];
 
-/// The same where a notification cancels a request: in the modern era over HTTP, closing the exchange does.
+/// Further ones where a notification cancels a request. In the modern era over HTTP, closing the exchange does.
 const CANCELLATION: [Step; 2] =
     [Step::Notify(Probe::UnknownCancel, probes::unknown_cancel), Step::Control(Probe::AfterCancel)];
 

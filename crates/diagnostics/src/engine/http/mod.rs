@@ -371,7 +371,7 @@ impl HttpSession {
         self.state.run.note_in(number, self.state.started.elapsed(), what);
     }
 
-    /// The first response that was received last.
+    /// The head of the last response.
     pub(crate) fn last_response(&self) -> Option<HttpResponse> {
         self.state.run.events.iter().rev().find_map(|event| match &event.what {
             What::Responded(response) => Some(response.clone()),

@@ -1,4 +1,4 @@
-//! What is asked without a token, and with an invented one; and the documents that say where a token is to be had.
+//! Requests without a token and with invented tokens, and the documents that say where a token is to be had.
 //!
 //! Called once for each server over Streamable HTTP. A server that wants no token is asked for the two well-known
 //! addresses of its metadata and for nothing else. To one that wants a token: seven requests, at most two to where its
