@@ -102,7 +102,7 @@ impl Opener {
     /// Whether it is one of the legacy era.
     #[must_use]
     pub const fn is_legacy(&self) -> bool {
-        matches!(self.era(), Era::Legacy)
+        matches!(self, Self::Initialize(_) | Self::InitializeBare | Self::ListBare)
     }
 
     /// The version that it names.
