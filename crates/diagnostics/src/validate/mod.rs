@@ -1,20 +1,22 @@
-//! Looks at a server from outside: starts it a few times, or reaches it over HTTP, provokes what the rules of
-//! [`check`](mcpjoin_rules) judge, and notes everything that crosses.
+//! Validates a server: starts it several times, or reaches it over HTTP, provokes what the rules of [`mcpjoin_rules`]
+//! check, and records every message.
 //!
-//! Called by `mcpjoin validate` and by whoever tests a server of their own. It judges nothing, and asks for nothing that a
-//! server has not declared, but for what a rule says must be refused. Unless it is told to, it **never calls a tool**,
-//! reads a resource or gets a prompt: it asks for prompts, resources and tasks that do not exist. Where they are declared,
-//! it asks for the completion of an empty text, and for log messages of a level, which ends with the session. It declares
-//! no capability of its own, but in calls of a tool that was allowed and needs one.
+//! Used by `mcpjoin validate`, and by programs that test a server of their own. It checks nothing itself. It asks only
+//! for what the server has declared, and for what a rule says must be refused. Unless the user allows it, it **never
+//! calls a tool**, reads a resource or gets a prompt: it asks for prompts, resources and tasks that do not exist. Where
+//! they are declared, it asks for the completion of an empty text, and for log messages of a level, which ends with the
+//! session. It declares no capability, except in calls of an allowed tool that needs one.
 //!
-//! There is one run after another: a session in each era that the server speaks, a short one for each version of the
-//! legacy era, one for lines that are no messages; over HTTP two at once as well. A child is ended after each run by the
-//! [shutdown ladder](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown).
+//! The runs follow each other: a session in each era that the server speaks, a short one for each version of the legacy
+//! era, one for lines that are no messages; over HTTP also two at once. A child is ended after each run by the
+//! [shutdown steps](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown).
+//!
+//! This module says what is sent, and the private module `engine` sends and records it.
 
 mod client;
 mod features;
 mod http;
-mod live;
+mod lines;
 mod openers;
 mod probes;
 mod resilience;
@@ -29,14 +31,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcpjoin_proto::session::{Limits, OpeningFailure};
 use mcpjoin_proto::{Raw, Version};
-use mcpjoin_rules::{Probe, Trace};
+use mcpjoin_rules::Trace;
 
 pub use self::openers::{Opener, OpenerAnswer};
+use self::runs::Runs;
 use self::source::Source;
-use mcpjoin::link::{ChildCommand, SocketError, SpawnError};
-use mcpjoin::link::{Crossed, HttpConnect, HttpSetupError, Way};
+pub use crate::engine::Progress;
+use crate::engine::ProgressFn;
+use crate::engine::http::Tap;
+use mcpjoin::link::{ChildCommand, Crossed, HttpConnect, HttpSetupError, SocketError, SpawnError, Way};
 
-/// What is to be looked at, and for how long.
+/// Validates one server: records what it does, for the rules.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -56,25 +61,26 @@ use mcpjoin::link::{Crossed, HttpConnect, HttpSetupError, Way};
 pub struct Validator {
     server: Server,
     look: Look,
+    progress: ProgressFn,
+    /// Over HTTP.
+    tap: Option<Tap>,
 }
 
-/// How closely a server is looked at.
+/// What a server is asked, and for how long.
 struct Look {
     limits: Limits,
     legacy: bool,
     modern: bool,
     version: Option<Version>,
     answer: Duration,
-    /// Somebody has said how long an answer may take.
+    /// Whether the caller has set `answer`.
     bounded: bool,
     resilience: bool,
     consent: features::Consent,
-    progress: Box<dyn FnMut(Progress<'_>) + Send>,
-    tap: Option<http::Tap>,
 }
 
 impl Look {
-    /// Who says how long an answer may take means the first one as well, unless something else was said of that.
+    /// Applies [`Validator::answer_within`] to the first response of a run, unless the limits say something else.
     fn bound(&mut self) {
         if !self.bounded {
             return;
@@ -97,47 +103,35 @@ enum Server {
     Http(Box<HttpConnect>),
 }
 
-/// What is being done.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Progress<'a> {
-    /// Which run this is, counted from 1.
-    pub number: usize,
-    /// What it is for.
-    pub run: &'a str,
-    /// What is sent.
-    pub probe: Probe,
-}
-
-/// Why there is nothing to judge.
+/// Why nothing was recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValidateError {
     /// The program could not be started.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
-    /// There is no connection to where it listens.
+    /// There is no connection to its socket.
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// There is no connection over QUIC.
     #[error(transparent)]
     Quic(#[from] mcpjoin_quic::endpoint::QuicError),
-    /// What was to make a connection has failed.
+    /// The function that connects has failed.
     #[error("no connection was made: {0}")]
     Stream(#[from] std::io::Error),
-    /// No session could be opened, in no era that was looked for.
+    /// No session was opened in any era.
     #[error("{0}")]
     NoSession(#[source] OpeningFailure),
-    /// What is to be connected to, or what is to go with every request, cannot be used.
+    /// The URL, a header or a certificate cannot be used.
     #[error(transparent)]
     Setup(#[from] HttpSetupError),
-    /// There is no connection, or no response came over it.
+    /// There is no connection, or no response.
     #[error("the server does not answer: {problem}")]
     Unreachable {
         /// Why not.
         problem: String,
     },
-    /// Only who is known is let in.
+    /// The server wants a token, or refuses the one that it was given.
     #[error(
         "the server asks who we are: status {status}{}",
         reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default()
@@ -145,12 +139,12 @@ pub enum ValidateError {
     Unauthorized {
         /// 401 or 403.
         status: u16,
-        /// Why it refuses, where it says so: `error` and `error_description` of `WWW-Authenticate`.
+        /// Why it refuses, if it says so: `error` and `error_description` of `WWW-Authenticate`.
         reason: Option<String>,
-        /// How it does that, where it wants a token: [`Trace::authorization`], which can be judged.
+        /// How it refuses, where it wants a token: [`Trace::authorization`], which can be checked.
         seen: Box<Trace>,
     },
-    /// It says that it is elsewhere. A redirect is not followed: what is looked at is what was named.
+    /// The server redirects. A redirect is not followed: only the named URL is validated.
     #[error(
         "the server redirects (status {status}) {}",
         location.as_deref().map_or_else(|| "without saying where to".to_owned(), |to| format!("to {to}"))
@@ -158,15 +152,15 @@ pub enum ValidateError {
     Redirected {
         /// The status of the response.
         status: u16,
-        /// Where it leads, without user, password and query; `None` when that cannot be read.
+        /// Its target, without user, password and query; `None` when that cannot be read.
         location: Option<String>,
     },
-    /// What came is not of this protocol.
+    /// The response is not one of this protocol.
     #[error("the server answers, and not in this protocol: status {status}, {}", content_type.as_deref().unwrap_or("no content type"))]
     NotMcp {
         /// The status of the response.
         status: u16,
-        /// What it says to be.
+        /// Its content type.
         content_type: Option<String>,
         /// The beginning of its body.
         head: Bytes,
@@ -174,23 +168,23 @@ pub enum ValidateError {
 }
 
 impl Validator {
-    /// For the server that this command starts.
+    /// Validates the server that this command starts.
     #[must_use]
     pub fn new(command: ChildCommand) -> Self {
-        // A server that is slow to end is not one that must be ended: more patience than a client has.
+        // A server that ends slowly need not be killed: it gets more time than a client gives.
         let command = command.shutdown(Duration::from_secs(5), Duration::from_secs(2));
         Self::of(Server::Lines(Source::Child(command)))
     }
 
-    /// For the server that is reached so: over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the
-    /// status 400, 404 or 405 and names an endpoint instead, or where
-    /// [nothing else is to be tried](HttpConnect::legacy_sse). The server is running, and is not started.
+    /// Validates the server at a URL: over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the status
+    /// 400, 404 or 405 and names an endpoint instead, or where [only that is to be tried](HttpConnect::legacy_sse). The
+    /// server is running, and is not started.
     ///
-    /// Headers are sent with every request and stand in no trace, and so is what the
-    /// [credentials](HttpConnect::credentials) have; they are not asked for more when a request is refused. A server that wants a token
-    /// is also looked at without one, and the documents that say where one is to be had are fetched: at most fifteen
-    /// requests more, with neither `Authorization` nor `Cookie`, of which the documents' have no header of the user's at all.
-    /// Where it has metadata of that kind is asked of every server: two requests.
+    /// The given headers are sent with every request and never recorded, and so is the authorization of the
+    /// [credentials](HttpConnect::credentials), which are not asked for another one when a request is refused. A server
+    /// that wants a token is also asked without one, and the documents that say where a token is to be had are fetched:
+    /// at most fifteen further requests, without `Authorization` and `Cookie`; those for the documents without any
+    /// header of the user. Every server is asked for the two well-known addresses of such documents.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -206,11 +200,10 @@ impl Validator {
         Self::of(Server::Http(Box::new(connect)))
     }
 
-    /// Calls `tap` for every message that crosses over HTTP, as a line. What crosses between us and a child, its
-    /// [command](ChildCommand::tapped) tells.
+    /// Calls `tap` for every message over HTTP, as a line. For a child, tap its [command](ChildCommand::tapped).
     #[must_use]
     pub fn tapped(mut self, tap: impl FnMut(Way, Crossed<'_>) + Send + 'static) -> Self {
-        self.look.tap = Some(Box::new(tap));
+        self.tap = Some(Box::new(tap));
         self
     }
 
@@ -224,45 +217,43 @@ impl Validator {
             bounded: false,
             resilience: false,
             consent: features::Consent::default(),
-            progress: Box::new(|_| {}),
-            tap: None,
         };
-        Self { server, look }
+        Self { server, look, progress: Box::new(|_| {}), tap: None }
     }
 
-    /// The bounds of messages, and how long the first answer of a run may take ([`Limits::initialize`], 30 s; where the
-    /// era is not known, the probe for it [`Limits::probe`], 5 s).
+    /// Sets the limits of messages, and how long the first response of a run may take ([`Limits::initialize`], 30 s;
+    /// where the era is not known, the probe for it [`Limits::probe`], 5 s).
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.look.limits = limits;
         self
     }
 
-    /// Looks for no session of the legacy era.
+    /// Opens no session of the legacy era.
     #[must_use]
     pub const fn without_legacy(mut self) -> Self {
         self.look.legacy = false;
         self
     }
 
-    /// Looks for no session of the modern era.
+    /// Opens no session of the modern era.
     #[must_use]
     pub const fn without_modern(mut self) -> Self {
         self.look.modern = false;
         self
     }
 
-    /// The version of the legacy era whose session is looked at closely: the newest by default.
+    /// Sets the version of the long session in the legacy era. Default: the newest.
     #[must_use]
     pub fn legacy_version(mut self, version: Version) -> Self {
         self.look.version = Some(version);
         self
     }
 
-    /// Also calls this tool, with these arguments: a JSON object, `None` for an empty one. It is called once in each era
-    /// that the server speaks, with a token for its progress; an answer is waited for as long as
-    /// [any other](Self::answer_within). Beside it, a tool is called that does not exist. A tool that the server does not
-    /// list, or whose schema has no room for these arguments, is called all the same, and [`Trace::calls`] tells of it.
+    /// Also calls this tool, with these arguments: a JSON object, `None` for an empty one. It is called once in each
+    /// era that the server speaks, with a token for its progress; its response may take as long as [any
+    /// other](Self::answer_within). A tool that does not exist is called as well. A tool that the server does not list,
+    /// or whose schema does not allow these arguments, is called all the same, and [`Trace::calls`] says so.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -281,21 +272,20 @@ impl Validator {
         self
     }
 
-    /// Also calls the tools that say that they only read (`annotations.readOnlyHint`), reads resources that are listed,
-    /// and gets prompts that need no argument: at most twenty of each, once in each era. A tool with arguments that it must
-    /// have is called without them, which it must refuse; one that takes 200 ms or more is called again, to be cancelled.
-    /// The first that needs what we have not declared is called with that declared, about eight times, to be told no;
-    /// the first that may be a task is called twice as one, the second time to be cancelled; one that may not, once. What a
-    /// server says of its tools is believed.
+    /// Also calls the tools that say that they only read (`annotations.readOnlyHint`), reads listed resources, and gets
+    /// prompts that need no argument: at most twenty of each, once in each era. A tool with required arguments is
+    /// called without them, which it must refuse; one that takes 200 ms or more is called again and cancelled. The
+    /// first that needs a capability that we have not declared is called about eight times with it declared, and its
+    /// requests for input are declined. The first that may be a task is called twice as one, and cancelled the second
+    /// time; one that may not, once. What a server says about its tools is believed.
     #[must_use]
     pub const fn read_only_tools(mut self) -> Self {
         self.look.consent.read_only = true;
         self
     }
 
-    /// How long an answer may take: 10 s. One that comes later is judged to be late; one that does not come is not
-    /// waited for any longer. No first answer of a run is waited for any longer either, where [`limits`](Self::limits)
-    /// say nothing else of that.
+    /// Sets how long a response may take. Default: 10 s. A later one is reported as late, and is awaited for 2 s more.
+    /// The first response of a run may not take longer either, unless [`limits`](Self::limits) say so.
     #[must_use]
     pub const fn answer_within(mut self, time: Duration) -> Self {
         self.look.answer = time;
@@ -303,36 +293,38 @@ impl Validator {
         self
     }
 
-    /// Puts the server under stress as well, in some runs more: many requests at once, a reader that waits, a request of
-    /// 1 MiB, the end of its input at bad moments, a signal; over HTTP answers that are read late and slowly,
-    /// requests in pieces, connections that are lost, twenty sessions, and a stream that is cut and resumed, for which the
-    /// first tool that was [named](Self::call) is called once more. It takes about ten seconds longer. Still nothing else
-    /// is called.
+    /// Also puts the server under stress, in further runs: many requests at once, a reader that waits, a request of 1
+    /// MiB, the end of its input at bad moments, a signal; over HTTP responses that are read late and slowly, requests
+    /// in pieces, connections that are closed early, twenty sessions, and a stream that is cut and resumed, for which
+    /// the first tool of [`call`](Self::call) is called once more. It takes about ten seconds longer. Nothing else is
+    /// called.
     #[must_use]
     pub const fn resilience(mut self) -> Self {
         self.look.resilience = true;
         self
     }
 
-    /// Called before each thing that is sent. It must not block.
+    /// Calls `progress` before each message that is sent. It must not block.
     #[must_use]
     pub fn on_progress(mut self, progress: impl FnMut(Progress<'_>) + Send + 'static) -> Self {
-        self.look.progress = Box::new(progress);
+        self.progress = Box::new(progress);
         self
     }
 
-    /// Looks. Needs a tokio runtime with I/O and time. Every run ends by itself: after two requests without an answer,
-    /// 20,000 lines or 64 MiB, no more is asked in it.
+    /// Performs all runs. Needs a tokio runtime with I/O and time. Every run ends by itself: after two requests without
+    /// a response, 20,000 messages or 64 MiB, nothing more is sent in it.
     ///
-    /// Dropped before it is ready, it ends the server at once.
+    /// Dropping the future kills the server at once.
     ///
     /// # Errors
     /// When the program does not start, or no session can be opened.
     pub async fn run(mut self) -> Result<Trace, ValidateError> {
         self.look.bound();
         match self.server {
-            Server::Lines(source) => runs::Runs::new(self.look, source).all().await,
-            Server::Http(connect) => http::Runs::new(self.look, &connect)?.all().await,
+            Server::Lines(source) => Runs::over_lines(self.look, self.progress, source).all().await,
+            Server::Http(connect) => {
+                Runs::over_http(self.look, self.progress, self.tap, &connect)?.all().await
+            }
         }
     }
 }

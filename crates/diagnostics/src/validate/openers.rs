@@ -1,8 +1,9 @@
-//! The first request of a connection, in every form that a client may have, and what a server makes of it.
+//! The first request of a connection, in every form that a client may send, and the response of the server.
 //!
-//! Called by `mcpjoin validate --eras`, once for each opener, each over a link of its own. It judges nothing: a row of
-//! the table says what came. How both eras begin: <https://modelcontextprotocol.io/specification/2026-07-28/basic/lifecycle>
-//! and <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization>.
+//! Used by `mcpjoin validate --eras`, once for each opener, each over a link of its own. It checks nothing: a row of
+//! the table says what the response was. How both eras begin:
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/lifecycle> and
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization>.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,13 +14,13 @@ use mcpjoin_proto::{Era, Message, Method, Raw, RequestId, Response, Version};
 use mcpjoin_rules::Revisions;
 use tokio::time::{Instant, timeout_at};
 
-use super::live::Live;
-use super::probes::{self, Manner};
-use super::runs::member;
+use super::probes;
+use crate::engine::message::{self, Manner, member, version_of};
+use crate::engine::request_in;
 use mcpjoin::link::{BareLink, Link};
 
-/// How long the far end may take to leave once it has answered: what is left then is ended with the link.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the server may take to end after its response. Then it is killed with the link.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A first request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,15 +40,15 @@ pub enum Opener {
     ListBare,
 }
 
-/// What came of it.
+/// The response to an opener.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OpenerAnswer {
-    /// A result that says this version (`initialize`).
+    /// A result with this version (`initialize`).
     Version(Version),
-    /// A result that says these versions (`server/discover`).
+    /// A result with these versions (`server/discover`).
     Versions(Vec<Version>),
-    /// A result, and no version in it.
+    /// A result without a version.
     Result,
     /// An error of JSON-RPC.
     Refused {
@@ -55,21 +56,21 @@ pub enum OpenerAnswer {
         code: i64,
         /// Its message.
         message: String,
-        /// The versions that it says are spoken, where it does.
+        /// The versions that the server speaks, if the error lists them.
         supported: Vec<Version>,
     },
-    /// Something that is no answer, for this reason.
+    /// Something that is no message.
     Unreadable {
         /// Why it is none.
         problem: String,
         /// How it begins.
         first: Bytes,
     },
-    /// The exchange ended without an answer: over HTTP, for example, by its status.
+    /// The exchange ended without a response: over HTTP, for example, by its status.
     Lost(String),
     /// The server has ended, or has closed its side.
     Closed(LinkEnd),
-    /// Nothing came in this time.
+    /// There was no response in this time.
     Silent(Duration),
 }
 
@@ -79,24 +80,17 @@ impl Opener {
     pub fn all() -> Vec<Self> {
         let newest = Version::newest(Era::Modern);
         let unknown = Version::parse(probes::NO_VERSION);
-        let mut all = vec![
-            Self::Discover(newest.clone()),
-            Self::Discover(unknown.clone()),
-            Self::DiscoverBare,
-            Self::List(newest.clone()),
-        ];
-        let legacy: Vec<&Version> = Revisions::LEGACY.iter().collect();
-        all.extend(legacy.into_iter().rev().cloned().map(Self::Initialize));
-        all.extend([
-            Self::Initialize(newest),
-            Self::Initialize(unknown),
-            Self::InitializeBare,
-            Self::ListBare,
-        ]);
-        all
+        let mut initialize: Vec<Version> = Revisions::LEGACY.iter().cloned().collect();
+        initialize.reverse();
+        initialize.extend([newest.clone(), unknown.clone()]);
+        let modern =
+            [Self::Discover(newest.clone()), Self::Discover(unknown), Self::DiscoverBare, Self::List(newest)];
+        let legacy =
+            initialize.into_iter().map(Self::Initialize).chain([Self::InitializeBare, Self::ListBare]);
+        modern.into_iter().chain(legacy).collect()
     }
 
-    /// The era in whose manner it is written.
+    /// The era whose requests have this form.
     #[must_use]
     pub const fn era(&self) -> Era {
         match self {
@@ -130,7 +124,7 @@ impl Opener {
         }
     }
 
-    /// Whether a session, or what there is instead of one, may follow: the answer has what the opener is for.
+    /// Whether a session may follow: the response has what the opener asks for.
     #[must_use]
     pub const fn is_opened_by(&self, answer: &OpenerAnswer) -> bool {
         match self {
@@ -140,18 +134,18 @@ impl Opener {
         }
     }
 
-    /// Says it over the link, waits until an answer comes or `within` is over, and ends the link.
+    /// Sends it over the link, waits for the response for at most `within`, and closes the link.
     ///
-    /// Dropped before it is ready, it ends what the link has started at once.
+    /// Dropping the future kills at once what the link has started.
     pub async fn over(&self, link: Link, limits: &Limits, within: Duration) -> OpenerAnswer {
         let mut link = link.bare(limits);
         let answer = self.answer(&mut link, limits, within).await;
-        let _ = timeout_at(Instant::now() + FAREWELL, link.close()).await;
+        let _ = timeout_at(Instant::now() + CLOSE_TIMEOUT, link.close()).await;
         answer
     }
 
     async fn answer(&self, link: &mut BareLink, limits: &Limits, within: Duration) -> OpenerAnswer {
-        let Some(request) = Live::request_of(&self.line()) else { return OpenerAnswer::Silent(within) };
+        let Some(request) = request_in(&self.line()) else { return OpenerAnswer::Silent(within) };
         let asked = request.id.clone();
         link.push(Outbound::Message { message: Message::Request(request), route: Route::Session });
         let deadline = Instant::now() + within;
@@ -179,54 +173,50 @@ impl Opener {
         }
     }
 
-    /// What a response says; `None` when it answers something else.
+    /// What a response says; `None` when it belongs to another request.
     fn of(&self, response: Response, asked: &RequestId) -> Option<OpenerAnswer> {
         match response {
             Response { id: Some(id), .. } if id != *asked => None,
-            // A server that could not read what version we mean may leave out the id as well.
-            Response { outcome: Err(error), .. } => {
-                let supported = error.data.as_ref().and_then(|data| member(data, "supported"));
-                let supported = supported.and_then(|list| list.decode::<Vec<String>>().ok());
-                Some(OpenerAnswer::Refused {
-                    code: error.code,
-                    message: error.message,
-                    supported: versions(supported.unwrap_or_default()),
-                })
-            }
+            // A server that could not read the version may leave out the id as well.
+            Response { outcome: Err(error), .. } => Some(OpenerAnswer::Refused {
+                code: error.code,
+                supported: error.data.and_then(|data| versions(&data, "supported")).unwrap_or_default(),
+                message: error.message,
+            }),
             Response { id: None, .. } => None,
             Response { outcome: Ok(result), .. } => {
-                let text = |raw: Raw| raw.to_string_value().map(|name| Version::parse(&name));
-                Some(match self.method() {
-                    "initialize" => member(result.raw(), "protocolVersion")
-                        .and_then(text)
-                        .map_or(OpenerAnswer::Result, OpenerAnswer::Version),
-                    "server/discover" => member(result.raw(), "supportedVersions")
-                        .and_then(|list| list.decode::<Vec<String>>().ok())
-                        .map_or(OpenerAnswer::Result, |list| OpenerAnswer::Versions(versions(list))),
-                    _ => OpenerAnswer::Result,
-                })
+                let answer = match self.method() {
+                    "initialize" => version_of(result.raw(), "protocolVersion").map(OpenerAnswer::Version),
+                    "server/discover" => {
+                        versions(result.raw(), "supportedVersions").map(OpenerAnswer::Versions)
+                    }
+                    _ => None,
+                };
+                Some(answer.unwrap_or(OpenerAnswer::Result))
             }
         }
     }
 
-    /// What is sent.
+    /// The text of the request.
     fn line(&self) -> String {
         let id = "1";
         match self {
             Self::Discover(version) => probes::discover(id, Some(version.as_str()), true),
             Self::DiscoverBare => probes::discover_bare(id),
             Self::List(version) => {
-                probes::request(&Manner::Modern(version.clone()), id, Method::ListTools.as_str())
+                message::request(&Manner::Modern(version.clone()), id, Method::ListTools.as_str())
             }
-            Self::Initialize(version) => probes::initialize(id, version.as_str()),
-            Self::InitializeBare => probes::initialize_bare(id),
-            Self::ListBare => probes::request(&Manner::Legacy, id, Method::ListTools.as_str()),
+            Self::Initialize(version) => message::initialize(id, version.as_str()),
+            Self::InitializeBare => message::initialize_bare(id),
+            Self::ListBare => message::request(&Manner::Legacy, id, Method::ListTools.as_str()),
         }
     }
 }
 
-fn versions(names: Vec<String>) -> Vec<Version> {
-    names.iter().map(|name| Version::parse(name)).collect()
+/// The versions in a list of an object.
+fn versions(object: &Raw, name: &str) -> Option<Vec<Version>> {
+    let names: Vec<String> = member(object, name)?.decode().ok()?;
+    Some(names.iter().map(|name| Version::parse(name)).collect())
 }
 
 impl fmt::Display for Opener {

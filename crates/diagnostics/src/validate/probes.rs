@@ -1,7 +1,11 @@
-//! The lines that probes send. Text alone: nothing here waits, and nothing names what a server has.
+//! The messages and names that probes send. Text only: nothing here waits, and nothing names what a server offers.
 
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Raw, Version};
+
+use crate::engine::message::{self, Manner, NO_CAPABILITIES, Question, meta_members};
+use mcpjoin_proto::Method;
+use mcpjoin_rules::Probe;
 
 /// A version that never existed.
 pub(super) const NO_VERSION: &str = "1999-01-01";
@@ -9,9 +13,9 @@ pub(super) const NO_VERSION: &str = "1999-01-01";
 pub(super) const NO_PROMPT: &str = "mcpjoin-no-such-prompt";
 /// A tool that no server has.
 pub(super) const NO_TOOL: &str = "mcpjoin-no-such-tool";
-/// A resource that no server has: nothing leads to it, not even to what it would be of.
+/// A resource that no server has, with a scheme that no server has.
 pub(super) const NO_RESOURCE: &str = "mcpjoin-no-such-scheme:no-such-resource";
-/// What is no address at all.
+/// A text that is no URI.
 pub(super) const NO_URI: &str = "mcpjoin: no <address>";
 /// A cursor that no server has given.
 pub(super) const NO_CURSOR: &str = "mcpjoin-no-such-cursor";
@@ -21,145 +25,117 @@ pub(super) const NO_TASK: &str = "mcpjoin-no-such-task";
 pub(super) const NO_LEVEL: &str = "mcpjoin-no-such-level";
 /// A method that no revision has.
 pub(super) const NO_METHOD: &str = "mcpjoin/no-such-method";
-/// What we declare: nothing.
-pub(super) const NOTHING: &str = "{}";
-/// What a call declares that a server may ask something of.
-pub(super) const EVERYTHING: &str = r#"{"elicitation":{"form":{}},"sampling":{},"roots":{}}"#;
+/// The capabilities that a call declares when the server may ask for input.
+pub(super) const ALL_CAPABILITIES: &str = r#"{"elicitation":{"form":{}},"sampling":{},"roots":{}}"#;
 /// A notification that no revision has.
 const NO_NOTIFICATION: &str = "notifications/mcpjoin/no-such-notification";
 
-/// Ids that get lost where somebody asks "is there an id?" the wrong way, reads numbers as floats of 32 bits, or
-/// takes a string of digits for a number. All are safe in JSON between any two programs, and no run counts so far.
+/// Ids that get lost where a server checks for an id in the wrong way, reads numbers as floats of 32 bits, or takes a
+/// string of digits for a number. All are safe in JSON between any two programs, and no run uses them for anything
+/// else.
 pub(super) const ODD_IDS: [&str; 6] =
     ["0", "-1", "9007199254740991", r#""70007""#, r#""""#, r#""a \"quoted\" \\ id with an ä""#];
 
-/// Lines that are not JSON.
-pub(super) const BAD_JSON: [&str; 2] = ["{\"jsonrpc\":\"2.0\",\"id\":\"bad-1\",", "this is no JSON"];
+/// Lines that a server cannot read: two that are not JSON, and two that are JSON and no request. The latter have ids,
+/// so that their responses are known.
+pub(super) const BAD_LINES: [(Probe, &str); 4] = [
+    (Probe::BadJson, "{\"jsonrpc\":\"2.0\",\"id\":\"bad-1\","),
+    (Probe::BadJson, "this is no JSON"),
+    (Probe::InvalidRequest, r#"{"jsonrpc":"2.0","id":"invalid-1"}"#),
+    (Probe::InvalidRequest, r#"{"jsonrpc":"2.0","id":"invalid-2","method":7}"#),
+];
 
-/// Lines that are JSON and no request. Each has an id of its own, so that its answer is known.
-pub(super) const INVALID_REQUESTS: [&str; 2] =
-    [r#"{"jsonrpc":"2.0","id":"invalid-1"}"#, r#"{"jsonrpc":"2.0","id":"invalid-2","method":7}"#];
-
-/// How a request says what era it is of.
-#[derive(Clone, Debug)]
-pub(super) enum Manner {
-    /// Parameters as they are.
-    Legacy,
-    /// With everything in `_meta`, in this version.
-    Modern(Version),
-}
-
-/// A request. `id` is JSON.
-pub(super) fn request(manner: &Manner, id: &str, method: &str) -> String {
-    let method = Raw::string(method);
-    match manner {
-        Manner::Legacy => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method}}}"#),
-        Manner::Modern(version) => {
-            let meta = meta(Some(version.as_str()), true);
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{{"_meta":{meta}}}}}"#)
-        }
-    }
-}
-
-/// A request with parameters, with more in its `_meta`, and, in the modern era, with these capabilities of ours.
-pub(super) fn request_with(
-    manner: &Manner,
-    id: &str,
-    method: &str,
-    members: &[(&str, Raw)],
-    more: &[(&str, Raw)],
-    capabilities: &str,
-) -> String {
-    let mut params: Vec<String> = members.iter().map(member).collect();
-    let own = match manner {
-        Manner::Legacy => Vec::new(),
-        Manner::Modern(version) => meta_members(Some(version.as_str()), Some(capabilities)),
-    };
-    let meta: Vec<String> = own.into_iter().chain(more.iter().map(member)).collect();
-    if !meta.is_empty() {
-        params.push(format!(r#""_meta":{{{}}}"#, meta.join(",")));
-    }
-    let (method, params) = (Raw::string(method), params.join(","));
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{{{params}}}}}"#)
-}
-
-fn member((name, value): &(&str, Raw)) -> String {
-    format!("{}:{value}", Raw::string(name))
-}
-
-/// The cancellation of a request; `None` says of nothing what it is of.
-pub(super) fn cancel(id: Option<&str>) -> String {
-    let id = id.map_or_else(String::new, |id| format!(r#""requestId":{id},"#));
-    format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{{id}"reason":"a look from outside"}}}}"#
-    )
-}
+/// [`NO_PROMPT`] in Base64, as a header may have it.
+pub(super) const NO_PROMPT_ENCODED: &str = "=?base64?bWNwam9pbi1uby1zdWNoLXByb21wdA==?=";
+/// A value that looks like Base64 and is not.
+pub(super) const NO_BASE64: &str = "=?base64?%%%?=";
+/// A value that no argument of ours has.
+pub(super) const OTHER_VALUE: &str = "mcpjoin-another-value";
+/// The integer that we give as an argument, as a header has it.
+pub(super) const ONE: &str = "1";
+/// Another prompt that no server has.
+pub(super) const OTHER_PROMPT: &str = "mcpjoin-no-other-prompt";
+/// A session that no server has made: as long as one, and of visible ASCII.
+pub(super) const NO_SESSION: &str = "mcpjoin-6e6f-7375-6368-73657373696f";
+/// Origins of pages that have nothing to do with the server: a name that does not resolve (RFC 6761), and an opaque
+/// one.
+pub(super) const FOREIGN_ORIGINS: [&str; 2] = ["http://mcpjoin-elsewhere.invalid", "null"];
+/// A host that is no name of the server.
+pub(super) const FOREIGN_HOST: &str = "mcpjoin-elsewhere.invalid";
 
 /// A `server/discover` whose `_meta` lacks something, or names another version.
 pub(super) fn discover(id: &str, version: Option<&str>, capabilities: bool) -> String {
-    let meta = meta(version, capabilities);
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#)
+    discover_with(id, &meta_members(version, capabilities.then_some(NO_CAPABILITIES)))
 }
 
-/// One whose `_meta` has what it must have and nothing else.
+/// A `server/discover` whose `_meta` has what it must have and nothing else.
 pub(super) fn discover_unnamed(id: &str, version: &str) -> String {
-    let (key, version, capabilities) =
-        (key::PROTOCOL_VERSION, Raw::string(version), key::CLIENT_CAPABILITIES);
-    let meta = format!(r#"{{"{key}":{version},"{capabilities}":{{}}}}"#);
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#)
+    let version = format!(r#""{}":{}"#, key::PROTOCOL_VERSION, Raw::string(version));
+    discover_with(id, &[version, format!(r#""{}":{{}}"#, key::CLIENT_CAPABILITIES)])
 }
 
-/// The same without `_meta`.
+fn discover_with(id: &str, meta: &[String]) -> String {
+    let meta = meta.join(",");
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{{{meta}}}}}}}"#)
+}
+
+/// A `server/discover` without `_meta`.
 pub(super) fn discover_bare(id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{}}}}"#)
-}
-
-/// The request that opens a legacy session.
-pub(super) fn initialize(id: &str, version: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":{},"capabilities":{{}},"clientInfo":{}}}}}"#,
-        Raw::string(version),
-        client_info()
-    )
-}
-
-/// The same without a version.
-pub(super) fn initialize_bare(id: &str) -> String {
-    let info = client_info();
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"capabilities":{{}},"clientInfo":{info}}}}}"#
-    )
-}
-
-pub(super) fn initialized() -> String {
-    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()
 }
 
 pub(super) fn unknown_notification() -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{NO_NOTIFICATION}","params":{{}}}}"#)
 }
 
+/// Two notifications in an array.
+pub(super) fn notification_batch() -> String {
+    format!("[{0},{0}]", unknown_notification())
+}
+
 pub(super) fn unknown_cancel() -> String {
-    r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"mcpjoin-never-sent","reason":"a look from outside"}}"#
-        .into()
+    message::cancel(Some(r#""mcpjoin-never-sent""#))
 }
 
-fn client_info() -> String {
-    format!(r#"{{"name":"mcpjoin","version":{}}}"#, Raw::string(env!("CARGO_PKG_VERSION")))
+/// A response to a request that was never made.
+pub(super) fn stray_response() -> String {
+    r#"{"jsonrpc":"2.0","id":"mcpjoin-never-asked","result":{}}"#.into()
 }
 
-pub(super) fn meta(version: Option<&str>, capabilities: bool) -> String {
-    format!("{{{}}}", meta_members(version, capabilities.then_some(NOTHING)).join(","))
+/// A request for the prompt that does not exist.
+pub(super) fn no_prompt(id: &str, version: &Version) -> String {
+    let manner = Manner::Modern(version.clone());
+    Question::new(Probe::NoPrompt, Method::GetPrompt).text("name", NO_PROMPT).line(&manner, id)
 }
 
-fn meta_members(version: Option<&str>, capabilities: Option<&str>) -> Vec<String> {
-    let mut members = Vec::new();
-    if let Some(version) = version {
-        members.push(format!(r#""{}":{}"#, key::PROTOCOL_VERSION, Raw::string(version)));
+/// The value of an argument of ours in Base64, as a header may have it.
+pub(super) fn encoded(value: &str) -> &str {
+    match value {
+        "mcpjoin" => "=?base64?bWNwam9pbg==?=",
+        ONE => "=?base64?MQ==?=",
+        "true" => "=?base64?dHJ1ZQ==?=",
+        other => other,
     }
-    members.push(format!(r#""{}":{}"#, key::CLIENT_INFO, client_info()));
-    if let Some(capabilities) = capabilities {
-        members.push(format!(r#""{}":{capabilities}"#, key::CLIENT_CAPABILITIES));
+}
+
+/// The integer of ours, written as another number with the same value.
+pub(super) fn as_number(value: &str) -> &str {
+    if value == ONE { "1.0" } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::http::headers::decode_value;
+
+    use super::*;
+
+    #[test]
+    fn the_name_in_base64_is_the_name() {
+        assert_eq!(decode_value(NO_PROMPT_ENCODED.as_bytes()).as_deref(), Ok(NO_PROMPT));
+        assert!(decode_value(NO_BASE64.as_bytes()).is_err());
+        for value in ["mcpjoin", "1", "true"] {
+            assert_ne!(encoded(value), value);
+            assert_eq!(decode_value(encoded(value).as_bytes()).as_deref(), Ok(value));
+        }
     }
-    members
 }

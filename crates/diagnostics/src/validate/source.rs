@@ -1,4 +1,4 @@
-//! Where the server of a run comes from: a program that is started, or a stream of bytes to one that runs already.
+//! How a server that reads lines is reached: a program that is started, or a stream of bytes to a running server.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,19 +9,19 @@ use mcpjoin::link::{ChildCommand, ChildHandle, Link};
 /// A connection that is being made.
 type Opening = Pin<Box<dyn Future<Output = Result<Link, ValidateError>> + Send>>;
 
-/// What connects for a run.
+/// Connects for a run.
 type Open = Box<dyn FnMut() -> Opening + Send>;
 
-/// What makes a server's end for each run.
+/// Reaches the server for each run.
 pub(super) enum Source {
-    /// Starts it.
+    /// Starts the server.
     Child(ChildCommand),
-    /// Connects to it; `messages`: also over links that carry messages and no bytes.
+    /// Connects to the server. `messages`: over links that carry messages in place of bytes.
     Stream { lines: Open, messages: Option<Open> },
 }
 
 impl Source {
-    /// A link to the server, and what watches the process where it is a child of ours.
+    /// A link to the server, and its process where it is our child.
     pub(super) async fn open(&mut self) -> Result<(Link, Option<ChildHandle>), ValidateError> {
         match self {
             Self::Child(command) => {
@@ -33,7 +33,7 @@ impl Source {
         }
     }
 
-    /// A link that carries messages as they are, where there is such a way to the server.
+    /// A link that carries messages in place of bytes, where the transport has such links.
     pub(super) async fn messages(&mut self) -> Result<Option<Link>, ValidateError> {
         match self {
             Self::Stream { messages: Some(open), .. } => open().await.map(Some),
@@ -64,11 +64,11 @@ where
 }
 
 impl Validator {
-    /// For the server that is reached over a stream of bytes: a socket, a tunnel, a pair in memory
-    /// ([`Link::stream`]). It is judged as one that reads and writes lines; how its process ends is not known.
+    /// Validates the server at the other end of a stream of bytes: a socket, a tunnel, a pair in memory
+    /// ([`Link::stream`]). It is checked as a server that reads and writes lines; how its process ends is not known.
     ///
-    /// `open` is asked for a connection of its own for each run, about ten times. The links must carry bytes: over
-    /// one that carries messages as they are, nothing can be said.
+    /// `open` is called for a new connection for each run, about ten times. The links must carry bytes: a link that
+    /// carries messages in place of bytes cannot be validated.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -81,7 +81,7 @@ impl Validator {
     /// ```
     ///
     /// # Errors
-    /// What `open` fails with ends the look.
+    /// An error of `open` ends the validation.
     #[must_use]
     pub fn stream<O, E>(open: impl FnMut() -> O + Send + 'static) -> Self
     where
@@ -92,9 +92,9 @@ impl Validator {
         Self::of(Server::Lines(Source::Stream { lines: opening(open), messages: None }))
     }
 
-    /// Also opens one session over a link that carries messages as they are, beside those over a
-    /// [stream](Self::stream): a transport on which each request has a stream of its own. Without a stream nothing
-    /// is changed. The link has to show lines to a [tap](Link::tapped), as the one of QUIC does.
+    /// Also opens one session over a link that carries messages in place of bytes, beside those over a
+    /// [stream](Self::stream): a transport on which each request has a stream of its own. Changes nothing without a
+    /// stream. The link has to show lines to a [tap](Link::tapped), as the one of QUIC does.
     ///
     /// ```no_run
     /// # async fn f(pin: mcpjoin_quic::endpoint::Trust) -> Result<(), Box<dyn std::error::Error>> {
@@ -110,7 +110,7 @@ impl Validator {
     /// ```
     ///
     /// # Errors
-    /// What `open` fails with ends the look.
+    /// An error of `open` ends the validation.
     #[must_use]
     pub fn and_messages<O, E>(mut self, open: impl FnMut() -> O + Send + 'static) -> Self
     where

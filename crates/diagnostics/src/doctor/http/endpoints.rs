@@ -14,7 +14,8 @@ use mcpjoin_proto::{DecodeLimits, Message};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use mcpjoin::internal::http::{Client, ClientOptions, Proxies, shown};
+use crate::engine::http::{anonymous_client, read_body};
+use mcpjoin::internal::http::shown;
 
 /// The usual paths of MCP. Those of HTTP+SSE have `/sse`.
 const USUAL_PATHS: [&str; 4] = ["/mcp", "/sse", "/mcp/", "/"];
@@ -48,8 +49,7 @@ pub(super) async fn elsewhere(
     timeout: Duration,
     guarded: bool,
 ) -> Elsewhere {
-    let client = client(tls, timeout);
-    let client = &client;
+    let client = &anonymous_client(tls, timeout.min(RESPONSE_TIMEOUT));
     let deadline = Instant::now() + RESPONSE_TIMEOUT;
     let get = |path: &str| {
         let mut there = url.clone();
@@ -99,22 +99,14 @@ pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, timeout: D
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
     ]);
     let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
-    let client = client(tls, timeout);
+    let client = anonymous_client(tls, timeout.min(RESPONSE_TIMEOUT));
     let sent = client.send(Method::POST, url, headers, ping);
     let mut response = timeout_at(deadline, sent).await.ok()?.ok()?;
     // Some servers send the error about the session as text.
     let refused = response.status() == 400;
-    let mut body = Vec::new();
-    let read = async {
-        while let Ok(Some(piece)) = response.chunk().await {
-            body.extend_from_slice(&piece[..piece.len().min(MAX_RESPONSE_BYTES - body.len())]);
-            if body.len() == MAX_RESPONSE_BYTES {
-                break;
-            }
-        }
-    };
-    // An event stream may not end.
-    let _ = timeout_at(deadline.min(Instant::now() + timeout), read).await;
+    // An event stream may go on.
+    let read_deadline = deadline.min(Instant::now() + timeout);
+    let body = read_body(&mut response, MAX_RESPONSE_BYTES, read_deadline).await;
     let text = String::from_utf8_lossy(&body).into_owned();
     if refused && text.to_ascii_lowercase().contains("session") {
         return Some(shown(url));
@@ -126,12 +118,4 @@ pub(super) async fn streamable(url: &Url, tls: &rustls::ClientConfig, timeout: D
         matches!(decoded, Ok(Decoded::Message(Message::Response(_))))
     };
     texts.any(is_reply).then(|| shown(url))
-}
-
-/// A client that adds no headers of the user.
-fn client(tls: &rustls::ClientConfig, timeout: Duration) -> Client {
-    Client::new(ClientOptions {
-        proxies: Some(Proxies::from_system()),
-        ..ClientOptions::new(tls.clone(), timeout.min(RESPONSE_TIMEOUT))
-    })
 }

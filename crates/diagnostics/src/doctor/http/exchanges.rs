@@ -13,6 +13,7 @@ use mcpjoin_proto::session::LinkErrorKind;
 use url::Url;
 
 use super::super::report::Finding;
+use crate::engine::http::location;
 use mcpjoin::internal::http::shown;
 use mcpjoin::internal::{Exchanged, readable, refusal};
 
@@ -156,9 +157,6 @@ impl Head {
             let value = headers.get(name)?.as_bytes();
             Some(readable(&value[..value.len().min(MAX_VALUE_BYTES)]))
         };
-        // `shown` leaves out the query, which may contain a secret.
-        let location =
-            headers.get(header::LOCATION).and_then(|to| to.to_str().ok()).and_then(|to| url.join(to).ok());
         let is_proxy = |server: &String| {
             let server = server.to_ascii_lowercase();
             headers.contains_key("x-squid-error") || PROXIES.iter().any(|name| server.contains(name))
@@ -166,7 +164,7 @@ impl Head {
         Self {
             status,
             content_type: text(header::CONTENT_TYPE),
-            location: location.map(|to| shown(&to)),
+            location: location(url, headers),
             retry_after: text(header::RETRY_AFTER),
             reason: refusal(headers),
             wants: text(header::WWW_AUTHENTICATE),

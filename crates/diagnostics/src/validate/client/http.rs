@@ -1,44 +1,51 @@
-//! Clients over HTTP: each request is noted, given to the server as it is, and its response noted on its way back.
+//! Serves clients over HTTP: records each request, gives it to the server unchanged, and records the response on its
+//! way back. Probes are added to streams that stay open.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
+use mcpjoin_proto::codec::sse::{Event, SseDecoder, SseEvent};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, accepts};
 use mcpjoin_proto::{Era, Message, Method, Version};
-use mcpjoin_rules::{BodyEnd, Ended, HttpRequest, HttpResponse, Line, Probe, Trace, What};
+use mcpjoin_rules::{BodyEnd, Ended, HttpRequest, HttpResponse, Line, Probe, StreamEvent, Trace, What};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower_service::Service as _;
 
-use super::body::{NotedBody, written};
-use super::pages::only;
 use super::recorder::{Recorder, is_modern, requests};
 use super::sessions::Shared;
-use super::{ClientValidator, HELD, Leaving, probes};
-use mcpjoin::link::HttpService;
-use mcpjoin::link::{HttpListener, HttpOptions};
+use super::{ClientValidator, INITIALIZE_DELAY, Leaving, probes};
+use crate::engine::only_request;
+use mcpjoin::link::{HttpBody, HttpListener, HttpOptions, HttpService};
 
 /// Connections at once.
 const CONNECTIONS: usize = 1000;
-/// What is under way at the end is given so long.
-const FAREWELL: Duration = Duration::from_millis(300);
+/// How long connections may take to end, when the validation ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long to wait after a connection that could not be accepted: for open files, for memory.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// The longest event of a response, in bytes.
+const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// The headers of a client that say something to the rules, and let nobody in.
-const NOTED: [&str; 8] = [
+/// The headers of a client that the rules read. None of them authorizes it.
+const RECORDED_HEADERS: [&str; 8] = [
     name::ACCEPT,
     name::CONTENT_TYPE,
     name::SESSION_ID,
@@ -49,7 +56,7 @@ const NOTED: [&str; 8] = [
     name::ORIGIN,
 ];
 
-/// What answers every request.
+/// Handles every request.
 #[derive(Clone)]
 struct Front {
     service: HttpService,
@@ -59,7 +66,7 @@ struct Front {
     limit: usize,
 }
 
-/// Who is connected.
+/// The connections of clients.
 #[derive(Default)]
 struct Presence {
     connections: AtomicUsize,
@@ -85,13 +92,13 @@ pub(super) async fn serve(
     let mut tasks = JoinSet::new();
     let leaving = {
         let mut end = pin!(end);
-        let mut alone = pin!(alone(presence.clone(), idle));
+        let mut unused = pin!(unused(presence.clone(), idle));
         loop {
             tokio::select! {
                 biased;
                 leaving = &mut end => break leaving,
                 () = full.notified() => break Leaving::Over,
-                () = &mut alone => break Leaving::Over,
+                () = &mut unused => break Leaving::Over,
                 Some(_) = tasks.join_next() => {}
                 accepted = socket.accept(), if tasks.len() < CONNECTIONS => {
                     if let Ok((stream, _)) = accepted {
@@ -99,16 +106,15 @@ pub(super) async fn serve(
                         let present = Present::new(presence.clone());
                         tasks.spawn(connection(stream, front.clone(), present));
                     } else {
-                        // For open files, for memory.
-                        sleep(Duration::from_millis(100)).await;
+                        sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 }
             }
         }
     };
     drop(socket);
-    // What a client that has gone has left behind is still on its way to us.
-    let _ = timeout(FAREWELL, async { while tasks.join_next().await.is_some() {} }).await;
+    // Requests of a client that has disconnected are still on their way.
+    let _ = timeout(CLOSE_TIMEOUT, async { while tasks.join_next().await.is_some() {} }).await;
     tasks.shutdown().await;
     let mut sessions = shared.lock();
     let exit = match leaving {
@@ -121,8 +127,8 @@ pub(super) async fn serve(
     std::mem::replace(&mut sessions.recorder, Recorder::new(answer)).into_trace()
 }
 
-/// Ready when somebody has been here, and nobody has for that long.
-async fn alone(presence: Arc<Presence>, idle: Option<Duration>) {
+/// Ready when there was a request, and no connection for `idle`.
+async fn unused(presence: Arc<Presence>, idle: Option<Duration>) {
     let Some(idle) = idle else { return std::future::pending().await };
     loop {
         let changed = presence.changed.notified();
@@ -136,7 +142,7 @@ async fn alone(presence: Arc<Presence>, idle: Option<Duration>) {
     }
 }
 
-/// A connection, as long as it lasts.
+/// Counts a connection, until it is dropped.
 struct Present(Arc<Presence>);
 
 impl Present {
@@ -161,87 +167,87 @@ async fn connection(stream: tokio::net::TcpStream, front: Front, present: Presen
         let front = front.clone();
         async move { Ok::<_, Infallible>(front.answer(request).await) }
     });
-    // How a connection breaks off is told by what it has carried.
+    // How a connection breaks is recorded with its exchanges.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answers).await;
     drop(present);
 }
 
 impl Front {
-    async fn answer(mut self, request: Request<Incoming>) -> Response<NotedBody> {
+    async fn answer(mut self, request: Request<Incoming>) -> Response<RecordedBody> {
         let (parts, body) = request.into_parts();
         let Ok(body) = Limited::new(body, self.limit).collect().await else {
-            return bare(StatusCode::PAYLOAD_TOO_LARGE);
+            return empty(StatusCode::PAYLOAD_TOO_LARGE);
         };
         let body = body.to_bytes();
         let line = (!body.is_empty()).then(|| Line::new(body.clone()));
         let opens =
             line.as_ref().is_some_and(|line| requests(line).any(|asked| asked.method == Method::Initialize));
         let ours = line.as_ref().is_some_and(is_for_us);
-        let Some((run, number)) = self.note(&parts, line.clone()) else {
-            return bare(StatusCode::SERVICE_UNAVAILABLE);
+        let Some((run, number)) = self.record(&parts, line.clone()) else {
+            return empty(StatusCode::SERVICE_UNAVAILABLE);
         };
-        self.shared.lock().goes_on(run);
+        self.shared.lock().queue_probes(run);
         if ours {
-            let response = bare(StatusCode::ACCEPTED);
+            let response = empty(StatusCode::ACCEPTED);
             self.head(run, number, &response, opens);
             return response;
         }
         if let Some(response) = self.own(run, number, &parts, line.as_ref()) {
             return response;
         }
-        let mut waiting = Waiting { shared: self.shared.clone(), run, exchange: number, over: false };
+        let mut in_flight = InFlight { shared: self.shared.clone(), run, exchange: number, finished: false };
         if opens {
-            sleep(HELD).await;
+            sleep(INITIALIZE_DELAY).await;
         }
-        let stands = parts.method == http::Method::GET;
+        let carries_probes = parts.method == http::Method::GET;
         let streams = !self.refuse && !opens && accepts_events(&parts);
         let answered = self.service.call(Request::from_parts(parts, Full::new(body))).await;
         let response = match answered {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        waiting.over = true;
-        self.body(run, number, response, How { opens, stands, streams }).await
+        in_flight.finished = true;
+        self.body(run, number, response, How { opens, carries_probes, streams }).await
     }
 
-    /// The response, where it is ours to give.
+    /// Our own response, where the server does not see the request.
     fn own(
         &self,
         run: usize,
         number: u32,
         parts: &Parts,
         line: Option<&Line>,
-    ) -> Option<Response<NotedBody>> {
+    ) -> Option<Response<RecordedBody>> {
         let mut sessions = self.shared.lock();
         let modern = sessions.recorder.is_modern(run);
         if self.disturb && sessions.loses(run, parts, line) {
             drop(sessions);
-            let response = bare(StatusCode::NOT_FOUND);
+            let response = empty(StatusCode::NOT_FOUND);
             self.head(run, number, &response, false);
             return Some(response);
         }
-        let request = only(line?)?;
+        let request = only_request(line?)?;
         let (status, probe, answer) = if self.refuse && modern && is_modern(request) {
             let refusal = probes::unsupported(&request.id, &Version::newest(Era::Modern))?;
             (StatusCode::BAD_REQUEST, Probe::UnknownVersion, refusal)
         } else if self.disturb && request.method == Method::CallTool && sessions.mismatches(run, parts) {
             (StatusCode::BAD_REQUEST, Probe::Answer, probes::mismatch(&request.id)?)
         } else {
-            (StatusCode::OK, Probe::Answer, sessions.pages.asked(run, modern, line?)?)
+            (StatusCode::OK, Probe::Answer, sessions.pages.response_to(run, modern, line?)?)
         };
         drop(sessions);
-        let mut response = Response::new(NotedBody::Whole(Bytes::from(answer.clone())));
+        let mut response = Response::new(RecordedBody::Whole(Bytes::from(answer.clone())));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         self.head(run, number, &response, false);
         let mut sessions = self.shared.lock();
-        sessions.recorder.said(run, Some(number), probe, Line::new(answer));
+        sessions.recorder.sent(run, Some(number), probe, Line::new(answer));
         sessions.recorder.note_in(run, number, What::BodyEnded(BodyEnd::Complete));
         Some(response)
     }
 
-    /// The request, and the message in it. `None` when no more is noted: it gets nothing from the server then.
-    fn note(&self, parts: &Parts, line: Option<Line>) -> Option<(usize, u32)> {
+    /// Records a request and its message. `None` when a limit is reached: the server does not get it then.
+    fn record(&self, parts: &Parts, line: Option<Line>) -> Option<(usize, u32)> {
         let mut sessions = self.shared.lock();
         if sessions.recorder.is_full() {
             return None;
@@ -250,19 +256,19 @@ impl Front {
         let request = HttpRequest {
             method: parts.method.as_str().into(),
             url: parts.uri.to_string().into(),
-            headers: noted(&parts.headers),
+            headers: recorded(&parts.headers),
         };
         sessions.recorder.requested(run, number, request, line);
         Some((run, number))
     }
 
-    /// The head of a response.
+    /// Records the head of a response.
     fn head<B>(&self, run: usize, number: u32, response: &Response<B>, opens: bool) {
         let mut sessions = self.shared.lock();
         if opens && let Some(id) = response.headers().get(name::SESSION_ID) {
             sessions.begins(run, id.as_bytes());
         }
-        let head = HttpResponse { status: response.status().as_u16(), headers: noted(response.headers()) };
+        let head = HttpResponse { status: response.status().as_u16(), headers: recorded(response.headers()) };
         sessions.recorder.note_in(run, number, What::Responded(head));
     }
 
@@ -270,9 +276,9 @@ impl Front {
         &self,
         run: usize,
         number: u32,
-        response: Response<mcpjoin::link::HttpBody>,
+        response: Response<HttpBody>,
         how: How,
-    ) -> Response<NotedBody> {
+    ) -> Response<RecordedBody> {
         let kind = |response: &Response<_>| {
             MediaType::of(response.headers().get(CONTENT_TYPE).map(|value| value.as_bytes()))
         };
@@ -280,7 +286,7 @@ impl Front {
         if kind == MediaType::EventStream {
             self.head(run, number, &response, how.opens);
             let (parts, body) = response.into_parts();
-            let body = NotedBody::stream(body, self.shared.clone(), run, number, how.stands);
+            let body = RecordedBody::stream(body, self.shared.clone(), run, number, how.carries_probes);
             return Response::from_parts(parts, body);
         }
         let (parts, body) = response.into_parts();
@@ -292,7 +298,7 @@ impl Front {
         let mut probe = Probe::Answer;
         let mut line = Line::new(whole.clone());
         let modern = sessions.recorder.is_modern(run);
-        let cut = sessions.pages.answered(run, modern, &line);
+        let cut = sessions.pages.split(run, modern, &line);
         let refusal = (self.refuse && sessions.recorder.opens(run, &line)).then(|| probes::refusal(&whole));
         if let Some(refusal) = refusal.flatten() {
             (whole, probe) = (refusal.into(), Probe::UnknownVersion);
@@ -306,12 +312,12 @@ impl Front {
         if is_message && how.streams && response.status() == StatusCode::OK {
             let replies = sessions.replies.entry(run).or_default();
             *replies += 1;
-            // Every other answer comes as an event.
+            // Every other response is sent as an event.
             if replies.is_multiple_of(2)
                 && let Ok(text) = std::str::from_utf8(&whole)
                 && !text.contains(['\n', '\r'])
             {
-                whole = written(text);
+                whole = event(text);
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             }
         }
@@ -319,44 +325,44 @@ impl Front {
         self.head(run, number, &response, how.opens);
         let mut sessions = self.shared.lock();
         if is_message {
-            sessions.recorder.said(run, Some(number), probe, line);
+            sessions.recorder.sent(run, Some(number), probe, line);
         }
         sessions.recorder.note_in(run, number, What::BodyEnded(BodyEnd::Complete));
-        response.map(|()| NotedBody::Whole(whole))
+        response.map(|()| RecordedBody::Whole(whole))
     }
 }
 
-/// How a request is answered.
+/// How the response of the server is forwarded.
 struct How {
-    /// It is `initialize`.
+    /// The request is `initialize`.
     opens: bool,
-    /// Its stream may bring our probes.
-    stands: bool,
-    /// Its answer may come on a stream.
+    /// A stream may carry our probes.
+    carries_probes: bool,
+    /// A message may be sent on a stream.
     streams: bool,
 }
 
-/// A request that is not answered yet: who leaves it leaves its response.
-struct Waiting {
+/// A request without a response: when it is dropped, the client has left its response.
+struct InFlight {
     shared: Shared,
     run: usize,
     exchange: u32,
-    over: bool,
+    finished: bool,
 }
 
-impl Drop for Waiting {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        if !self.over {
+        if !self.finished {
             self.shared.lock().recorder.note_in(self.run, self.exchange, What::BodyEnded(BodyEnd::Left));
         }
     }
 }
 
 fn accepts_events(parts: &Parts) -> bool {
-    parts.method == http::Method::POST && accepts(&noted(&parts.headers)[..], &[MediaType::EventStream])
+    parts.method == http::Method::POST && accepts(&recorded(&parts.headers)[..], &[MediaType::EventStream])
 }
 
-/// Whether it is the answer to a request of ours, and nothing else.
+/// Whether a line has responses to our requests, and nothing else.
 fn is_for_us(line: &Line) -> bool {
     let mut parts = line.parts().peekable();
     parts.peek().is_some()
@@ -365,17 +371,157 @@ fn is_for_us(line: &Line) -> bool {
         })
 }
 
-fn bare(status: StatusCode) -> Response<NotedBody> {
-    let mut response = Response::new(NotedBody::Whole(Bytes::new()));
+fn empty(status: StatusCode) -> Response<RecordedBody> {
+    let mut response = Response::new(RecordedBody::Whole(Bytes::new()));
     *response.status_mut() = status;
     response
 }
 
-fn noted(headers: &HeaderMap) -> Vec<(Box<str>, Bytes)> {
+fn recorded(headers: &HeaderMap) -> Vec<(Box<str>, Bytes)> {
     let headers = headers.iter().filter(|(header, _)| {
-        NOTED.contains(&header.as_str()) || header.as_str().starts_with(name::PARAM_PREFIX)
+        RECORDED_HEADERS.contains(&header.as_str()) || header.as_str().starts_with(name::PARAM_PREFIX)
     });
     headers
         .map(|(header, value)| (header.as_str().into(), Bytes::copy_from_slice(value.as_bytes())))
         .collect()
+}
+
+/// A message as an event of a stream.
+fn event(line: &str) -> Bytes {
+    format!("event: message\ndata: {line}\n\n").into()
+}
+
+/// The body of a response, which is recorded on its way to the client.
+enum RecordedBody {
+    Whole(Bytes),
+    Stream(Box<EventStream>),
+}
+
+struct EventStream {
+    inner: HttpBody,
+    decoder: SseDecoder,
+    shared: Shared,
+    run: usize,
+    exchange: u32,
+    /// Whether our probes are sent on it.
+    carries_probes: bool,
+    /// Our events that are sent before the next piece.
+    queued: VecDeque<Bytes>,
+    ended: bool,
+}
+
+impl RecordedBody {
+    fn stream(inner: HttpBody, shared: Shared, run: usize, exchange: u32, carries_probes: bool) -> Self {
+        let decoder = SseDecoder::new(MAX_EVENT_BYTES);
+        let queued = VecDeque::new();
+        Self::Stream(Box::new(EventStream {
+            inner,
+            decoder,
+            shared,
+            run,
+            exchange,
+            carries_probes,
+            queued,
+            ended: false,
+        }))
+    }
+}
+
+impl EventStream {
+    /// Queues our probes before the next piece.
+    fn queue_probes(&mut self, waker: &Waker) {
+        let mut shared = self.shared.lock();
+        if !self.carries_probes {
+            return;
+        }
+        for (probe, line) in shared.take(self.run, waker) {
+            // Without an id: a resumed stream does not repeat it.
+            self.queued.push_back(event(&line));
+            shared.recorder.sent(self.run, Some(self.exchange), probe, Line::new(line));
+        }
+    }
+
+    fn record(&mut self, piece: &Bytes) {
+        self.decoder.push(piece.clone());
+        let mut shared = self.shared.lock();
+        while let Some(event) = self.decoder.poll_event() {
+            let event = match event {
+                SseEvent::Event(event) => event,
+                SseEvent::Id(id) => Event { id: Some(id), ..Event::default() },
+                SseEvent::Retry(retry) => {
+                    let retry = StreamEvent { retry: Some(retry), ..StreamEvent::default() };
+                    shared.recorder.note_in(self.run, self.exchange, What::Streamed(retry));
+                    continue;
+                }
+                _ => continue,
+            };
+            let data = event.data.clone();
+            if event.name.as_deref() == Some(b"endpoint") {
+                shared.set_endpoint(self.run, &data);
+            }
+            let is_message = event.name.as_ref().is_none_or(|name| name == "message") && !data.is_empty();
+            let streamed = StreamEvent { name: event.name, id: event.id, data: event.data, retry: None };
+            shared.recorder.note_in(self.run, self.exchange, What::Streamed(streamed));
+            if is_message {
+                shared.recorder.sent(self.run, Some(self.exchange), Probe::Answer, Line::new(data));
+            }
+        }
+    }
+
+    fn end(&mut self, how: BodyEnd) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.shared.lock().recorder.note_in(self.run, self.exchange, What::BodyEnded(how));
+        }
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        self.end(BodyEnd::Left);
+    }
+}
+
+impl Body for RecordedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let stream = match self.get_mut() {
+            Self::Whole(bytes) if bytes.is_empty() => return Poll::Ready(None),
+            Self::Whole(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Stream(stream) => stream,
+        };
+        stream.queue_probes(cx.waker());
+        if let Some(bytes) = stream.queued.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        let polled = Pin::new(&mut stream.inner).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(piece) = frame.data_ref() {
+                    stream.record(piece);
+                }
+            }
+            Poll::Ready(_) => stream.end(BodyEnd::Complete),
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Stream(_) => SizeHint::new(),
+        }
+    }
 }

@@ -1,33 +1,37 @@
-//! Lists, cut into pages where they have one: a client that reads pages reads these, and one that does not shows it.
+//! Splits lists that have one page: shows whether a client reads all pages.
 //!
-//! Called with what crosses, before it goes on. What the client gets is what the server has, in the same order; the last
-//! entries alone come by a cursor of ours, which the server never sees.
+//! Called with each message before it is forwarded. The client gets all entries of the server, in the same order; the
+//! last ones have a cursor of ours, which the server never sees.
 
 use std::collections::{HashMap, HashSet};
 
 use mcpjoin_proto::types::Members;
-use mcpjoin_proto::{Kind, Message, Method, Raw, Request, RequestId, code};
+use mcpjoin_proto::{Kind, Message, Method, Raw, RequestId, code};
 use mcpjoin_rules::Line;
 
-/// Leads to what we have held back.
-const REST: &str = "mcpjoin-look-rest";
-/// Leads to the last entry of all, in the era in which an empty cursor is one.
-const EMPTY: &str = "";
-/// For how long a client may keep such a page, in the era that says it: long enough for each list, short enough to see
-/// whether it is asked for again then.
-const TTL: &str = "1000";
-/// Requests that are not answered yet; more than that are not cut.
-const WAITING: usize = 1000;
+use crate::engine::message::member;
+use crate::engine::only_request;
 
-/// The lists that are cut, and what has been held back of them.
+/// The cursor of the entries that were split off.
+const REST: &str = "mcpjoin-look-rest";
+/// The cursor of the last entry, in the era in which an empty cursor is valid.
+const EMPTY: &str = "";
+/// How long a client may cache such a page, in milliseconds, in the era that says it: long enough for each list, short
+/// enough to see whether the client asks again.
+const TTL_MS: &str = "1000";
+/// Requests without a response whose lists may be split.
+const MAX_IN_FLIGHT: usize = 1000;
+
+/// The lists that were split.
 #[derive(Default)]
 pub(super) struct Pages {
-    /// By the run, the method and the cursor.
+    /// The further pages, by run, method and cursor.
     rest: HashMap<(usize, Method, &'static str), Rest>,
-    asked: HashMap<(usize, RequestId), (Method, bool)>,
-    /// Runs in which a cursor has been refused.
+    /// The requests for lists without a response, and whether each has a cursor.
+    in_flight: HashMap<(usize, RequestId), (Method, bool)>,
+    /// The runs in which a cursor was refused.
     refused: HashSet<usize>,
-    /// Whether one is to be.
+    /// Whether one cursor of each run is refused.
     refuses: bool,
 }
 
@@ -42,9 +46,9 @@ impl Pages {
         Self { refuses, ..Self::default() }
     }
 
-    /// The client has asked: its answer, where that is ours.
-    pub(super) fn asked(&mut self, run: usize, modern: bool, line: &Line) -> Option<Vec<u8>> {
-        let request = only(line)?;
+    /// The response to a request of the client, if it asks for a page of ours.
+    pub(super) fn response_to(&mut self, run: usize, modern: bool, line: &Line) -> Option<Vec<u8>> {
+        let request = only_request(line)?;
         let key = key(&request.method)?;
         let cursor = request.params.as_ref().and_then(|params| member(params.raw(), "cursor"));
         let cursor = cursor.filter(|cursor| cursor.kind() != Kind::Null);
@@ -52,8 +56,8 @@ impl Pages {
         let known = [REST, EMPTY].into_iter().find(|ours| given.as_deref() == Some(*ours));
         let rest = known.and_then(|ours| self.rest.get(&(run, request.method.clone(), ours)));
         let Some(rest) = rest else {
-            if self.asked.len() < WAITING {
-                self.asked.insert((run, request.id.clone()), (request.method.clone(), cursor.is_some()));
+            if self.in_flight.len() < MAX_IN_FLIGHT {
+                self.in_flight.insert((run, request.id.clone()), (request.method.clone(), cursor.is_some()));
             }
             return None;
         };
@@ -65,12 +69,12 @@ impl Pages {
         response(&request.id, "result", result.as_str())
     }
 
-    /// The server has answered: the same, with less in it, where it is a list that ends.
-    pub(super) fn answered(&mut self, run: usize, modern: bool, line: &Line) -> Option<Vec<u8>> {
+    /// The response of the server with fewer entries, if it is the last page of a list.
+    pub(super) fn split(&mut self, run: usize, modern: bool, line: &Line) -> Option<Vec<u8>> {
         let mut parts = line.parts();
         let (Some(Ok(Message::Response(answer))), None) = (parts.next(), parts.next()) else { return None };
         let id = answer.id.as_ref()?;
-        let (method, is_later) = self.asked.remove(&(run, id.clone()))?;
+        let (method, is_later) = self.in_flight.remove(&(run, id.clone()))?;
         let result: Members<Raw> = answer.outcome.as_ref().ok()?.raw().decode().ok()?;
         if line.is_array() || result.get("nextCursor").is_some_and(|next| next.kind() != Kind::Null) {
             return None;
@@ -102,22 +106,13 @@ impl Pages {
     }
 }
 
-/// The one request in a line.
-pub(super) fn only(line: &Line) -> Option<&Request> {
-    let mut parts = line.parts();
-    match (parts.next(), parts.next()) {
-        (Some(Ok(Message::Request(request))), None) if !line.is_array() => Some(request),
-        _ => None,
-    }
-}
-
 /// A response of ours.
 pub(super) fn response(id: &RequestId, name: &str, outcome: &str) -> Option<Vec<u8>> {
     let id = Raw::from_value(id).ok()?;
     Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":{outcome}}}"#).into_bytes())
 }
 
-/// Where the entries of a list are.
+/// The member with the entries of a list.
 const fn key(method: &Method) -> Option<&'static str> {
     match method {
         Method::ListTools => Some("tools"),
@@ -134,11 +129,7 @@ fn page(result: &Members<Raw>, key: &str, entries: &[Raw], next: Option<&str>) -
         page.insert("nextCursor", Raw::string(next));
     }
     if page.contains_key("ttlMs") {
-        page.insert("ttlMs", Raw::parse(TTL).ok()?);
+        page.insert("ttlMs", Raw::parse(TTL_MS).ok()?);
     }
     Raw::from_value(&page).ok()
-}
-
-fn member(raw: &Raw, name: &str) -> Option<Raw> {
-    raw.decode::<Members<Raw>>().ok()?.get(name).cloned()
 }

@@ -1,22 +1,21 @@
-//! What a client of the legacy era is asked and told beside what the server says. Text alone: nothing here waits.
+//! The messages that a client of the legacy era receives beside those of the server. Text only: nothing here waits.
 
-use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Kind, Raw, RequestId, Version, code};
 use mcpjoin_rules::{Probe, Revisions};
 
+use super::super::probes::{NO_VERSION, unknown_cancel};
 use super::pages::response;
+use crate::engine::message::{cancel, member};
 
-/// What the ids of our own requests begin with. No server has them but on purpose.
+/// The beginning of the ids of our own requests. A server has such ids only on purpose.
 const PREFIX: &str = "mcpjoin-look-";
-/// A version that never existed.
-const NO_VERSION: &str = "1999-01-01";
 /// A code that no revision has.
 const NO_CODE: i64 = -32077;
 
-/// Something of ours, and why it is sent.
+/// A message of ours, and its purpose.
 pub(super) type Prepared = (Probe, String);
 
-/// What is sent first in each session.
+/// The first messages in each session.
 pub(super) fn first(session: usize) -> Vec<Prepared> {
     vec![
         notification(
@@ -24,30 +23,22 @@ pub(super) fn first(session: usize) -> Vec<Prepared> {
             "notifications/mcpjoin/no-such-notification",
             r#"{"reason":"a look from outside"}"#,
         ),
-        notification(
-            Probe::UnknownCancel,
-            "notifications/cancelled",
-            r#"{"requestId":"mcpjoin-never-sent","reason":"a look from outside"}"#,
-        ),
+        (Probe::UnknownCancel, unknown_cancel()),
         request(session, Probe::Ping, "ping", None),
         request(session, Probe::UnknownMethod, "mcpjoin/no-such-method", None),
         request(session, Probe::List, "roots/list", None),
     ]
 }
 
-/// What is sent when that has been answered, to a client that has declared these capabilities. No question gets to a
-/// user or to a model, if the client refuses what it must refuse.
+/// The messages after the responses to the first ones, to a client that has declared these capabilities. No request
+/// reaches a user or a model, if the client refuses what it must refuse.
 pub(super) fn second(session: usize, version: &Version, capabilities: Option<&Raw>) -> Vec<Prepared> {
     let has = |path: &str| capabilities.is_some_and(|capabilities| has(capabilities, path));
     let last = Revisions::LAST_LEGACY.contains(version);
     let pinged = format!(r#"{{"requestId":"{}"}}"#, pinged(session));
     let mut lines = vec![
         notification(Probe::CompletedCancel, "notifications/cancelled", &pinged),
-        notification(
-            Probe::MalformedCancel,
-            "notifications/cancelled",
-            r#"{"reason":"a look from outside"}"#,
-        ),
+        (Probe::MalformedCancel, cancel(None)),
         request(session, Probe::AfterCancel, "ping", None),
     ];
     if last && has("elicitation.url") {
@@ -83,13 +74,13 @@ pub(super) fn second(session: usize, version: &Version, capabilities: Option<&Ra
     lines
 }
 
-/// Another look at the roots.
+/// A further request for the roots.
 pub(super) fn roots(session: usize, time: usize) -> Prepared {
     let id = format!("{PREFIX}{session}-{}-{time}", Probe::List.as_str());
     (Probe::List, format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"roots/list"}}"#))
 }
 
-/// A conversation in which a tool was used, and what follows that.
+/// A request for a message of the model: a conversation in which a tool was used, and the message after it.
 fn sampling(last: &str) -> String {
     let first = r#"{"role":"user","content":{"type":"text","text":"Look, please."}}"#;
     let used = r#"{"role":"assistant","content":{"type":"tool_use","id":"1","name":"look","input":{}}}"#;
@@ -107,7 +98,7 @@ fn notification(probe: Probe, method: &str, params: &str) -> Prepared {
     (probe, format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#))
 }
 
-/// The id of the ping that is sent first.
+/// The id of the first ping.
 pub(super) fn pinged(session: usize) -> String {
     format!("{PREFIX}{session}-{}", Probe::Ping.as_str())
 }
@@ -117,16 +108,13 @@ pub(super) fn is_ours(id: &RequestId) -> bool {
     id.as_str().is_some_and(|id| id.starts_with(PREFIX))
 }
 
-/// Whether a capability was declared, or one below it.
+/// Whether a capability was declared, or a member of one.
 pub(super) fn has(capabilities: &Raw, path: &str) -> bool {
-    let mut place = Some(capabilities.clone());
-    for name in path.split('.') {
-        place = place.and_then(|place| place.decode::<Members<Raw>>().ok()?.get(name).cloned());
-    }
-    place.is_some_and(|found| found.kind() != Kind::Null && found.as_str() != "false")
+    let found = path.split('.').try_fold(capabilities.clone(), |object, name| member(&object, name));
+    found.is_some_and(|found| found.kind() != Kind::Null && found.as_str() != "false")
 }
 
-/// An answer to `initialize` with a version that nobody knows; `None` when it has none to be replaced.
+/// A response to `initialize` with a version that never existed; `None` when it has no version to be replaced.
 pub(super) fn refusal(line: &[u8]) -> Option<String> {
     let mut message: serde_json::Value = serde_json::from_slice(line).ok()?;
     let version = message.get_mut("result")?.get_mut("protocolVersion")?;
@@ -134,12 +122,12 @@ pub(super) fn refusal(line: &[u8]) -> Option<String> {
     Raw::parse(message.to_string()).ok().map(|raw| raw.as_str().to_owned())
 }
 
-/// The answer of a server of the legacy era to `server/discover`, with a code of its own.
+/// The response of a server of the legacy era to `server/discover`, with a code of its own.
 pub(super) fn not_initialized(id: &RequestId) -> Option<Vec<u8>> {
     response(id, "error", &format!(r#"{{"code":{NO_CODE},"message":"Nobody has sent initialize"}}"#))
 }
 
-/// The answer of a server of the modern era that speaks no version that the client has named.
+/// The response of a server of the modern era that does not speak the version of the request.
 pub(super) fn unsupported(id: &RequestId, version: &Version) -> Option<Vec<u8>> {
     let code = code::UNSUPPORTED_PROTOCOL_VERSION;
     let error = format!(
@@ -148,7 +136,7 @@ pub(super) fn unsupported(id: &RequestId, version: &Version) -> Option<Vec<u8>> 
     response(id, "error", &error)
 }
 
-/// The answer of a server whose tool has got another schema meanwhile.
+/// The response of a server whose tool has another schema now.
 pub(super) fn mismatch(id: &RequestId) -> Option<Vec<u8>> {
     let code = code::HEADER_MISMATCH;
     response(id, "error", &format!(r#"{{"code":{code},"message":"A header Mcp-Param-* does not fit"}}"#))

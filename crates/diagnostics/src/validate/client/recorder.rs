@@ -1,9 +1,9 @@
-//! Notes what crosses, run by run: which run a message belongs to, and by which revision that one is judged.
+//! Records the messages of clients, run by run: which run a message belongs to, and by which revision the run is
+//! checked.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin_proto::types::Members;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Era, Message, Method, Raw, Request, RequestId, Version};
 use mcpjoin_rules::HttpRequest;
@@ -12,88 +12,93 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::probes::{self, Prepared};
+use crate::engine::Traffic;
+use crate::engine::message::{member, version_of};
 
-/// So much is noted of clients until they are looked at no longer.
-const MOST_LINES: usize = 20_000;
-const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// So often a client is asked for its roots again, and no sooner than after this time.
-const MOST_LOOKS: usize = 20;
-const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+/// How often a client is asked for its roots again, and the time between two such requests.
+const MAX_ROOTS_REQUESTS: usize = 20;
+const ROOTS_INTERVAL: Duration = Duration::from_secs(5);
 
 pub(super) struct Recorder {
-    runs: Vec<Noted>,
+    runs: Vec<RecordedRun>,
     answer: Duration,
     started: Instant,
-    lines: usize,
-    bytes: usize,
+    traffic: Traffic,
     full: Arc<Notify>,
 }
 
-/// A run, and what is known about its session.
-struct Noted {
+/// A run, and the state of its session.
+struct RecordedRun {
     run: Run,
-    /// The request that opens it, while that is not answered.
+    /// The request that opens the session, until its response.
     opening: Option<RequestId>,
-    /// It is a session: `initialize` has been sent in it.
+    /// Whether `initialize` was sent.
     is_opened: bool,
-    /// `notifications/initialized` has been sent in it.
+    /// Whether `notifications/initialized` was sent.
     is_ready: bool,
-    /// How many of our two rows of probes are out.
-    rows: u8,
-    /// Our requests that are not answered yet.
-    waiting: Vec<RequestId>,
-    /// What the client has declared.
+    /// How many of our two groups of probes were sent.
+    groups: u8,
+    /// Our requests without a response.
+    in_flight: Vec<RequestId>,
+    /// The capabilities that the client has declared.
     capabilities: Option<Raw>,
-    /// How often it was asked for its roots again, and when it was last.
-    looks: usize,
-    looked: Duration,
+    /// How often the client was asked for its roots again, and when it was asked last.
+    roots_requests: usize,
+    roots_asked: Duration,
 }
 
 impl Recorder {
     pub(super) fn new(answer: Duration) -> Self {
-        Self { runs: Vec::new(), answer, started: Instant::now(), lines: 0, bytes: 0, full: Arc::default() }
+        Self {
+            runs: Vec::new(),
+            answer,
+            started: Instant::now(),
+            traffic: Traffic::default(),
+            full: Arc::default(),
+        }
     }
 
     pub(super) fn into_trace(self) -> Trace {
-        let runs = self.runs.into_iter().map(|noted| noted.run).collect();
+        let runs = self.runs.into_iter().map(|recorded| recorded.run).collect();
         Trace { runs, answer_within: self.answer, ..Trace::default() }
     }
 
-    /// As much has been noted as is noted.
-    pub(super) const fn is_full(&self) -> bool {
-        self.lines >= MOST_LINES || self.bytes >= MOST_BYTES
+    /// Whether a limit of the recording is reached.
+    pub(super) fn is_full(&self) -> bool {
+        self.traffic.is_full()
     }
 
-    /// Told when [`is_full`](Self::is_full) comes true, whoever notes it. It is kept for the one that waits for it later.
+    /// Notified when [`is_full`](Self::is_full) becomes true. The notification is kept for a later waiter.
     pub(super) fn full(&self) -> Arc<Notify> {
         Arc::clone(&self.full)
     }
 
-    /// A run of its own.
+    /// Begins a run. Returns its index.
     pub(super) fn open(&mut self, name: &str, version: Version, channel: Channel) -> usize {
         let run = Run::new(name, version).over(channel);
-        self.runs.push(Noted {
+        self.runs.push(RecordedRun {
             run,
             opening: None,
             is_opened: false,
             is_ready: false,
-            rows: 0,
-            waiting: Vec::new(),
+            groups: 0,
+            in_flight: Vec::new(),
             capabilities: None,
-            looks: 0,
-            looked: Duration::ZERO,
+            roots_requests: 0,
+            roots_asked: Duration::ZERO,
         });
         self.runs.len() - 1
     }
 
-    /// The run of a line on a stream that carries one client's sessions, one after the other.
+    /// The run of a line on a stream that carries the sessions of one client, one after the other.
     pub(super) fn of_stream(&mut self, line: &Line) -> usize {
         let opens = requests(line).any(|request| request.method == Method::Initialize);
         let last = self.runs.len().checked_sub(1);
         let fits = last.is_some_and(|last| {
-            let noted = &self.runs[last];
-            // Whoever has asked in the modern era, and then opens a session, has found out that it needs one.
-            !opens || !noted.is_opened && Revisions::LEGACY.contains(&noted.run.version)
+            let recorded = &self.runs[last];
+            // A client that has sent requests of the modern era and opens a session now has found out that it needs
+            // one.
+            !opens || !recorded.is_opened && Revisions::LEGACY.contains(&recorded.run.version)
         });
         match last {
             Some(last) if fits => last,
@@ -106,10 +111,10 @@ impl Recorder {
 
     fn note(&mut self, run: usize, exchange: Option<u32>, what: What) {
         let at = self.started.elapsed();
-        if let Some(noted) = self.runs.get_mut(run) {
+        if let Some(recorded) = self.runs.get_mut(run) {
             match exchange {
-                Some(exchange) => noted.run.note_in(exchange, at, what),
-                None => noted.run.note(at, what),
+                Some(exchange) => recorded.run.note_in(exchange, at, what),
+                None => recorded.run.note(at, what),
             }
         }
     }
@@ -118,128 +123,134 @@ impl Recorder {
         self.note(run, Some(exchange), what);
     }
 
-    /// The client has sent an HTTP request. One without a message counts as one: it is remembered like that.
+    /// Records an HTTP request of a client. One without a message counts as a message: it needs as much memory.
     pub(super) fn requested(&mut self, run: usize, exchange: u32, request: HttpRequest, line: Option<Line>) {
         let headers = request.headers.iter().map(|(name, value)| name.len() + value.len());
         let bytes = request.url.len() + headers.sum::<usize>();
         self.count(usize::from(line.is_none()), bytes);
         self.note_in(run, exchange, What::Requested(Probe::Answer, request));
         if let Some(line) = line {
-            self.heard(run, Some(exchange), line);
+            self.received(run, Some(exchange), line);
         }
     }
 
-    /// In every run.
+    /// Records the end in every run.
     pub(super) fn note_end(&mut self, what: &What) {
         for run in 0..self.runs.len() {
             self.note(run, None, what.clone());
         }
     }
 
-    /// The client has sent a line.
-    pub(super) fn heard(&mut self, run: usize, exchange: Option<u32>, line: Line) {
+    /// Records a line of the client.
+    pub(super) fn received(&mut self, run: usize, exchange: Option<u32>, line: Line) {
         self.count(1, line.bytes().len());
-        let noted = &mut self.runs[run];
+        let recorded = &mut self.runs[run];
         for part in line.parts().filter_map(Result::ok) {
             match part {
                 Message::Request(request) if request.method == Method::Initialize => {
-                    noted.is_opened = true;
-                    noted.opening = Some(request.id.clone());
+                    recorded.is_opened = true;
+                    recorded.opening = Some(request.id.clone());
                     let params = request.params.as_ref();
-                    let params = params.and_then(|params| params.raw().decode::<Members<Raw>>().ok());
-                    noted.capabilities = params.and_then(|params| params.get("capabilities").cloned());
+                    recorded.capabilities = params.and_then(|params| member(params.raw(), "capabilities"));
                 }
                 Message::Response(response) => {
-                    noted.waiting.retain(|id| response.id.as_ref() != Some(id));
+                    recorded.in_flight.retain(|id| response.id.as_ref() != Some(id));
                 }
-                Message::Notification(told) if told.method == Method::Initialized => noted.is_ready = true,
+                Message::Notification(notification) if notification.method == Method::Initialized => {
+                    recorded.is_ready = true;
+                }
                 _ => {}
             }
         }
         self.note(run, exchange, What::Received(line));
     }
 
-    /// It gets one.
-    pub(super) fn said(&mut self, run: usize, exchange: Option<u32>, probe: Probe, line: Line) {
+    /// Records a line to the client.
+    pub(super) fn sent(&mut self, run: usize, exchange: Option<u32>, probe: Probe, line: Line) {
         self.count(1, line.bytes().len());
-        let noted = &mut self.runs[run];
+        let recorded = &mut self.runs[run];
         for part in line.parts().filter_map(Result::ok) {
             if let Message::Request(request) = part
                 && probes::is_ours(&request.id)
             {
-                noted.waiting.push(request.id.clone());
+                recorded.in_flight.push(request.id.clone());
             }
             let Message::Response(response) = part else { continue };
-            if response.id.is_some() && response.id == noted.opening {
-                noted.opening = None;
-                let agreed = response.outcome.as_ref().ok().and_then(|result| {
-                    let result: Members<Raw> = result.raw().decode().ok()?;
-                    Some(Version::parse(&result.get("protocolVersion")?.to_string_value()?))
-                });
+            if response.id.is_some() && response.id == recorded.opening {
+                recorded.opening = None;
+                let result = response.outcome.as_ref().ok();
+                let agreed = result.and_then(|result| version_of(result.raw(), "protocolVersion"));
                 if let Some(agreed) = agreed.filter(|agreed| Revisions::LEGACY.contains(agreed)) {
-                    noted.run.version = agreed;
+                    recorded.run.version = agreed;
                 }
             }
         }
         self.note(run, exchange, What::Sent(probe, line));
     }
 
-    /// Whether a line is the answer to `initialize`, with a result.
+    /// Whether a line is the response to `initialize`, with a result.
     pub(super) fn opens(&self, run: usize, line: &Line) -> bool {
-        let Some(opening) = self.runs.get(run).and_then(|noted| noted.opening.as_ref()) else { return false };
+        let Some(opening) = self.runs.get(run).and_then(|recorded| recorded.opening.as_ref()) else {
+            return false;
+        };
         line.parts().filter_map(Result::ok).any(|part| {
             matches!(part, Message::Response(response) if response.id.as_ref() == Some(opening) && response.outcome.is_ok())
         })
     }
 
-    /// The first of our probes, when the session is open; once.
+    /// The first group of our probes, once the session is open; empty when they were sent.
     pub(super) fn first(&mut self, run: usize) -> Vec<Prepared> {
         let at = self.started.elapsed();
-        let Some(noted) = self.runs.get_mut(run) else { return Vec::new() };
-        if !noted.is_ready || noted.rows > 0 {
+        let Some(recorded) = self.runs.get_mut(run) else { return Vec::new() };
+        if !recorded.is_ready || recorded.groups > 0 {
             return Vec::new();
         }
-        (noted.rows, noted.looked) = (1, at);
+        (recorded.groups, recorded.roots_asked) = (1, at);
         probes::first(run)
     }
 
-    /// What follows them, once.
+    /// The second group of our probes, after the first; empty when they were sent.
     pub(super) fn second(&mut self, run: usize) -> Vec<Prepared> {
-        let Some(noted) = self.runs.get_mut(run).filter(|noted| noted.rows == 1) else { return Vec::new() };
-        noted.rows = 2;
-        let mut probes = probes::second(run, &noted.run.version, noted.capabilities.as_ref());
-        if noted.waiting.iter().any(|id| id.as_str() == Some(&probes::pinged(run))) {
-            // What is not answered would be given up by it, and need not be answered any more.
+        let Some(recorded) = self.runs.get_mut(run).filter(|recorded| recorded.groups == 1) else {
+            return Vec::new();
+        };
+        recorded.groups = 2;
+        let mut probes = probes::second(run, &recorded.run.version, recorded.capabilities.as_ref());
+        if recorded.in_flight.iter().any(|id| id.as_str() == Some(&probes::pinged(run))) {
+            // It would cancel the ping, which needs no response then.
             probes.retain(|(probe, _)| *probe != Probe::CompletedCancel);
         }
         probes
     }
 
-    /// Another look at the roots of a client that tells of their changes, when the last was a while ago.
-    pub(super) fn again(&mut self, run: usize) -> Option<Prepared> {
+    /// A further request for the roots of a client that announces their changes, if the last one is old enough.
+    pub(super) fn roots(&mut self, run: usize) -> Option<Prepared> {
         let at = self.started.elapsed();
-        let noted = self.runs.get_mut(run).filter(|noted| noted.rows == 2)?;
-        let declared = noted.capabilities.as_ref().is_some_and(|all| probes::has(all, "roots.listChanged"));
-        if !declared || noted.looks >= MOST_LOOKS || at.saturating_sub(noted.looked) < BETWEEN_LOOKS {
+        let recorded = self.runs.get_mut(run).filter(|recorded| recorded.groups == 2)?;
+        let declared =
+            recorded.capabilities.as_ref().is_some_and(|all| probes::has(all, "roots.listChanged"));
+        if !declared
+            || recorded.roots_requests >= MAX_ROOTS_REQUESTS
+            || at.saturating_sub(recorded.roots_asked) < ROOTS_INTERVAL
+        {
             return None;
         }
-        (noted.looks, noted.looked) = (noted.looks + 1, at);
-        Some(probes::roots(run, noted.looks))
+        (recorded.roots_requests, recorded.roots_asked) = (recorded.roots_requests + 1, at);
+        Some(probes::roots(run, recorded.roots_requests))
     }
 
-    /// Whether a request of ours is not answered yet.
+    /// Whether a request of ours has no response yet.
     pub(super) fn is_waiting(&self, run: usize) -> bool {
-        self.runs.get(run).is_some_and(|noted| !noted.waiting.is_empty())
+        self.runs.get(run).is_some_and(|recorded| !recorded.in_flight.is_empty())
     }
 
-    /// Whether a run is of the era without sessions.
+    /// Whether a run is one of the modern era.
     pub(super) fn is_modern(&self, run: usize) -> bool {
-        self.runs.get(run).is_some_and(|noted| Revisions::MODERN.contains(&noted.run.version))
+        self.runs.get(run).is_some_and(|recorded| Revisions::MODERN.contains(&recorded.run.version))
     }
 
     fn count(&mut self, lines: usize, bytes: usize) {
-        self.lines = self.lines.saturating_add(lines);
-        self.bytes = self.bytes.saturating_add(bytes);
+        self.traffic.add(lines, bytes);
         if self.is_full() {
             self.full.notify_one();
         }
@@ -254,30 +265,27 @@ pub(super) fn requests(line: &Line) -> impl Iterator<Item = &Request> {
     })
 }
 
-/// Whether a request says of itself that it is of the modern era.
+/// Whether a request has the form of the modern era.
 pub(super) fn is_modern(request: &Request) -> bool {
-    named(request).is_some()
+    version_in_meta(request).is_some()
 }
 
-fn named(request: &Request) -> Option<Version> {
-    let meta: Members<Raw> = request.params.as_ref()?.meta()?.decode().ok()?;
-    Some(Version::parse(&meta.get(key::PROTOCOL_VERSION)?.to_string_value()?))
+fn version_in_meta(request: &Request) -> Option<Version> {
+    version_of(&request.params.as_ref()?.meta()?, key::PROTOCOL_VERSION)
 }
 
-/// The revision that a first line is of.
+/// The revision of the first line of a session.
 pub(super) fn version(line: &Line) -> Version {
     for request in requests(line) {
-        if let Some(version) = named(request) {
+        if let Some(version) = version_in_meta(request) {
             let known = Revisions::MODERN.contains(&version);
             return if known { version } else { Version::newest(Era::Modern) };
         }
         if request.method == Method::Discover {
             return Version::newest(Era::Modern);
         }
-        let asked = request.params.as_ref().and_then(|params| {
-            let params: Members<Raw> = params.raw().decode().ok()?;
-            Some(Version::parse(&params.get("protocolVersion")?.to_string_value()?))
-        });
+        let params = request.params.as_ref();
+        let asked = params.and_then(|params| version_of(params.raw(), "protocolVersion"));
         if let Some(version) = asked.filter(|version| Revisions::LEGACY.contains(version)) {
             return version;
         }

@@ -1,4 +1,4 @@
-//! Which run an HTTP request belongs to.
+//! The sessions of HTTP clients: which run a request belongs to, and the state that all exchanges share.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,41 +10,43 @@ use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::{Era, Method, Version};
 use mcpjoin_rules::{Channel, Line, Revisions};
 
-use super::pages::{Pages, only};
+use super::pages::Pages;
 use super::probes::Prepared;
 use super::recorder::{Recorder, is_modern, requests, version};
+use crate::engine::only_request;
 
-/// After so many requests a session is lost, where one is to be.
-const LASTS: usize = 12;
+/// The requests after which a session is lost, where one is to be lost.
+const REQUESTS_UNTIL_LOSS: usize = 12;
 
-/// What all exchanges share.
+/// The state that all exchanges share.
 pub(super) struct Sessions {
     pub(super) recorder: Recorder,
     /// The runs of the sessions of Streamable HTTP, by their ids.
     by_id: HashMap<Bytes, usize>,
-    /// Those of HTTP+SSE, by where their messages are posted.
+    /// The runs of HTTP+SSE, by their endpoints.
     by_endpoint: HashMap<Bytes, usize>,
-    /// All requests of the modern era.
+    /// The run of all requests of the modern era.
     modern: Option<usize>,
-    /// The session that was opened last: what names none is counted with it.
+    /// The session that was opened last. Requests that name no session belong to it.
     last: Option<usize>,
-    /// The session of HTTP+SSE that was told last where to post.
-    told: Option<usize>,
+    /// The session of HTTP+SSE that has got its endpoint last.
+    last_sse: Option<usize>,
     exchanges: u32,
     pub(super) pages: Pages,
-    /// What the streams of sessions are to bring, and who is told of it.
-    ahead: HashMap<usize, Vec<Prepared>>,
-    standing: HashMap<usize, Waker>,
-    /// How much was answered in each run.
+    /// The probes for the streams of sessions, and the tasks that send them.
+    queued: HashMap<usize, Vec<Prepared>>,
+    wakers: HashMap<usize, Waker>,
+    /// The number of responses in each run.
     pub(super) replies: HashMap<usize, usize>,
-    /// The sessions that were taken away.
+    /// The sessions that were lost on purpose.
     lost: HashSet<usize>,
-    /// The runs in which a call has been refused for its headers.
+    /// The runs in which a call was refused for its headers.
     mismatched: HashSet<usize>,
-    asked: HashMap<usize, usize>,
+    /// The number of requests in each run.
+    requests: HashMap<usize, usize>,
 }
 
-/// The same, for many.
+/// [`Sessions`], shared. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Mutex<Sessions>>);
 
@@ -56,15 +58,15 @@ impl Shared {
             by_endpoint: HashMap::new(),
             modern: None,
             last: None,
-            told: None,
+            last_sse: None,
             exchanges: 0,
             pages: Pages::new(disturb),
-            ahead: HashMap::new(),
-            standing: HashMap::new(),
+            queued: HashMap::new(),
+            wakers: HashMap::new(),
             replies: HashMap::new(),
             lost: HashSet::new(),
             mismatched: HashSet::new(),
-            asked: HashMap::new(),
+            requests: HashMap::new(),
         })))
     }
 
@@ -74,7 +76,7 @@ impl Shared {
 }
 
 impl Sessions {
-    /// The run of a request, and its number.
+    /// The run of a request, and the number of its exchange.
     pub(super) fn of(&mut self, parts: &Parts, line: Option<&Line>) -> (usize, u32) {
         self.exchanges += 1;
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
@@ -88,7 +90,7 @@ impl Sessions {
         }
         let opens =
             line.is_some_and(|line| requests(line).any(|request| request.method == Method::Initialize));
-        if let Some(run) = self.told.filter(|_| self.is_of_sse(parts, opens)) {
+        if let Some(run) = self.last_sse.filter(|_| self.is_of_sse(parts, opens)) {
             return run;
         }
         if opens {
@@ -121,13 +123,13 @@ impl Sessions {
         run
     }
 
-    /// A session has got this id.
+    /// Records the id of a session.
     pub(super) fn begins(&mut self, run: usize, id: &[u8]) {
         self.by_id.insert(Bytes::copy_from_slice(id), run);
     }
 
-    /// Whether it is posted to a place of HTTP+SSE, though not to that of a session. What opens a session at the address
-    /// of the stream tries whether that is Streamable HTTP, too.
+    /// Whether a request is posted to an address of HTTP+SSE that is not the endpoint of a session. One that opens a
+    /// session at the address of the stream tries whether the server speaks Streamable HTTP.
     fn is_of_sse(&self, parts: &Parts, opens: bool) -> bool {
         let path = parts.uri.path();
         let is_path = |endpoint: &Bytes| endpoint.split(|byte| *byte == b'?').next() == Some(path.as_bytes());
@@ -135,49 +137,50 @@ impl Sessions {
         parts.method == http::Method::POST && (path == "/sse" && !opens || is_known())
     }
 
-    /// What the stream of a session is to bring now. Its reader is told when there is more.
+    /// The probes to send on the stream of a session now. `waker` is called when there are more.
     pub(super) fn take(&mut self, run: usize, waker: &Waker) -> Vec<Prepared> {
-        self.standing.insert(run, waker.clone());
+        self.wakers.insert(run, waker.clone());
         let mut lines = self.recorder.first(run);
-        lines.extend(self.ahead.remove(&run).into_iter().flatten());
+        lines.extend(self.queued.remove(&run).into_iter().flatten());
         lines
     }
 
-    /// The client has answered something of ours, or asked.
-    pub(super) fn goes_on(&mut self, run: usize) {
+    /// Queues further probes. Called when the client has sent a message.
+    pub(super) fn queue_probes(&mut self, run: usize) {
         let mut next = Vec::new();
         if !self.recorder.is_waiting(run) {
             next = self.recorder.second(run);
         }
-        next.extend(self.recorder.again(run));
+        next.extend(self.recorder.roots(run));
         if !next.is_empty() {
-            self.ahead.entry(run).or_default().extend(next);
-            if let Some(waker) = self.standing.remove(&run) {
+            self.queued.entry(run).or_default().extend(next);
+            if let Some(waker) = self.wakers.remove(&run) {
                 waker.wake();
             }
         }
     }
 
-    /// Whether the session of a request is taken away, now or before.
+    /// Whether the session of a request is lost on purpose, now or before.
     pub(super) fn loses(&mut self, run: usize, parts: &Parts, line: Option<&Line>) -> bool {
         if self.recorder.is_modern(run) || !parts.headers.contains_key(name::SESSION_ID) {
             return false;
         }
-        let asked = self.asked.entry(run).or_default();
-        *asked += usize::from(line.and_then(only).is_some());
-        // Once: a client that has begun anew keeps that.
-        (*asked >= LASTS && self.lost.is_empty() && self.lost.insert(run)) || self.lost.contains(&run)
+        let asked = self.requests.entry(run).or_default();
+        *asked += usize::from(line.and_then(only_request).is_some());
+        // Once: the next session of the client is kept.
+        (*asked >= REQUESTS_UNTIL_LOSS && self.lost.is_empty() && self.lost.insert(run))
+            || self.lost.contains(&run)
     }
 
-    /// Whether a call is refused for its headers: the first in each run that has some.
+    /// Whether a call is refused for its headers: the first with such headers in each run.
     pub(super) fn mismatches(&mut self, run: usize, parts: &Parts) -> bool {
         let mut names = parts.headers.keys();
         let has = names.any(|header| header.as_str().starts_with(name::PARAM_PREFIX));
         has && self.recorder.is_modern(run) && self.mismatched.insert(run)
     }
 
-    /// What belongs to a session is posted there: the path and the query of the address in an event.
-    pub(super) fn posts_to(&mut self, run: usize, address: &Bytes) {
+    /// Records the endpoint of a session of HTTP+SSE: the path and the query of the address in its event.
+    pub(super) fn set_endpoint(&mut self, run: usize, address: &Bytes) {
         let address = match address.windows(3).position(|three| three == b"://") {
             Some(start) => {
                 let host = start + 3;
@@ -186,7 +189,7 @@ impl Sessions {
             }
             None => address.clone(),
         };
-        self.told = Some(run);
+        self.last_sse = Some(run);
         self.by_endpoint.insert(address, run);
     }
 }

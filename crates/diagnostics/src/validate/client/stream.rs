@@ -1,131 +1,85 @@
-//! One client over a stream of lines: ours on one side, the server on the other, and what is held back in between.
+//! Serves one client over a stream of lines: forwards proxy the client and the server, and delays some messages.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin_proto::session::{Inbound, Limits, ProcessExit};
-use mcpjoin_proto::{DecodeError, DecodeErrorKind, Message, Method};
+use mcpjoin_proto::session::ProcessExit;
+use mcpjoin_proto::{Message, Method};
 use mcpjoin_rules::{Ended, Line, Probe, Trace, What};
 use tokio::time::{Instant, sleep_until};
 
-use super::pages::{Pages, only};
+use super::pages::Pages;
 use super::probes::Prepared;
 use super::recorder::{Recorder, requests};
-use super::{ClientValidator, HELD, Leaving, PATIENCE, probes};
-use mcpjoin::link::{BareLink, Crossed, Link, Way};
+use super::{ClientValidator, INITIALIZE_DELAY, Leaving, PROBE_TIMEOUT, probes};
+use crate::engine::{RecordedLink, only_request};
+use mcpjoin::link::Link;
 
-/// What may be under way between us and the server.
-const BUFFER: usize = 64 * 1024;
-/// A client that has closed our input has so long to show that it leaves by a signal, too. Nothing more is said to it:
-/// it has what it has waited for.
-const FAREWELL: std::time::Duration = std::time::Duration::from_millis(300);
-/// What was done in one breath has come by then.
-const TOGETHER: std::time::Duration = std::time::Duration::from_millis(20);
+/// The bytes that are in flight proxy us and the server.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// How long a signal is awaited from a client that has closed our input. Nothing more is sent to it.
+const SIGNAL_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long the end of input is awaited from a client that has sent a signal.
+const END_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Lines as they have come.
-type Lines = Arc<Mutex<VecDeque<Bytes>>>;
-
-/// A link, and the lines that have come over it.
-struct Side {
-    link: BareLink,
-    lines: Lines,
-}
-
-impl Side {
-    fn new(link: Link, limits: &Limits) -> Self {
-        let lines: Lines = Arc::default();
-        let noted = Arc::clone(&lines);
-        let link = link.tapped(move |way, crossed| {
-            if let (Way::In, Crossed::Line(line)) = (way, crossed) {
-                noted.lock().unwrap_or_else(PoisonError::into_inner).push_back(Bytes::copy_from_slice(line));
-            }
-        });
-        Self { link: link.bare(limits), lines }
-    }
-
-    /// What has come, line by line; `None` at the end.
-    async fn recv(&mut self) -> Option<Vec<Line>> {
-        let inbound = self.link.recv().await;
-        let mut come: Vec<Bytes> =
-            self.lines.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
-        let too_long: Option<DecodeError> = match inbound {
-            Inbound::Closed { .. } if come.is_empty() => return None,
-            Inbound::Malformed { error, .. } if matches!(error.kind, DecodeErrorKind::TooLarge { .. }) => {
-                Some(error)
-            }
-            _ => None,
-        };
-        let last = too_long.and_then(|error| Some(Line::too_long(come.pop()?, error)));
-        Some(come.into_iter().map(Line::new).chain(last).collect())
-    }
-
-    fn push(&mut self, line: &[u8]) {
-        let mut bytes = Vec::with_capacity(line.len() + 1);
-        bytes.extend_from_slice(line);
-        bytes.push(b'\n');
-        // Streams take any bytes.
-        let _ = self.link.push_bytes(bytes);
-    }
-}
-
-/// What goes on between a client and the server.
-struct Between {
-    client: Side,
-    server: Side,
+/// A client, the server, and the messages that are delayed proxy them.
+struct Proxy {
+    client: RecordedLink,
+    server: RecordedLink,
     recorder: Recorder,
     run: usize,
     refuse: bool,
     pages: Pages,
-    /// What the client has asked meanwhile.
-    held: VecDeque<Bytes>,
-    /// Until then.
-    held_until: Option<Instant>,
-    /// The answer to `initialize`, and when it goes.
+    /// Requests of the client that wait until our probes have responses.
+    delayed: VecDeque<Bytes>,
+    /// When they are forwarded at the latest.
+    delayed_until: Option<Instant>,
+    /// The response to `initialize`, and when it is forwarded.
     opening: Option<(Instant, Line, Probe)>,
 }
 
-/// Why nothing more is passed on.
-enum Over {
+/// Why nothing more is forwarded.
+enum Stop {
     /// The client has closed its side.
     Closed,
-    /// As much has been noted as is noted.
+    /// A limit of the recording is reached.
     Full,
 }
 
 pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Output = Leaving>) -> Trace {
     let ClientValidator { server, limits, answer, refuse, disturb } = of;
-    let (ours, theirs) = tokio::io::duplex(BUFFER);
+    let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
     let stream = |io| {
         let (reader, writer) = tokio::io::split(io);
         Link::stream(reader, writer, "duplex")
     };
-    let mut between = Between {
-        client: Side::new(link, &limits),
-        server: Side::new(stream(ours), &limits),
+    let mut proxy = Proxy {
+        client: RecordedLink::new(link, &limits),
+        server: RecordedLink::new(stream(ours), &limits),
         recorder: Recorder::new(answer),
         run: 0,
         refuse,
         pages: Pages::new(disturb),
-        held: VecDeque::new(),
-        held_until: None,
+        delayed: VecDeque::new(),
+        delayed_until: None,
         opening: None,
     };
     let mut serving = pin!(server.serve(stream(theirs)));
     let mut end = pin!(end);
     let leaving = {
-        let mut going = pin!(between.go());
+        let mut running = pin!(proxy.run());
         let mut served = false;
         loop {
             tokio::select! {
                 biased;
                 leaving = &mut end => break Some(leaving),
-                over = &mut going => match over {
-                    Over::Closed => break None,
-                    // The client is still there: of its end nothing is known.
-                    Over::Full => break Some(Leaving::Over),
+                stop = &mut running => match stop {
+                    Stop::Closed => break None,
+                    // The client is still connected, and its end is not known.
+                    Stop::Full => break Some(Leaving::Over),
                 },
                 _ = &mut serving, if !served => served = true,
             }
@@ -133,28 +87,28 @@ pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Outp
     };
     match leaving {
         None => {
-            between.recorder.note_end(&What::InputClosed);
-            // One that closes our input and sends a signal at once has waited for nothing; which is seen here alone.
+            proxy.recorder.note_end(&What::InputClosed);
+            // A client that sends a signal right after it has closed our input does not wait for our end.
             tokio::select! {
                 biased;
-                leaving = &mut end => between.leave(leaving),
-                () = sleep_until(Instant::now() + FAREWELL) => {}
+                leaving = &mut end => proxy.record_end(leaving),
+                () = sleep_until(Instant::now() + SIGNAL_TIMEOUT) => {}
             }
         }
         Some(leaving) => {
-            // Whether the end of input came with it shows now.
-            let closed = matches!(leaving, Leaving::Signal(_)) && between.is_closed().await;
+            // Whether it has closed our input before the signal.
+            let closed = matches!(leaving, Leaving::Signal(_)) && proxy.is_closed().await;
             if closed {
-                between.recorder.note_end(&What::InputClosed);
+                proxy.recorder.note_end(&What::InputClosed);
             }
-            between.leave(leaving);
+            proxy.record_end(leaving);
         }
     }
-    between.recorder.into_trace()
+    proxy.recorder.into_trace()
 }
 
-impl Between {
-    fn leave(&mut self, leaving: Leaving) {
+impl Proxy {
+    fn record_end(&mut self, leaving: Leaving) {
         let exit = match leaving {
             Leaving::Over => return,
             Leaving::Signal(signal) => Some(ProcessExit::Signal(signal)),
@@ -163,72 +117,73 @@ impl Between {
         self.recorder.note_end(&What::Ended(Ended { exit, forced: false }));
     }
 
-    /// Passes on what either side says until the client has closed its side, or no more of it is noted.
-    async fn go(&mut self) -> Over {
-        let mut server_is_there = true;
+    /// Forwards messages until the client has closed its side, or a limit is reached.
+    async fn run(&mut self) -> Stop {
+        let mut server_is_open = true;
         loop {
-            let wake = match (self.held_until, self.opening.as_ref().map(|(at, ..)| *at)) {
+            let wake = match (self.delayed_until, self.opening.as_ref().map(|(at, ..)| *at)) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
             tokio::select! {
                 biased;
-                () = async { sleep_until(wake.unwrap_or_else(Instant::now)).await }, if wake.is_some() => self.woken(),
-                lines = self.server.recv(), if server_is_there => match lines {
-                    Some(lines) => lines.into_iter().for_each(|line| self.answered(line)),
-                    None => server_is_there = false,
+                () = async { sleep_until(wake.unwrap_or_else(Instant::now)).await }, if wake.is_some() => self.forward_delayed(),
+                line = self.server.next_line(), if server_is_open => match line {
+                    Some(line) => self.handle_server_line(line),
+                    None => server_is_open = false,
                 },
-                lines = self.client.recv() => match lines {
-                    Some(lines) => lines.into_iter().for_each(|line| self.asked(line)),
-                    None => return Over::Closed,
+                line = self.client.next_line() => match line {
+                    Some(line) => self.handle_client_line(line),
+                    None => return Stop::Closed,
                 },
             }
             if self.recorder.is_full() {
-                return Over::Full;
+                return Stop::Full;
             }
         }
     }
 
-    fn woken(&mut self) {
+    /// Forwards what was delayed until now.
+    fn forward_delayed(&mut self) {
         let now = Instant::now();
         if let Some((_, line, probe)) = self.opening.take_if(|(at, ..)| *at <= now) {
-            self.tell(probe, line);
+            self.send_to_client(probe, line);
         }
-        if self.held_until.is_some_and(|until| until <= now) {
+        if self.delayed_until.is_some_and(|until| until <= now) {
             self.proceed();
         }
     }
 
-    /// The client has answered, or has had its time.
+    /// Called when the client has responded to our probes, or its time is over.
     fn proceed(&mut self) {
         let next = self.recorder.second(self.run);
         if next.is_empty() {
             return self.release();
         }
         self.send(next);
-        self.held_until = Some(Instant::now() + PATIENCE);
+        self.delayed_until = Some(Instant::now() + PROBE_TIMEOUT);
     }
 
     fn send(&mut self, probes: impl IntoIterator<Item = Prepared>) {
         for (probe, line) in probes {
-            self.tell(probe, Line::new(line));
+            self.send_to_client(probe, Line::new(line));
         }
     }
 
     fn release(&mut self) {
-        self.held_until = None;
-        for line in std::mem::take(&mut self.held) {
-            self.ask(&Line::new(line));
+        self.delayed_until = None;
+        for line in std::mem::take(&mut self.delayed) {
+            self.forward(&Line::new(line));
         }
     }
 
-    fn tell(&mut self, probe: Probe, line: Line) {
-        self.client.push(line.bytes());
-        self.recorder.said(self.run, None, probe, line);
+    fn send_to_client(&mut self, probe: Probe, line: Line) {
+        self.client.send_line(line.bytes());
+        self.recorder.sent(self.run, None, probe, line);
     }
 
-    /// The client has said something.
-    fn asked(&mut self, line: Line) {
+    /// Handles a line of the client.
+    fn handle_client_line(&mut self, line: Line) {
         self.run = self.recorder.of_stream(&line);
         let bytes = line.bytes().clone();
         let is_request = requests(&line).next().is_some();
@@ -237,61 +192,61 @@ impl Between {
             _ => false,
         });
         let probes = if is_request { self.recorder.first(self.run) } else { Vec::new() };
-        self.recorder.heard(self.run, None, line.clone());
+        self.recorder.received(self.run, None, line.clone());
         if ours {
-            if self.held_until.is_some() && !self.recorder.is_waiting(self.run) {
+            if self.delayed_until.is_some() && !self.recorder.is_waiting(self.run) {
                 self.proceed();
             }
-            // The server has not asked.
+            // The response is ours: the server has sent no such request.
             return;
         }
         if !probes.is_empty() {
             self.send(probes);
-            self.held_until = Some(Instant::now() + PATIENCE);
+            self.delayed_until = Some(Instant::now() + PROBE_TIMEOUT);
         }
-        if self.held_until.is_some() {
-            return self.held.push_back(bytes);
+        if self.delayed_until.is_some() {
+            return self.delayed.push_back(bytes);
         }
-        let again = self.recorder.again(self.run);
+        let again = self.recorder.roots(self.run);
         self.send(again);
-        self.ask(&line);
+        self.forward(&line);
     }
 
-    /// What the client has asked goes to the server, if it is not ours to answer.
-    fn ask(&mut self, line: &Line) {
+    /// Forwards a line of the client to the server, or responds to it.
+    fn forward(&mut self, line: &Line) {
         let modern = self.recorder.is_modern(self.run);
-        let refused = only(line).filter(|request| self.refuse && request.method == Method::Discover);
+        let refused = only_request(line).filter(|request| self.refuse && request.method == Method::Discover);
         if let Some(refused) = refused.and_then(|request| probes::not_initialized(&request.id)) {
-            return self.tell(Probe::UnknownVersion, Line::new(refused));
+            return self.send_to_client(Probe::UnknownVersion, Line::new(refused));
         }
-        match self.pages.asked(self.run, modern, line) {
-            Some(answer) => self.tell(Probe::Answer, Line::new(answer)),
-            None => self.server.push(line.bytes()),
+        match self.pages.response_to(self.run, modern, line) {
+            Some(answer) => self.send_to_client(Probe::Answer, Line::new(answer)),
+            None => self.server.send_line(line.bytes()),
         }
     }
 
-    /// Whether the client has closed its side by now, or does so at once.
+    /// Whether the client has closed its side, or does so within [`END_TIMEOUT`].
     async fn is_closed(&mut self) -> bool {
-        let closed = async { while self.client.recv().await.is_some() {} };
+        let closed = async { while self.client.next_line().await.is_some() {} };
         tokio::select! {
             biased;
             () = closed => true,
-            () = sleep_until(Instant::now() + TOGETHER) => false,
+            () = sleep_until(Instant::now() + END_TIMEOUT) => false,
         }
     }
 
-    /// The server has said something.
-    fn answered(&mut self, line: Line) {
+    /// Handles a line of the server.
+    fn handle_server_line(&mut self, line: Line) {
         if !self.recorder.opens(self.run, &line) {
             let modern = self.recorder.is_modern(self.run);
-            let cut = self.pages.answered(self.run, modern, &line);
-            return self.tell(Probe::Answer, cut.map_or(line, Line::new));
+            let cut = self.pages.split(self.run, modern, &line);
+            return self.send_to_client(Probe::Answer, cut.map_or(line, Line::new));
         }
         let refused = if self.refuse { probes::refusal(line.bytes()) } else { None };
         let (line, probe) = match refused {
             Some(refused) => (Line::new(refused), Probe::UnknownVersion),
             None => (line, Probe::Answer),
         };
-        self.opening = Some((Instant::now() + HELD, line, probe));
+        self.opening = Some((Instant::now() + INITIALIZE_DELAY, line, probe));
     }
 }

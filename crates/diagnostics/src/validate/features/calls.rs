@@ -1,6 +1,6 @@
-//! Calls of tools: of those that were named, and of those that say that they only read.
+//! Calls of tools: of those that the user has named, and of those that say that they only read.
 //!
-//! Called where that was allowed, and nowhere else.
+//! Used only where the user has allowed it.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use mcpjoin_rules::{CallNote, CallProblem, Probe, misfit};
 use tokio::time::Instant;
 
 use super::super::probes;
-use super::super::runs::member;
-use super::{Ask, Consent, Found, MOST_CALLS, Question, elements, text};
+use super::{Consent, Found, MAX_CALLS, elements, text};
+use crate::engine::Session;
+use crate::engine::message::{Question, member};
 
-/// What takes as long as this can be cancelled meanwhile.
-const SLOW: Duration = Duration::from_millis(200);
+/// A call that takes at least this long can be cancelled meanwhile.
+const SLOW_CALL: Duration = Duration::from_millis(200);
 
-/// Calls a tool that does not exist, and those that were named.
+/// Calls a tool that does not exist, and the tools that the user has named.
 pub(super) async fn named(
-    run: &mut impl Ask,
+    session: &mut impl Session,
     version: &Version,
     consent: &Consent,
     found: &Found,
@@ -28,21 +29,23 @@ pub(super) async fn named(
     let listed = |name: &str| found.tools.iter().find(|tool| text(tool, "name").as_deref() == Some(name));
     for (name, arguments) in &consent.calls {
         if let Some(problem) = problem(declared, listed(name), arguments.as_ref()) {
-            run.note(CallNote::new(name, version.clone(), problem));
+            session.state_mut().notes.push(CallNote::new(name, version.clone(), problem));
         }
     }
     if !declared || !consent.read_only && consent.calls.is_empty() {
         return;
     }
-    run.ask(call(Probe::UnknownTool, probes::NO_TOOL, None, &Raw::empty_object())).await;
+    session.question(call(Probe::UnknownTool, probes::NO_TOOL, None, &Raw::empty_object())).await;
     for (number, (name, arguments)) in consent.calls.iter().enumerate() {
         let arguments = arguments.clone().unwrap_or_else(Raw::empty_object);
         let token = Raw::string(&format!("mcpjoin-{number}"));
-        run.ask(call(Probe::Call, name, listed(name), &arguments).meta("progressToken", token)).await;
+        session
+            .question(call(Probe::Call, name, listed(name), &arguments).meta("progressToken", token))
+            .await;
     }
 }
 
-/// What is the matter with a call that was asked for.
+/// Why a call of the user cannot show what it is meant to show.
 fn problem(declared: bool, tool: Option<&Raw>, arguments: Option<&Raw>) -> Option<CallProblem> {
     if !declared {
         return Some(CallProblem::NoTools);
@@ -52,35 +55,35 @@ fn problem(declared: bool, tool: Option<&Raw>, arguments: Option<&Raw>) -> Optio
     misfit(&member(tool, "inputSchema")?, arguments.unwrap_or(&empty)).map(CallProblem::Arguments)
 }
 
-/// Calls what only reads. Those that need what we have not declared are given back, with their names.
-pub(super) async fn reading<'f>(run: &mut impl Ask, found: &'f Found) -> Vec<(String, &'f Raw)> {
+/// Calls the tools that only read. Returns those that need capabilities that we have not declared, with their names.
+pub(super) async fn reading<'f>(session: &mut impl Session, found: &'f Found) -> Vec<(String, &'f Raw)> {
     let (needing, plain): (Vec<&Raw>, Vec<&Raw>) =
         found.tools.iter().filter(|tool| only_reads(tool)).partition(|tool| needs_arguments(tool));
     let (mut slow, mut asking) = (None, Vec::new());
-    for (number, tool) in plain.into_iter().take(MOST_CALLS).enumerate() {
+    for (number, tool) in plain.into_iter().take(MAX_CALLS).enumerate() {
         let Some(name) = text(tool, "name") else { continue };
         let arguments = Raw::empty_object();
         if task_support(tool).as_deref() == Some("required") {
-            run.ask(call(Probe::TaskRequired, &name, Some(tool), &arguments)).await;
+            session.question(call(Probe::TaskRequired, &name, Some(tool), &arguments)).await;
             continue;
         }
         let token = Raw::string(&format!("mcpjoin-read-{number}"));
         let began = Instant::now();
         let question = call(Probe::Call, &name, Some(tool), &arguments).meta("progressToken", token);
-        let reply = run.ask(question).await;
-        if began.elapsed() >= SLOW && slow.is_none() {
+        let reply = session.question(question).await;
+        if began.elapsed() >= SLOW_CALL && slow.is_none() {
             slow = Some((name.clone(), tool));
         }
         if matches!(&reply, Some(Err(error)) if error.code == code::MISSING_REQUIRED_CLIENT_CAPABILITY) {
             asking.push((name, tool));
         }
     }
-    if let Some((name, tool)) = slow.filter(|_| run.cancels()) {
-        run.cancelled(call(Probe::CancelledCall, &name, Some(tool), &Raw::empty_object())).await;
+    if let Some((name, tool)) = slow.filter(|_| session.has_cancel()) {
+        session.cancel(call(Probe::CancelledCall, &name, Some(tool), &Raw::empty_object())).await;
     }
-    for tool in needing.into_iter().take(MOST_CALLS) {
+    for tool in needing.into_iter().take(MAX_CALLS) {
         let Some(name) = text(tool, "name") else { continue };
-        run.ask(call(Probe::BadArguments, &name, Some(tool), &Raw::empty_object())).await;
+        session.question(call(Probe::BadArguments, &name, Some(tool), &Raw::empty_object())).await;
     }
     asking
 }
@@ -95,7 +98,7 @@ pub(super) fn needs_arguments(tool: &Raw) -> bool {
     member(tool, "inputSchema").is_some_and(|schema| !elements(&schema, "required").is_empty())
 }
 
-/// What a tool says of tasks.
+/// What a tool says about tasks: `required`, `optional` or `forbidden`.
 pub(super) fn task_support(tool: &Raw) -> Option<String> {
     text(&member(tool, "execution")?, "taskSupport")
 }
@@ -110,17 +113,17 @@ pub(super) fn call<'q>(probe: Probe, name: &str, tool: Option<&Raw>, arguments: 
     Question { headers, ..question }
 }
 
-/// A tool that only reads and whose arguments stand in headers.
+/// A tool that only reads and whose arguments are repeated in headers.
 pub(in super::super) struct Marked<'q> {
-    /// A call whose arguments are those and no others, with these headers.
+    /// A call with these arguments and no others, and with their headers.
     pub(in super::super) full: Question<'q>,
-    /// The same with null in place of each argument.
+    /// The call with null in place of each argument.
     pub(in super::super) null: Question<'q>,
-    /// The same without any argument.
+    /// The call without any argument.
     pub(in super::super) empty: Question<'q>,
 }
 
-/// The first such tool, if it needs no other arguments.
+/// The first such tool that needs no other arguments.
 pub(in super::super) fn marked<'q>(tools: &[Raw]) -> Option<Marked<'q>> {
     tools.iter().filter(|tool| only_reads(tool)).find_map(|tool| {
         let schema = member(tool, "inputSchema")?;

@@ -1,23 +1,24 @@
-//! A tool that only reads as a task: from its beginning to its end, and once more, to be cancelled.
+//! A tool that only reads, called as a task: from its beginning to its end, and once more, to be cancelled.
 //!
-//! Called where that was allowed, for 2025-11-25, which tries tasks.
+//! Used where the user has allowed it, for 2025-11-25, which has tasks as an experiment.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>
 
 use mcpjoin_proto::{Method, Raw};
 use mcpjoin_rules::Probe;
 
-use super::super::runs::member;
 use super::calls::{call, needs_arguments, only_reads, task_support};
-use super::{Ask, Found, MOST_PAGES, Question, text};
+use super::{Found, MAX_PAGES, text};
+use crate::engine::Session;
+use crate::engine::message::{Question, member};
 
-/// `declared`: what the server declares of tasks.
-pub(super) async fn look(run: &mut impl Ask, found: &Found, declared: Option<&Raw>) {
+/// `declared`: what the server declares about tasks.
+pub(super) async fn look(session: &mut impl Session, found: &Found, declared: Option<&Raw>) {
     let mut plain = found.tools.iter().filter(|tool| only_reads(tool) && !needs_arguments(tool));
     let as_tasks = declared
         .and_then(|tasks| member(&member(&member(tasks, "requests")?, "tools")?, "call").map(|_| tasks));
     let Some(tasks) = as_tasks else {
         if let Some(question) = plain.next().and_then(|tool| as_task(Probe::UndeclaredTask, tool)) {
-            run.ask(question).await;
+            session.question(question).await;
         }
         return;
     };
@@ -26,20 +27,20 @@ pub(super) async fn look(run: &mut impl Ask, found: &Found, declared: Option<&Ra
     if let Some(tool) = plain.clone().find(allowed) {
         let call = as_task(Probe::TaskCall, tool);
         let call = call.map(|call| call.meta("progressToken", Raw::string("mcpjoin-task")));
-        if let Some(id) = created(run, call).await {
-            to_its_end(run, &id, tasks).await;
+        if let Some(id) = created(session, call).await {
+            to_its_end(session, &id, tasks).await;
         }
         if member(tasks, "cancel").is_some()
-            && let Some(id) = created(run, as_task(Probe::TaskAgain, tool)).await
+            && let Some(id) = created(session, as_task(Probe::TaskAgain, tool)).await
         {
-            run.ask(of_task(Probe::CancelTask, Method::CancelTask, &id)).await;
-            run.ask(of_task(Probe::CancelledTask, Method::GetTask, &id)).await;
+            session.question(of_task(Probe::CancelTask, Method::CancelTask, &id)).await;
+            session.question(of_task(Probe::CancelledTask, Method::GetTask, &id)).await;
         }
     }
     if let Some(question) =
         plain.find(|tool| !allowed(tool)).and_then(|tool| as_task(Probe::TaskForbidden, tool))
     {
-        run.ask(question).await;
+        session.question(question).await;
     }
 }
 
@@ -54,34 +55,34 @@ fn of_task<'q>(probe: Probe, method: Method, id: &str) -> Question<'q> {
 }
 
 /// The id of the task that a call became.
-async fn created(run: &mut impl Ask, call: Option<Question<'_>>) -> Option<String> {
-    let created = run.ask(call?).await?.ok()?;
+async fn created(session: &mut impl Session, call: Option<Question<'_>>) -> Option<String> {
+    let created = session.question(call?).await?.ok()?;
     text(&member(created.raw(), "task")?, "taskId")
 }
 
-async fn to_its_end(run: &mut impl Ask, id: &str, declared: &Raw) {
+async fn to_its_end(session: &mut impl Session, id: &str, declared: &Raw) {
     if member(declared, "list").is_some() {
-        run.ask(of_task(Probe::TaskStatus, Method::GetTask, id)).await;
-        list(run).await;
+        session.question(of_task(Probe::TaskStatus, Method::GetTask, id)).await;
+        list(session).await;
     }
-    run.ask(of_task(Probe::TaskResult, Method::GetTaskResult, id)).await;
-    let reply = run.ask(of_task(Probe::TaskStatus, Method::GetTask, id)).await;
+    session.question(of_task(Probe::TaskResult, Method::GetTaskResult, id)).await;
+    let reply = session.question(of_task(Probe::TaskStatus, Method::GetTask, id)).await;
     let status = reply.and_then(Result::ok).and_then(|result| text(result.raw(), "status"));
-    // One that has not ended may well be cancelled.
+    // A task that has not ended may be cancelled.
     let ended = status.is_some_and(|status| ["completed", "failed", "cancelled"].contains(&&*status));
     if ended && member(declared, "cancel").is_some() {
-        run.ask(of_task(Probe::CancelEndedTask, Method::CancelTask, id)).await;
+        session.question(of_task(Probe::CancelEndedTask, Method::CancelTask, id)).await;
     }
     if ended {
-        run.ask(of_task(Probe::TaskStatus, Method::GetTask, id)).await;
+        session.question(of_task(Probe::TaskStatus, Method::GetTask, id)).await;
     }
 }
 
-/// The tasks to the end of their list.
-async fn list(run: &mut impl Ask) {
+/// Reads the list of tasks to its end.
+async fn list(session: &mut impl Session) {
     let mut question = Question::new(Probe::TaskList, Method::ListTasks);
-    for _ in 0..MOST_PAGES {
-        let Some(Ok(page)) = run.ask(question).await else { return };
+    for _ in 0..MAX_PAGES {
+        let Some(Ok(page)) = session.question(question).await else { return };
         let Some(next) = text(page.raw(), "nextCursor") else { return };
         question = Question::new(Probe::TaskList, Method::ListTasks).text("cursor", &next);
     }

@@ -1,45 +1,46 @@
-//! What is asked without a token, and with one that nobody has given; and the documents that say where one is to be had.
+//! Requests without a token and with invented tokens, and the documents that say where a token is to be had.
 //!
-//! Called by the runs, once for each server over Streamable HTTP. Of a server that lets in whoever comes, no more is asked
-//! than the two well-known addresses of its metadata. Of one that wants a token: seven requests to it, at most two to
-//! where its metadata stand, and at most three to each of the first two authorization servers that these name. What lets
-//! us in is sent with none of them, and nothing is registered, authorized or asked of a person.
+//! Called once for each server over Streamable HTTP. A server that wants no token is asked for the two well-known
+//! addresses of its metadata and for nothing else. To one that wants a token: seven requests, at most two to where its
+//! metadata are, and at most three to each of the first two authorization servers that these name. The user's token is
+//! sent with none of them, and nothing is registered, authorized or asked of a person.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
 use bytes::Bytes;
 use http::Method as Verb;
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
+use mcpjoin::internal::{FetchOptions, Fetcher};
 use mcpjoin_proto::{Era, Kind, Method, Raw, Version};
 use mcpjoin_rules::{
-    Channel, HttpResponse, MOST_SERVERS, Probe, Revisions, What, base_address, named_metadata, named_servers,
+    Channel, HttpResponse, MOST_SERVERS, Probe, Revisions, base_address, named_metadata, named_servers,
     resource_metadata_addresses, server_metadata_addresses, wants_token,
 };
 use tokio::time::timeout;
 
-use super::super::live::Opened;
-use super::super::probes::{self, Manner};
-use super::live::{Live, Reply, Until};
-use super::runs::Runs;
-use super::wire::Head;
+use super::super::runs::Runs;
+use super::Http;
+use crate::engine::http::{Head, HttpSession, Reply, Until, pairs};
+use crate::engine::message::{self, Manner};
+use crate::engine::{Outcome, Session as _};
 use mcpjoin_auth::internal::{FetchOptions, Fetcher};
 
-/// A token that nobody has given.
+/// An invented token.
 const NO_TOKEN: &str = "mcpjoin-no-token";
-/// What is no token at all: a token has no spaces.
-const MALFORMED: &str = "Bearer mcpjoin no token";
+/// No token at all: a token has no spaces.
+const MALFORMED_TOKEN: &str = "Bearer mcpjoin no token";
 /// Where 2025-03-26 has the metadata of the authorization server.
 const BASE_METADATA: &str = "/.well-known/oauth-authorization-server";
-/// Where it has the authorization endpoint of a server without them.
+/// Where it has the authorization endpoint of a server without metadata.
 const DEFAULT_ENDPOINT: &str = "/authorize";
 
-impl Runs {
-    /// Looks at how the server keeps out whoever has no token, in requests of that version. It is judged by that one, too,
-    /// where it speaks it. `kept_out`: it has let us do nothing, and may be of either era.
-    pub(super) async fn authorization(&mut self, asked: &Version, kept_out: bool) {
+impl Runs<Http> {
+    /// Looks at how the server refuses requests without a token, in requests of the version `asked`, by which the run
+    /// is checked where the server speaks it. `refused`: it has refused everything, and may be of either era.
+    pub(super) async fn authorization(&mut self, asked: &Version, refused: bool) {
         let spoken = match asked.era() {
-            // What the last legacy revision demands the modern one demands as well.
-            Some(Era::Modern) if kept_out && self.of.legacy => Version::newest(Era::Legacy),
+            // The modern revision demands what the last legacy revision demands.
+            Some(Era::Modern) if refused && self.look.legacy => Version::newest(Era::Legacy),
             _ => asked.clone(),
         };
         // The first revision has no authorization.
@@ -50,167 +51,143 @@ impl Runs {
             true => Manner::Modern(asked.clone()),
             false => Manner::Legacy,
         };
-        let wire = self.wire.clone();
-        let live = self.start(&wire, "without a token", &spoken, Channel::StreamableHttp);
-        let mut live = live.in_manner(manner.clone());
-        let mut refused = None;
-        if kept_out || wire.has_token() {
-            let reply = self.without_token(&mut live, Probe::NoToken, &manner, |head| head).await;
-            if !matches!(reply.opened, Opened::Result(_)) {
-                refused = response(&live);
-            } else if let Some(session) = reply.session {
-                // Nobody needs it.
-                live.session = Some(session);
-                let head = live.head(Verb::DELETE).strange();
-                live.exchange(Probe::EndSession, head, None, Until::Closed, self.answer()).await;
+        let mut session = self.session("without a token", &spoken, manner, Channel::StreamableHttp);
+        let mut refusal = None;
+        if refused || self.transport.target.has_token() {
+            let reply = without_token(&mut session, Probe::NoToken, |head| head).await;
+            if !matches!(reply.outcome, Outcome::Result(_)) {
+                refusal = session.last_response();
+            } else if let Some(id) = reply.session {
+                // The session is not needed.
+                session.session_id = Some(id);
+                let head = session.head(Verb::DELETE).anonymous();
+                session.exchange(Probe::EndSession, head, None, Until::Closed, self.look.answer).await;
             }
         }
-        let wanted = refused.as_ref().is_some_and(wants_token);
-        let named = refused.as_ref().and_then(named_metadata);
+        let wanted = refusal.as_ref().is_some_and(wants_token);
         let fetcher = self.fetcher();
-        let mut documents = Vec::new();
-        if let Some(fetcher) = fetcher.as_ref().filter(|_| Revisions::SINCE_THIRD.contains(&spoken)) {
-            documents = self.resource_metadata(&mut live, fetcher, named).await;
+        let mut documents = Documents { url: self.transport.target.url.as_str(), fetcher, session };
+        let mut found = Vec::new();
+        if Revisions::SINCE_THIRD.contains(&spoken) {
+            found = documents.of_resource(refusal.as_ref().and_then(named_metadata)).await;
         }
-        if !wanted && documents.is_empty() {
+        if !wanted && found.is_empty() {
             return;
         }
-        if let Some(fetcher) = &fetcher {
-            let issuers = documents.iter().flat_map(named_servers).take(MOST_SERVERS);
-            for issuer in issuers.collect::<Vec<_>>() {
-                self.server_metadata(&mut live, fetcher, &issuer).await;
-            }
-            if Revisions::BATCHING.contains(&spoken) {
-                self.base_metadata(&mut live, fetcher).await;
-            }
+        let issuers = found.iter().flat_map(named_servers).take(MOST_SERVERS);
+        for issuer in issuers.collect::<Vec<_>>() {
+            documents.of_server(&issuer).await;
         }
-        if refused.is_some() {
-            self.strange_tokens(&mut live, &manner).await;
+        if Revisions::BATCHING.contains(&spoken) {
+            documents.of_base().await;
         }
-        self.trace.authorization = Some(live.close().await);
+        let mut session = documents.session;
+        if refusal.is_some() {
+            invented_tokens(&mut session).await;
+        }
+        self.trace.authorization = Some(session.close().await);
     }
 
-    /// Who fetches what the server names. Without one, as where a certificate cannot be used, nothing is fetched.
+    /// Fetches the documents that the server names. `None`, as where a certificate cannot be used: nothing is fetched.
     fn fetcher(&self) -> Option<Fetcher> {
         let mut options = FetchOptions::default();
-        options.extra_ca = self.authorities.clone();
-        options.connect_timeout = self.answer();
-        Fetcher::new(self.wire.url.as_str(), options).ok()
+        options.extra_ca = self.transport.authorities.clone();
+        options.connect_timeout = self.look.answer;
+        Fetcher::new(self.transport.target.url.as_str(), options).ok()
     }
+}
 
-    /// Opens a session, or asks what the server is, as somebody without a token; `change` may give one.
-    async fn without_token(
-        &mut self,
-        live: &mut Live<'_>,
-        probe: Probe,
-        manner: &Manner,
-        change: impl FnOnce(Head) -> Head,
-    ) -> Reply {
-        self.tell(live, probe);
-        let (id, version) = (live.id(), live.run.version.clone());
-        let line = match manner {
-            Manner::Legacy => probes::initialize(&id, version.as_str()),
-            Manner::Modern(_) => probes::request(manner, &id, Method::Discover.as_str()),
-        };
-        let head = change(live.post(&line).strange());
-        live.exchange(probe, head, Some(&line), Until::Ended, self.answer()).await
-    }
+/// Opens a session, or asks what the server is, without a token; `change` may add an invented one.
+async fn without_token(session: &mut HttpSession, probe: Probe, change: impl FnOnce(Head) -> Head) -> Reply {
+    let id = session.next_id();
+    let state = session.state();
+    let line = match &state.manner {
+        Manner::Legacy => message::initialize(&id, state.run.version.as_str()),
+        manner @ Manner::Modern(_) => message::request(manner, &id, Method::Discover.as_str()),
+    };
+    session.post_as(probe, line, |head| change(head.anonymous())).await
+}
 
-    /// The same request again, with what is no token, and the other methods.
-    async fn strange_tokens(&mut self, live: &mut Live<'_>, manner: &Manner) {
-        let token = format!("Bearer {NO_TOKEN}");
-        self.without_token(live, Probe::NoTokenAgain, manner, |head| head).await;
-        self.without_token(live, Probe::BadToken, manner, |head| head.and("authorization", &token)).await;
-        self.without_token(live, Probe::BadAuthorization, manner, |head| {
-            head.and("authorization", MALFORMED)
-        })
-        .await;
-        let in_query = |mut head: Head| {
+/// The same request again, with invented tokens, and the other methods.
+async fn invented_tokens(session: &mut HttpSession) {
+    type Change = fn(Head) -> Head;
+    let changes: [(Probe, Change); 4] = [
+        (Probe::NoTokenAgain, |head| head),
+        (Probe::BadToken, |head| head.and("authorization", &format!("Bearer {NO_TOKEN}"))),
+        (Probe::BadAuthorization, |head| head.and("authorization", MALFORMED_TOKEN)),
+        (Probe::TokenInQuery, |mut head| {
             head.url.query_pairs_mut().append_pair("access_token", NO_TOKEN);
             head
-        };
-        self.without_token(live, Probe::TokenInQuery, manner, in_query).await;
-        for (probe, verb) in [(Probe::NoTokenGet, Verb::GET), (Probe::NoTokenDelete, Verb::DELETE)] {
-            self.tell(live, probe);
-            let head = live.head(verb).strange();
-            live.exchange(probe, head, None, Until::Closed, self.answer()).await;
-        }
+        }),
+    ];
+    for (probe, change) in changes {
+        without_token(session, probe, change).await;
     }
+    for (probe, verb) in [(Probe::NoTokenGet, Verb::GET), (Probe::NoTokenDelete, Verb::DELETE)] {
+        session.send_as(probe, verb, Until::Closed, Head::anonymous).await;
+    }
+}
 
-    /// The documents about the resource: the one that the challenge names, or those at the well-known addresses, up to
-    /// the first that is one.
-    async fn resource_metadata(
-        &mut self,
-        live: &mut Live<'_>,
-        fetcher: &Fetcher,
-        named: Option<String>,
-    ) -> Vec<Bytes> {
+/// The documents about tokens, and the session that records them.
+struct Documents<'r> {
+    url: &'r str,
+    fetcher: Option<Fetcher>,
+    session: HttpSession,
+}
+
+impl Documents<'_> {
+    /// The documents about the resource: the one that the challenge names, or the first at the well-known addresses.
+    async fn of_resource(&mut self, named: Option<String>) -> Vec<Bytes> {
         if let Some(named) = named {
-            return self.fetch(live, fetcher, Probe::NamedMetadata, &named).await.into_iter().collect();
+            return self.fetch(Probe::NamedMetadata, &named).await.into_iter().collect();
         }
-        for address in resource_metadata_addresses(self.wire.url.as_str()) {
-            if let Some(document) = self.fetch(live, fetcher, Probe::WellKnownMetadata, &address).await {
+        for address in resource_metadata_addresses(self.url) {
+            if let Some(document) = self.fetch(Probe::WellKnownMetadata, &address).await {
                 return vec![document];
             }
         }
         Vec::new()
     }
 
-    async fn server_metadata(&mut self, live: &mut Live<'_>, fetcher: &Fetcher, issuer: &str) {
+    async fn of_server(&mut self, issuer: &str) {
         for address in server_metadata_addresses(issuer) {
-            if self.fetch(live, fetcher, Probe::ServerMetadata, &address).await.is_some() {
+            if self.fetch(Probe::ServerMetadata, &address).await.is_some() {
                 return;
             }
         }
     }
 
-    async fn base_metadata(&mut self, live: &mut Live<'_>, fetcher: &Fetcher) {
-        let at = |path| base_address(self.wire.url.as_str(), path);
-        let (metadata, endpoint) = (at(BASE_METADATA), at(DEFAULT_ENDPOINT));
-        if let Some(metadata) = metadata
-            && self.fetch(live, fetcher, Probe::BaseMetadata, &metadata).await.is_none()
-            && let Some(endpoint) = endpoint
+    async fn of_base(&mut self) {
+        if let Some(metadata) = base_address(self.url, BASE_METADATA)
+            && self.fetch(Probe::BaseMetadata, &metadata).await.is_none()
+            && let Some(endpoint) = base_address(self.url, DEFAULT_ENDPOINT)
         {
-            self.fetch(live, fetcher, Probe::DefaultEndpoint, &endpoint).await;
+            self.fetch(Probe::DefaultEndpoint, &endpoint).await;
         }
     }
 
-    /// Fetches a document, and notes what came; gives it where it is an object.
-    async fn fetch(
-        &mut self,
-        live: &mut Live<'_>,
-        fetcher: &Fetcher,
-        probe: Probe,
-        url: &str,
-    ) -> Option<Bytes> {
-        self.tell(live, probe);
+    /// Fetches a document and records it. Returns it if it is an object.
+    async fn fetch(&mut self, probe: Probe, url: &str) -> Option<Bytes> {
+        let fetcher = self.fetcher.as_ref()?;
+        self.session.announce(probe);
+        let within = self.session.state().response_timeout;
         let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
-        let fetched = match timeout(self.answer(), fetcher.get(url, headers)).await {
-            Ok(Ok(fetched)) => fetched,
-            Ok(Err(error)) => {
-                live.fetched(probe, url, Err(error.what));
-                return None;
-            }
-            Err(_) => {
-                let problem = format!("nothing came within {} s", self.answer().as_secs_f64());
-                live.fetched(probe, url, Err(problem));
-                return None;
-            }
+        let fetched = match timeout(within, fetcher.get(url, headers)).await {
+            Ok(fetched) => fetched.map_err(|error| error.what),
+            Err(_) => Err(format!("nothing came within {} s", within.as_secs_f64())),
         };
-        let headers = fetched.headers.iter();
-        let headers =
-            headers.map(|(name, value)| (name.as_str().into(), Bytes::copy_from_slice(value.as_bytes())));
-        let head = HttpResponse { status: fetched.status.as_u16(), headers: headers.collect() };
-        live.fetched(probe, url, Ok((head, fetched.body.clone())));
-        let is_object = || Raw::parse(fetched.body.clone()).is_ok_and(|raw| raw.kind() == Kind::Object);
-        (fetched.status.is_success() && is_object()).then_some(fetched.body)
+        match fetched {
+            Ok(fetched) => {
+                let head = HttpResponse { status: fetched.status.as_u16(), headers: pairs(&fetched.headers) };
+                self.session.fetched(probe, url, Ok((head, fetched.body.clone())));
+                let is_object =
+                    || Raw::parse(fetched.body.clone()).is_ok_and(|raw| raw.kind() == Kind::Object);
+                (fetched.status.is_success() && is_object()).then_some(fetched.body)
+            }
+            Err(problem) => {
+                self.session.fetched(probe, url, Err(problem));
+                None
+            }
+        }
     }
-}
-
-/// The head of the response that came last.
-fn response(live: &Live<'_>) -> Option<HttpResponse> {
-    live.run.events.iter().rev().find_map(|event| match &event.what {
-        What::Responded(response) => Some(response.clone()),
-        _ => None,
-    })
 }

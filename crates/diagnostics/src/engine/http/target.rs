@@ -1,27 +1,29 @@
-//! Sends the requests of `validate` over HTTP: two clients with a pool of connections each, and what every request has.
+//! A server over HTTP, and the clients that send it requests.
+//!
+//! The sessions of `validate` send through a [`Target`]; `doctor` asks for pages with an [`anonymous_client`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
 use http::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
 };
-use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::http::origin::Origin;
-use mcpjoin_rules::{HttpRequest, HttpResponse};
-use url::Url;
-
-use super::Tap;
 use mcpjoin::internal::http::{
     Body, Client, ClientOptions, Error, Proxies, Proxy, Response, is_refused, is_timeout, root, shown,
 };
 use mcpjoin::internal::{Checked, ErasedCredentials};
 use mcpjoin::link::{AuthorizationRequest, Crossed, HttpConnect, HttpSetupError, Way};
+use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::http::origin::Origin;
+use mcpjoin_rules::{HttpRequest, HttpResponse};
+use tokio::time::{Instant, timeout_at};
+use url::Url;
 
-/// Our headers that the rules read.
-const NOTED: [&str; 7] = [
+/// The headers of ours that the rules read.
+const RECORDED_HEADERS: [&str; 7] = [
     name::SESSION_ID,
     name::PROTOCOL_VERSION,
     name::METHOD,
@@ -37,59 +39,53 @@ const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 /// The longest nonce that is accepted.
 const MAX_NONCE_BYTES: usize = 4096;
 
+/// Called with each message that is sent or received.
+pub(crate) type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;
+
 /// A server, and what is needed to send it requests.
-#[derive(Clone)]
-pub(super) struct Wire {
-    pub(super) url: Url,
+pub(crate) struct Target {
+    pub(crate) url: Url,
     headers: HeaderMap,
     /// What fills the `Authorization` header.
     credentials: Option<Arc<dyn ErasedCredentials>>,
     client: Client,
     /// Writes the names of headers in title case, over connections of its own.
-    other: Client,
-    pub(super) is_loopback: bool,
+    title_case: Client,
+    pub(crate) is_loopback: bool,
     /// The proxy to the server, as errors name it.
-    via: Option<String>,
-    state: Arc<State>,
-    tap: Option<Arc<Mutex<Tap>>>,
-}
-
-/// What is known about the server.
-#[derive(Debug, Default)]
-struct State {
+    proxy: Option<String>,
     answered: AtomicBool,
-    /// The last request has had no response: its connection was lost.
+    /// The last request got no response: its connection was lost.
     lost: AtomicBool,
     gone: AtomicBool,
     /// The credentials have given an authorization.
     authorized: AtomicBool,
+    tap: Option<Mutex<Tap>>,
 }
 
 /// Why there is no response.
 #[derive(Debug)]
-pub(super) struct Silence {
-    /// A few words for people.
+pub(super) struct SendError {
+    /// The cause, in a few words.
     pub(super) problem: String,
-    /// The server has responded before, and refuses connections now.
+    /// Whether the server has responded before, and refuses connections now.
     pub(super) gone: bool,
 }
 
 /// The head of a request.
 #[derive(Clone, Debug)]
-pub(super) struct Head {
-    pub(super) method: Method,
-    pub(super) url: Url,
-    pub(super) headers: HeaderMap,
-    /// The names of the headers are written in title case.
-    pub(super) other_letters: bool,
-    /// It is sent without any authorization.
-    pub(super) stranger: bool,
+pub(crate) struct Head {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    title_case: bool,
+    anonymous: bool,
 }
 
-impl Wire {
+impl Target {
     /// # Errors
     /// When the URL, a header or a certificate cannot be used.
-    pub(super) fn new(connect: &HttpConnect, tap: Option<Tap>) -> Result<Self, HttpSetupError> {
+    pub(crate) fn new(connect: &HttpConnect, tap: Option<Tap>) -> Result<Self, HttpSetupError> {
         let Checked { url, headers, mut tls } = connect.checked()?;
         let proxy = Proxy::to(&url);
         let is_loopback = Origin::of(url.as_str()).is_ok_and(|origin| origin.is_loopback());
@@ -104,20 +100,23 @@ impl Wire {
             })
         };
         Ok(Self {
-            via: proxy.as_ref().map(ToString::to_string),
+            proxy: proxy.as_ref().map(ToString::to_string),
             client: client(false),
-            other: client(true),
+            title_case: client(true),
             url,
             headers,
             credentials: connect.credentialed(),
             is_loopback,
-            state: Arc::default(),
-            tap: tap.map(|tap| Arc::new(Mutex::new(tap))),
+            answered: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            authorized: AtomicBool::new(false),
+            tap: tap.map(Mutex::new),
         })
     }
 
     /// Shows a message to the tap.
-    pub(super) fn crossed(&self, way: Way, line: &[u8]) {
+    pub(super) fn tap(&self, way: Way, line: &[u8]) {
         if let Some(tap) = &self.tap {
             (tap.lock().unwrap_or_else(PoisonError::into_inner))(way, Crossed::Line(line));
         }
@@ -132,52 +131,51 @@ impl Wire {
         if method == Method::POST {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        Head { method, url: self.url.clone(), headers, other_letters: false, stranger: false }
+        Head { method, url: self.url.clone(), headers, title_case: false, anonymous: false }
     }
 
     /// Whether headers or credentials of the user may identify us.
-    pub(super) fn may_be_known(&self) -> bool {
+    pub(crate) fn may_be_known(&self) -> bool {
         !self.headers.is_empty() || self.credentials.is_some()
     }
 
     /// Whether requests have an authorization.
-    pub(super) fn has_token(&self) -> bool {
+    pub(crate) fn has_token(&self) -> bool {
         let given = self.headers.contains_key(AUTHORIZATION) || self.headers.contains_key(COOKIE);
-        given || self.state.authorized.load(Ordering::Relaxed)
+        given || self.authorized.load(Ordering::Relaxed)
     }
 
     /// Whether the server has ended.
-    pub(super) fn is_gone(&self) -> bool {
-        self.state.gone.load(Ordering::Relaxed)
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
     }
 
-    /// Whether the last request has had no response.
+    /// Whether the last request got no response.
     pub(super) fn has_lost(&self) -> bool {
-        self.state.lost.load(Ordering::Relaxed)
+        self.lost.load(Ordering::Relaxed)
     }
 
-    /// Records whether the last request has had a response.
+    /// Records whether the last request got no response.
     pub(super) fn note_lost(&self, lost: bool) {
-        self.state.lost.store(lost, Ordering::Relaxed);
+        self.lost.store(lost, Ordering::Relaxed);
     }
 
     /// Records that the server has ended.
     pub(super) fn note_gone(&self) {
-        self.state.gone.store(true, Ordering::Relaxed);
+        self.gone.store(true, Ordering::Relaxed);
     }
 
     /// Sends a request and waits for the head of its response.
     ///
     /// # Errors
     /// When there is no response.
-    pub(super) async fn send(&self, head: &Head, body: Option<Body>) -> Result<Response, Silence> {
-        let client = if head.other_letters { &self.other } else { &self.client };
+    pub(super) async fn send(&self, head: &Head, body: Option<Body>) -> Result<Response, SendError> {
+        let client = if head.title_case { &self.title_case } else { &self.client };
         let mut headers = self.headers.clone();
-        if head.stranger {
+        if head.anonymous {
             headers.remove(AUTHORIZATION);
             headers.remove(COOKIE);
-        }
-        if !head.stranger {
+        } else {
             self.authorize(head, &mut headers).await;
         }
         for (name, value) in &head.headers {
@@ -186,19 +184,19 @@ impl Wire {
         let body = body.unwrap_or_else(Body::empty);
         match client.send(head.method.clone(), &head.url, headers, body).await {
             Ok(response) => {
-                self.state.answered.store(true, Ordering::Relaxed);
+                self.answered.store(true, Ordering::Relaxed);
                 self.record_nonce(head, &response);
                 Ok(response)
             }
             Err(error) => {
                 // A proxy that refuses connections says nothing about the server.
                 let gone =
-                    is_refused(&error) && self.via.is_none() && self.state.answered.load(Ordering::Relaxed);
-                let problem = match &self.via {
-                    Some(via) => format!("{} ({via})", told(&error)),
-                    None => told(&error),
+                    is_refused(&error) && self.proxy.is_none() && self.answered.load(Ordering::Relaxed);
+                let problem = match &self.proxy {
+                    Some(proxy) => format!("{} ({proxy})", describe(&error)),
+                    None => describe(&error),
                 };
-                Err(Silence { problem, gone })
+                Err(SendError { problem, gone })
             }
         }
     }
@@ -206,9 +204,8 @@ impl Wire {
     /// Gives the nonce in a response to the credentials.
     fn record_nonce(&self, head: &Head, response: &Response) {
         let nonce = response.headers().get(DPOP_NONCE).and_then(|nonce| nonce.to_str().ok());
-        if let (Some(credentials), Some(nonce)) =
-            (&self.credentials, nonce.filter(|it| it.len() <= MAX_NONCE_BYTES))
-        {
+        let nonce = nonce.filter(|nonce| nonce.len() <= MAX_NONCE_BYTES);
+        if let (Some(credentials), Some(nonce)) = (&self.credentials, nonce) {
             credentials.answered(head.url.as_str(), nonce);
         }
     }
@@ -218,7 +215,7 @@ impl Wire {
         let Some(credentials) = &self.credentials else { return };
         let request = AuthorizationRequest::new(head.url.as_str(), head.method.as_str());
         let Ok(Some(mut value)) = credentials.authorization(request).await else { return };
-        self.state.authorized.store(true, Ordering::Relaxed);
+        self.authorized.store(true, Ordering::Relaxed);
         value.set_sensitive(true);
         if let Some(mut proof) = credentials.proof(request, &value) {
             proof.set_sensitive(true);
@@ -226,17 +223,17 @@ impl Wire {
         }
         headers.insert(AUTHORIZATION, value);
     }
+}
 
-    /// The target of a redirect, without its query.
-    pub(super) fn location(&self, response: &Response) -> Option<String> {
-        let location = response.headers().get(LOCATION)?.to_str().ok()?;
-        self.url.join(location).ok().map(|to| shown(&to))
-    }
+/// The target of a redirect, without its query, which may contain a secret. `url`: that of the request.
+pub(crate) fn location(url: &Url, headers: &HeaderMap) -> Option<String> {
+    let location = headers.get(LOCATION)?.to_str().ok()?;
+    url.join(location).ok().map(|to| shown(&to))
 }
 
 impl Head {
     /// With another value of a header.
-    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         // Only names of tools and the like may have any characters, and they are encoded.
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(HeaderName::from_static(name), value);
@@ -245,7 +242,7 @@ impl Head {
     }
 
     /// With a header whose name is not one of ours.
-    pub(super) fn and(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn and(mut self, name: &str, value: &str) -> Self {
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value))
         {
             self.headers.insert(name, value);
@@ -254,44 +251,75 @@ impl Head {
     }
 
     /// Without any authorization.
-    pub(super) fn strange(mut self) -> Self {
-        self.stranger = true;
+    pub(crate) fn anonymous(mut self) -> Self {
+        self.anonymous = true;
+        self
+    }
+
+    /// With the names of its headers in title case, over another connection.
+    pub(crate) fn in_title_case(mut self) -> Self {
+        self.title_case = true;
         self
     }
 
     /// Without a header.
-    pub(super) fn without(mut self, name: &'static str) -> Self {
+    pub(crate) fn without(mut self, name: &'static str) -> Self {
         self.headers.remove(name);
         self
     }
 
     /// As the trace has it: without what authorizes us.
-    pub(super) fn noted(&self) -> HttpRequest {
-        // An invented token authorizes nobody.
-        let strange = |name: &HeaderName| self.stranger && *name == AUTHORIZATION;
-        let noted = self.headers.iter().filter(|(name, _)| NOTED.contains(&name.as_str()) || strange(name));
+    pub(super) fn recorded(&self) -> HttpRequest {
+        // An invented token authorizes nothing.
+        let is_invented = |name: &HeaderName| self.anonymous && *name == AUTHORIZATION;
+        let recorded = self
+            .headers
+            .iter()
+            .filter(|(name, _)| RECORDED_HEADERS.contains(&name.as_str()) || is_invented(name));
         HttpRequest {
             method: self.method.as_str().into(),
             url: self.url.as_str().into(),
-            headers: noted.map(|(name, value)| (name.as_str().into(), bytes(value))).collect(),
+            headers: pairs(recorded),
         }
     }
 }
 
 /// The head of a response, as the trace has it.
-pub(super) fn noted(response: &Response) -> HttpResponse {
-    let headers = response.headers().iter().map(|(name, value)| (name.as_str().into(), bytes(value)));
-    HttpResponse { status: response.status().as_u16(), headers: headers.collect() }
+pub(super) fn recorded(response: &Response) -> HttpResponse {
+    HttpResponse { status: response.status().as_u16(), headers: pairs(response.headers()) }
 }
 
-fn bytes(value: &HeaderValue) -> Bytes {
-    Bytes::copy_from_slice(value.as_bytes())
+/// Headers, as the trace has them.
+pub(crate) fn pairs<'h>(
+    headers: impl IntoIterator<Item = (&'h HeaderName, &'h HeaderValue)>,
+) -> Vec<(Box<str>, Bytes)> {
+    let headers = headers.into_iter();
+    headers.map(|(name, value)| (name.as_str().into(), Bytes::copy_from_slice(value.as_bytes()))).collect()
 }
 
-/// Why a request failed: the innermost cause, which says it in the fewest words, and never the URL.
-pub(super) fn told(error: &Error) -> String {
+/// Why a request failed: the innermost cause, without the URL.
+pub(super) fn describe(error: &Error) -> String {
     if is_timeout(error) {
         return "no connection within the time that connecting may take".into();
     }
     root(error)
+}
+
+/// A client that adds no headers of the user to its requests. `within`: how long connecting may take.
+pub(crate) fn anonymous_client(tls: &rustls::ClientConfig, within: Duration) -> Client {
+    Client::new(ClientOptions {
+        proxies: Some(Proxies::from_system()),
+        ..ClientOptions::new(tls.clone(), within)
+    })
+}
+
+/// Reads a body until it ends, `max` bytes are read or the deadline is over. Returns what was read.
+pub(crate) async fn read_body(response: &mut Response, max: usize, deadline: Instant) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < max
+        && let Ok(Ok(Some(piece))) = timeout_at(deadline, response.chunk()).await
+    {
+        body.extend_from_slice(&piece[..piece.len().min(max - body.len())]);
+    }
+    body
 }

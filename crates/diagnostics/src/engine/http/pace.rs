@@ -12,70 +12,69 @@ use mcpjoin::internal::http::Body;
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
-/// A body comes in so many pieces.
-const PIECES: usize = 3;
+/// The pieces of a body that is sent slowly.
+const PIECES: u32 = 3;
 
-/// The pace of what one run does.
+/// The pauses of one session.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Pace {
-    /// Before a body is read, and between its parts: each pause is made once.
-    pub(in super::super) reading: VecDeque<Duration>,
-    /// Before each piece of what is sent but the first.
-    pub(in super::super) writing: Option<Duration>,
+pub(crate) struct Pace {
+    /// Before a body is read, and between its parts. Each pause is made once.
+    pub(crate) reading: VecDeque<Duration>,
+    /// Before each piece of a request but the first.
+    pub(crate) writing: Option<Duration>,
 }
 
 impl Pace {
-    /// As long as all pauses take.
+    /// The sum of all pauses.
     pub(super) fn longest(&self) -> Duration {
-        let writing = self.writing.unwrap_or_default();
-        self.reading.iter().sum::<Duration>() + writing * u32::try_from(PIECES).unwrap_or(u32::MAX)
+        self.reading.iter().sum::<Duration>() + self.writing.unwrap_or_default() * PIECES
     }
 
-    /// Makes the next pause of a reader, if there is one.
+    /// Makes the next pause of the reader, if there is one.
     pub(super) async fn pause(&mut self) {
         if let Some(pause) = self.reading.pop_front() {
             sleep(pause).await;
         }
     }
 
-    /// What carries the line.
+    /// The body of a request with this line.
     pub(super) fn body(&self, line: &str) -> Body {
         let line = Bytes::copy_from_slice(line.as_bytes());
         let Some(pause) = self.writing else { return line.into() };
-        let size = line.len().div_ceil(PIECES).max(1);
+        let size = line.len().div_ceil(PIECES as usize).max(1);
         let pieces = line.chunks(size).map(|piece| line.slice_ref(piece)).collect();
-        Body::streamed(Pieces { pieces, rest: line.len(), pause, waiting: None, gone: None, endless: false })
+        Body::streamed(Pieces { pieces, left: line.len(), pause, waiting: None, sent: None, endless: false })
     }
 }
 
 /// A body in pieces.
 pub(super) struct Pieces {
     pieces: VecDeque<Bytes>,
-    /// As many bytes as are still to come.
-    rest: usize,
+    /// Bytes that are not sent yet.
+    left: usize,
     pause: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Told when nothing is left to be taken.
-    gone: Option<oneshot::Sender<()>>,
-    /// It never ends: what is left of it never comes.
+    /// Notified when all pieces are taken.
+    sent: Option<oneshot::Sender<()>>,
+    /// Whether the body never ends: the rest of its bytes is never sent.
     endless: bool,
 }
 
 impl Pieces {
-    /// The first so many bytes of a line, and whoever wants to know when they are taken. Where that is not all, the rest
-    /// never comes.
+    /// The first `length` bytes of a line, and a receiver that is notified when they are taken. Further bytes of the
+    /// line are never sent.
     pub(super) fn begun(line: &str, length: usize) -> (Body, oneshot::Receiver<()>) {
-        let (gone, taken) = oneshot::channel();
+        let (sender, sent) = oneshot::channel();
         let begin = Bytes::copy_from_slice(&line.as_bytes()[..length.min(line.len())]);
         let body = Self {
             endless: begin.len() < line.len(),
             pieces: [begin].into(),
-            rest: line.len(),
+            left: line.len(),
             pause: Duration::ZERO,
             waiting: None,
-            gone: Some(gone),
+            sent: Some(sender),
         };
-        (Body::streamed(body), taken)
+        (Body::streamed(body), sent)
     }
 }
 
@@ -92,12 +91,12 @@ impl http_body::Body for Pieces {
             self.waiting = None;
         }
         let Some(piece) = self.pieces.pop_front() else {
-            if let Some(gone) = self.gone.take() {
-                let _ = gone.send(());
+            if let Some(sent) = self.sent.take() {
+                let _ = sent.send(());
             }
             return if self.endless { Poll::Pending } else { Poll::Ready(None) };
         };
-        self.rest = self.rest.saturating_sub(piece.len());
+        self.left = self.left.saturating_sub(piece.len());
         if !self.pieces.is_empty() {
             self.waiting = Some(Box::pin(sleep(self.pause)));
         }
@@ -105,11 +104,11 @@ impl http_body::Body for Pieces {
     }
 
     fn is_end_stream(&self) -> bool {
-        // It is asked for once more, so that we know that all of it is taken.
-        self.rest == 0 && self.gone.is_none()
+        // Polled once more, so that the receiver is notified.
+        self.left == 0 && self.sent.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(u64::try_from(self.rest).unwrap_or(u64::MAX))
+        SizeHint::with_exact(self.left as u64)
     }
 }
