@@ -10,7 +10,6 @@
 use bytes::Bytes;
 use http::Method as Verb;
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
-use mcpjoin::internal::{FetchOptions, Fetcher};
 use mcpjoin_proto::{Era, Kind, Method, Raw, Version};
 use mcpjoin_rules::{
     Channel, HttpResponse, MOST_SERVERS, Probe, Revisions, base_address, named_metadata, named_servers,
