@@ -2,7 +2,7 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 //!
-//! Nothing outside the two deciders (`session/opening.rs`, `http/classify.rs`) and the tables (this file,
+//! Nothing outside the two deciders (`session/client_negotiation.rs`, `http/classify.rs`) and the tables (this file,
 //! `profile.rs`, `method.rs`) compares versions; everything else asks the [`Profile`](crate::Profile).
 
 use alloc::boxed::Box;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The two deciders and the tables: nothing else compares versions or eras.
 const DECIDERS: [&str; 6] = [
-    "crates/proto/src/session/opening.rs",
+    "crates/proto/src/session/client_negotiation.rs",
     "crates/proto/src/http/classify.rs",
     "crates/proto/src/version.rs",
     "crates/proto/src/profile.rs",

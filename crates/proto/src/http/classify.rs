@@ -1,7 +1,7 @@
 //! The decider for HTTP: which era a request belongs to, or why it is refused; and, on the client's side, what
 //! the reply to a probe says about the server.
 //!
-//! One of the two places that look at versions to choose an era; the other one is `session/opening.rs`. Called by
+//! One of the two places that look at versions to choose an era; the other one is `session/client_negotiation.rs`. Called by
 //! the HTTP links once for each request, before anything else looks at it. It keeps nothing: what is known about
 //! a session comes in as an argument.
 //!

@@ -25,11 +25,11 @@ use crate::{ErrorObject, Message, Request, RequestId, Response, encode};
 
 /// What is reserved for an error in place of a result, in bytes, beside the id of its request: the longest one, which
 /// names a length and a limit of 20 digits each, has 185 and a comma.
-const REFUSAL: usize = 192;
+const ERROR_RESERVE_BYTES: usize = 192;
 /// The brackets around a batch.
-const BRACKETS: usize = "[]".len();
+const BRACKETS_BYTES: usize = "[]".len();
 /// What follows each reply but the last.
-const COMMA: usize = ",".len();
+const COMMA_BYTES: usize = ",".len();
 
 /// The batches whose replies are held.
 #[derive(Debug, Default)]
@@ -93,18 +93,18 @@ impl Batches {
     ) -> Option<(&'static str, usize)> {
         let batch = self.open.get(&number)?;
         let others = batch.reserved.saturating_sub(reservation(id));
-        if BRACKETS + batch.held + length + others > limits.message {
+        if BRACKETS_BYTES + batch.held + length + others > limits.message {
             return Some(("message", limits.message));
         }
         let alone = self.held == batch.held;
-        let too_much = !alone && self.held + length + COMMA > limits.queued_replies;
+        let too_much = !alone && self.held + length + COMMA_BYTES > limits.queued_replies;
         too_much.then_some(("queued_replies", limits.queued_replies))
     }
 
     /// A reply that needed no handler.
     pub(super) fn add(&mut self, number: u64, reply: Message) {
         if let Some(batch) = self.open.get_mut(&number) {
-            let bytes = encode::length(&reply) + COMMA;
+            let bytes = encode::length(&reply) + COMMA_BYTES;
             batch.held += bytes;
             self.held += bytes;
             batch.replies.push(reply);
@@ -112,7 +112,12 @@ impl Batches {
     }
 
     /// A request of the batch has its reply, or none because it was cancelled. All replies, if it was the last.
-    pub(super) fn settle(&mut self, number: u64, id: &RequestId, reply: Option<Message>) -> Option<Joined> {
+    pub(super) fn finish_request(
+        &mut self,
+        number: u64,
+        id: &RequestId,
+        reply: Option<Message>,
+    ) -> Option<Joined> {
         let batch = self.open.get_mut(&number)?;
         batch.outstanding = batch.outstanding.saturating_sub(1);
         batch.reserved = batch.reserved.saturating_sub(reservation(id));
@@ -141,18 +146,18 @@ impl Batches {
 }
 
 fn reservation(id: &RequestId) -> usize {
-    id.to_string().len() + REFUSAL
+    id.to_string().len() + ERROR_RESERVE_BYTES
 }
 
 impl Shared {
     /// Whether so many replies are held that a batch which arrives now is refused.
-    pub(super) fn refuses_batches(&self) -> bool {
-        let held = self.debt.batches.held;
+    pub(super) fn rejects_batches(&self) -> bool {
+        let held = self.requests.batches.held;
         held > 0 && held >= self.limits.queued_replies
     }
 
     /// Refuses a request of a batch that is refused.
-    pub(super) fn refuse_in_batch(&mut self, request: Request, batch: u64) {
+    pub(super) fn reject_in_batch(&mut self, request: Request, batch: u64) {
         let limit = self.limits.queued_replies;
         let error = ErrorObject::internal(format!(
             "too many replies wait for the rest of their batches: the limit `queued_replies` of {limit} bytes is reached"
@@ -161,16 +166,16 @@ impl Shared {
     }
 
     /// A request of a batch has its reply, or was cancelled. A reply for which there is no room becomes an error.
-    pub(super) fn settle_in_batch(&mut self, number: u64, id: &RequestId, mut reply: Option<Message>) {
+    pub(super) fn finish_in_batch(&mut self, number: u64, id: &RequestId, mut reply: Option<Message>) {
         let length = reply.as_ref().map_or(0, encode::length);
-        if let Some((limit, value)) = self.debt.batches.exceeded(number, id, length, &self.limits) {
+        if let Some((limit, value)) = self.requests.batches.exceeded(number, id, length, &self.limits) {
             let error = ErrorObject::internal(format!(
                 "the result of {length} bytes would take its batch above the limit `{limit}` of {value} bytes"
             ));
             let refused = |_| Message::Response(Response { id: Some(id.clone()), outcome: Err(error) });
             reply = reply.map(refused);
         }
-        let joined = self.debt.batches.settle(number, id, reply);
+        let joined = self.requests.batches.finish_request(number, id, reply);
         self.push_joined(joined);
     }
 

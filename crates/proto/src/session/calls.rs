@@ -4,11 +4,11 @@
 //! answer to another request. Each call has two deadlines: one that progress starts again, and one that
 //! nothing moves (<https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#timeouts>).
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use core::time::Duration;
 
 use super::link::Route;
-use super::numbered::Numbered;
+use super::ring_map::RingMap;
 use crate::types::LoggingLevel;
 use crate::{Method, Payload, Raw, RequestId, Time};
 
@@ -71,16 +71,16 @@ impl Call {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingCall {
     pub(super) method: Method,
     pub(super) purpose: Purpose,
     timeout: Duration,
     deadline: Time,
-    hard: Time,
+    total_deadline: Time,
     started: Time,
     progress: Option<f64>,
     /// Whether the peer was asked for progress, and so knows the token.
-    asked_for_progress: bool,
+    wants_progress: bool,
 }
 
 /// For whom the answer is.
@@ -107,7 +107,7 @@ pub(super) struct Expired {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     last: i64,
-    pending: Numbered<Pending>,
+    pending: RingMap<PendingCall>,
     deadlines: BTreeSet<(Time, i64)>,
 }
 
@@ -130,18 +130,18 @@ impl Calls {
         total: Duration,
     ) -> i64 {
         self.last += 1;
-        let hard = now + total;
-        let deadline = (now + timeout).min(hard);
+        let total_deadline = now + total;
+        let deadline = (now + timeout).min(total_deadline);
         self.deadlines.insert((deadline, self.last));
-        let pending = Pending {
+        let pending = PendingCall {
             method,
             purpose,
             timeout,
             deadline,
-            hard,
+            total_deadline,
             started: now,
             progress: None,
-            asked_for_progress: false,
+            wants_progress: false,
         };
         self.pending.insert(self.last, pending);
         self.last
@@ -150,22 +150,22 @@ impl Calls {
     /// The peer was told the token of this call: its id.
     pub(super) fn expect_progress(&mut self, id: i64) {
         if let Some(pending) = self.pending.get_mut(id) {
-            pending.asked_for_progress = true;
+            pending.wants_progress = true;
         }
     }
 
     /// Ours and still waited for.
-    pub(super) fn find(&self, id: &RequestId) -> Option<(i64, &Pending)> {
+    pub(super) fn find(&self, id: &RequestId) -> Option<(i64, &PendingCall)> {
         let id = id.as_i64()?;
         self.pending.get(id).map(|pending| (id, pending))
     }
 
     /// Ours, waited for or not.
-    pub(super) fn was_made(&self, id: &RequestId) -> bool {
+    pub(super) fn was_sent(&self, id: &RequestId) -> bool {
         id.as_i64().is_some_and(|id| 0 < id && id <= self.last)
     }
 
-    pub(super) fn take(&mut self, id: i64) -> Option<Pending> {
+    pub(super) fn take(&mut self, id: i64) -> Option<PendingCall> {
         let pending = self.pending.remove(id)?;
         self.deadlines.remove(&(pending.deadline, id));
         Some(pending)
@@ -181,33 +181,33 @@ impl Calls {
 
     /// Notes progress of a call; says whether it has grown, `None` when no such call has asked for it.
     pub(super) fn progressed(&mut self, now: Time, id: i64, progress: f64) -> Option<bool> {
-        let pending = self.pending.get_mut(id).filter(|pending| pending.asked_for_progress)?;
+        let pending = self.pending.get_mut(id).filter(|pending| pending.wants_progress)?;
         if pending.progress.is_some_and(|last| progress <= last) || progress.is_nan() {
             return Some(false);
         }
         pending.progress = Some(progress);
-        Some(self.lives(now, id))
+        Some(self.touch(now, id))
     }
 
     /// A sign of life of a call that has asked for progress: its time begins anew. Says whether there is such a call.
-    pub(super) fn lives(&mut self, now: Time, id: i64) -> bool {
-        let Some(pending) = self.pending.get_mut(id).filter(|pending| pending.asked_for_progress) else {
+    pub(super) fn touch(&mut self, now: Time, id: i64) -> bool {
+        let Some(pending) = self.pending.get_mut(id).filter(|pending| pending.wants_progress) else {
             return false;
         };
         if pending.deadline < Time::FAR {
             self.deadlines.remove(&(pending.deadline, id));
-            pending.deadline = (now + pending.timeout).min(pending.hard);
+            pending.deadline = (now + pending.timeout).min(pending.total_deadline);
             self.deadlines.insert((pending.deadline, id));
         }
         true
     }
 
     /// From now on it is waited for so long at most.
-    pub(super) fn hasten(&mut self, now: Time, id: i64, patience: Duration) {
+    pub(super) fn shorten_deadline(&mut self, now: Time, id: i64, timeout: Duration) {
         let Some(pending) = self.pending.get_mut(id) else { return };
         self.deadlines.remove(&(pending.deadline, id));
-        pending.hard = pending.hard.min(now + patience);
-        pending.deadline = pending.deadline.min(pending.hard);
+        pending.total_deadline = pending.total_deadline.min(now + timeout);
+        pending.deadline = pending.deadline.min(pending.total_deadline);
         self.deadlines.insert((pending.deadline, id));
     }
 
@@ -217,7 +217,7 @@ impl Calls {
         let Purpose::Listen { .. } = pending.purpose else { return None };
         self.deadlines.remove(&(pending.deadline, id));
         pending.deadline = Time::FAR;
-        pending.hard = Time::FAR;
+        pending.total_deadline = Time::FAR;
         pending.purpose = Purpose::Listen { acknowledged: true };
         Some(())
     }
@@ -242,7 +242,7 @@ impl Calls {
         let pending = self.take(id)?;
         Some(Expired {
             id,
-            total: pending.progress.is_some() && pending.deadline == pending.hard,
+            total: pending.progress.is_some() && pending.deadline == pending.total_deadline,
             after: deadline - pending.started.max(deadline_start(&pending)),
             method: pending.method,
             purpose: pending.purpose,
@@ -251,11 +251,38 @@ impl Calls {
 }
 
 /// From when the deadline that has passed was counted: the last sign of life, or the start.
-fn deadline_start(pending: &Pending) -> Time {
-    if pending.progress.is_some() && pending.deadline < pending.hard {
+fn deadline_start(pending: &PendingCall) -> Time {
+    if pending.progress.is_some() && pending.deadline < pending.total_deadline {
         Time::from_epoch(pending.deadline.since_epoch().saturating_sub(pending.timeout))
     } else {
         pending.started
+    }
+}
+
+/// How many of them are remembered for a connection, 8 bytes each: as many as may cross in one round trip of a client that
+/// cancels much. What comes about one forgotten before that is reported as [`Violation::LateReply`](super::Violation).
+const MAX_ENDED_CALLS: usize = 1024;
+
+/// The ids of such requests, oldest first.
+#[derive(Default)]
+pub(super) struct EndedCalls(VecDeque<i64>);
+
+impl EndedCalls {
+    pub(super) fn add(&mut self, id: i64) {
+        if self.0.len() == MAX_ENDED_CALLS {
+            self.0.pop_front();
+        }
+        self.0.push_back(id);
+    }
+
+    pub(super) fn contains(&self, id: i64) -> bool {
+        self.0.contains(&id)
+    }
+
+    /// The response to a request has come. Says whether it was one of these; a second response is none.
+    pub(super) fn remove_answered(&mut self, id: &RequestId) -> bool {
+        let place = id.as_i64().and_then(|id| self.0.iter().position(|abandoned| *abandoned == id));
+        place.and_then(|place| self.0.remove(place)).is_some()
     }
 }
 
@@ -298,8 +325,19 @@ mod tests {
             assert_eq!(id, expected);
             calls.take(id);
         }
-        assert!(calls.was_made(&RequestId::from(3)));
-        assert!(!calls.was_made(&RequestId::from(4)));
-        assert!(!calls.was_made(&RequestId::from("3")));
+        assert!(calls.was_sent(&RequestId::from(3)));
+        assert!(!calls.was_sent(&RequestId::from(4)));
+        assert!(!calls.was_sent(&RequestId::from("3")));
+    }
+
+    #[test]
+    fn each_is_expected_once_and_the_oldest_is_forgotten() {
+        let mut abandoned = EndedCalls::default();
+        (0..=1024).for_each(|id| abandoned.add(id));
+        assert!(!abandoned.contains(0) && !abandoned.remove_answered(&0.into()));
+        assert!(abandoned.contains(1) && abandoned.contains(1024));
+        assert!(abandoned.remove_answered(&1024.into()) && !abandoned.remove_answered(&1024.into()));
+        assert!(!abandoned.remove_answered(&"1".into()));
+        assert_eq!(abandoned.0.len(), 1023);
     }
 }

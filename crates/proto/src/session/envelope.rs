@@ -8,7 +8,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::content::result_object;
+use super::shared::result_object;
 use crate::{ErrorObject, Method, Payload, Raw, scan};
 
 /// The members to put into an object.

@@ -204,7 +204,7 @@ pub enum CallError {
 
 impl CallError {
     /// What came in answer to a request is no message.
-    pub(super) fn no_reply(method: Method, error: &DecodeError) -> Self {
+    pub(super) fn bad_response(method: Method, error: &DecodeError) -> Self {
         match error.kind {
             DecodeErrorKind::TooLarge { limit, .. } => Self::ReplyTooLarge { method, limit },
             _ => Self::BadReply { method, problem: error.to_string() },

@@ -11,10 +11,11 @@ use alloc::vec::Vec;
 
 use super::NotifyRefused;
 use super::calls::{Call, Purpose};
-use super::content::{log_level, result_object, too_long_subscription, too_many_subscriptions};
 use super::event::{Asker, CallRefused, Event, Reply, RequestContext};
+use super::limits::Limits;
 use super::link::{Origin, Route};
 use super::shared::Shared;
+use super::shared::{log_level, result_object, too_long_subscription, too_many_subscriptions};
 use super::violation::Violation;
 use crate::method::MethodKind;
 use crate::types::resource::is_within;
@@ -61,7 +62,7 @@ impl Legacy {
             let version = self.profile.version.clone();
             return Err(CallRefused::NotInVersion { method: Method::Initialize, version });
         }
-        shared.check_room()?;
+        shared.check_capacity()?;
         shared.send_request(now, call, Purpose::Owner, &[])
     }
 
@@ -88,7 +89,7 @@ impl Legacy {
             }
         }
         match route {
-            Route::ReplyTo(id) if shared.debt.contains(&id) => shared.send_related(notification, &id),
+            Route::ReplyTo(id) if shared.requests.contains(&id) => shared.send_related(notification, &id),
             Route::ReplyTo(_) => Err(NotifyRefused::NoSuchRequest),
             Route::Session if self.ready => shared.send_notification(notification, Route::Session),
             Route::Session if !relays && self.held.contains(&notification) => Ok(()),
@@ -117,11 +118,8 @@ impl Legacy {
         origin: Arc<Origin>,
         batch: Option<u64>,
     ) {
-        if shared.debt.contains(&request.id) {
-            return shared.refuse_duplicate(request.id, batch);
-        }
-        if shared.relays() {
-            return self.relay(shared, request, origin, batch);
+        if shared.requests.contains(&request.id) {
+            return shared.reject_duplicate(request.id, batch);
         }
         let outcome = match request.method {
             Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
@@ -129,50 +127,42 @@ impl Legacy {
                 shared.violation(Violation::InitializedTwice);
                 Err(ErrorObject::invalid_request("this session is already initialized"))
             }
+            Method::SetLevel if shared.is_server() && shared.relays() => {
+                // The level is noted for the messages of this session. The other side of the gateway checks it.
+                let _ = self.set_level(&request);
+                return self.admit(shared, request, origin, batch);
+            }
             _ => match shared.check_incoming(&request.method, self.profile) {
                 Err(error) => Err(error),
+                Ok(()) if shared.relays() => return self.admit(shared, request, origin, batch),
                 Ok(()) if request.method == Method::SetLevel => self.set_level(&request),
-                Ok(())
-                    if request.method == Method::Subscribe
-                        && uri_of(&request)
-                            .is_some_and(|uri| uri.len() > shared.limits.subscription_bytes) =>
-                {
-                    Err(too_long_subscription(shared.limits.subscription_bytes))
-                }
-                Ok(())
-                    if request.method == Method::Subscribe
-                        && self.is_full(shared.limits.subscriptions, uri_of(&request).as_deref()) =>
-                {
-                    Err(too_many_subscriptions(shared.limits.subscriptions))
-                }
-                Ok(()) => {
-                    let context = self.context(&request, origin);
-                    shared.admit(request, context, batch, None);
-                    return;
-                }
+                Ok(()) => match self.check_subscription(&request, &shared.limits) {
+                    Err(error) => Err(error),
+                    Ok(()) => return self.admit(shared, request, origin, batch),
+                },
             },
         };
         shared.reply(request.id, batch, outcome);
     }
 
-    /// A request that another side answers: all but what opens a session and what asks whether this side is alive.
-    fn relay(&mut self, shared: &mut Shared, request: Request, origin: Arc<Origin>, batch: Option<u64>) {
-        let outcome = match request.method {
-            Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
-            Method::Initialize if shared.is_server() => {
-                shared.violation(Violation::InitializedTwice);
-                Err(ErrorObject::invalid_request("this session is already initialized"))
-            }
-            _ => {
-                if request.method == Method::SetLevel && shared.is_server() {
-                    // Remembered for whoever asks; whether it is right, the other side says.
-                    let _ = self.set_level(&request);
-                }
-                let context = self.context(&request, origin);
-                return shared.admit(request, context, batch, None);
-            }
-        };
-        shared.reply(request.id, batch, outcome);
+    fn admit(&self, shared: &mut Shared, request: Request, origin: Arc<Origin>, batch: Option<u64>) {
+        let context = self.context(&request, origin);
+        shared.admit(request, context, batch, None);
+    }
+
+    /// Whether a request is a subscription above the limits of number or length.
+    fn check_subscription(&self, request: &Request, limits: &Limits) -> Result<(), ErrorObject> {
+        if request.method != Method::Subscribe {
+            return Ok(());
+        }
+        let uri = uri_of(request);
+        if uri.as_ref().is_some_and(|uri| uri.len() > limits.subscription_bytes) {
+            return Err(too_long_subscription(limits.subscription_bytes));
+        }
+        if self.is_full(limits.subscriptions, uri.as_deref()) {
+            return Err(too_many_subscriptions(limits.subscriptions));
+        }
+        Ok(())
     }
 
     /// Whether a subscription to this resource would be one too many.
@@ -241,7 +231,7 @@ impl Legacy {
         };
         let limit = shared.limits.subscriptions;
         let mut granted = outcome.is_ok() && !shared.relays();
-        let settled = shared.settle(id, |incoming| {
+        let finished = shared.finish_request(id, |incoming| {
             // Several may have been asked for before one was granted: the bound holds when they are.
             if granted && incoming.method == Method::Subscribe && self.is_full(limit, incoming.uri()) {
                 granted = false;
@@ -249,7 +239,7 @@ impl Legacy {
             }
             outcome
         });
-        let Some(incoming) = settled else { return };
+        let Some(incoming) = finished else { return };
         match (&incoming.method, incoming.uri()) {
             (Method::Subscribe, Some(uri)) if granted => {
                 self.subscribed.insert(uri.to_owned());

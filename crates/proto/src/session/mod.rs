@@ -10,33 +10,27 @@
 //!
 //! It never blocks, never drops a request without an answer, and holds nothing without a bound ([`Limits`]).
 
-mod abandoned;
-mod admission;
-mod answering;
 mod batch;
 mod calls;
-mod content;
-mod debt;
-mod declared;
-mod ending;
+mod capabilities;
+mod client_negotiation;
 mod envelope;
 mod event;
-mod first;
+mod flow_control;
 mod foreign;
-mod input;
 mod legacy;
 mod limits;
 mod link;
 mod modern;
-mod numbered;
-mod opening;
-mod parting;
+mod outgoing;
+mod pending_requests;
 mod queue;
-mod reading;
-mod relayed;
+mod ring_map;
 mod role;
+mod server_negotiation;
 mod shared;
 mod state;
+mod subscriptions;
 mod violation;
 
 use alloc::boxed::Box;
@@ -57,16 +51,16 @@ pub use limits::Limits;
 pub use link::{
     Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, Origin, Outbound, ProcessExit, Route,
 };
-pub use numbered::Numbered;
+pub use ring_map::RingMap;
 pub use role::{ClientRole, Presents, Role, ServerRole};
 pub use state::{NotifyRefused, State};
 pub use violation::Violation;
 
-use calls::{Expired, Pending, Purpose};
-use first::First;
+use calls::{Expired, PendingCall, Purpose};
+use client_negotiation::{ClientNegotiation, EraDecision};
 use legacy::Legacy;
 use modern::Modern;
-use opening::{ClientOpening, Decided};
+use server_negotiation::FirstRequest;
 use shared::Shared;
 
 use crate::decode::Shape;
@@ -83,16 +77,16 @@ pub struct Session {
     /// When something was read last.
     last_read: Time,
     /// The modern requests on a connection that was opened with `initialize`: see `answering`.
-    beside: Option<Box<Modern>>,
+    inline_modern: Option<Box<Modern>>,
 }
 
 enum Phase {
     /// Nothing was said yet.
     Idle,
     /// We are the client and find out how the server speaks.
-    Asking(Box<ClientOpening>),
+    Negotiating(Box<ClientNegotiation>),
     /// We are the server and wait for the first request.
-    Waiting,
+    AwaitingFirst,
     Legacy(Legacy),
     Modern(Modern),
     Over,
@@ -109,7 +103,7 @@ impl Session {
             draining: None,
             stall: None,
             last_read: Time::ZERO,
-            beside: None,
+            inline_modern: None,
         }
     }
 
@@ -119,21 +113,21 @@ impl Session {
         if !matches!(self.phase, Phase::Idle) {
             return;
         }
-        self.phase = match self.shared.role.clone() {
+        match self.shared.role.clone() {
             Role::Client(client) => {
-                let (opening, decided) = ClientOpening::start(&mut self.shared, &client, now);
-                self.phase = Phase::Asking(Box::new(opening));
-                return self.decide(decided);
+                let (negotiation, decision) = ClientNegotiation::start(&mut self.shared, client, now);
+                self.phase = Phase::Negotiating(Box::new(negotiation));
+                self.decide(decision);
             }
-            Role::Server(_) => Phase::Waiting,
-        };
+            Role::Server(_) => self.phase = Phase::AwaitingFirst,
+        }
     }
 
     /// The far end was made afresh, as [`Event::Reopen`] asked for.
     pub fn reopened(&mut self, now: Time) {
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, self.shared.role.clone()) {
-            let decided = opening.reopened(&mut self.shared, &client, now);
-            self.decide(decided);
+        if let Phase::Negotiating(negotiation) = &mut self.phase {
+            let decision = negotiation.reopened(&mut self.shared, now);
+            self.decide(decision);
         }
     }
 
@@ -154,7 +148,7 @@ impl Session {
             // In the legacy era a peer that leaves has not cancelled: it may come back for the answer.
             Inbound::Detached { id } => {
                 if let Phase::Modern(modern) = &mut self.phase {
-                    modern.left(&mut self.shared, &id);
+                    modern.detach(&mut self.shared, &id);
                 }
             }
             Inbound::Closed { cause } => self.link_ended(now, cause),
@@ -170,16 +164,14 @@ impl Session {
     }
 
     fn lost(&mut self, now: Time, id: &RequestId, cause: LinkError) {
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
-            let client = client.clone();
-            let decided = opening.lost(&mut self.shared, &client, now, id, cause);
-            self.decide(decided);
-            return;
+        if let Phase::Negotiating(negotiation) = &mut self.phase {
+            let decision = negotiation.lost(&mut self.shared, now, id, cause);
+            return self.decide(decision);
         }
         if self.shared.fail_call(id, |_| CallError::Lost(cause))
             && let Some(id) = id.as_i64()
         {
-            self.shared.abandoned.add(id);
+            self.shared.ended_calls.add(id);
         }
     }
 
@@ -188,20 +180,20 @@ impl Session {
         if let Some(params) = &mut request.params {
             params.index();
         }
-        if self.is_for_modern(&request) {
-            return self.request_beside(request, origin, batch);
+        if self.is_inline_modern(&request) {
+            return self.inline_modern_request(request, origin, batch);
         }
         if self.is_stream(&request.id) {
-            return self.shared.refuse_duplicate(request.id, batch);
+            return self.shared.reject_duplicate(request.id, batch);
         }
         let shared = &mut self.shared;
         match &mut self.phase {
             Phase::Idle | Phase::Over => {}
-            Phase::Asking(_) => {
-                let decided = ClientOpening::request(shared, request);
-                self.decide(decided);
+            Phase::Negotiating(_) => {
+                let decision = ClientNegotiation::request(shared, request);
+                self.decide(decision);
             }
-            Phase::Waiting => self.first_request(request, origin),
+            Phase::AwaitingFirst => self.first_request(request, origin),
             // A client that probed, gave up waiting, and then read our answer to the probe after all.
             Phase::Legacy(legacy)
                 if !legacy.is_ready()
@@ -217,16 +209,16 @@ impl Session {
 
     fn first_request(&mut self, request: Request, origin: Arc<Origin>) {
         let Role::Server(server) = self.shared.role.clone() else { return };
-        match first::first_request(&mut self.shared, &server, request) {
-            First::Answered => {}
-            First::Legacy(legacy) => self.phase = Phase::Legacy(legacy),
-            First::Modern(mut modern, request) => {
+        match server_negotiation::first_request(&mut self.shared, &server, request) {
+            FirstRequest::Answered => {}
+            FirstRequest::Legacy(legacy) => self.phase = Phase::Legacy(legacy),
+            FirstRequest::Modern(mut modern, request) => {
                 // A probe alone decides nothing: its sender may still choose `initialize`. One that another side answers
                 // does.
                 let decides = (request.method != Method::Discover || server.relays)
                     && modern::names_our_version(&request);
                 if decides {
-                    self.shared.peer = Some(Arc::new(first::anybody()));
+                    self.shared.peer = Some(Arc::new(server_negotiation::unknown_client()));
                     self.shared.events.push_back(Event::Opened);
                 }
                 modern.request(&mut self.shared, request, origin);
@@ -241,7 +233,7 @@ impl Session {
         let shared = &mut self.shared;
         match &mut self.phase {
             Phase::Idle | Phase::Over => {}
-            Phase::Asking(_) => {
+            Phase::Negotiating(_) => {
                 // A server may log before it has answered `initialize`.
                 if notification.method == Method::LogMessage {
                     shared.events.push_back(Event::Notification { notification, call: None });
@@ -249,11 +241,11 @@ impl Session {
                     shared.violation(Violation::TooEarly { method: notification.method });
                 }
             }
-            Phase::Waiting => shared.violation(Violation::TooEarly { method: notification.method }),
-            Phase::Legacy(legacy) => match &mut self.beside {
+            Phase::AwaitingFirst => shared.violation(Violation::TooEarly { method: notification.method }),
+            Phase::Legacy(legacy) => match &mut self.inline_modern {
                 // It may end a stream of a modern request.
-                Some(beside) if notification.method == Method::Cancelled => {
-                    beside.notification(shared, now, notification);
+                Some(inline_modern) if notification.method == Method::Cancelled => {
+                    inline_modern.notification(shared, now, notification);
                 }
                 _ => legacy.notification(shared, now, notification),
             },
@@ -262,33 +254,23 @@ impl Session {
     }
 
     fn response(&mut self, now: Time, response: Response) {
-        let decided = match (&mut self.phase, &self.shared.role) {
-            (Phase::Asking(opening), Role::Client(client)) => {
-                let client = client.clone();
-                opening.response(&mut self.shared, &client, now, response)
+        match &mut self.phase {
+            Phase::Negotiating(negotiation) => {
+                let decision = negotiation.response(&mut self.shared, now, response);
+                self.decide(decision);
             }
-            (Phase::Legacy(legacy), _) => {
-                legacy.response(&mut self.shared, response);
-                None
-            }
-            (Phase::Modern(modern), _) => {
-                modern.response(&mut self.shared, response);
-                None
-            }
-            _ => {
-                self.shared.violation(Violation::UnknownReply { id: response.id });
-                None
-            }
-        };
-        self.decide(decided);
+            Phase::Legacy(legacy) => legacy.response(&mut self.shared, response),
+            Phase::Modern(modern) => modern.response(&mut self.shared, response),
+            _ => self.shared.violation(Violation::UnknownReply { id: response.id }),
+        }
     }
 
-    fn decide(&mut self, decided: Option<Decided>) {
-        match decided {
+    fn decide(&mut self, decision: Option<EraDecision>) {
+        match decision {
             None => {}
-            Some(Decided::Legacy(legacy)) => self.phase = Phase::Legacy(legacy),
-            Some(Decided::Modern(modern)) => self.phase = Phase::Modern(modern),
-            Some(Decided::Failed(cause)) => self.finish(cause),
+            Some(EraDecision::Legacy(legacy)) => self.phase = Phase::Legacy(legacy),
+            Some(EraDecision::Modern(modern)) => self.phase = Phase::Modern(modern),
+            Some(EraDecision::Failed(cause)) => self.finish(cause),
         }
     }
 
@@ -307,49 +289,47 @@ impl Session {
             }
             return;
         }
-        let refused = self.shared.refuses_batches();
-        let number = self.shared.debt.open_batch(exchange);
+        let refused = self.shared.rejects_batches();
+        let number = self.shared.requests.open_batch(exchange);
         for part in parts {
             match part {
-                Ok(Message::Request(request)) if refused => self.shared.refuse_in_batch(request, number),
+                Ok(Message::Request(request)) if refused => self.shared.reject_in_batch(request, number),
                 Ok(message) => self.message(now, message, origin.clone(), Some(number)),
                 Err(error) => {
                     let (id, answer) = (error.id.clone(), error.to_error_object());
-                    if self.owes_answer(&error) {
+                    if self.needs_response(&error) {
                         let response = Response { id, outcome: Err(answer) };
-                        self.shared.debt.batches.add(number, Message::Response(response));
+                        self.shared.requests.batches.add(number, Message::Response(response));
                     }
                     self.shared
                         .violation(Violation::Malformed { error: error.into(), excerpt: Bytes::new() });
                 }
             }
         }
-        let joined = self.shared.debt.batches.complete(number);
+        let joined = self.shared.requests.batches.complete(number);
         self.shared.push_joined(joined);
     }
 
     fn malformed(&mut self, now: Time, error: DecodeError, excerpt: Bytes) {
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
-            let client = client.clone();
-            let decided = opening.malformed(&mut self.shared, &client, now, &error, &excerpt);
+        if let Phase::Negotiating(negotiation) = &mut self.phase {
+            let decision = negotiation.malformed(&mut self.shared, now, &error, &excerpt);
             self.shared.violation(Violation::Malformed { error: error.into(), excerpt });
-            self.decide(decided);
-            return;
+            return self.decide(decision);
         }
         let (id, answer) = (error.id.clone(), error.to_error_object());
-        let owes_answer = self.owes_answer(&error);
+        let needs_response = self.needs_response(&error);
         self.shared.violation(Violation::Malformed { error: error.into(), excerpt });
         match id {
-            Some(id) if owes_answer => self.shared.reply(id, None, Err(answer)),
-            None if owes_answer => self.shared.reply_without_id(answer),
+            Some(id) if needs_response => self.shared.reply(id, None, Err(answer)),
+            None if needs_response => self.shared.reply_without_id(answer),
             _ => {}
         }
     }
 
     /// Whether something that is no message has to be answered. A bad answer to a request of ours ends that
     /// request, and no other.
-    fn owes_answer(&mut self, error: &DecodeError) -> bool {
-        let bad_reply = |pending: &Pending| CallError::no_reply(pending.method.clone(), error);
+    fn needs_response(&mut self, error: &DecodeError) -> bool {
+        let bad_reply = |pending: &PendingCall| CallError::bad_response(pending.method.clone(), error);
         let is_reply = |id: &RequestId| self.shared.fail_call(id, bad_reply);
         if error.shape != Shape::Request && error.id.as_ref().is_some_and(is_reply) {
             return false;
@@ -362,11 +342,9 @@ impl Session {
     }
 
     fn link_ended(&mut self, now: Time, end: LinkEnd) {
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
-            let client = client.clone();
-            let decided = opening.ended(&mut self.shared, &client, end);
-            self.decide(decided);
-            return;
+        if let Phase::Negotiating(negotiation) = &mut self.phase {
+            let decision = negotiation.ended(&mut self.shared, end);
+            return self.decide(decision);
         }
         // A server whose client has closed its side in an orderly way finishes what it has begun.
         let orderly = end.kind.is_closed() && end.exit.is_none();
@@ -406,10 +384,12 @@ impl Session {
         let id = match &self.phase {
             Phase::Over => return Err(CallRefused::Closed),
             _ if self.draining.is_some() => return Err(CallRefused::Closed),
-            Phase::Idle | Phase::Asking(_) | Phase::Waiting => return Err(CallRefused::NotOpen),
-            Phase::Legacy(legacy) => match &self.beside {
-                Some(beside) if call.on_behalf_of.as_ref().is_some_and(|id| shared.debt.is_modern(id)) => {
-                    beside.call(shared, now, call)?
+            Phase::Idle | Phase::Negotiating(_) | Phase::AwaitingFirst => return Err(CallRefused::NotOpen),
+            Phase::Legacy(legacy) => match &self.inline_modern {
+                Some(inline_modern)
+                    if call.on_behalf_of.as_ref().is_some_and(|id| shared.requests.is_modern(id)) =>
+                {
+                    inline_modern.call(shared, now, call)?
                 }
                 _ => legacy.call(shared, now, call)?,
             },
@@ -424,11 +404,11 @@ impl Session {
         let owned = self.shared.calls.find(id).filter(|(_, pending)| pending.purpose != Purpose::Opening);
         let Some((id, _)) = owned else { return };
         self.shared.calls.take(id);
-        let by_leaving = self.cancels_by_leaving();
-        self.shared.send_cancel(id, reason, by_leaving);
+        let by_abort = self.cancels_by_abort();
+        self.shared.send_cancel(id, reason, by_abort);
     }
 
-    fn cancels_by_leaving(&self) -> bool {
+    fn cancels_by_abort(&self) -> bool {
         self.shared.caps.exchanges && self.profile().is_some_and(|profile| profile.leaving_cancels)
     }
 
@@ -437,6 +417,47 @@ impl Session {
     pub fn close(&mut self) {
         self.end_streams();
         self.finish(CloseCause::Local);
+    }
+
+    /// Ends the session from this side when what is in progress is finished: nothing more is read, requests of the
+    /// peer may still be answered for [`Limits::drain`](super::Limits::drain), own calls fail. A client, which is
+    /// asked for nothing that outlives its own calls, and a session that is not open end at once.
+    pub fn drain(&mut self, now: Time) {
+        match self.phase {
+            Phase::Legacy(_) | Phase::Modern(_) | Phase::AwaitingFirst if self.shared.is_server() => {
+                self.begin_draining(now, CloseCause::Local);
+            }
+            _ => self.close(),
+        }
+    }
+
+    fn begin_draining(&mut self, now: Time, cause: CloseCause) {
+        if self.draining.is_some() {
+            return;
+        }
+        self.end_streams();
+        self.fail_own_calls(&cause);
+        self.draining = Some((now + self.shared.limits.drain, Box::new(cause)));
+        self.finish_draining(now);
+    }
+
+    /// Nobody can answer us any more.
+    fn fail_own_calls(&mut self, cause: &CloseCause) {
+        let cause = Arc::new(cause.clone());
+        for id in self.shared.calls.take_all() {
+            let outcome = Err(CallError::Closed(cause.clone()));
+            self.shared.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+        }
+    }
+
+    fn finish_draining(&mut self, now: Time) {
+        let Some((until, cause)) = &self.draining else { return };
+        let done = self.shared.requests.len() == 0 && self.shared.queue.is_empty() && self.stall.is_none();
+        if done || *until <= now {
+            let cause = CloseCause::clone(cause);
+            self.shared.reject_all();
+            self.finish(cause);
+        }
     }
 
     // ---- time ----
@@ -452,20 +473,17 @@ impl Session {
             let after = self.shared.limits.write_stall;
             self.finish(CloseCause::Stalled { after });
         }
-        self.read_on(now);
+        self.end_read_pause(now);
         self.finish_draining(now);
     }
 
     fn expired(&mut self, now: Time, expired: Expired) {
         if expired.purpose != Purpose::Opening {
-            let by_leaving = self.cancels_by_leaving();
-            self.shared.call_expired(expired, by_leaving);
-            return;
-        }
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
-            let client = client.clone();
-            let decided = opening.expired(&mut self.shared, &client, now, expired);
-            self.decide(decided);
+            let by_abort = self.cancels_by_abort();
+            self.shared.call_expired(expired, by_abort);
+        } else if let Phase::Negotiating(negotiation) = &mut self.phase {
+            let decision = negotiation.expired(&mut self.shared, now, expired);
+            self.decide(decision);
         }
     }
 
@@ -474,7 +492,7 @@ impl Session {
     pub fn poll_timeout(&self) -> Option<Time> {
         let stall = self.stall.map(|(since, _)| since + self.shared.limits.write_stall);
         let drain = self.draining.as_ref().map(|(until, _)| *until);
-        [self.shared.calls.next_deadline(), stall, drain, self.held_until()]
+        [self.shared.calls.next_deadline(), stall, drain, self.read_pause_end()]
             .into_iter()
             .flatten()
             .min()
@@ -522,7 +540,7 @@ impl Session {
     pub fn shrink(&mut self) {
         let shared = &mut self.shared;
         shared.calls.shrink();
-        shared.debt.shrink();
+        shared.requests.shrink();
         shared.queue.shrink();
         if shared.events.is_empty() && shared.events.capacity() > 1 {
             shared.events = VecDeque::new();

@@ -11,45 +11,39 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::calls::{Call, Pending, Purpose};
-use super::content::{
-    log_level, names, read_input_required, result_object, too_long_subscription, too_many_subscriptions,
-    wants,
+use super::NotifyRefused;
+use super::calls::{Call, PendingCall, Purpose};
+use super::capabilities::{
+    declares_tasks, missing_capability, missing_tasks_capability, supported_in, undeclared_input,
 };
-use super::envelope::{self, Additions, Enclosure};
+use super::envelope::{self, Enclosure};
 use super::event::{Asker, CallRefused, Reply, RequestContext};
 use super::link::{Origin, Route};
 use super::role::{ClientRole, Role, ServerRole};
 use super::shared::{Shared, read};
+use super::shared::{log_level, result_object};
+use super::subscriptions::Stream;
 use super::violation::Violation;
-use super::{NotifyRefused, declared};
 use crate::method::MethodKind;
 use crate::text::Line;
 use crate::types::meta::key;
-use crate::types::{ListenParams, LoggingLevel, SubscriptionFilter, UnsupportedVersionData};
+use crate::types::{InputRequired, LoggingLevel, UnsupportedVersionData};
 use crate::{
-    Era, ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request,
-    RequestId, Response, Time, Version, code, scan,
+    Era, ErrorObject, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId,
+    Response, Time, Version, code, scan,
 };
 
 pub(super) struct Modern {
-    profile: &'static Profile,
+    pub(super) profile: &'static Profile,
     /// The members of `_meta` that our own requests carry (client), or our results (server).
     meta: Vec<(&'static str, String)>,
     /// The streams of a client that listens, by the id of its request.
-    streams: BTreeMap<RequestId, Stream>,
+    pub(super) streams: BTreeMap<RequestId, Stream>,
     /// The last description of a client and the texts that it was read from.
-    last_asker: Option<Box<LastAsker>>,
+    cached_client: Option<Box<CachedClient>>,
 }
 
-/// A stream that a client listens on.
-struct Stream {
-    filter: SubscriptionFilter,
-    /// In whose name it was opened, where that is proved.
-    principal: Option<Box<str>>,
-}
-
-struct LastAsker {
+struct CachedClient {
     capabilities: Raw,
     info: Option<Raw>,
     asker: Arc<Asker>,
@@ -71,14 +65,14 @@ impl Modern {
                 .into_iter()
                 .collect(),
         };
-        Self { profile, meta, streams: BTreeMap::new(), last_asker: None }
+        Self { profile, meta, streams: BTreeMap::new(), cached_client: None }
     }
 
     pub(super) const fn profile(&self) -> &'static Profile {
         self.profile
     }
 
-    fn meta(&self) -> Vec<(&str, &str)> {
+    pub(super) fn meta(&self) -> Vec<(&str, &str)> {
         self.meta.iter().map(|(key, value)| (*key, value.as_str())).collect()
     }
 
@@ -90,7 +84,7 @@ impl Modern {
             let version = self.profile.version.clone();
             return Err(CallRefused::NotInVersion { method: call.method.clone(), version });
         }
-        shared.check_room()?;
+        shared.check_capacity()?;
         let purpose = match call.method {
             Method::Listen => Purpose::Listen { acknowledged: false },
             _ => Purpose::Owner,
@@ -117,9 +111,9 @@ impl Modern {
     ) -> Result<(), NotifyRefused> {
         shared.check_outgoing(&notification.method, MethodKind::Notification, self.profile)?;
         if let Route::ReplyTo(id) = route {
-            let incoming = shared.debt.find(&id).ok_or(NotifyRefused::NoSuchRequest)?;
+            let incoming = shared.requests.find(&id).ok_or(NotifyRefused::NoSuchRequest)?;
             let level = log_level(&notification);
-            let from = incoming.notes().and_then(|notes| notes.log_level);
+            let from = incoming.details().and_then(|details| details.log_level);
             let wanted = from.is_some_and(|from| level.is_some_and(|level| level >= from));
             if notification.method == Method::LogMessage && !wanted && !shared.relays() {
                 return Ok(());
@@ -129,29 +123,7 @@ impl Modern {
         if !shared.is_server() || shared.relays() {
             return shared.send_notification(notification, Route::Session);
         }
-        // What belongs to no request reaches a client only on a stream that asked for it.
-        let about = match notification.method {
-            Method::Tasks => notification.params.as_ref().and_then(|params| params.raw().member("taskId")),
-            _ => notification.params.as_ref().and_then(Payload::uri),
-        };
-        let about = about.as_ref().and_then(Raw::to_string_value);
-        for (id, stream) in &self.streams {
-            let others = principal.is_some() && stream.principal.as_deref() != principal;
-            if others || !wants(&stream.filter, &notification.method, about.as_deref()) {
-                continue;
-            }
-            let text = id.to_string();
-            let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &text)], ..Additions::default() };
-            let params = Some(envelope::splice(notification.params.clone(), false, &additions));
-            let notification = Notification { method: notification.method.clone(), params };
-            shared.send_notification(notification, Route::ReplyTo(id.clone()))?;
-        }
-        Ok(())
-    }
-
-    /// Whether somebody would be told of it, who is told of what belongs to no request.
-    pub(super) fn hears(&self, method: &Method, is_server: bool) -> bool {
-        !is_server || self.streams.values().any(|stream| wants(&stream.filter, method, None))
+        self.notify_streams(shared, &notification, principal)
     }
 
     // ---- what comes in ----
@@ -162,8 +134,8 @@ impl Modern {
             shared.violation(Violation::UnexpectedRequest { method: request.method });
             return;
         };
-        if shared.debt.contains(&request.id) || self.streams.contains_key(&request.id) {
-            return shared.refuse_duplicate(request.id, None);
+        if shared.requests.contains(&request.id) || self.streams.contains_key(&request.id) {
+            return shared.reject_duplicate(request.id, None);
         }
         if request.method == Method::Initialize {
             // A modern server names its versions to a client that opens in the old way.
@@ -260,7 +232,7 @@ impl Modern {
     /// The client as this request describes it. Most requests of a client carry the same text: then what was
     /// read from it last time is still right, which is no inference from an earlier request.
     fn asker(&mut self, capabilities: Raw, info: Option<Raw>) -> Option<Arc<Asker>> {
-        if let Some(last) = &self.last_asker
+        if let Some(last) = &self.cached_client
             && last.capabilities == capabilities
             && last.info == info
         {
@@ -273,8 +245,8 @@ impl Modern {
         });
         // A long text shares the buffer of the whole message, which is not to be kept for it.
         let is_short = |text: &Raw| text.len() < Raw::SHARED_FROM;
-        self.last_asker = (is_short(&capabilities) && info.as_ref().is_none_or(is_short))
-            .then(|| Box::new(LastAsker { capabilities, info, asker: asker.clone() }));
+        self.cached_client = (is_short(&capabilities) && info.as_ref().is_none_or(is_short))
+            .then(|| Box::new(CachedClient { capabilities, info, asker: asker.clone() }));
         Some(asker)
     }
 
@@ -283,7 +255,7 @@ impl Modern {
         let Role::Server(server) = &shared.role else {
             return Err(ErrorObject::method_not_found("server/discover"));
         };
-        let capabilities = declared::in_revision(server.capabilities.clone(), self.profile);
+        let capabilities = supported_in(server.capabilities.clone(), self.profile);
         let result = crate::types::DiscoverResult::new(server.versions.clone(), capabilities)
             .with_instructions(server.instructions.clone());
         let result =
@@ -291,94 +263,8 @@ impl Modern {
         Ok(envelope::complete(&self.meta(), &Method::Discover, &result))
     }
 
-    // ---- streams ----
-
-    /// Whether a client listens on the stream of that request.
-    pub(super) fn is_stream(&self, id: &RequestId) -> bool {
-        self.streams.contains_key(id)
-    }
-
-    fn listen(&mut self, shared: &mut Shared, request: Request, asker: &Asker, principal: Option<Box<str>>) {
-        let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
-            Some(Ok(params)) => params.notifications,
-            Some(Err(error)) => {
-                shared.reply(request.id, None, Err(ErrorObject::invalid_params(error.to_string())));
-                return;
-            }
-            None => SubscriptionFilter::default(),
-        };
-        if filter.task_ids.is_some() && !declares_tasks(&asker.capabilities) {
-            shared.reply(request.id, None, Err(missing_capability(&tasks_capability())));
-            return;
-        }
-        let limit = shared.limits.subscriptions;
-        let held: usize = self.streams.values().map(|stream| names(&stream.filter).count()).sum();
-        if self.streams.len() >= limit || held + names(&filter).count() > limit {
-            shared.reply(request.id, None, Err(too_many_subscriptions(limit)));
-            return;
-        }
-        let longest = shared.limits.subscription_bytes;
-        if names(&filter).any(|name| name.len() > longest) {
-            shared.reply(request.id, None, Err(too_long_subscription(longest)));
-            return;
-        }
-        let honoured = self.honour(shared, filter);
-        let id = request.id.to_string();
-        let notifications = Raw::from_value(&honoured);
-        let notifications = notifications.as_ref().map_or("{}", Raw::as_str);
-        let params = Raw::trusted(format!("{{\"notifications\":{notifications}}}").into());
-        let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &id)], ..Additions::default() };
-        let params = Some(envelope::splice(Some(Payload::from_raw(params)), true, &additions));
-        let acknowledged = Notification { method: Method::SubscriptionsAcknowledged, params };
-        // In the lane of the events that follow it: the acknowledgement is always the first.
-        shared.queue.push_own(Message::Notification(acknowledged), Route::ReplyTo(request.id.clone()));
-        self.streams.insert(request.id, Stream { filter: honoured, principal });
-    }
-
-    /// The part of a filter that this server can honour.
-    fn honour(&self, shared: &Shared, mut filter: SubscriptionFilter) -> SubscriptionFilter {
-        let offers =
-            |method: Method| shared.check_outgoing(&method, MethodKind::Notification, self.profile).is_ok();
-        let tasks = match &shared.role {
-            Role::Server(server) => server.capabilities.extensions.as_ref(),
-            Role::Client(_) => None,
-        };
-        let tasks = tasks.is_some_and(|known| known.contains_key(crate::types::task::EXTENSION));
-        filter.task_ids = filter.task_ids.filter(|_| tasks);
-        filter.tools_list_changed = filter.tools_list_changed.filter(|_| offers(Method::ToolListChanged));
-        filter.prompts_list_changed =
-            filter.prompts_list_changed.filter(|_| offers(Method::PromptListChanged));
-        filter.resources_list_changed =
-            filter.resources_list_changed.filter(|_| offers(Method::ResourceListChanged));
-        filter.resource_subscriptions =
-            filter.resource_subscriptions.filter(|_| offers(Method::ResourceUpdated));
-        filter
-    }
-
-    /// The server ends every stream: on a shared channel with a notification, and everywhere with the result.
-    pub(super) fn end_streams(&mut self, shared: &mut Shared) {
-        for id in core::mem::take(&mut self.streams).into_keys().chain(shared.relayed_streams()) {
-            let text = id.to_string();
-            if !shared.caps.exchanges {
-                let params = Raw::trusted(format!("{{\"requestId\":{text}}}").into());
-                let params = Some(Payload::from_raw(params));
-                let cancelled = Notification { method: Method::Cancelled, params };
-                shared.queue.push_own(Message::Notification(cancelled), Route::ReplyTo(id.clone()));
-            }
-            let mut meta = self.meta();
-            meta.push((key::SUBSCRIPTION_ID, &text));
-            let result = envelope::splice(
-                None,
-                true,
-                &Additions { lead: envelope::COMPLETE, meta: &meta, token: None },
-            );
-            let response = Response { id: Some(id.clone()), outcome: Ok(result) };
-            shared.queue.push_own(Message::Response(response), Route::ReplyTo(id));
-        }
-    }
-
     /// The client has ended a stream or left a request.
-    pub(super) fn left(&mut self, shared: &mut Shared, id: &RequestId) {
+    pub(super) fn detach(&mut self, shared: &mut Shared, id: &RequestId) {
         if self.streams.remove(id).is_none() {
             shared.peer_cancelled(id, None);
         }
@@ -408,7 +294,7 @@ impl Modern {
                     let acknowledged = stream.as_ref().and_then(|id| shared.calls.find(id)).map(|(id, _)| id);
                     if acknowledged.and_then(|id| shared.calls.acknowledge(id)).is_none() {
                         let id = subscription(&notification).and_then(|id| id.as_i64());
-                        if id.is_some_and(|id| shared.abandoned.contains(id)) {
+                        if id.is_some_and(|id| shared.ended_calls.contains(id)) {
                             return;
                         }
                         let method = Method::SubscriptionsAcknowledged;
@@ -429,14 +315,14 @@ impl Modern {
             Role::Client(client) => declares_tasks(&client.capabilities),
             Role::Server(_) => false,
         };
-        shared.response(response, |pending, result| judge(pending, result, tasks));
+        shared.response(response, |pending, result| interpret(pending, result, tasks));
     }
 
     pub(super) fn respond(&self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
         let relays = shared.relays();
-        shared.settle(id, |incoming| {
+        shared.finish_request(id, |incoming| {
             let (method, asker) =
-                (&incoming.method, incoming.notes().and_then(|notes| notes.asker.as_deref()));
+                (&incoming.method, incoming.details().and_then(|details| details.asker.as_deref()));
             match reply {
                 Ok(Reply::Complete(result)) => result_object(result)
                     .map(|result| envelope::complete(&self.meta(), method, &result.indexed())),
@@ -445,7 +331,7 @@ impl Modern {
                     result_object(task)
                         .map(|task| envelope::enclose(&self.meta(), "\"resultType\":\"task\",", "", &task))
                 }
-                Ok(Reply::Task(_)) => Err(missing_capability(&tasks_capability())),
+                Ok(Reply::Task(_)) => Err(missing_tasks_capability()),
                 Ok(Reply::Verbatim(result)) => Ok(result),
                 Err(error) if relays => Err(error),
                 Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
@@ -460,7 +346,7 @@ impl Modern {
         &self,
         method: &Method,
         asker: Option<&Asker>,
-        input: &crate::types::InputRequired,
+        input: &InputRequired,
     ) -> Result<Payload, ErrorObject> {
         if !method.may_need_input() {
             return Err(ErrorObject::internal(format!(
@@ -469,7 +355,7 @@ impl Modern {
         }
         let declared = asker.map(|asker| &asker.capabilities);
         for request in input.input_requests.iter().flat_map(|requests| requests.values()) {
-            if let Some(missing) = declared.and_then(|declared| super::input::undeclared(request, declared)) {
+            if let Some(missing) = declared.and_then(|declared| undeclared_input(request, declared)) {
                 return Err(missing_capability(missing));
             }
         }
@@ -499,8 +385,22 @@ pub(super) fn client_meta(profile: &Profile, client: &ClientRole) -> Vec<(&'stat
     meta
 }
 
+/// A result that asks for input, when it is one.
+pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<InputRequired, String> {
+    if !method.may_need_input() {
+        return Err(format!("{method} may not be answered with `input_required`"));
+    }
+    let input: InputRequired = result.decode().map_err(|error| error.to_string())?;
+    if input.input_requests.as_ref().is_none_or(|requests| requests.is_empty())
+        && input.request_state.is_none()
+    {
+        return Err("`input_required` with neither `inputRequests` nor `requestState`".into());
+    }
+    Ok(input)
+}
+
 /// What kind of result came back.
-fn judge(pending: &Pending, result: Payload, tasks: bool) -> Result<Reply, String> {
+fn interpret(pending: &PendingCall, result: Payload, tasks: bool) -> Result<Reply, String> {
     let kind = result.result_type();
     let kind = match &kind {
         None => "complete".into(),
@@ -515,22 +415,6 @@ fn judge(pending: &Pending, result: Payload, tasks: bool) -> Result<Reply, Strin
         "task" if tasks => Ok(Reply::Task(result.into_raw())),
         other => Err(format!("unknown `resultType` `{}`", Line::of(other))),
     }
-}
-
-fn declares_tasks(capabilities: &crate::types::ClientCapabilities) -> bool {
-    capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(crate::types::task::EXTENSION))
-}
-
-fn tasks_capability() -> String {
-    format!("{{\"extensions\":{{\"{}\":{{}}}}}}", crate::types::task::EXTENSION)
-}
-
-fn missing_capability(required: &str) -> ErrorObject {
-    ErrorObject::new(
-        code::MISSING_REQUIRED_CLIENT_CAPABILITY,
-        format!("this request needs a client capability that it does not declare: {required}"),
-    )
-    .with_data(Raw::trusted(format!("{{\"requiredCapabilities\":{required}}}").into()))
 }
 
 /// The error that names every version which the server speaks.
@@ -550,7 +434,7 @@ fn version_error(data: UnsupportedVersionData) -> ErrorObject {
 }
 
 /// The error to a modern request on a connection whose version was agreed, and which serves no other.
-pub(super) fn agreed_otherwise(request: &Request, agreed: &Profile) -> ErrorObject {
+pub(super) fn other_version_agreed(request: &Request, agreed: &Profile) -> ErrorObject {
     let requested = version_of(request);
     let requested = requested.as_ref().and_then(Raw::to_string_value).unwrap_or_default();
     version_error(UnsupportedVersionData::new(alloc::vec![agreed.version.clone()], &requested))

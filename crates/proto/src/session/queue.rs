@@ -13,7 +13,7 @@ use super::link::{Outbound, Route};
 use crate::{Message, Method, Notification, Request, RequestId};
 
 /// What a message costs beside its payload: a generous bound on the text around it.
-const ENVELOPE: usize = 96;
+const MESSAGE_OVERHEAD_BYTES: usize = 96;
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -58,7 +58,7 @@ impl PartialOrd for Change {
 }
 
 /// Whether a notification only says that something has changed.
-pub(super) const fn tells_change(method: &Method) -> bool {
+pub(super) const fn is_change(method: &Method) -> bool {
     matches!(
         method,
         Method::ToolListChanged
@@ -205,7 +205,7 @@ impl Queue {
         let place = Place(self.own.first);
         let outbound = self.own.pop()?;
         if let Outbound::Message { message: Message::Notification(told), .. } = &outbound
-            && tells_change(&told.method)
+            && is_change(&told.method)
         {
             let change = Change(told.clone());
             // One that was held back for a client that was not ready yet is not noted.
@@ -236,8 +236,8 @@ fn size(outbound: &Outbound) -> usize {
     match outbound {
         Outbound::Message { message, .. } => message_size(message),
         Outbound::Batch { messages, .. } => messages.iter().map(message_size).sum(),
-        Outbound::Abort { .. } => ENVELOPE,
-        Outbound::CloseStream { id } => id.held() + ENVELOPE,
+        Outbound::Abort { .. } => MESSAGE_OVERHEAD_BYTES,
+        Outbound::CloseStream { id } => id.held() + MESSAGE_OVERHEAD_BYTES,
     }
 }
 
@@ -247,7 +247,7 @@ pub(super) fn message_size(message: &Message) -> usize {
         Message::Notification(_) => 0,
         Message::Response(response) => response.id.as_ref().map_or(0, RequestId::held),
     };
-    id + message.payload_len() + ENVELOPE
+    id + message.payload_len() + MESSAGE_OVERHEAD_BYTES
 }
 
 /// What a request holds. Its sender chooses the lengths of its id and of an unknown method, too.
@@ -258,7 +258,7 @@ pub(super) fn request_size(request: &Request) -> usize {
 
 /// The same of a request without parameters.
 pub(super) fn bare_size(id: &RequestId, method: &Method) -> usize {
-    id.held() + method.held() + ENVELOPE
+    id.held() + method.held() + MESSAGE_OVERHEAD_BYTES
 }
 
 #[cfg(test)]

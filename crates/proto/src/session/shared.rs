@@ -10,22 +10,23 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
-use super::abandoned::Abandoned;
-use super::calls::{Call, Calls, Expired, Pending, Purpose};
-use super::debt::{Debt, Incoming};
+use super::NotifyRefused;
+use super::calls::EndedCalls;
+use super::calls::{Call, Calls, Expired, PendingCall, Purpose};
+use super::capabilities::{client_declares, server_declares};
 use super::envelope::{self, Additions};
 use super::event::{CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply};
 use super::limits::Limits;
 use super::link::{LinkCaps, Outbound, Route};
-use super::queue::{Queue, bare_size, message_size, tells_change};
+use super::pending_requests::{PendingRequest, PendingRequests};
+use super::queue::{Queue, bare_size, is_change, message_size};
 use super::role::Role;
 use super::violation::Violation;
-use super::{NotifyRefused, declared};
 use crate::method::{MethodFacts, MethodKind, Needs};
-use crate::types::{CancelledParams, ProgressParams};
+use crate::types::{CancelledParams, LoggingLevel, ProgressParams};
 use crate::{
-    Direction, ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request,
-    RequestId, Response, Time, encode,
+    Direction, ErrorObject, Kind, Message, Method, Notification, Payload, Profile, ProgressToken, Raw,
+    Request, RequestId, Response, Time, encode,
 };
 
 pub(super) struct Shared {
@@ -34,13 +35,13 @@ pub(super) struct Shared {
     pub(super) limits: Arc<Limits>,
     pub(super) peer: Option<Arc<Peer>>,
     pub(super) calls: Calls,
-    pub(super) debt: Debt,
+    pub(super) requests: PendingRequests,
     pub(super) queue: Queue,
     pub(super) events: VecDeque<Event>,
-    pub(super) abandoned: Abandoned,
+    pub(super) ended_calls: EndedCalls,
     pub(super) dropped_logs: u64,
     /// Reading was held back for as long as it may be: see `reading`.
-    pub(super) reads_on: bool,
+    pub(super) forces_reading: bool,
 }
 
 impl Shared {
@@ -51,13 +52,13 @@ impl Shared {
             limits,
             peer: None,
             calls: Calls::default(),
-            debt: Debt::default(),
+            requests: PendingRequests::default(),
             queue: Queue::default(),
             // Room for one: thousands of sessions lie idle, and the first growth by itself would be to four.
             events: VecDeque::with_capacity(1),
-            abandoned: Abandoned::default(),
+            ended_calls: EndedCalls::default(),
             dropped_logs: 0,
-            reads_on: false,
+            forces_reading: false,
         }
     }
 
@@ -77,7 +78,7 @@ impl Shared {
     // ---- what we ask ----
 
     /// Whether a call may be made now; else which bound is reached.
-    pub(super) fn check_room(&self) -> Result<(), CallRefused> {
+    pub(super) fn check_capacity(&self) -> Result<(), CallRefused> {
         if self.calls.len() >= self.limits.in_flight {
             return Err(CallRefused::Full { limit: "in_flight", value: self.limits.in_flight });
         }
@@ -96,7 +97,7 @@ impl Shared {
         profile: &Profile,
     ) -> Result<(), CallRefused> {
         let Some(facts) = method.facts().filter(|_| !self.relays()) else { return Ok(()) };
-        if !may_go(facts, kind, !self.is_server(), profile) {
+        if !is_allowed(facts, kind, !self.is_server(), profile) {
             return Err(CallRefused::NotInVersion {
                 method: method.clone(),
                 version: profile.version.clone(),
@@ -119,13 +120,13 @@ impl Shared {
         let peer = self.peer.as_ref().map(|peer| &peer.capabilities);
         match (needs, &self.role) {
             (Needs::Nothing, _) => true,
-            (Needs::Server(_), Role::Server(server)) => declared::by_server(&server.capabilities, path),
-            (Needs::Client(_), Role::Client(client)) => declared::by_client(&client.capabilities, path),
+            (Needs::Server(_), Role::Server(server)) => server_declares(&server.capabilities, path),
+            (Needs::Client(_), Role::Client(client)) => client_declares(&client.capabilities, path),
             (Needs::Server(_), Role::Client(_)) => {
-                matches!(peer, Some(PeerCapabilities::Server(server)) if declared::by_server(server, path))
+                matches!(peer, Some(PeerCapabilities::Server(server)) if server_declares(server, path))
             }
             (Needs::Client(_), Role::Server(_)) => {
-                matches!(peer, Some(PeerCapabilities::Client(asker)) if declared::by_client(&asker.capabilities, path))
+                matches!(peer, Some(PeerCapabilities::Client(asker)) if client_declares(&asker.capabilities, path))
             }
         }
     }
@@ -178,9 +179,9 @@ impl Shared {
     }
 
     /// Tells the peer that nobody waits for the answer to this request of ours any more.
-    pub(super) fn send_cancel(&mut self, id: i64, reason: Option<&str>, by_leaving: bool) {
-        self.abandoned.add(id);
-        if by_leaving {
+    pub(super) fn send_cancel(&mut self, id: i64, reason: Option<&str>, by_abort: bool) {
+        self.ended_calls.add(id);
+        if by_abort {
             self.queue.push_abort(RequestId::from(id));
             return;
         }
@@ -207,18 +208,33 @@ impl Shared {
         if self.relays() && self.is_server() {
             return self.relayed_notification(notification, route);
         }
-        let tells_change = tells_change(&notification.method);
-        if tells_change && self.queue.has_change(&notification) {
+        let is_change = is_change(&notification.method);
+        if is_change && self.queue.has_change(&notification) {
             return Ok(());
         }
         if self.queue.own_bytes() >= self.limits.queued_calls {
             return Err(CallRefused::Full { limit: "queued_calls", value: self.limits.queued_calls }.into());
         }
-        if tells_change {
+        if is_change {
             self.queue.push_change(notification, route);
         } else {
             self.queue.push_own(Message::Notification(notification), route);
         }
+        Ok(())
+    }
+
+    /// Sends what another server has told: all of it, and ahead of what is answered from then on. What that one has said
+    /// before a result stays before it.
+    pub(super) fn relayed_notification(
+        &mut self,
+        notification: Notification,
+        route: Route,
+    ) -> Result<(), NotifyRefused> {
+        if self.queue.reply_bytes() > self.limits.queued_replies {
+            let value = self.limits.queued_replies;
+            return Err(CallRefused::Full { limit: "queued_replies", value }.into());
+        }
+        self.queue.push_reply(Message::Notification(notification), route);
         Ok(())
     }
 
@@ -228,32 +244,36 @@ impl Shared {
     pub(super) fn response(
         &mut self,
         response: Response,
-        judge: impl FnOnce(&Pending, Payload) -> Result<Reply, String>,
+        interpret: impl FnOnce(&PendingCall, Payload) -> Result<Reply, String>,
     ) {
         let Some((id, _)) = response.id.as_ref().and_then(|id| self.calls.find(id)) else {
-            self.stray_response(response.id);
+            self.unmatched_response(response.id);
             return;
         };
         let Some(pending) = self.calls.take(id) else { return };
         let outcome = match response.outcome {
             Err(error) => Err(CallError::Remote(error)),
-            Ok(result) => judge(&pending, result)
+            Ok(result) => interpret(&pending, result)
                 .map_err(|problem| CallError::BadReply { method: pending.method, problem }),
         };
         self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
     }
 
-    fn stray_response(&mut self, id: Option<RequestId>) {
+    fn unmatched_response(&mut self, id: Option<RequestId>) {
         let violation = match id {
-            Some(id) if self.abandoned.answered(&id) => return,
-            Some(id) if self.calls.was_made(&id) => Violation::LateReply { id },
+            Some(id) if self.ended_calls.remove_answered(&id) => return,
+            Some(id) if self.calls.was_sent(&id) => Violation::LateReply { id },
             id => Violation::UnknownReply { id },
         };
         self.violation(violation);
     }
 
     /// One of our requests fails for a reason of the link or of the bytes.
-    pub(super) fn fail_call(&mut self, id: &RequestId, error: impl FnOnce(&Pending) -> CallError) -> bool {
+    pub(super) fn fail_call(
+        &mut self,
+        id: &RequestId,
+        error: impl FnOnce(&PendingCall) -> CallError,
+    ) -> bool {
         let Some((id, _)) = self.calls.find(id) else { return false };
         let Some(pending) = self.calls.take(id) else { return false };
         let outcome = Err(error(&pending));
@@ -261,8 +281,8 @@ impl Shared {
         true
     }
 
-    pub(super) fn call_expired(&mut self, expired: Expired, by_leaving: bool) {
-        self.send_cancel(expired.id, Some("timeout"), by_leaving);
+    pub(super) fn call_expired(&mut self, expired: Expired, by_abort: bool) {
+        self.send_cancel(expired.id, Some("timeout"), by_abort);
         let Expired { id, method, after, total, .. } = expired;
         let outcome = Err(CallError::TimedOut { method, after, total });
         self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
@@ -273,7 +293,7 @@ impl Shared {
     /// Whether the peer may ask this of us: else the error to answer with.
     pub(super) fn check_incoming(&mut self, method: &Method, profile: &Profile) -> Result<(), ErrorObject> {
         let Some(facts) = method.facts().filter(|_| !self.relays()) else { return Ok(()) };
-        if !may_go(facts, MethodKind::Request, self.is_server(), profile) {
+        if !is_allowed(facts, MethodKind::Request, self.is_server(), profile) {
             self.violation(Violation::UnexpectedRequest { method: method.clone() });
             return Err(ErrorObject::method_not_found(facts.name));
         }
@@ -289,13 +309,13 @@ impl Shared {
     pub(super) fn reply(&mut self, id: RequestId, batch: Option<u64>, outcome: Result<Payload, ErrorObject>) {
         let message = Message::Response(Response { id: Some(id.clone()), outcome });
         match batch {
-            Some(batch) => self.debt.batches.add(batch, message),
+            Some(batch) => self.requests.batches.add(batch, message),
             None => self.queue.push_immediate_reply(message, Route::ReplyTo(id)),
         }
     }
 
     /// The refusal of a request with the id of another one that has no reply yet.
-    pub(super) fn refuse_duplicate(&mut self, id: RequestId, batch: Option<u64>) {
+    pub(super) fn reject_duplicate(&mut self, id: RequestId, batch: Option<u64>) {
         self.violation(Violation::DuplicateId { id: id.clone() });
         let error = ErrorObject::invalid_request("a request with this id is still being handled");
         self.reply(id, batch, Err(error));
@@ -309,13 +329,13 @@ impl Shared {
 
     /// The answer of a handler, which `judge` makes from what is known about the request. Says which request it
     /// settles, `None` when nobody waits for it.
-    pub(super) fn settle(
+    pub(super) fn finish_request(
         &mut self,
         id: &RequestId,
-        judge: impl FnOnce(&Incoming) -> Result<Payload, ErrorObject>,
-    ) -> Option<Incoming> {
-        let incoming = self.debt.settle(id)?;
-        let outcome = judge(&incoming);
+        interpret: impl FnOnce(&PendingRequest) -> Result<Payload, ErrorObject>,
+    ) -> Option<PendingRequest> {
+        let incoming = self.requests.remove(id)?;
+        let outcome = interpret(&incoming);
         let mut message = Message::Response(Response { id: Some(id.clone()), outcome });
         if let Some(length) = self.too_large(&message) {
             let limit = self.limits.message;
@@ -325,7 +345,7 @@ impl Shared {
             message = Message::Response(Response { id: Some(id.clone()), outcome: Err(error) });
         }
         match incoming.batch() {
-            Some(batch) => self.settle_in_batch(batch, id, Some(message)),
+            Some(batch) => self.finish_in_batch(batch, id, Some(message)),
             None => {
                 self.queue.push_reply(message, Route::ReplyTo(id.clone()));
             }
@@ -336,9 +356,9 @@ impl Shared {
 
     /// The peer no longer waits for the answer to this request of its own.
     pub(super) fn peer_cancelled(&mut self, id: &RequestId, reason: Option<String>) -> bool {
-        let Some(incoming) = self.debt.settle(id) else { return false };
+        let Some(incoming) = self.requests.remove(id) else { return false };
         if let Some(batch) = incoming.batch() {
-            self.settle_in_batch(batch, id, None);
+            self.finish_in_batch(batch, id, None);
         }
         if incoming.is_handled() {
             self.events.push_back(Event::Cancelled { id: id.clone(), reason });
@@ -364,7 +384,7 @@ impl Shared {
             self.calls.find(&id).filter(|(_, pending)| matches!(pending.purpose, Purpose::Listen { .. }));
         if let Some((id, _)) = stream {
             self.calls.take(id);
-            self.abandoned.add(id);
+            self.ended_calls.add(id);
             let outcome = Ok(Reply::empty());
             self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
         }
@@ -389,9 +409,24 @@ impl Shared {
         }
     }
 
+    /// Progress of a request of ours, as it came: to whoever made the request.
+    pub(super) fn relayed_progress(&mut self, now: Time, notification: Notification) {
+        let Some(token) = progress_token(&notification) else {
+            self.violation(Violation::BadNotification { method: Method::Progress });
+            return;
+        };
+        match token.as_i64().filter(|id| self.calls.touch(now, *id)) {
+            Some(id) => {
+                let call = Some(RequestId::from(id));
+                self.events.push_back(Event::Notification { notification, call });
+            }
+            None => self.unknown_progress(token),
+        }
+    }
+
     /// Progress of nothing that is under way: it may have crossed the cancellation of its request.
     pub(super) fn unknown_progress(&mut self, token: ProgressToken) {
-        if token.as_i64().is_none_or(|id| !self.abandoned.contains(id)) {
+        if token.as_i64().is_none_or(|id| !self.ended_calls.contains(id)) {
             self.violation(Violation::UnknownProgress { token });
         }
     }
@@ -405,7 +440,7 @@ impl Shared {
     ) {
         let facts = notification.method.facts().filter(|_| !self.relays());
         let expected =
-            facts.is_none_or(|facts| may_go(facts, MethodKind::Notification, self.is_server(), profile));
+            facts.is_none_or(|facts| is_allowed(facts, MethodKind::Notification, self.is_server(), profile));
         if expected {
             self.events.push_back(Event::Notification { notification, call });
         } else {
@@ -421,28 +456,28 @@ impl Shared {
         total: Option<f64>,
         text: Option<&str>,
     ) -> Result<(), NotifyRefused> {
-        let incoming = self.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
-        let Some(token) = incoming.notes().and_then(|notes| notes.progress_token.clone()) else {
+        let incoming = self.requests.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
+        let Some(token) = incoming.details().and_then(|details| details.progress_token.clone()) else {
             return Ok(());
         };
-        let notes = incoming.notes_mut();
+        let details = incoming.details_mut();
         if !progress.is_finite() {
             return Err(NotifyRefused::Invalid("progress is not a number".into()));
         }
         // Every value must be above the one before.
-        if notes.reported.is_some_and(|last| progress <= last) {
+        if details.reported.is_some_and(|last| progress <= last) {
             return Ok(());
         }
-        notes.reported = Some(progress);
-        let older = notes.progress;
+        details.reported = Some(progress);
+        let older = details.progress;
         let params =
             ProgressParams::new(token, progress).with_total_and_message(total, text.map(ToOwned::to_owned));
         let params =
             Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let message = Message::Notification(Notification { method: Method::Progress, params: Some(params) });
         let place = self.queue.push_progress(older, message, Route::ReplyTo(id.clone()));
-        if let Some(incoming) = self.debt.find(id) {
-            incoming.notes_mut().progress = Some(place);
+        if let Some(incoming) = self.requests.find(id) {
+            incoming.details_mut().progress = Some(place);
         }
         Ok(())
     }
@@ -471,10 +506,10 @@ impl Shared {
     // ---- the end ----
 
     /// The time to finish is over: what is not answered by now is refused.
-    pub(super) fn refuse_all(&mut self) {
-        for id in self.debt.ids() {
-            let handled = self.debt.find(&id).is_some_and(|incoming| incoming.is_handled());
-            self.settle(&id, |_| {
+    pub(super) fn reject_all(&mut self) {
+        for id in self.requests.ids() {
+            let handled = self.requests.find(&id).is_some_and(|incoming| incoming.is_handled());
+            self.finish_request(&id, |_| {
                 Err(ErrorObject::internal("the server ended before the request was answered"))
             });
             if handled {
@@ -490,7 +525,7 @@ impl Shared {
             let outcome = Err(CallError::Closed(shared.clone()));
             self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
         }
-        for id in self.debt.take_handled() {
+        for id in self.requests.take_handled() {
             self.events.push_back(Event::Cancelled { id, reason: None });
         }
         self.events.push_back(Event::Closed(cause));
@@ -506,7 +541,7 @@ impl Shared {
 }
 
 /// Whether a method exists in a revision, as what it is used for, in the direction it goes.
-fn may_go(facts: &MethodFacts, kind: MethodKind, to_server: bool, profile: &Profile) -> bool {
+fn is_allowed(facts: &MethodFacts, kind: MethodKind, to_server: bool, profile: &Profile) -> bool {
     let direction_fits = match facts.direction {
         Direction::Both => true,
         Direction::ToServer => to_server,
@@ -519,4 +554,34 @@ fn may_go(facts: &MethodFacts, kind: MethodKind, to_server: bool, profile: &Prof
 /// The parameters of a notification, when they fit.
 pub(super) fn read<T: serde::de::DeserializeOwned>(notification: &Notification) -> Option<T> {
     notification.params.as_ref()?.raw().decode().ok()
+}
+
+/// The name under which progress is reported.
+fn progress_token(notification: &Notification) -> Option<ProgressToken> {
+    notification.params.as_ref().map(Payload::raw)?.member("progressToken")?.decode().ok()
+}
+
+/// A result is an object in every revision; anything else a handler made is its fault, not the peer's.
+pub(super) fn result_object(result: Raw) -> Result<Payload, ErrorObject> {
+    match result.kind() {
+        Kind::Object => Ok(Payload::from_raw(result)),
+        _ => Err(ErrorObject::internal("the handler's result is not an object".to_owned())),
+    }
+}
+
+/// How serious a log message is, where it says so.
+pub(super) fn log_level(notification: &Notification) -> Option<LoggingLevel> {
+    notification.params.as_ref()?.raw().member("level")?.decode().ok()
+}
+
+/// The refusal of one subscription more than the bound.
+pub(super) fn too_many_subscriptions(limit: usize) -> ErrorObject {
+    ErrorObject::internal(format!("too many subscriptions: the limit `subscriptions` of {limit} is reached"))
+}
+
+/// The refusal of a subscription to something whose name is too long to keep.
+pub(super) fn too_long_subscription(limit: usize) -> ErrorObject {
+    ErrorObject::internal(format!(
+        "the name of what is subscribed to is above the limit `subscription_bytes` of {limit}"
+    ))
 }

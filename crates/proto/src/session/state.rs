@@ -45,14 +45,14 @@ impl Session {
     /// [`number`](super::RequestContext::number).
     #[must_use]
     pub fn is_handling(&self, id: &RequestId, number: u64) -> bool {
-        self.shared.debt.is_handled(id, number)
+        self.shared.requests.is_handled(id, number)
     }
 
     /// Whether more may be owed to the peer: less than half of the bound of replies waits for it. An owner that
     /// runs many handlers in one go asks in between.
     #[must_use]
-    pub fn has_reply_room(&self) -> bool {
-        self.shared.has_reply_room()
+    pub fn has_reply_capacity(&self) -> bool {
+        self.shared.has_reply_capacity()
     }
 
     /// Whether a call may be made now; if not, room comes with the next answer or when the link takes more. A server that
@@ -60,7 +60,7 @@ impl Session {
     #[must_use]
     pub fn has_room(&self) -> bool {
         let relayed = self.shared.relays() && self.shared.is_server();
-        self.shared.check_room().is_ok() && (!relayed || self.shared.has_reply_room())
+        self.shared.check_capacity().is_ok() && (!relayed || self.shared.has_reply_capacity())
     }
 
     /// The other side, once the peers agree.
@@ -75,7 +75,7 @@ impl Session {
         match &self.phase {
             _ if self.draining.is_some() => State::ShuttingDown,
             Phase::Idle | Phase::Over => State::Disconnected,
-            Phase::Asking(_) | Phase::Waiting => State::Connecting,
+            Phase::Negotiating(_) | Phase::AwaitingFirst => State::Connecting,
             Phase::Legacy(legacy) if !legacy.is_ready() => State::Initializing,
             Phase::Legacy(_) | Phase::Modern(_) => State::Ready,
         }
@@ -100,7 +100,13 @@ impl Session {
     /// The peer's requests that have no answer yet.
     #[must_use]
     pub fn requests_in_flight(&self) -> usize {
-        self.shared.debt.len()
+        self.shared.requests.len()
+    }
+
+    /// The requests of the peer that a handler works on: how many, and the oldest of them. Looks at each of them.
+    #[must_use]
+    pub fn handled_requests(&self) -> (usize, Option<RequestId>) {
+        (self.shared.requests.handled(), self.shared.requests.oldest_handled())
     }
 
     /// Log messages that were dropped because the peer took too little.
@@ -118,12 +124,16 @@ impl Session {
     /// Whether a notification of that kind, one that belongs to no request and to no resource in particular, would reach
     /// the peer: a legacy peer that is ready, or a stream of a modern client that has asked for it.
     #[must_use]
-    pub fn hears(&self, method: &Method) -> bool {
+    pub fn has_listener(&self, method: &Method) -> bool {
         match &self.phase {
             Phase::Legacy(legacy) => {
-                legacy.is_ready() || self.beside.as_ref().is_some_and(|beside| beside.hears(method, true))
+                legacy.is_ready()
+                    || self
+                        .inline_modern
+                        .as_ref()
+                        .is_some_and(|inline_modern| inline_modern.has_listener(method, true))
             }
-            Phase::Modern(modern) => modern.hears(method, self.shared.is_server()),
+            Phase::Modern(modern) => modern.has_listener(method, self.shared.is_server()),
             _ => false,
         }
     }

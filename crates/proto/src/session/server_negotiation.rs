@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 
-use super::declared;
+use super::capabilities::supported_in;
 use super::event::{Asker, Peer, PeerCapabilities};
 use super::legacy::Legacy;
 use super::modern::{self, Modern};
@@ -19,7 +19,7 @@ use crate::types::{ClientCapabilities, Implementation, InitializeParams, Initial
 use crate::{Era, ErrorObject, Method, Payload, Profile, Raw, Request, Version};
 
 /// What a server does with the first request.
-pub(super) enum First {
+pub(super) enum FirstRequest {
     /// It was answered, or refused, and decides nothing.
     Answered,
     /// It opens a legacy session.
@@ -29,13 +29,13 @@ pub(super) enum First {
 }
 
 /// A request to a server that nobody has opened yet.
-pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: Request) -> First {
+pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: Request) -> FirstRequest {
     let speaks_modern = server.speaks(Era::Modern);
     let speaks_legacy = server.speaks(Era::Legacy);
     let modern_way = request.method != Method::Initialize && modern::names_its_version(&request);
     if speaks_modern && (modern_way || !speaks_legacy) {
         let modern = Modern::new(modern::newest(), &shared.role);
-        return First::Modern(modern, request);
+        return FirstRequest::Modern(modern, request);
     }
     let outcome = match request.method {
         Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
@@ -43,7 +43,7 @@ pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: R
             Ok((legacy, peer, result)) => {
                 shared.peer = Some(Arc::new(peer));
                 shared.reply(request.id, None, Ok(result));
-                return First::Legacy(legacy);
+                return FirstRequest::Legacy(legacy);
             }
             Err(error) => Err(error),
         },
@@ -62,7 +62,7 @@ pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: R
         }
     };
     shared.reply(request.id, None, outcome);
-    First::Answered
+    FirstRequest::Answered
 }
 
 fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, Payload), ErrorObject> {
@@ -80,7 +80,7 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
     let result = match &server.presents {
         Some(result) => Payload::from_raw(result.clone()),
         None => {
-            let capabilities = declared::in_revision(server.capabilities.clone(), profile);
+            let capabilities = supported_in(server.capabilities.clone(), profile);
             let result = InitializeResult::new(profile.version.clone(), capabilities, server.info.clone())
                 .with_instructions(server.instructions.clone());
             Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?
@@ -115,7 +115,7 @@ fn presented(
 }
 
 /// The peer of a modern server: whoever asks, as each request says.
-pub(super) fn anybody() -> Peer {
+pub(super) fn unknown_client() -> Peer {
     Peer {
         profile: modern::newest(),
         info: None,

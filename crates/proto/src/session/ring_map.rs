@@ -9,11 +9,11 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// The ring may have so many places that are over, beside as many as are not.
-const SLACK: usize = 64;
+const MAX_SPARE_PLACES: usize = 64;
 
 /// Values under numbers that count up.
 #[derive(Debug)]
-pub struct Numbered<T> {
+pub struct RingMap<T> {
     /// Made for the first of them: most sessions of a server never ask their client anything.
     kept: Option<Box<Kept<T>>>,
 }
@@ -29,13 +29,13 @@ struct Kept<T> {
     free: Vec<usize>,
 }
 
-impl<T> Default for Numbered<T> {
+impl<T> Default for RingMap<T> {
     fn default() -> Self {
         Self { kept: None }
     }
 }
 
-impl<T> Numbered<T> {
+impl<T> RingMap<T> {
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -71,7 +71,7 @@ impl<T> Numbered<T> {
     pub fn remove(&mut self, number: i64) -> Option<T> {
         let kept = self.kept.as_mut()?;
         let value = kept.remove(number);
-        if kept.values.len() > SLACK && kept.len() == 0 {
+        if kept.values.len() > MAX_SPARE_PLACES && kept.len() == 0 {
             self.kept = None;
         }
         value
@@ -118,7 +118,7 @@ impl<T> Kept<T> {
         }
         match self.index(number).and_then(|index| index.checked_sub(self.ring.len())) {
             // Some numbers are left out: those of what was never put in here.
-            Some(gap) if gap <= SLACK => {
+            Some(gap) if gap <= MAX_SPARE_PLACES => {
                 self.ring.extend(core::iter::repeat_n(None, gap));
                 self.ring.push_back(Some(place));
             }
@@ -126,7 +126,7 @@ impl<T> Kept<T> {
                 self.older.insert(number, place);
             }
         }
-        while self.ring.len() > 2 * self.len() + SLACK {
+        while self.ring.len() > 2 * self.len() + MAX_SPARE_PLACES {
             if let Some(place) = self.ring.pop_front().flatten() {
                 self.older.insert(self.first, place);
             }
@@ -171,11 +171,11 @@ mod tests {
 
     #[test]
     fn what_stays_long_is_found_and_the_ring_stays_short() {
-        let mut values = Numbered::default();
+        let mut values = RingMap::default();
         for number in 1..=10_000 {
             values.insert(number, number);
             let ring = values.kept.as_ref().map_or(0, |kept| kept.ring.len());
-            assert!(ring <= 2 * values.len() + SLACK, "{ring}");
+            assert!(ring <= 2 * values.len() + MAX_SPARE_PLACES, "{ring}");
             if number % 1000 != 0 {
                 assert_eq!(values.remove(number), Some(number));
             }
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn numbers_may_be_left_out_and_need_not_grow() {
-        let mut values = Numbered::default();
+        let mut values = RingMap::default();
         for number in [5, 9, 5000, 7, i64::MAX, 9] {
             values.insert(number, number);
         }

@@ -3,12 +3,14 @@
 //! The paths are those of the table in `method.rs`, which are those of the schemas' capability objects:
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#capability-negotiation>.
 
-use crate::Profile;
-use crate::types::{ClientCapabilities, ServerCapabilities, task};
+use alloc::format;
+
+use crate::types::{ClientCapabilities, InputRequest, ServerCapabilities, task};
+use crate::{ErrorObject, Method, Profile, Raw, code};
 
 /// What a server declares in that revision: all but what the revision has no methods for. Tasks are in the core of one
 /// revision and an extension of another; a server that has them says so in the words of each.
-pub(super) fn in_revision(mut capabilities: ServerCapabilities, profile: &Profile) -> ServerCapabilities {
+pub(super) fn supported_in(mut capabilities: ServerCapabilities, profile: &Profile) -> ServerCapabilities {
     if !profile.core_tasks {
         capabilities.tasks = None;
     }
@@ -23,7 +25,7 @@ pub(super) fn in_revision(mut capabilities: ServerCapabilities, profile: &Profil
 }
 
 /// Whether a server has declared the capability of that path.
-pub(super) fn by_server(capabilities: &ServerCapabilities, path: &str) -> bool {
+pub(super) fn server_declares(capabilities: &ServerCapabilities, path: &str) -> bool {
     let tools = capabilities.tools.as_ref();
     let resources = capabilities.resources.as_ref();
     let prompts = capabilities.prompts.as_ref();
@@ -42,7 +44,7 @@ pub(super) fn by_server(capabilities: &ServerCapabilities, path: &str) -> bool {
 }
 
 /// Whether a client has declared the capability of that path.
-pub(super) fn by_client(capabilities: &ClientCapabilities, path: &str) -> bool {
+pub(super) fn client_declares(capabilities: &ClientCapabilities, path: &str) -> bool {
     let elicitation = capabilities.elicitation.as_ref();
     match path {
         "roots" => capabilities.roots.is_some(),
@@ -54,4 +56,43 @@ pub(super) fn by_client(capabilities: &ClientCapabilities, path: &str) -> bool {
         "elicitation.url" => elicitation.is_some_and(|elicitation| elicitation.url.is_some()),
         _ => false,
     }
+}
+
+/// The capability, as the JSON of the object that declares it, which a client lacks for this question.
+pub(super) fn undeclared_input(
+    request: &InputRequest,
+    capabilities: &ClientCapabilities,
+) -> Option<&'static str> {
+    match Method::parse(request.method()) {
+        Method::CreateMessage if capabilities.sampling.is_none() => Some("{\"sampling\":{}}"),
+        Method::ListRoots if capabilities.roots.is_none() => Some("{\"roots\":{}}"),
+        Method::Elicit => {
+            let declared = capabilities.elicitation.as_ref();
+            match (request.is_url_elicitation(), declared) {
+                (true, Some(elicitation)) if elicitation.url.is_some() => None,
+                (true, _) => Some("{\"elicitation\":{\"url\":{}}}"),
+                // A client that declares nothing in particular means forms.
+                (false, Some(elicitation)) if elicitation.form.is_some() || elicitation.url.is_none() => None,
+                (false, _) => Some("{\"elicitation\":{\"form\":{}}}"),
+            }
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn declares_tasks(capabilities: &ClientCapabilities) -> bool {
+    capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(task::EXTENSION))
+}
+
+/// The error for a client that uses tasks without declaring the extension.
+pub(super) fn missing_tasks_capability() -> ErrorObject {
+    missing_capability(&format!("{{\"extensions\":{{\"{}\":{{}}}}}}", task::EXTENSION))
+}
+
+pub(super) fn missing_capability(required: &str) -> ErrorObject {
+    ErrorObject::new(
+        code::MISSING_REQUIRED_CLIENT_CAPABILITY,
+        format!("this request needs a client capability that it does not declare: {required}"),
+    )
+    .with_data(Raw::trusted(format!("{{\"requiredCapabilities\":{required}}}").into()))
 }

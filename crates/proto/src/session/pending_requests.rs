@@ -17,14 +17,14 @@ use crate::{Method, ProgressToken, Request, RequestId};
 
 /// What a request that waits holds beside its own bytes: its places in the tables and what is known of its sender.
 /// Measured with 80,000 requests of sixty bytes: 580 bytes each in all, so 8 MiB of them are less than 16 MiB.
-pub(super) const ENTRY: usize = 256;
+pub(super) const WAITING_OVERHEAD_BYTES: usize = 256;
 
 /// A request of the peer that has no answer yet.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct PendingRequest {
     pub(super) method: Method,
     /// The rest. Boxed, and absent where there is nothing to note, so that an entry is quickly moved.
-    notes: Option<Box<Notes>>,
+    details: Option<Box<RequestDetails>>,
     number: u64,
     size: usize,
     handled: bool,
@@ -32,7 +32,7 @@ pub(super) struct Incoming {
 
 /// What is noted of a request while it has no answer.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct RequestDetails {
     /// The name under which its sender wants to hear of progress, if at all.
     pub(super) progress_token: Option<ProgressToken>,
     /// From which level on its sender wants log messages; `None`: none.
@@ -59,12 +59,12 @@ struct Waiting {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Debt {
+pub(super) struct PendingRequests {
     /// In which place each request is. Most names are integers, which are found faster alone.
     integers: BTreeMap<i64, usize>,
     others: BTreeMap<RequestId, usize>,
     /// The requests. A place is used again, so that a request that is answered at once costs no memory of its own.
-    places: Vec<Option<Incoming>>,
+    places: Vec<Option<PendingRequest>>,
     free: Vec<usize>,
     /// By the number of their arrival.
     waiting: BTreeMap<u64, Waiting>,
@@ -76,34 +76,34 @@ pub(super) struct Debt {
 }
 
 /// So many free places are kept when nothing is owed any more.
-const KEPT_PLACES: usize = 64;
+const MAX_FREE_SLOTS: usize = 64;
 
-impl Incoming {
+impl PendingRequest {
     /// Whether a handler has begun with it.
     pub(super) const fn is_handled(&self) -> bool {
         self.handled
     }
 
-    pub(super) fn notes(&self) -> Option<&Notes> {
-        self.notes.as_deref()
+    pub(super) fn details(&self) -> Option<&RequestDetails> {
+        self.details.as_deref()
     }
 
-    pub(super) fn notes_mut(&mut self) -> &mut Notes {
-        self.notes.get_or_insert_default()
+    pub(super) fn details_mut(&mut self) -> &mut RequestDetails {
+        self.details.get_or_insert_default()
     }
 
     /// The batch that its answer goes into.
     pub(super) fn batch(&self) -> Option<u64> {
-        self.notes()?.batch
+        self.details()?.batch
     }
 
     /// The resource that it subscribes to or unsubscribes from.
     pub(super) fn uri(&self) -> Option<&str> {
-        self.notes()?.uri.as_deref()
+        self.details()?.uri.as_deref()
     }
 }
 
-impl Notes {
+impl RequestDetails {
     fn is_something(&self) -> bool {
         let Self { progress_token, log_level, asker, batch, uri, progress, reported, closing } = self;
         progress_token.is_some()
@@ -117,7 +117,7 @@ impl Notes {
     }
 }
 
-impl Debt {
+impl PendingRequests {
     fn place(&self, id: &RequestId) -> Option<usize> {
         match id.as_i64() {
             Some(number) => self.integers.get(&number).copied(),
@@ -129,7 +129,7 @@ impl Debt {
         self.place(id).is_some()
     }
 
-    pub(super) fn find(&mut self, id: &RequestId) -> Option<&mut Incoming> {
+    pub(super) fn find(&mut self, id: &RequestId) -> Option<&mut PendingRequest> {
         let place = self.place(id)?;
         self.places.get_mut(place)?.as_mut()
     }
@@ -143,7 +143,7 @@ impl Debt {
     /// Whether the request with that id says itself who asks, as those of the modern era do.
     pub(super) fn is_modern(&self, id: &RequestId) -> bool {
         let incoming = self.place(id).and_then(|place| self.places.get(place)?.as_ref());
-        incoming.and_then(Incoming::notes).is_some_and(|notes| notes.asker.is_some())
+        incoming.and_then(PendingRequest::details).is_some_and(|details| details.asker.is_some())
     }
 
     /// What the request with that id asks, while a handler works on it.
@@ -196,14 +196,20 @@ impl Debt {
     }
 
     /// Whether a request that may be handled at once has no other before it.
-    pub(super) fn is_nobody_waiting(&self) -> bool {
+    pub(super) fn has_none_waiting(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Takes a request in and lets it wait its turn.
-    pub(super) fn admit(&mut self, request: Request, size: usize, mut context: RequestContext, notes: Notes) {
-        self.enter(&request, size, &mut context, notes, false);
-        let size = size + ENTRY;
+    pub(super) fn admit(
+        &mut self,
+        request: Request,
+        size: usize,
+        mut context: RequestContext,
+        details: RequestDetails,
+    ) {
+        self.enter(&request, size, &mut context, details, false);
+        let size = size + WAITING_OVERHEAD_BYTES;
         self.waiting_bytes += size;
         self.waiting.insert(self.numbers, Waiting { request, context, size });
     }
@@ -214,9 +220,9 @@ impl Debt {
         request: &Request,
         size: usize,
         context: &mut RequestContext,
-        notes: Notes,
+        details: RequestDetails,
     ) {
-        self.enter(request, size, context, notes, true);
+        self.enter(request, size, context, details, true);
         self.handled += 1;
         self.handled_bytes += size;
     }
@@ -226,17 +232,17 @@ impl Debt {
         request: &Request,
         size: usize,
         context: &mut RequestContext,
-        notes: Notes,
+        details: RequestDetails,
         handled: bool,
     ) {
         self.numbers += 1;
         context.number = self.numbers;
-        if let Some(batch) = notes.batch {
+        if let Some(batch) = details.batch {
             self.batches.admit(batch, &request.id);
         }
-        let incoming = Some(Incoming {
+        let incoming = Some(PendingRequest {
             method: request.method.clone(),
-            notes: notes.is_something().then(|| Box::new(notes)),
+            details: details.is_something().then(|| Box::new(details)),
             number: self.numbers,
             size,
             handled,
@@ -275,7 +281,7 @@ impl Debt {
     }
 
     /// The request is answered or cancelled.
-    pub(super) fn settle(&mut self, id: &RequestId) -> Option<Incoming> {
+    pub(super) fn remove(&mut self, id: &RequestId) -> Option<PendingRequest> {
         let place = match id.as_i64() {
             Some(number) => self.integers.remove(&number),
             None => self.others.remove(id),
@@ -285,7 +291,7 @@ impl Debt {
         }
         let entry = self.places.get_mut(place)?.take()?;
         self.free.push(place);
-        if self.places.len() > KEPT_PLACES && self.len() == 0 {
+        if self.places.len() > MAX_FREE_SLOTS && self.len() == 0 {
             (self.places, self.free) = (Vec::new(), Vec::new());
         }
         if entry.handled {

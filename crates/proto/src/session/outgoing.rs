@@ -22,7 +22,7 @@ use crate::{Era, ErrorObject, Method, Notification, Payload, Request, RequestId}
 
 impl Session {
     /// Whether a request on a connection of the legacy era is one of the modern era.
-    pub(super) fn is_for_modern(&self, request: &Request) -> bool {
+    pub(super) fn is_inline_modern(&self, request: &Request) -> bool {
         let (Phase::Legacy(legacy), Role::Server(server)) = (&self.phase, &self.shared.role) else {
             return false;
         };
@@ -34,10 +34,15 @@ impl Session {
             && modern::names_its_version(request)
     }
 
-    pub(super) fn request_beside(&mut self, request: Request, origin: Arc<Origin>, batch: Option<u64>) {
+    pub(super) fn inline_modern_request(
+        &mut self,
+        request: Request,
+        origin: Arc<Origin>,
+        batch: Option<u64>,
+    ) {
         let refusal = match &self.phase {
             Phase::Legacy(legacy) if self.shared.relays() => {
-                Some(modern::agreed_otherwise(&request, legacy.profile()))
+                Some(modern::other_version_agreed(&request, legacy.profile()))
             }
             _ if batch.is_some() => {
                 self.shared.violation(Violation::Batch);
@@ -48,14 +53,14 @@ impl Session {
         if let Some(error) = refusal {
             return self.shared.reply(request.id, batch, Err(error));
         }
-        let beside =
-            self.beside.get_or_insert_with(|| Modern::new(modern::newest(), &self.shared.role).into());
-        beside.request(&mut self.shared, request, origin);
+        let inline_modern =
+            self.inline_modern.get_or_insert_with(|| Modern::new(modern::newest(), &self.shared.role).into());
+        inline_modern.request(&mut self.shared, request, origin);
     }
 
     /// Whether a modern request with this id is still an open stream, which is not among the requests to be answered.
     pub(super) fn is_stream(&self, id: &RequestId) -> bool {
-        self.beside.as_ref().is_some_and(|beside| beside.is_stream(id))
+        self.inline_modern.as_ref().is_some_and(|inline_modern| inline_modern.is_stream(id))
     }
 
     /// Ends the streams of modern clients in order.
@@ -63,16 +68,18 @@ impl Session {
         if let Phase::Modern(modern) = &mut self.phase {
             modern.end_streams(&mut self.shared);
         }
-        if let Some(beside) = &mut self.beside {
-            beside.end_streams(&mut self.shared);
+        if let Some(inline_modern) = &mut self.inline_modern {
+            inline_modern.end_streams(&mut self.shared);
         }
     }
 
     /// Answers a request of the peer. Ignored when nobody waits for the answer any more.
     pub fn respond(&mut self, id: &RequestId, reply: Result<Reply, ErrorObject>) {
-        let modern = self.shared.debt.is_modern(id);
-        match (&mut self.phase, &self.beside) {
-            (Phase::Legacy(_), Some(beside)) if modern => beside.respond(&mut self.shared, id, reply),
+        let modern = self.shared.requests.is_modern(id);
+        match (&mut self.phase, &self.inline_modern) {
+            (Phase::Legacy(_), Some(inline_modern)) if modern => {
+                inline_modern.respond(&mut self.shared, id, reply)
+            }
             (Phase::Legacy(legacy), _) => legacy.respond(&mut self.shared, id, reply),
             (Phase::Modern(modern), _) => modern.respond(&mut self.shared, id, reply),
             _ => {}
@@ -86,14 +93,14 @@ impl Session {
     pub fn enclosure(&self, id: &RequestId) -> Option<Enclosure> {
         let modern = match &self.phase {
             Phase::Modern(modern) => modern,
-            _ => self.beside.as_deref().filter(|_| self.shared.debt.is_modern(id))?,
+            _ => self.inline_modern.as_deref().filter(|_| self.shared.requests.is_modern(id))?,
         };
-        self.shared.debt.method_of(id).map(|method| modern.enclosure(method))
+        self.shared.requests.method_of(id).map(|method| modern.enclosure(method))
     }
 
     /// As [`Session::respond`], with a result that has its envelope around it.
     pub fn respond_enclosed(&mut self, id: &RequestId, reply: Result<Enclosed, ErrorObject>) {
-        self.shared.settle(id, |_| reply.map(|enclosed| enclosed.0));
+        self.shared.finish_request(id, |_| reply.map(|enclosed| enclosed.0));
     }
 
     /// Tells the peer something. What belongs to no request reaches only a peer that asked for it: a legacy
@@ -102,7 +109,7 @@ impl Session {
     /// # Errors
     /// When it was not sent: see [`NotifyRefused`].
     pub fn notify(&mut self, notification: Notification, route: Route) -> Result<(), NotifyRefused> {
-        self.notify_some(notification, route, None)
+        self.notify_streams_of(notification, route, None)
     }
 
     /// The same of what belongs to no request and is one principal's alone: of a modern client's streams it reaches those
@@ -116,30 +123,32 @@ impl Session {
         notification: Notification,
         principal: &str,
     ) -> Result<(), NotifyRefused> {
-        self.notify_some(notification, Route::Session, Some(principal))
+        self.notify_streams_of(notification, Route::Session, Some(principal))
     }
 
-    fn notify_some(
+    fn notify_streams_of(
         &mut self,
         notification: Notification,
         route: Route,
         principal: Option<&str>,
     ) -> Result<(), NotifyRefused> {
         let shared = &mut self.shared;
-        let (legacy, beside) = match (&mut self.phase, &self.beside) {
+        let (legacy, inline_modern) = match (&mut self.phase, &self.inline_modern) {
             (Phase::Over, _) => return Err(CallRefused::Closed.into()),
-            (Phase::Idle | Phase::Asking(_) | Phase::Waiting, _) => return Err(CallRefused::NotOpen.into()),
+            (Phase::Idle | Phase::Negotiating(_) | Phase::AwaitingFirst, _) => {
+                return Err(CallRefused::NotOpen.into());
+            }
             (Phase::Modern(modern), _) => return modern.notify(shared, notification, route, principal),
             (Phase::Legacy(legacy), None) => return legacy.notify(shared, notification, route),
-            (Phase::Legacy(legacy), Some(beside)) => (legacy, beside),
+            (Phase::Legacy(legacy), Some(inline_modern)) => (legacy, inline_modern),
         };
         if let Route::ReplyTo(id) = &route {
-            return match shared.debt.is_modern(id) {
-                true => beside.notify(shared, notification, route, principal),
+            return match shared.requests.is_modern(id) {
+                true => inline_modern.notify(shared, notification, route, principal),
                 false => legacy.notify(shared, notification, route),
             };
         }
-        let streams = beside.notify(shared, notification.clone(), Route::Session, principal);
+        let streams = inline_modern.notify(shared, notification.clone(), Route::Session, principal);
         let session = legacy.notify(shared, notification, Route::Session);
         // Each era has notifications that the other one does not have.
         match (session, streams) {
@@ -170,10 +179,10 @@ impl Session {
     /// # Errors
     /// When the request is no longer being handled, or logging was not declared.
     pub fn log(&mut self, id: &RequestId, message: &LogMessageParams) -> Result<(), NotifyRefused> {
-        let incoming = self.shared.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
-        let wanted = incoming.notes().and_then(|notes| notes.log_level);
+        let incoming = self.shared.requests.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
+        let wanted = incoming.details().and_then(|details| details.log_level);
         let wanted = match &self.phase {
-            Phase::Legacy(legacy) if !self.shared.debt.is_modern(id) => legacy.wants_log(message.level),
+            Phase::Legacy(legacy) if !self.shared.requests.is_modern(id) => legacy.wants_log(message.level),
             _ => wanted.is_some_and(|from: LoggingLevel| message.level >= from),
         };
         if !wanted {
@@ -183,5 +192,22 @@ impl Session {
             Payload::from_value(message).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let notification = Notification { method: Method::LogMessage, params: Some(params) };
         self.notify(notification, Route::ReplyTo(id.clone()))
+    }
+
+    /// Closes the stream of a request of the peer, behind what was said on it so far; the peer comes back for the rest.
+    /// Nothing is closed where the peer would not come back: on links without exchanges, and in revisions that do not
+    /// know it.
+    ///
+    /// # Errors
+    /// When the request is no longer being handled.
+    pub fn close_stream(&mut self, id: &RequestId) -> Result<(), NotifyRefused> {
+        let polled = self.profile().is_some_and(|profile| profile.http_priming_event);
+        if !polled || !self.shared.caps.exchanges {
+            return Ok(());
+        }
+        let incoming = self.shared.requests.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
+        let details = incoming.details_mut();
+        details.closing = Some(self.shared.queue.push_close_stream(details.closing, id.clone()));
+        Ok(())
     }
 }

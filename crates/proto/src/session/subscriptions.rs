@@ -1,0 +1,190 @@
+//! SUBHEADER
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::NotifyRefused;
+use super::capabilities::{declares_tasks, missing_tasks_capability};
+use super::envelope::{self, Additions};
+use super::event::Asker;
+use super::link::Route;
+use super::modern::Modern;
+use super::role::Role;
+use super::shared::{Shared, too_long_subscription, too_many_subscriptions};
+use crate::method::MethodKind;
+use crate::types::meta::key;
+use crate::types::resource::is_within;
+use crate::types::{ListenParams, SubscriptionFilter};
+use crate::{ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Response};
+
+/// A stream that a client listens on.
+pub(super) struct Stream {
+    filter: SubscriptionFilter,
+    /// In whose name it was opened, where that is proved.
+    principal: Option<Box<str>>,
+}
+
+impl Modern {
+    /// Sends a notification on every stream whose filter selects it.
+    pub(super) fn notify_streams(
+        &self,
+        shared: &mut Shared,
+        notification: &Notification,
+        principal: Option<&str>,
+    ) -> Result<(), NotifyRefused> {
+        // What belongs to no request reaches a client only on a stream that asked for it.
+        let about = match notification.method {
+            Method::Tasks => notification.params.as_ref().and_then(|params| params.raw().member("taskId")),
+            _ => notification.params.as_ref().and_then(Payload::uri),
+        };
+        let about = about.as_ref().and_then(Raw::to_string_value);
+        for (id, stream) in &self.streams {
+            let others = principal.is_some() && stream.principal.as_deref() != principal;
+            if others || !filter_matches(&stream.filter, &notification.method, about.as_deref()) {
+                continue;
+            }
+            let text = id.to_string();
+            let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &text)], ..Additions::default() };
+            let params = Some(envelope::splice(notification.params.clone(), false, &additions));
+            let notification = Notification { method: notification.method.clone(), params };
+            shared.send_notification(notification, Route::ReplyTo(id.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody would be told of it, who is told of what belongs to no request.
+    pub(super) fn has_listener(&self, method: &Method, is_server: bool) -> bool {
+        !is_server || self.streams.values().any(|stream| filter_matches(&stream.filter, method, None))
+    }
+
+    /// Whether a client listens on the stream of that request.
+    pub(super) fn is_stream(&self, id: &RequestId) -> bool {
+        self.streams.contains_key(id)
+    }
+
+    pub(super) fn listen(
+        &mut self,
+        shared: &mut Shared,
+        request: Request,
+        asker: &Asker,
+        principal: Option<Box<str>>,
+    ) {
+        let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
+            Some(Ok(params)) => params.notifications,
+            Some(Err(error)) => {
+                shared.reply(request.id, None, Err(ErrorObject::invalid_params(error.to_string())));
+                return;
+            }
+            None => SubscriptionFilter::default(),
+        };
+        if filter.task_ids.is_some() && !declares_tasks(&asker.capabilities) {
+            shared.reply(request.id, None, Err(missing_tasks_capability()));
+            return;
+        }
+        let limit = shared.limits.subscriptions;
+        let held: usize = self.streams.values().map(|stream| names(&stream.filter).count()).sum();
+        if self.streams.len() >= limit || held + names(&filter).count() > limit {
+            shared.reply(request.id, None, Err(too_many_subscriptions(limit)));
+            return;
+        }
+        let longest = shared.limits.subscription_bytes;
+        if names(&filter).any(|name| name.len() > longest) {
+            shared.reply(request.id, None, Err(too_long_subscription(longest)));
+            return;
+        }
+        let honoured = self.supported_filter(shared, filter);
+        let id = request.id.to_string();
+        let notifications = Raw::from_value(&honoured);
+        let notifications = notifications.as_ref().map_or("{}", Raw::as_str);
+        let params = Raw::trusted(format!("{{\"notifications\":{notifications}}}").into());
+        let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &id)], ..Additions::default() };
+        let params = Some(envelope::splice(Some(Payload::from_raw(params)), true, &additions));
+        let acknowledged = Notification { method: Method::SubscriptionsAcknowledged, params };
+        // In the lane of the events that follow it: the acknowledgement is always the first.
+        shared.queue.push_own(Message::Notification(acknowledged), Route::ReplyTo(request.id.clone()));
+        self.streams.insert(request.id, Stream { filter: honoured, principal });
+    }
+
+    /// The part of a filter that this server can honour.
+    fn supported_filter(&self, shared: &Shared, mut filter: SubscriptionFilter) -> SubscriptionFilter {
+        let offers =
+            |method: Method| shared.check_outgoing(&method, MethodKind::Notification, self.profile).is_ok();
+        let tasks = match &shared.role {
+            Role::Server(server) => server.capabilities.extensions.as_ref(),
+            Role::Client(_) => None,
+        };
+        let tasks = tasks.is_some_and(|known| known.contains_key(crate::types::task::EXTENSION));
+        filter.task_ids = filter.task_ids.filter(|_| tasks);
+        filter.tools_list_changed = filter.tools_list_changed.filter(|_| offers(Method::ToolListChanged));
+        filter.prompts_list_changed =
+            filter.prompts_list_changed.filter(|_| offers(Method::PromptListChanged));
+        filter.resources_list_changed =
+            filter.resources_list_changed.filter(|_| offers(Method::ResourceListChanged));
+        filter.resource_subscriptions =
+            filter.resource_subscriptions.filter(|_| offers(Method::ResourceUpdated));
+        filter
+    }
+
+    /// The server ends every stream: on a shared channel with a notification, and everywhere with the result.
+    pub(super) fn end_streams(&mut self, shared: &mut Shared) {
+        for id in core::mem::take(&mut self.streams).into_keys().chain(shared.detach_relayed_streams()) {
+            let text = id.to_string();
+            if !shared.caps.exchanges {
+                let params = Raw::trusted(format!("{{\"requestId\":{text}}}").into());
+                let params = Some(Payload::from_raw(params));
+                let cancelled = Notification { method: Method::Cancelled, params };
+                shared.queue.push_own(Message::Notification(cancelled), Route::ReplyTo(id.clone()));
+            }
+            let mut meta = self.meta();
+            meta.push((key::SUBSCRIPTION_ID, &text));
+            let result = envelope::splice(
+                None,
+                true,
+                &Additions { lead: envelope::COMPLETE, meta: &meta, token: None },
+            );
+            let response = Response { id: Some(id.clone()), outcome: Ok(result) };
+            shared.queue.push_own(Message::Response(response), Route::ReplyTo(id));
+        }
+    }
+}
+
+impl Shared {
+    /// The streams that the peer listens on and that another side fills: no handler is to wait for more on them. From now
+    /// on they are nobody's.
+    pub(super) fn detach_relayed_streams(&mut self) -> Vec<RequestId> {
+        if !self.relays() || !self.is_server() {
+            return Vec::new();
+        }
+        let listens = |id: &RequestId| self.requests.method_of(id) == Some(&Method::Listen);
+        let ids: Vec<RequestId> = self.requests.ids().into_iter().filter(listens).collect();
+        for id in &ids {
+            self.peer_cancelled(id, None);
+        }
+        ids
+    }
+}
+
+/// What a stream names: resources and tasks.
+fn names(filter: &SubscriptionFilter) -> impl Iterator<Item = &String> {
+    filter.resource_subscriptions.iter().chain(&filter.task_ids).flatten()
+}
+
+/// Whether a stream asked for this. `about`: the URI of the resource, or the task.
+fn filter_matches(filter: &SubscriptionFilter, method: &Method, about: Option<&str>) -> bool {
+    match method {
+        Method::ToolListChanged => filter.tools_list_changed == Some(true),
+        Method::PromptListChanged => filter.prompts_list_changed == Some(true),
+        Method::ResourceListChanged => filter.resources_list_changed == Some(true),
+        Method::ResourceUpdated => about.is_some_and(|uri| {
+            let subscribed = filter.resource_subscriptions.as_ref();
+            subscribed
+                .is_some_and(|subscribed| subscribed.iter().any(|subscribed| is_within(uri, subscribed)))
+        }),
+        Method::Tasks => about.is_some_and(|task| {
+            filter.task_ids.as_ref().is_some_and(|known| known.iter().any(|known| known == task))
+        }),
+        _ => false,
+    }
+}
