@@ -6,11 +6,9 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::meta::Meta;
-
 record! {
     /// Parameters of `completion/complete`.
-    CompleteParams {
+    CompleteParams [request] {
         /// Whose argument it is.
         #[serde(rename = "ref")]
         reference: Reference as impl Into<Reference>,
@@ -19,9 +17,6 @@ record! {
         ---
         /// What is known already; since 2025-06-18.
         context: CompleteContext => with_context,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -80,15 +75,10 @@ record! {
 
 record! {
     /// Result of `completion/complete`.
-    CompleteResult {
+    CompleteResult [result] {
         /// The proposals.
         completion: Completion,
         ---
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 

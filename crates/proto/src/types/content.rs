@@ -7,10 +7,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, de};
 
 use super::lifecycle::Icon;
-use super::meta::Meta;
 use super::number;
 use crate::{Kind, Raw};
 
@@ -75,56 +74,41 @@ impl Content {
 record! {
     /// Text for a model.
     #[serde(tag = "type", rename = "text")]
-    TextContent {
+    TextContent [annotated item] {
         /// The text.
         text: String as impl Into<String>,
         ---
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// A picture for a model.
     #[serde(tag = "type", rename = "image")]
-    ImageContent {
+    ImageContent [annotated item] {
         /// The picture in base64.
         data: String as impl Into<String>,
         /// Its media type.
         mime_type: String as impl Into<String>,
         ---
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Sound for a model.
     #[serde(tag = "type", rename = "audio")]
-    AudioContent {
+    AudioContent [annotated item] {
         /// The sound in base64.
         data: String as impl Into<String>,
         /// Its media type.
         mime_type: String as impl Into<String>,
         ---
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// A resource that can be read with `resources/read`. It need not be in the list of resources.
     #[serde(tag = "type", rename = "resource_link")]
-    ResourceLink {
+    ResourceLink [meta] {
         /// Where it is.
         uri: String as impl Into<String>,
         /// Its name, for programs.
@@ -142,30 +126,22 @@ record! {
         icons: Vec<Icon> => with_icons,
         /// Hints.
         annotations: Annotations => with_annotations,
-        /// What is said beside it.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// A resource with its contents.
     #[serde(tag = "type", rename = "resource")]
-    EmbeddedResource {
+    EmbeddedResource [annotated item] {
         /// The contents.
         resource: ResourceContents as impl Into<ResourceContents>,
         ---
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// The contents of a resource that is text.
-    TextResourceContents {
+    TextResourceContents [item] {
         /// Where the resource is.
         uri: String as impl Into<String>,
         /// The text.
@@ -173,15 +149,12 @@ record! {
         ---
         /// Its media type.
         mime_type: String => with_mime_type,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// The contents of a resource that is not text.
-    BlobResourceContents {
+    BlobResourceContents [item] {
         /// Where the resource is.
         uri: String as impl Into<String>,
         /// The bytes in base64.
@@ -189,9 +162,6 @@ record! {
         ---
         /// Its media type.
         mime_type: String => with_mime_type,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -208,25 +178,10 @@ pub enum ResourceContents {
     Other(Raw),
 }
 
-impl From<TextResourceContents> for ResourceContents {
-    fn from(contents: TextResourceContents) -> Self {
-        Self::Text(contents)
-    }
-}
-
-impl From<BlobResourceContents> for ResourceContents {
-    fn from(contents: BlobResourceContents) -> Self {
-        Self::Blob(contents)
-    }
-}
-
-impl Serialize for ResourceContents {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Text(contents) => contents.serialize(serializer),
-            Self::Blob(contents) => contents.serialize(serializer),
-            Self::Other(raw) => raw.serialize(serializer),
-        }
+variants! {
+    ResourceContents {
+        Text(TextResourceContents),
+        Blob(BlobResourceContents),
     }
 }
 

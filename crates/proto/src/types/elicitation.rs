@@ -6,10 +6,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, de};
 
 use super::members::Members;
-use super::meta::Meta;
 use super::schema::ElicitationSchema;
 use super::task::TaskMetadata;
 use crate::{Kind, Raw};
@@ -44,25 +43,10 @@ impl ElicitParams {
     }
 }
 
-impl From<ElicitFormParams> for ElicitParams {
-    fn from(params: ElicitFormParams) -> Self {
-        Self::Form(params)
-    }
-}
-
-impl From<ElicitUrlParams> for ElicitParams {
-    fn from(params: ElicitUrlParams) -> Self {
-        Self::Url(params)
-    }
-}
-
-impl Serialize for ElicitParams {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Form(params) => params.serialize(serializer),
-            Self::Url(params) => params.serialize(serializer),
-            Self::Other(raw) => raw.serialize(serializer),
-        }
+variants! {
+    ElicitParams {
+        Form(ElicitFormParams),
+        Url(ElicitUrlParams),
     }
 }
 
@@ -85,7 +69,7 @@ impl<'de> Deserialize<'de> for ElicitParams {
 
 record! {
     /// Asks with a form.
-    ElicitFormParams {
+    ElicitFormParams [request] {
         /// What is asked, for the user.
         message: String as impl Into<String>,
         /// The form.
@@ -95,16 +79,13 @@ record! {
         mode: ElicitationMode => with_mode,
         /// Asks for a task instead of the result; 2025-11-25 alone.
         task: TaskMetadata => with_task,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Asks with a page in a browser, where the user tells what the client need not know.
     #[serde(tag = "mode", rename = "url")]
-    ElicitUrlParams {
+    ElicitUrlParams [request] {
         /// Why the page is to be opened, for the user.
         message: String as impl Into<String>,
         /// The page.
@@ -115,26 +96,18 @@ record! {
         elicitation_id: String => with_elicitation_id,
         /// Asks for a task instead of the result; 2025-11-25 alone.
         task: TaskMetadata => with_task,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `elicitation/create`.
-    ElicitResult {
+    ElicitResult [result] {
         /// What the user did.
         action: ElicitAction,
         ---
         /// What the user filled in: strings, numbers, booleans, and lists of strings. Only with
         /// [`ElicitAction::Accept`] and only of a form.
         content: Members<Raw> => with_content,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -153,13 +126,10 @@ open! {
 record! {
     /// Parameters of `notifications/elicitation/complete`, 2025-11-25 alone: the user has done what the page
     /// was for.
-    ElicitationCompleteParams {
+    ElicitationCompleteParams [notification] {
         /// The name that the request gave.
         elicitation_id: String as impl Into<String>,
         ---
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 

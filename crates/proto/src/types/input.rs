@@ -7,12 +7,11 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 
-use serde::ser::SerializeMap;
+use serde::ser::{self, SerializeMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::elicitation::{ElicitParams, ElicitResult};
 use super::members::Members;
-use super::meta::Meta;
 use super::roots::{ListRootsParams, ListRootsResult};
 use super::sampling::{CreateMessageParams, CreateMessageResult};
 use crate::json::{ReadError, WriteError};
@@ -28,17 +27,12 @@ record! {
     /// A result that asks for input: the specification's `InputRequiredResult`. At least one of the two members
     /// is there.
     #[derive(Default)]
-    InputRequired {
+    InputRequired [result] {
         ---
         /// The questions.
         input_requests: InputRequests => with_input_requests,
         /// What is to be given back unchanged when the request is made again.
         request_state: String => with_request_state,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -136,13 +130,8 @@ impl Serialize for InputRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(None)?;
         object.serialize_entry("method", self.method())?;
-        match self {
-            Self::CreateMessage(params) => object.serialize_entry("params", params)?,
-            Self::Elicit(params) => object.serialize_entry("params", params)?,
-            Self::ListRoots(params) if params.meta.is_none() => {}
-            Self::ListRoots(params) => object.serialize_entry("params", params)?,
-            Self::Other { params: None, .. } => {}
-            Self::Other { params: Some(params), .. } => object.serialize_entry("params", params)?,
+        if let Some(params) = self.params().map_err(ser::Error::custom)? {
+            object.serialize_entry("params", &params)?;
         }
         object.end()
     }
@@ -165,7 +154,8 @@ impl<'de> Deserialize<'de> for InputRequest {
 
 /// The answer to a question: the bare result of its method. What it must be shows in the question alone, so it
 /// stays a JSON text until somebody knows that.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct InputResponse(Raw);
 
 impl InputResponse {
@@ -233,12 +223,6 @@ impl InputResponse {
     #[must_use]
     pub fn into_raw(self) -> Raw {
         self.0
-    }
-}
-
-impl Serialize for InputResponse {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
     }
 }
 

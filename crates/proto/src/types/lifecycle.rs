@@ -8,8 +8,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::capability::{ClientCapabilities, ServerCapabilities};
-use super::meta::Meta;
-use super::page::CacheScope;
 use crate::{RequestId, Version};
 
 record! {
@@ -58,7 +56,7 @@ open! {
 
 record! {
     /// Parameters of `initialize`, until 2025-11-25.
-    InitializeParams {
+    InitializeParams [request] {
         /// The newest revision that the client wants to speak.
         protocol_version: Version,
         /// What the client can do.
@@ -66,15 +64,12 @@ record! {
         /// Who the client is.
         client_info: Implementation,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `initialize`, until 2025-11-25.
-    InitializeResult {
+    InitializeResult [result] {
         /// The revision that is spoken from now on, unless the client cannot and leaves.
         protocol_version: Version,
         /// What the server can do.
@@ -84,11 +79,6 @@ record! {
         ---
         /// How the server is meant to be used, for a model.
         instructions: String,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -103,7 +93,7 @@ impl InitializeResult {
 
 record! {
     /// Result of `server/discover`, since 2026-07-28.
-    DiscoverResult {
+    DiscoverResult [cached result] {
         /// The revisions that the server speaks. Legacy ones may be among them.
         supported_versions: Vec<Version>,
         /// What the server can do.
@@ -111,15 +101,6 @@ record! {
         ---
         /// How the server is meant to be used, for a model.
         instructions: String,
-        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        ttl_ms: i64 => with_ttl_ms,
-        /// Who may be given the cached result.
-        cache_scope: CacheScope => with_cache_scope,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -135,16 +116,13 @@ impl DiscoverResult {
 record! {
     /// Parameters of `notifications/cancelled`: the sender no longer wants an answer.
     #[derive(Default)]
-    CancelledParams {
+    CancelledParams [notification] {
         ---
         /// The request. Every revision that lets it be absent (2025-11-25) means a task, which is cancelled
         /// by `tasks/cancel` instead.
         request_id: RequestId => with_request_id,
         /// Why, for a person.
         reason: String => with_reason,
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 

@@ -8,7 +8,6 @@ use alloc::string::String;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::meta::Meta;
 use crate::Raw;
 
 /// How serious a log message is, from the least to the most; the levels of
@@ -83,19 +82,16 @@ impl<'de> Deserialize<'de> for LoggingLevel {
 
 record! {
     /// Parameters of `logging/setLevel`, until 2025-11-25.
-    SetLevelParams {
+    SetLevelParams [request] {
         /// The least serious level that the client wants to hear of.
         level: LoggingLevel,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `notifications/message`.
-    LogMessageParams {
+    LogMessageParams [notification] {
         /// How serious it is.
         level: LoggingLevel,
         /// What there is to say: any value.
@@ -103,8 +99,5 @@ record! {
         ---
         /// Which part of the server says it.
         logger: String => with_logger,
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }

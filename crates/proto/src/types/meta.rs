@@ -185,11 +185,8 @@ impl<N: Into<String>> FromIterator<(N, Raw)> for Meta {
 record! {
     /// Parameters of a request that says nothing but its `_meta`: `ping`, `server/discover`.
     #[derive(Default)]
-    RequestParams {
+    RequestParams [request] {
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -197,23 +194,15 @@ record! {
     /// Parameters of a notification that says nothing but its `_meta`: `notifications/initialized` and the
     /// list changes.
     #[derive(Default)]
-    NotificationParams {
+    NotificationParams [notification] {
         ---
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// A result that says nothing but that it is one.
     #[derive(Default)]
-    EmptyResult {
+    EmptyResult [result] {
         ---
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }

@@ -5,18 +5,13 @@
 
 use alloc::string::String;
 
-use super::meta::Meta;
-
 record! {
     /// Parameters of a request for a page of a list.
     #[derive(Default)]
-    PageParams {
+    PageParams [request] {
         ---
         /// Where the page begins: the `nextCursor` of the page before it, unchanged. Absent for the first page.
         cursor: String => with_cursor,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 

@@ -5,13 +5,12 @@
 
 use alloc::string::String;
 
-use super::meta::Meta;
 use super::number;
 use crate::ProgressToken;
 
 record! {
     /// Parameters of `notifications/progress`.
-    ProgressParams {
+    ProgressParams [notification] {
         /// The name that the request gave for this.
         progress_token: ProgressToken,
         /// How far it is; more each time, even when the total is not known.
@@ -23,9 +22,6 @@ record! {
         total: f64 => with_total,
         /// What is being done, for a person; since 2025-03-26.
         message: String => with_message,
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 

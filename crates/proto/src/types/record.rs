@@ -12,12 +12,104 @@ pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     Raw::deserialize(deserializer).map(Some)
 }
 
-/// Declares an object: the members that it must have, `---`, and those that it may have.
+/// Declares an object: the required members, `---`, and the optional members.
 ///
-/// Member names are written in camelCase. A member that it may have is absent when it is `None`, and `null`
-/// reads as absent. `new` takes the members that it must have, in their order (`as` gives the type of the
-/// argument where it is not the member's own); `=>` names a chained setter.
+/// Member names are camelCase in JSON. An optional member is omitted when it is `None`, and `null` is read as absent.
+/// `new` takes the required members in their order (`as` gives the type of the argument where it differs from the type
+/// of the member); `=>` names a chained setter.
+///
+/// Groups in square brackets behind the name add members that many objects share. `field` adds them before the other
+/// optional members, every other group adds them at the end, in the order of the groups.
 macro_rules! record {
+    ($(#[$attribute:meta])* $name:ident [$($group:ident)+] {
+        $($(#[$must_attribute:meta])* $must:ident: $must_type:ty $(as $argument:ty)?,)*
+        ---
+        $($may:tt)*
+    }) => {
+        record! {
+            @add [$($group)+]
+            { $(#[$attribute])* $name }
+            { $($(#[$must_attribute])* $must: $must_type $(as $argument)?,)* }
+            { $($may)* }
+        }
+    };
+    (@add [] { $($head:tt)* } { $($must:tt)* } { $($may:tt)* }) => {
+        record! { $($head)* { $($must)* --- $($may)* } }
+    };
+    (@add [field $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must {
+            /// The display name.
+            title: alloc::string::String => with_title,
+            /// The description of the expected value.
+            description: alloc::string::String => with_description,
+            $($may)*
+        } }
+    };
+    (@add [page $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// The cursor of the next page. Absent on the last page.
+            next_cursor: alloc::string::String => with_next_cursor,
+        } }
+    };
+    (@add [cached $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// How long the result is fresh, in milliseconds from its arrival. Absent or negative: it is stale at once.
+            ttl_ms: i64 => with_ttl_ms,
+            /// Which clients may share the cached result.
+            cache_scope: $crate::types::CacheScope => with_cache_scope,
+        } }
+    };
+    (@add [retry $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// The responses to the input requests of the server's last result; since 2026-07-28.
+            input_responses: $crate::types::InputResponses => with_input_responses,
+            /// The `requestState` of the server's last result, unchanged; since 2026-07-28.
+            request_state: alloc::string::String => with_request_state,
+        } }
+    };
+    (@add [annotated $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Hints for display and selection.
+            annotations: $crate::types::Annotations => with_annotations,
+        } }
+    };
+    (@add [request $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Metadata of the request.
+            #[serde(rename = "_meta")]
+            meta: $crate::types::Meta => with_meta,
+        } }
+    };
+    (@add [notification $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Metadata of the notification.
+            #[serde(rename = "_meta")]
+            meta: $crate::types::Meta => with_meta,
+        } }
+    };
+    (@add [result $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Set by the session; leave it `None` when you build a result.
+            result_type: alloc::string::String,
+            /// Metadata of the result.
+            #[serde(rename = "_meta")]
+            meta: $crate::types::Meta => with_meta,
+        } }
+    };
+    (@add [item $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Metadata; since 2025-06-18.
+            #[serde(rename = "_meta")]
+            meta: $crate::types::Meta => with_meta,
+        } }
+    };
+    (@add [meta $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Metadata.
+            #[serde(rename = "_meta")]
+            meta: $crate::types::Meta => with_meta,
+        } }
+    };
     (
         $(#[$attribute:meta])*
         $name:ident {
@@ -40,19 +132,19 @@ macro_rules! record {
         }
 
         impl $name {
-            #[doc = concat!("A `", stringify!($name), "` with what it must have, and nothing that it may have.")]
+            #[doc = concat!("A `", stringify!($name), "` with its required members only.")]
             #[must_use]
             #[allow(
                 clippy::new_without_default,
                 clippy::too_many_arguments,
-                reason = "one argument for each member that it must have"
+                reason = "one argument for each required member"
             )]
             pub fn new($($must: record!(@argument $must_type $(, $argument)?)),*) -> Self {
                 Self { $($must: $must.into(),)* $($may: None,)* }
             }
 
             $($(
-                #[doc = concat!("The same with its `", stringify!($may), "`.")]
+                #[doc = concat!("Sets `", stringify!($may), "`.")]
                 #[must_use]
                 pub fn $setter(mut self, $may: impl Into<$may_type>) -> Self {
                     self.$may = Some($may.into());
@@ -112,6 +204,29 @@ macro_rules! open {
     };
 }
 
+/// Implements `From` for each variant of an enum, and `Serialize`, which writes the value of the variant. The enum also
+/// has the variant `Other` for the JSON text of an unknown kind.
+macro_rules! variants {
+    ($name:ident { $($variant:ident($type:ty),)* }) => {
+        $(
+            impl From<$type> for $name {
+                fn from(value: $type) -> Self {
+                    Self::$variant(value)
+                }
+            }
+        )*
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$variant(value) => value.serialize(serializer),)*
+                    Self::Other(raw) => raw.serialize(serializer),
+                }
+            }
+        }
+    };
+}
+
 /// Declares a union of records that say in the member `$tag` which one they are. The records write that member
 /// themselves (`#[serde(tag = ..., rename = ...)]`); the union reads it, a record alone passes it over. An unknown
 /// kind is kept word for word.
@@ -129,22 +244,7 @@ macro_rules! union {
             Other(crate::Raw),
         }
 
-        $(
-            impl From<$type> for $name {
-                fn from(value: $type) -> Self {
-                    Self::$variant(value)
-                }
-            }
-        )*
-
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                match self {
-                    $(Self::$variant(value) => value.serialize(serializer),)*
-                    Self::Other(raw) => raw.serialize(serializer),
-                }
-            }
-        }
+        variants! { $name { $($variant($type),)* } }
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

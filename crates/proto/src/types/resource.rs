@@ -6,15 +6,12 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::content::{Annotations, ResourceContents};
-use super::input::InputResponses;
+use super::content::ResourceContents;
 use super::lifecycle::Icon;
-use super::meta::Meta;
-use super::page::CacheScope;
 
 record! {
     /// A resource.
-    Resource {
+    Resource [annotated item] {
         /// Where it is, by which it is read.
         uri: String as impl Into<String>,
         /// Its name, for programs.
@@ -30,17 +27,12 @@ record! {
         size: i64 => with_size,
         /// Its pictures; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Resources that differ in parts of their URI.
-    ResourceTemplate {
+    ResourceTemplate [annotated item] {
         /// The URI with places to fill in ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570)).
         uri_template: String as impl Into<String>,
         /// Their name, for programs.
@@ -54,121 +46,69 @@ record! {
         mime_type: String => with_mime_type,
         /// Their pictures; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `resources/list`.
-    ListResourcesResult {
+    ListResourcesResult [page cached result] {
         /// The resources of this page.
         resources: Vec<Resource>,
         ---
-        /// Where the next page begins; absent on the last one.
-        next_cursor: String => with_next_cursor,
-        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        ttl_ms: i64 => with_ttl_ms,
-        /// Who may be given the cached result.
-        cache_scope: CacheScope => with_cache_scope,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `resources/templates/list`.
-    ListResourceTemplatesResult {
+    ListResourceTemplatesResult [page cached result] {
         /// The templates of this page.
         resource_templates: Vec<ResourceTemplate>,
         ---
-        /// Where the next page begins; absent on the last one.
-        next_cursor: String => with_next_cursor,
-        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        ttl_ms: i64 => with_ttl_ms,
-        /// Who may be given the cached result.
-        cache_scope: CacheScope => with_cache_scope,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `resources/read`.
-    ReadResourceParams {
+    ReadResourceParams [retry request] {
         /// The resource.
         uri: String as impl Into<String>,
         ---
-        /// The answers to what the server asked for in its last reply; since 2026-07-28.
-        input_responses: InputResponses => with_input_responses,
-        /// What the server's last reply said is to be given back, unchanged; since 2026-07-28.
-        request_state: String => with_request_state,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `resources/read`.
-    ReadResourceResult {
+    ReadResourceResult [cached result] {
         /// The contents; several when the resource has resources inside it.
         contents: Vec<ResourceContents>,
         ---
-        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        ttl_ms: i64 => with_ttl_ms,
-        /// Who may be given the cached result.
-        cache_scope: CacheScope => with_cache_scope,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `resources/subscribe`, until 2025-11-25.
-    SubscribeParams {
+    SubscribeParams [request] {
         /// The resource.
         uri: String as impl Into<String>,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `resources/unsubscribe`, until 2025-11-25.
-    UnsubscribeParams {
+    UnsubscribeParams [request] {
         /// The resource.
         uri: String as impl Into<String>,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `notifications/resources/updated`.
-    ResourceUpdatedParams {
+    ResourceUpdatedParams [notification] {
         /// The resource that has changed; it may lie inside the one that was subscribed to.
         uri: String as impl Into<String>,
         ---
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{Kind, Raw};
 
 record! {
     /// Parameters of `sampling/createMessage`.
-    CreateMessageParams {
+    CreateMessageParams [request] {
         /// The conversation so far.
         messages: Vec<SamplingMessage>,
         /// The most tokens that the answer may have.
@@ -42,9 +42,6 @@ record! {
         tool_choice: ToolChoice => with_tool_choice,
         /// Asks for a task instead of the result; 2025-11-25 alone.
         task: TaskMetadata => with_task,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -141,7 +138,7 @@ impl SamplingContent {
 record! {
     /// The model wants a tool to be called.
     #[serde(tag = "type", rename = "tool_use")]
-    ToolUseContent {
+    ToolUseContent [meta] {
         /// The name of this call, by which its result speaks of it.
         id: String as impl Into<String>,
         /// The tool.
@@ -149,16 +146,13 @@ record! {
         /// Its arguments: an object.
         input: Raw,
         ---
-        /// What is said beside it.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// What a tool gave that the model wanted to be called.
     #[serde(tag = "type", rename = "tool_result")]
-    ToolResultContent {
+    ToolResultContent [meta] {
         /// The name of the call.
         tool_use_id: String as impl Into<String>,
         /// What the tool gave.
@@ -169,9 +163,6 @@ record! {
         structured_content: Raw => with_structured_content,
         /// The tool has failed. Absent: it has not.
         is_error: bool => with_is_error,
-        /// What is said beside it.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -240,7 +231,7 @@ open! {
 
 record! {
     /// Result of `sampling/createMessage`.
-    CreateMessageResult {
+    CreateMessageResult [result] {
         /// Who speaks: the model.
         role: Role,
         /// What it says.
@@ -250,11 +241,6 @@ record! {
         ---
         /// Why it stopped, where that is known.
         stop_reason: StopReason => with_stop_reason,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 

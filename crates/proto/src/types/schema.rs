@@ -7,7 +7,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, de};
 
 use super::members::Members;
 use super::number;
@@ -52,36 +52,17 @@ pub enum PrimitiveSchema {
     Other(Raw),
 }
 
-macro_rules! kinds {
-    ($($variant:ident($type:ty),)*) => {
-        $(
-            impl From<$type> for PrimitiveSchema {
-                fn from(schema: $type) -> Self {
-                    Self::$variant(schema)
-                }
-            }
-        )*
-
-        impl Serialize for PrimitiveSchema {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                match self {
-                    $(Self::$variant(schema) => schema.serialize(serializer),)*
-                    Self::Other(raw) => raw.serialize(serializer),
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    String(StringSchema),
-    Number(NumberSchema),
-    Boolean(BooleanSchema),
-    UntitledSingleSelect(UntitledSingleSelectEnumSchema),
-    TitledSingleSelect(TitledSingleSelectEnumSchema),
-    UntitledMultiSelect(UntitledMultiSelectEnumSchema),
-    TitledMultiSelect(TitledMultiSelectEnumSchema),
-    LegacyTitled(LegacyTitledEnumSchema),
+variants! {
+    PrimitiveSchema {
+        String(StringSchema),
+        Number(NumberSchema),
+        Boolean(BooleanSchema),
+        UntitledSingleSelect(UntitledSingleSelectEnumSchema),
+        TitledSingleSelect(TitledSingleSelectEnumSchema),
+        UntitledMultiSelect(UntitledMultiSelectEnumSchema),
+        TitledMultiSelect(TitledMultiSelectEnumSchema),
+        LegacyTitled(LegacyTitledEnumSchema),
+    }
 }
 
 impl PrimitiveSchema {
@@ -121,12 +102,8 @@ record! {
     /// A line of text.
     #[derive(Default)]
     #[serde(tag = "type", rename = "string")]
-    StringSchema {
+    StringSchema [field] {
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
         /// The shortest that it may be, in characters.
         min_length: i64 => with_min_length,
         /// The longest that it may be, in characters.
@@ -154,15 +131,11 @@ open! {
 
 record! {
     /// A number.
-    NumberSchema {
+    NumberSchema [field] {
         /// Which numbers are meant.
         #[serde(rename = "type")]
         kind: NumberType,
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
         /// The smallest that it may be.
         #[serde(serialize_with = "number::write_option")]
         minimum: f64 => with_minimum,
@@ -189,12 +162,8 @@ record! {
     /// Yes or no.
     #[derive(Default)]
     #[serde(tag = "type", rename = "boolean")]
-    BooleanSchema {
+    BooleanSchema [field] {
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
         /// What stands there before anything is chosen.
         default: bool => with_default,
     }
@@ -203,15 +172,11 @@ record! {
 record! {
     /// One of several values.
     #[serde(tag = "type", rename = "string")]
-    UntitledSingleSelectEnumSchema {
+    UntitledSingleSelectEnumSchema [field] {
         /// The values.
         #[serde(rename = "enum")]
         values: Vec<String>,
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
         /// What stands there before anything is chosen.
         default: String => with_default,
     }
@@ -220,14 +185,10 @@ record! {
 record! {
     /// One of several values that have names for people.
     #[serde(tag = "type", rename = "string")]
-    TitledSingleSelectEnumSchema {
+    TitledSingleSelectEnumSchema [field] {
         /// The values with their names.
         one_of: Vec<EnumOption>,
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
         /// What stands there before anything is chosen.
         default: String => with_default,
     }
@@ -267,14 +228,10 @@ record! {
 record! {
     /// Some of several values.
     #[serde(tag = "type", rename = "array")]
-    UntitledMultiSelectEnumSchema {
+    UntitledMultiSelectEnumSchema [field] {
         /// The values.
         items: UntitledItems,
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
         /// How many must be chosen.
         min_items: i64 => with_min_items,
         /// How many may be chosen.
@@ -298,14 +255,10 @@ record! {
 record! {
     /// Some of several values that have names for people.
     #[serde(tag = "type", rename = "array")]
-    TitledMultiSelectEnumSchema {
+    TitledMultiSelectEnumSchema [field] {
         /// The values with their names.
         items: TitledItems,
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
         /// How many must be chosen.
         min_items: i64 => with_min_items,
         /// How many may be chosen.

@@ -28,13 +28,10 @@ record! {
 
 record! {
     /// Parameters of `subscriptions/listen`.
-    ListenParams {
+    ListenParams [request] {
         /// What the stream is to carry.
         notifications: SubscriptionFilter,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 

@@ -98,43 +98,28 @@ record! {
 
 record! {
     /// Result of a request that asked for a task; 2025-11-25 alone.
-    CreateTaskResult {
+    CreateTaskResult [result] {
         /// The task.
         task: Task,
         ---
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `tasks/list`, 2025-11-25 alone.
-    ListTasksResult {
+    ListTasksResult [page result] {
         /// The tasks of this page.
         tasks: Vec<Task>,
         ---
-        /// Where the next page begins; absent on the last one.
-        next_cursor: String => with_next_cursor,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters that name a task and nothing else.
-    TaskParams {
+    TaskParams [request] {
         /// The task.
         task_id: String as impl Into<String>,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -183,14 +168,11 @@ record! {
 
 record! {
     /// Parameters of `tasks/update`, in the extension: answers to what the task waits for.
-    UpdateTaskParams {
+    UpdateTaskParams [request] {
         /// The task.
         task_id: String as impl Into<String>,
         /// The answers, by the names of the questions.
         input_responses: InputResponses,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }

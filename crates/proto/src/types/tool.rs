@@ -7,17 +7,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::content::Content;
-use super::input::InputResponses;
 use super::lifecycle::Icon;
-use super::meta::Meta;
-use super::page::CacheScope;
 use super::record;
 use super::task::TaskMetadata;
 use crate::{Raw, json};
 
 record! {
     /// A tool.
-    Tool {
+    Tool [item] {
         /// Its name, by which it is called.
         name: String as impl Into<String>,
         /// The JSON Schema of its arguments: an object schema.
@@ -35,9 +32,6 @@ record! {
         icons: Vec<Icon> => with_icons,
         /// How it may be run; 2025-11-25 alone.
         execution: ToolExecution => with_execution,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
@@ -84,27 +78,16 @@ open! {
 
 record! {
     /// Result of `tools/list`.
-    ListToolsResult {
+    ListToolsResult [page cached result] {
         /// The tools of this page.
         tools: Vec<Tool>,
         ---
-        /// Where the next page begins; absent on the last one.
-        next_cursor: String => with_next_cursor,
-        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        ttl_ms: i64 => with_ttl_ms,
-        /// Who may be given the cached result.
-        cache_scope: CacheScope => with_cache_scope,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `tools/call`.
-    CallToolParams {
+    CallToolParams [retry request] {
         /// The tool.
         name: String as impl Into<String>,
         ---
@@ -112,19 +95,12 @@ record! {
         arguments: Raw => with_arguments,
         /// Asks for a task instead of the result; 2025-11-25 alone.
         task: TaskMetadata => with_task,
-        /// The answers to what the server asked for in its last reply; since 2026-07-28.
-        input_responses: InputResponses => with_input_responses,
-        /// What the server's last reply said is to be given back, unchanged; since 2026-07-28.
-        request_state: String => with_request_state,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `tools/call`.
-    CallToolResult {
+    CallToolResult [result] {
         /// What the tool gives, for a model. Read as empty when it is absent: not every server writes it
         /// beside a structured result.
         #[serde(default)]
@@ -136,11 +112,6 @@ record! {
         structured_content: Raw => with_structured_content,
         /// The tool has failed, and the content says how. Absent: it has not.
         is_error: bool => with_is_error,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
