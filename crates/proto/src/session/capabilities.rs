@@ -1,6 +1,6 @@
-//! Whether what a method needs was declared.
+//! Checks whether a capability is declared.
 //!
-//! The paths are those of the table in `method.rs`, which are those of the schemas' capability objects:
+//! The paths are those of the table in `method.rs`, named as in the capability objects of the schemas:
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#capability-negotiation>.
 
 use alloc::format;
@@ -8,8 +8,8 @@ use alloc::format;
 use crate::types::{ClientCapabilities, InputRequest, ServerCapabilities, task};
 use crate::{ErrorObject, Method, Profile, Raw, code};
 
-/// What a server declares in that revision: all but what the revision has no methods for. Tasks are in the core of one
-/// revision and an extension of another; a server that has them says so in the words of each.
+/// The capabilities that a server declares in a revision, without those that the revision has no methods for. Tasks are
+/// a core capability in 2025-11-25 and an extension in 2026-07-28.
 pub(super) fn supported_in(mut capabilities: ServerCapabilities, profile: &Profile) -> ServerCapabilities {
     if !profile.core_tasks {
         capabilities.tasks = None;
@@ -24,7 +24,7 @@ pub(super) fn supported_in(mut capabilities: ServerCapabilities, profile: &Profi
     capabilities
 }
 
-/// Whether a server has declared the capability of that path.
+/// Whether a server declares the capability with this path.
 pub(super) fn server_declares(capabilities: &ServerCapabilities, path: &str) -> bool {
     let tools = capabilities.tools.as_ref();
     let resources = capabilities.resources.as_ref();
@@ -43,7 +43,7 @@ pub(super) fn server_declares(capabilities: &ServerCapabilities, path: &str) -> 
     }
 }
 
-/// Whether a client has declared the capability of that path.
+/// Whether a client declares the capability with this path.
 pub(super) fn client_declares(capabilities: &ClientCapabilities, path: &str) -> bool {
     let elicitation = capabilities.elicitation.as_ref();
     match path {
@@ -58,7 +58,7 @@ pub(super) fn client_declares(capabilities: &ClientCapabilities, path: &str) -> 
     }
 }
 
-/// The capability, as the JSON of the object that declares it, which a client lacks for this question.
+/// The capability that a client lacks for this input request, as the JSON of a capability object.
 pub(super) fn undeclared_input(
     request: &InputRequest,
     capabilities: &ClientCapabilities,
@@ -71,7 +71,7 @@ pub(super) fn undeclared_input(
             match (request.is_url_elicitation(), declared) {
                 (true, Some(elicitation)) if elicitation.url.is_some() => None,
                 (true, _) => Some("{\"elicitation\":{\"url\":{}}}"),
-                // A client that declares nothing in particular means forms.
+                // A client that declares an empty `elicitation` supports forms.
                 (false, Some(elicitation)) if elicitation.form.is_some() || elicitation.url.is_none() => None,
                 (false, _) => Some("{\"elicitation\":{\"form\":{}}}"),
             }

@@ -1,38 +1,36 @@
-//! Which requests of the peer a handler begins with now, which wait, and which are refused.
+//! Flow control: which requests of the peer are dispatched to a handler, which wait, which are rejected, and when the
+//! session stops reading.
 //!
-//! A request beyond the bounds of what is handled waits. One that finds no room to wait is refused where reading goes on,
-//! and is not read at all where reading is held back: `reading` says where that is. Refused requests get an error that
-//! names the bound.
+//! A request above the limits of running handlers waits. When the queue of waiting requests is full, the request is
+//! rejected with an error that names the limit, or reading pauses before it is read.
 //!
-//! Where each request has an exchange of its own (HTTP, QUIC), reading stops when the replies that wait for the link
-//! pass [`Limits::queued_replies`]; a request that finds no room to wait is refused.
+//! On a link with one exchange per request (HTTP, QUIC), reading stops while the queued replies exceed
+//! [`Limits::queued_replies`], and requests above the waiting limit are rejected.
 //!
-//! On a stream of bytes, and in memory, it stops in two cases:
+//! On a byte stream and in memory, reading stops in two cases:
 //!
-//! 1. The replies that no handler has made (to `ping`, refusals, errors about what is no message) pass
-//!    [`Limits::queued_replies`]. Only what is read makes more of them. Replies of handlers do not count: how many there
-//!    are is bounded when requests are dispatched, and reading on makes no more of them.
-//! 2. Requests that wait have reached [`Limits::waiting`], and no request of ours is pending at the peer. Then reading is
-//!    held back, and nothing is refused. What stands behind those requests is read later: cancellations, notifications
-//!    and the end of the stream too. Reading goes on when a request that waits is begun or when we ask something. It
-//!    goes on in any case, and requests are refused from then on,
-//!    - when the peer has taken nothing of what we send for [`PATIENCE`]: it may be one that writes everything before
-//!      it reads;
-//!    - when nothing was read for [`Limits::request`], because handlers do not end.
+//! 1. The replies that were made without a handler (to `ping`, rejections, decode errors) exceed
+//!    [`Limits::queued_replies`]. Only reading makes more of them. Replies of handlers do not count: dispatch limits
+//!    their number, and reading adds none.
+//! 2. The waiting requests have reached [`Limits::waiting`], and no request of ours is pending at the peer. Reading
+//!    pauses, and nothing is rejected. Everything behind those requests is read late: cancellations, notifications and
+//!    the end of the stream too. Reading resumes when a waiting request is dispatched or when we send a request. It
+//!    also resumes, and requests are then rejected,
+//! - when the peer has read nothing for [`READ_PAUSE_TIMEOUT`]: it may write everything before it reads;
+//! - when nothing was read for [`Limits::request`], because no handler finishes.
 //!
-//! Why two peers that both do so never block each other:
+//! Why two peers with these rules never deadlock:
 //!
-//! - A side that waits for a response is never in the second case, so its peer's responses are read unless it is in the
-//!   first one. Between two peers of this crate that cannot be: each has at most [`Limits::in_flight`] requests open at
-//!   the other, and the refusals of 10,000 requests with ids of ours are less than 8 MiB.
-//! - A side in the second case needs its handlers to end. They wait for no response, because none is pending. If there is
-//!   room for replies, they are begun and end by themselves, whatever the peer does.
-//! - If there is none, the peer has to read. It does, unless it is in the second case as well and has no room for replies
-//!   either. Then no side waits for a response: everything that waits was given up by its caller, and the notifications
-//!   that say so are among what is not read. Both sides see that nothing of theirs is taken, and read on after
-//!   [`PATIENCE`].
+//! - A side that waits for a response is never in case 2, so it reads responses unless it is in case 1. Between two
+//!   peers of this crate case 1 cannot occur: each has at most [`Limits::in_flight`] pending requests at the other, and
+//!   the rejections of 10,000 requests with our ids are less than 8 MiB.
+//! - A side in case 2 needs its handlers to finish. They wait for no response, because none is pending. While the reply
+//!   queue has capacity, handlers are dispatched and finish by themselves.
+//! - When it has none, the peer has to read. It does, unless it is in case 2 as well and its reply queue is full too.
+//!   Then no side waits for a response: every caller has given up, and the cancellations are among the unread bytes.
+//!   Both sides see that the peer reads nothing, and resume after [`READ_PAUSE_TIMEOUT`].
 //!
-//! A peer that takes nothing at all is given up after [`Limits::write_stall`].
+//! A peer that reads nothing is disconnected after [`Limits::write_stall`].
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -46,12 +44,12 @@ use super::shared::Shared;
 use super::{Phase, Session};
 use crate::{ErrorObject, Method, Payload, Raw, Request, Time};
 
-/// How long the peer may take nothing of what waits for it while reading is held back: long for a peer that is busy, and
-/// short beside [`Limits::write_stall`] (30 s), at which it would be given up.
+/// How long reading stays paused while the peer reads nothing: long for a busy peer, and short beside
+/// [`Limits::write_stall`] (30 s).
 const READ_PAUSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Takes in a request for a handler, or refuses it.
+    /// Dispatches a request, queues it, or rejects it.
     pub(super) fn admit(
         &mut self,
         request: Request,
@@ -61,7 +59,7 @@ impl Shared {
     ) {
         let size = request_size(&request);
         let must_wait = !self.may_dispatch();
-        // Where reading is held back, one that has come is kept whatever its size: no other comes behind it.
+        // A request that was read before the pause is accepted whatever its size: no other follows it.
         let may_wait = match self.pauses_reading() {
             true => self.requests.waiting_bytes() < self.limits.waiting,
             false => self.requests.waiting_bytes() + size + WAITING_OVERHEAD_BYTES <= self.limits.waiting,
@@ -100,7 +98,7 @@ impl Shared {
         self.dispatch();
     }
 
-    /// Hands waiting requests to the owner, as far as the bounds allow.
+    /// Dispatches waiting requests within the limits.
     pub(super) fn dispatch(&mut self) {
         if self.requests.has_none_waiting() {
             self.forces_reading = false;
@@ -126,7 +124,7 @@ impl Shared {
         queued == 0 || queued < self.limits.queued_replies / 2
     }
 
-    /// Whether reading is held back, and nothing is refused, when no more requests may wait.
+    /// Whether reading pauses, instead of requests being rejected, when the waiting queue is full.
     pub(super) fn pauses_reading(&self) -> bool {
         !self.caps.exchanges && self.calls.len() == 0 && !self.forces_reading
     }
@@ -135,7 +133,7 @@ impl Shared {
         self.pauses_reading() && self.requests.waiting_bytes() >= self.limits.waiting
     }
 
-    /// The bytes of the replies that stop reading.
+    /// The reply bytes that count for stopping reads.
     const fn blocking_reply_bytes(&self) -> usize {
         match self.caps.exchanges {
             true => self.queue.reply_bytes(),
@@ -145,7 +143,7 @@ impl Shared {
 }
 
 impl Session {
-    /// Whether the session wants to read. An owner that reads all the same may be refused what it hands in.
+    /// Whether the session reads. It may reject what the owner hands in while this is false.
     #[must_use]
     pub fn wants_input(&self) -> bool {
         self.shared.blocking_reply_bytes() <= self.shared.limits.queued_replies
@@ -154,16 +152,18 @@ impl Session {
             && !self.shared.is_reading_paused()
     }
 
-    /// Until when reading is held back at most.
+    /// When the current pause ends at the latest.
     pub(super) fn read_pause_end(&self) -> Option<Time> {
         let limits: &Limits = &self.shared.limits;
         let timeout = READ_PAUSE_TIMEOUT.min(limits.write_stall / 2);
-        let untaken = self.stall.map(|(since, _)| since + timeout);
-        let unread = self.last_read + limits.request;
-        self.shared.is_reading_paused().then(|| untaken.map_or(unread, |untaken| untaken.min(unread)))
+        let unread_until = self.stall.map(|(since, _)| since + timeout);
+        let idle_until = self.last_read + limits.request;
+        self.shared
+            .is_reading_paused()
+            .then(|| unread_until.map_or(idle_until, |unread_until| unread_until.min(idle_until)))
     }
 
-    /// Reads on when reading was held back for long enough.
+    /// Ends a pause that has reached its timeout.
     pub(super) fn end_read_pause(&mut self, now: Time) {
         if self.read_pause_end().is_some_and(|until| until <= now) {
             self.shared.forces_reading = true;

@@ -1,7 +1,7 @@
-//! The legacy era: one session, opened by `initialize`, with requests in both directions.
+//! The legacy era: one session, opened with `initialize`, with requests in both directions.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>. Which of the four revisions it
-//! is makes no difference here but for the facts of the [`Profile`].
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>. The [`Profile`] holds the differences
+//! between the four revisions.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
@@ -29,16 +29,16 @@ pub(super) struct Legacy {
     profile: &'static Profile,
     /// The client, when we are the server.
     asker: Arc<Asker>,
-    /// The client has said that it is ready. Until then a server holds back what it tells by itself.
+    /// The client has sent `initialized`. Until then a server queues its notifications.
     ready: bool,
-    held: Vec<Notification>,
+    queued: Vec<Notification>,
     log_level: Option<LoggingLevel>,
     subscribed: BTreeSet<String>,
 }
 
 impl Legacy {
     pub(super) fn new(profile: &'static Profile, asker: Arc<Asker>, ready: bool) -> Self {
-        Self { profile, asker, ready, held: Vec::new(), log_level: None, subscribed: BTreeSet::new() }
+        Self { profile, asker, ready, queued: Vec::new(), log_level: None, subscribed: BTreeSet::new() }
     }
 
     pub(super) const fn profile(&self) -> &'static Profile {
@@ -50,10 +50,10 @@ impl Legacy {
         self.ready
     }
 
-    // ---- what we send ----
+    // ---- outbound ----
 
     pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &mut Call) -> Result<i64, CallRefused> {
-        // A handler may ask on behalf of a request before `initialized`: the client has shown that it is there.
+        // A handler may send a request before `initialized`, on behalf of a request of the client.
         if !self.ready && call.on_behalf_of.is_none() && call.method != Method::Ping {
             return Err(CallRefused::NotOpen);
         }
@@ -92,24 +92,24 @@ impl Legacy {
             Route::ReplyTo(id) if shared.requests.contains(&id) => shared.send_related(notification, &id),
             Route::ReplyTo(_) => Err(NotifyRefused::NoSuchRequest),
             Route::Session if self.ready => shared.send_notification(notification, Route::Session),
-            Route::Session if !relays && self.held.contains(&notification) => Ok(()),
-            Route::Session if self.held.len() >= shared.limits.subscriptions => {
+            Route::Session if !relays && self.queued.contains(&notification) => Ok(()),
+            Route::Session if self.queued.len() >= shared.limits.subscriptions => {
                 let value = shared.limits.subscriptions;
                 Err(CallRefused::Full { limit: "subscriptions", value }.into())
             }
             Route::Session => {
-                self.held.push(notification);
+                self.queued.push(notification);
                 Ok(())
             }
         }
     }
 
-    /// Whether the client wants a log message of that level: before it has said so, the server decides.
+    /// Whether the client wants a log message of this level. Until it sets a level, the server decides.
     pub(super) fn wants_log(&self, level: LoggingLevel) -> bool {
         self.log_level.is_none_or(|from| level >= from)
     }
 
-    // ---- what comes in ----
+    // ---- inbound ----
 
     pub(super) fn request(
         &mut self,
@@ -165,7 +165,7 @@ impl Legacy {
         Ok(())
     }
 
-    /// Whether a subscription to this resource would be one too many.
+    /// Whether a subscription to this resource would exceed the limit.
     fn is_full(&self, limit: usize, uri: Option<&str>) -> bool {
         self.subscribed.len() >= limit && !uri.is_some_and(|uri| self.subscribed.contains(uri))
     }
@@ -198,8 +198,8 @@ impl Legacy {
             Method::Initialized if shared.is_server() => {
                 if !self.ready {
                     self.ready = true;
-                    for held in self.held.drain(..) {
-                        shared.queue.push_own(Message::Notification(held), Route::Session);
+                    for queued in self.queued.drain(..) {
+                        shared.queue.push_own(Message::Notification(queued), Route::Session);
                     }
                     shared.events.push_back(Event::Opened);
                 }
@@ -231,16 +231,16 @@ impl Legacy {
         };
         let limit = shared.limits.subscriptions;
         let mut granted = outcome.is_ok() && !shared.relays();
-        let finished = shared.finish_request(id, |incoming| {
-            // Several may have been asked for before one was granted: the bound holds when they are.
-            if granted && incoming.method == Method::Subscribe && self.is_full(limit, incoming.uri()) {
+        let finished = shared.finish_request(id, |pending| {
+            // Several subscriptions may be pending at once, so the limit is checked when each one is granted.
+            if granted && pending.method == Method::Subscribe && self.is_full(limit, pending.uri()) {
                 granted = false;
                 return Err(too_many_subscriptions(limit));
             }
             outcome
         });
-        let Some(incoming) = finished else { return };
-        match (&incoming.method, incoming.uri()) {
+        let Some(pending) = finished else { return };
+        match (&pending.method, pending.uri()) {
             (Method::Subscribe, Some(uri)) if granted => {
                 self.subscribed.insert(uri.to_owned());
             }
@@ -252,12 +252,12 @@ impl Legacy {
     }
 }
 
-/// The resource that a request is about.
+/// The resource of a request.
 fn uri_of(request: &Request) -> Option<String> {
     request.params.as_ref()?.uri()?.to_string_value().map(alloc::borrow::Cow::into_owned)
 }
 
-/// The name under which the sender of a request wants to hear of progress.
+/// The progress token of a request.
 pub(super) fn progress_token(params: Option<&Payload>) -> Option<ProgressToken> {
     params?.meta()?.member("progressToken")?.decode().ok()
 }

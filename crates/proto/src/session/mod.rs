@@ -1,14 +1,15 @@
-//! The session: who may say what when, and what becomes of everything that is said.
+//! The session state machine: it checks and routes every message between two peers.
 //!
-//! A [`Session`] is a state machine without I/O and without a clock. Its owner (the connection of the crate
-//! `mcpjoin`, or a test that moves time by hand) puts in what came ([`Session::handle`]) and what time it is
-//! ([`Session::handle_timeout`]), and takes out what to send ([`Session::poll_transmit`]), what happened
-//! ([`Session::poll_event`]) and when to come again ([`Session::poll_timeout`]).
+//! A [`Session`] does no I/O and reads no clock. Its owner (the connection of the crate `mcpjoin`, or a test with
+//! manual time) passes in what the link received ([`Session::handle`]) and the current time
+//! ([`Session::handle_timeout`]). It takes out messages to send ([`Session::poll_transmit`]), events
+//! ([`Session::poll_event`]) and the time of the next call ([`Session::poll_timeout`]).
 //!
-//! The era is decided once, in `opening` (a client) or `first` (a server); afterwards the session is either `legacy` or
-//! `modern` and nobody asks for the version. <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
+//! The era is decided once, by `client_negotiation` or `server_negotiation`. Afterwards the session is either `legacy`
+//! or `modern`, and no code compares versions.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 //!
-//! It never blocks, never drops a request without an answer, and holds nothing without a bound ([`Limits`]).
+//! A session never blocks, sends a response to every request, and limits everything that it stores ([`Limits`]).
 
 mod batch;
 mod calls;
@@ -66,26 +67,27 @@ use shared::Shared;
 use crate::decode::Shape;
 use crate::{DecodeError, ErrorObject, Message, Method, Notification, Request, RequestId, Response, Time};
 
-/// One side of a conversation between two peers.
+/// One side of a connection between two peers.
 pub struct Session {
     phase: Phase,
     shared: Shared,
-    /// Nothing more is read, for this reason; what is being handled may still be answered until then.
+    /// Set while the session drains: it reads nothing more, and pending requests may finish until this time. The cause
+    /// is reported at the end.
     draining: Option<(Time, Box<CloseCause>)>,
-    /// Since when the peer has taken nothing of what waits for it, and how much it had taken by then.
+    /// Since when the peer has read nothing, and how many bytes it had read by then. `None` while nothing waits for it.
     stall: Option<(Time, u64)>,
-    /// When something was read last.
+    /// The time of the last inbound item.
     last_read: Time,
-    /// The modern requests on a connection that was opened with `initialize`: see `answering`.
+    /// State for modern requests on a legacy connection: see `outgoing`.
     inline_modern: Option<Box<Modern>>,
 }
 
 enum Phase {
-    /// Nothing was said yet.
+    /// [`Session::open`] was not called yet.
     Idle,
-    /// We are the client and find out how the server speaks.
+    /// We are a client and do not know the era of the server yet.
     Negotiating(Box<ClientNegotiation>),
-    /// We are the server and wait for the first request.
+    /// We are a server and wait for the first request.
     AwaitingFirst,
     Legacy(Legacy),
     Modern(Modern),
@@ -93,8 +95,8 @@ enum Phase {
 }
 
 impl Session {
-    /// A session over a link that can do `caps`. Nothing happens before [`Session::open`]. Limits that many sessions
-    /// have are shared between them.
+    /// A session over a link with the capabilities `caps`. It does nothing before [`Session::open`]. Sessions may share
+    /// one `limits`.
     #[must_use]
     pub fn new(role: Role, caps: LinkCaps, limits: impl Into<Arc<Limits>>) -> Self {
         Self {
@@ -107,8 +109,8 @@ impl Session {
         }
     }
 
-    /// Begins: a client sends its first request, a server waits for one. The far end exists by now (a child
-    /// has been spawned), so that the time it is given starts here.
+    /// Opens the session: a client sends its first request, a server waits for one. Call it once the peer exists (the
+    /// child process is spawned), because the opening timeout starts here.
     pub fn open(&mut self, now: Time) {
         if !matches!(self.phase, Phase::Idle) {
             return;
@@ -123,7 +125,7 @@ impl Session {
         }
     }
 
-    /// The far end was made afresh, as [`Event::Reopen`] asked for.
+    /// The link has reconnected in response to [`Event::Reopen`].
     pub fn reopened(&mut self, now: Time) {
         if let Phase::Negotiating(negotiation) = &mut self.phase {
             let decision = negotiation.reopened(&mut self.shared, now);
@@ -131,9 +133,9 @@ impl Session {
         }
     }
 
-    // ---- what comes in ----
+    // ---- inbound ----
 
-    /// Takes in what the link has brought.
+    /// Handles what the link has received.
     pub fn handle(&mut self, now: Time, inbound: Inbound) {
         if matches!(self.phase, Phase::Over) {
             return;
@@ -145,7 +147,7 @@ impl Session {
             Inbound::Malformed { error, excerpt, .. } => self.malformed(now, error, excerpt),
             Inbound::Lost { id, cause } => self.lost(now, &id, cause),
             Inbound::ByteOrderMark => self.shared.violation(Violation::ByteOrderMark),
-            // In the legacy era a peer that leaves has not cancelled: it may come back for the answer.
+            // In the legacy era a disconnect does not cancel the request: the client may resume the stream.
             Inbound::Detached { id } => {
                 if let Phase::Modern(modern) = &mut self.phase {
                     modern.detach(&mut self.shared, &id);
@@ -176,7 +178,7 @@ impl Session {
     }
 
     fn request(&mut self, mut request: Request, origin: Arc<Origin>, batch: Option<u64>) {
-        // What came over a link in memory was not scanned, and more than one asks from here on.
+        // A message of an in-memory link was not scanned yet, and several lookups follow.
         if let Some(params) = &mut request.params {
             params.index();
         }
@@ -194,7 +196,7 @@ impl Session {
                 self.decide(decision);
             }
             Phase::AwaitingFirst => self.first_request(request, origin),
-            // A client that probed, gave up waiting, and then read our answer to the probe after all.
+            // The client probed, timed out, sent `initialize`, and then received our response to the probe.
             Phase::Legacy(legacy)
                 if !legacy.is_ready()
                     && request.method != Method::Initialize
@@ -213,8 +215,8 @@ impl Session {
             FirstRequest::Answered => {}
             FirstRequest::Legacy(legacy) => self.phase = Phase::Legacy(legacy),
             FirstRequest::Modern(mut modern, request) => {
-                // A probe alone decides nothing: its sender may still choose `initialize`. One that another side answers
-                // does.
+                // A probe alone does not decide the era: the client may still send `initialize`. A probe that the
+                // server behind a gateway responds to decides it.
                 let decides = (request.method != Method::Discover || server.relays)
                     && modern::names_our_version(&request);
                 if decides {
@@ -234,7 +236,7 @@ impl Session {
         match &mut self.phase {
             Phase::Idle | Phase::Over => {}
             Phase::Negotiating(_) => {
-                // A server may log before it has answered `initialize`.
+                // A server may log before it responds to `initialize`.
                 if notification.method == Method::LogMessage {
                     shared.events.push_back(Event::Notification { notification, call: None });
                 } else {
@@ -243,7 +245,7 @@ impl Session {
             }
             Phase::AwaitingFirst => shared.violation(Violation::TooEarly { method: notification.method }),
             Phase::Legacy(legacy) => match &mut self.inline_modern {
-                // It may end a stream of a modern request.
+                // It may cancel the stream of a modern request.
                 Some(inline_modern) if notification.method == Method::Cancelled => {
                     inline_modern.notification(shared, now, notification);
                 }
@@ -326,8 +328,8 @@ impl Session {
         }
     }
 
-    /// Whether something that is no message has to be answered. A bad answer to a request of ours ends that
-    /// request, and no other.
+    /// Whether the peer must get an error response for text that is not a message. An invalid response fails the call
+    /// that it belongs to, and no other.
     fn needs_response(&mut self, error: &DecodeError) -> bool {
         let bad_reply = |pending: &PendingCall| CallError::bad_response(pending.method.clone(), error);
         let is_reply = |id: &RequestId| self.shared.fail_call(id, bad_reply);
@@ -335,7 +337,7 @@ impl Session {
             return false;
         }
         match &self.phase {
-            // A client does not answer noise on a server's output, but what names itself a request.
+            // A client responds to a malformed request only, and ignores other garbage in a server's output.
             Phase::Legacy(_) if !self.shared.is_server() => error.shape == Shape::Request,
             _ => self.shared.is_server() && matches!(error.shape, Shape::Request | Shape::Unknown),
         }
@@ -346,7 +348,7 @@ impl Session {
             let decision = negotiation.ended(&mut self.shared, end);
             return self.decide(decision);
         }
-        // A server whose client has closed its side in an orderly way finishes what it has begun.
+        // The client closed its side in order, so the server finishes the pending requests.
         let orderly = end.kind.is_closed() && end.exit.is_none();
         if self.shared.is_server() && orderly && self.draining.is_none() {
             return self.begin_draining(now, CloseCause::Link(end));
@@ -363,19 +365,18 @@ impl Session {
         }
     }
 
-    // ---- what the owner wants ----
+    // ---- operations of the owner ----
 
-    /// Makes a request. Its end comes as [`Event::Outcome`] with the id that is given back.
+    /// Sends a request. Its end is reported as [`Event::Outcome`] with the returned id.
     ///
     /// # Errors
-    /// When it was not sent: see [`CallRefused`].
+    /// When the request was not sent: see [`CallRefused`].
     pub fn call(&mut self, now: Time, call: &Call) -> Result<RequestId, CallRefused> {
         self.call_taking(now, &mut call.clone())
     }
 
-    /// The same, and takes the parameters out of the call: nobody else holds them then, so large ones are not copied to put
-    /// the envelope into them. A call for which there is no room ([`CallRefused::Full`]) keeps them, so that it can be made
-    /// later.
+    /// As [`Session::call`], and moves the parameters out of `call`. A large text then has one owner, and the envelope
+    /// is added without a copy. The parameters stay in `call` on [`CallRefused::Full`], so that the caller can retry.
     ///
     /// # Errors
     /// As [`Session::call`].
@@ -398,8 +399,8 @@ impl Session {
         Ok(RequestId::from(id))
     }
 
-    /// No longer waits for the answer to a request of ours, and tells the peer. No event follows; an answer
-    /// that comes all the same is dropped. Unknown and answered ids are ignored.
+    /// Cancels a request of ours and notifies the peer. No event follows, and a late response is dropped. Unknown and
+    /// finished ids are ignored.
     pub fn cancel(&mut self, id: &RequestId, reason: Option<&str>) {
         let owned = self.shared.calls.find(id).filter(|(_, pending)| pending.purpose != Purpose::Opening);
         let Some((id, _)) = owned else { return };
@@ -412,16 +413,15 @@ impl Session {
         self.shared.caps.exchanges && self.profile().is_some_and(|profile| profile.leaving_cancels)
     }
 
-    /// Ends the session from this side. Calls under way fail; a server ends the streams of its clients in
-    /// the orderly way.
+    /// Closes the session at once. Pending calls fail. A server ends the streams of its clients with a result.
     pub fn close(&mut self) {
         self.end_streams();
         self.finish(CloseCause::Local);
     }
 
-    /// Ends the session from this side when what is in progress is finished: nothing more is read, requests of the
-    /// peer may still be answered for [`Limits::drain`](super::Limits::drain), own calls fail. A client, which is
-    /// asked for nothing that outlives its own calls, and a session that is not open end at once.
+    /// Closes the session once the pending requests of the peer are finished. Nothing more is read, own calls fail, and
+    /// the peer's requests may still get a response for [`Limits::drain`](super::Limits::drain). A client, and a
+    /// session that is not open, closes at once.
     pub fn drain(&mut self, now: Time) {
         match self.phase {
             Phase::Legacy(_) | Phase::Modern(_) | Phase::AwaitingFirst if self.shared.is_server() => {
@@ -441,7 +441,7 @@ impl Session {
         self.finish_draining(now);
     }
 
-    /// Nobody can answer us any more.
+    /// Fails the pending calls: no response can be read any more.
     fn fail_own_calls(&mut self, cause: &CloseCause) {
         let cause = Arc::new(cause.clone());
         for id in self.shared.calls.take_all() {
@@ -462,7 +462,7 @@ impl Session {
 
     // ---- time ----
 
-    /// Does what is due. To be called when [`Session::poll_timeout`] says so; earlier it does nothing.
+    /// Handles expired timers. Call it at the time of [`Session::poll_timeout`]; an earlier call does nothing.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(expired) = self.shared.calls.expire(now) {
             self.expired(now, expired);
@@ -487,7 +487,7 @@ impl Session {
         }
     }
 
-    /// When to call [`Session::handle_timeout`] next.
+    /// The time of the next call of [`Session::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let stall = self.stall.map(|(since, _)| since + self.shared.limits.write_stall);
@@ -499,8 +499,8 @@ impl Session {
             .filter(|time| *time < Time::FAR)
     }
 
-    /// What the link has done: how many bytes the peer has taken since the link was made, and whether more
-    /// wait for it. A peer that takes nothing for [`Limits::write_stall`] is given up.
+    /// Reports the progress of the link: how many bytes the peer has read since the link was made, and whether more
+    /// bytes wait for it. A peer that reads nothing for [`Limits::write_stall`] is disconnected.
     pub fn link_sent(&mut self, now: Time, sent: u64, waiting: bool) {
         if matches!(self.phase, Phase::Over) {
             return;
@@ -513,20 +513,20 @@ impl Session {
         self.finish_draining(now);
     }
 
-    // ---- what comes out ----
+    // ---- outbound ----
 
-    /// The next thing to send. Replies come before own calls.
+    /// The next item to send. Replies precede own calls.
     pub fn poll_transmit(&mut self) -> Option<Outbound> {
         self.shared.transmit()
     }
 
-    /// The next thing that happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.shared.events.pop_front()
     }
 
-    /// Everything that has happened since it was last asked, behind what the owner still has: the same as
-    /// [`Session::poll_event`] until there is nothing, without moving each of them.
+    /// Moves all events behind those in `events`. The same as polling [`Session::poll_event`] until it is `None`,
+    /// without moving each event.
     pub fn take_events(&mut self, events: &mut VecDeque<Event>) {
         if events.is_empty() {
             core::mem::swap(&mut self.shared.events, events);
@@ -535,8 +535,7 @@ impl Session {
         }
     }
 
-    /// Gives back the room of what is over, but for that of one request. For an owner of thousands of sessions that
-    /// mostly lie idle.
+    /// Frees spare capacity beyond that of one request. For owners of thousands of idle sessions.
     pub fn shrink(&mut self) {
         let shared = &mut self.shared;
         shared.calls.shrink();

@@ -1,8 +1,8 @@
-//! The modern era: no session. Every request says what it is made in and what its client can do, and only
-//! the client asks.
+//! The modern era: no session. Every request carries its version and its client's capabilities, and only the client
+//! sends requests.
 //!
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic>. What this file remembers is no state of
-//! the protocol: streams that are open, and the last client description, to not read the same text again.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic>. This module stores no protocol state. It remembers
+//! open streams, and the last client description, which saves decoding the same text again.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -35,11 +35,11 @@ use crate::{
 
 pub(super) struct Modern {
     pub(super) profile: &'static Profile,
-    /// The members of `_meta` that our own requests carry (client), or our results (server).
+    /// The members of `_meta` in our requests (client), or in our results (server).
     meta: Vec<(&'static str, String)>,
-    /// The streams of a client that listens, by the id of its request.
+    /// The streams of the client, by the id of their request.
     pub(super) streams: BTreeMap<RequestId, Stream>,
-    /// The last description of a client and the texts that it was read from.
+    /// The last client description with the texts that it was decoded from.
     cached_client: Option<Box<CachedClient>>,
 }
 
@@ -49,7 +49,7 @@ struct CachedClient {
     asker: Arc<Asker>,
 }
 
-/// What the `_meta` of a request says.
+/// The decoded `_meta` of a request.
 struct RequestMeta {
     progress_token: Option<ProgressToken>,
     log_level: Option<LoggingLevel>,
@@ -76,7 +76,7 @@ impl Modern {
         self.meta.iter().map(|(key, value)| (*key, value.as_str())).collect()
     }
 
-    // ---- what we send ----
+    // ---- outbound ----
 
     pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &mut Call) -> Result<i64, CallRefused> {
         shared.check_outgoing(&call.method, MethodKind::Request, self.profile)?;
@@ -90,7 +90,7 @@ impl Modern {
             _ => Purpose::Owner,
         };
         if shared.relays() && call.params.as_ref().and_then(version_in).is_some() {
-            // The whole envelope is there, and is another's.
+            // The params already have the complete envelope of the client behind the gateway.
             return shared.send_request(now, call, purpose, &[]);
         }
         let mut meta = self.meta();
@@ -111,9 +111,9 @@ impl Modern {
     ) -> Result<(), NotifyRefused> {
         shared.check_outgoing(&notification.method, MethodKind::Notification, self.profile)?;
         if let Route::ReplyTo(id) = route {
-            let incoming = shared.requests.find(&id).ok_or(NotifyRefused::NoSuchRequest)?;
+            let pending = shared.requests.find(&id).ok_or(NotifyRefused::NoSuchRequest)?;
             let level = log_level(&notification);
-            let from = incoming.details().and_then(|details| details.log_level);
+            let from = pending.details().and_then(|details| details.log_level);
             let wanted = from.is_some_and(|from| level.is_some_and(|level| level >= from));
             if notification.method == Method::LogMessage && !wanted && !shared.relays() {
                 return Ok(());
@@ -126,11 +126,11 @@ impl Modern {
         self.notify_streams(shared, &notification, principal)
     }
 
-    // ---- what comes in ----
+    // ---- inbound ----
 
     pub(super) fn request(&mut self, shared: &mut Shared, request: Request, origin: Arc<Origin>) {
         let Role::Server(server) = &shared.role else {
-            // A server may not ask, and a client may not write responses: there is nothing to answer.
+            // Only clients send requests in this era, and a client must not send responses, so no error is sent.
             shared.violation(Violation::UnexpectedRequest { method: request.method });
             return;
         };
@@ -138,7 +138,7 @@ impl Modern {
             return shared.reject_duplicate(request.id, None);
         }
         if request.method == Method::Initialize {
-            // A modern server names its versions to a client that opens in the old way.
+            // The error lists our versions for a legacy client.
             let requested = request.params.as_ref().and_then(|params| params.raw().member("protocolVersion"));
             let requested = requested.as_ref().and_then(Raw::to_string_value).unwrap_or_default();
             let error = unsupported_version(server, &requested);
@@ -229,8 +229,8 @@ impl Modern {
         Ok(RequestMeta { progress_token, log_level, asker })
     }
 
-    /// The client as this request describes it. Most requests of a client carry the same text: then what was
-    /// read from it last time is still right, which is no inference from an earlier request.
+    /// The client as this request describes it. Reuses the last description if the text is the same; the request still
+    /// stands for itself.
     fn asker(&mut self, capabilities: Raw, info: Option<Raw>) -> Option<Arc<Asker>> {
         if let Some(last) = &self.cached_client
             && last.capabilities == capabilities
@@ -239,18 +239,18 @@ impl Modern {
             return Some(last.asker.clone());
         }
         let asker = Arc::new(Asker {
-            // Self-reported and for display alone: what cannot be read is left out.
+            // For display only, so invalid information is omitted.
             info: info.as_ref().and_then(|info| info.decode().ok()).map(Arc::new),
             capabilities: capabilities.decode().ok()?,
         });
-        // A long text shares the buffer of the whole message, which is not to be kept for it.
+        // A long text shares the buffer of its message and would keep it alive.
         let is_short = |text: &Raw| text.len() < Raw::SHARED_FROM;
         self.cached_client = (is_short(&capabilities) && info.as_ref().is_none_or(is_short))
             .then(|| Box::new(CachedClient { capabilities, info, asker: asker.clone() }));
         Some(asker)
     }
 
-    /// The answer to `server/discover`.
+    /// The response to `server/discover`.
     fn discover(&self, shared: &Shared) -> Result<Payload, ErrorObject> {
         let Role::Server(server) = &shared.role else {
             return Err(ErrorObject::method_not_found("server/discover"));
@@ -263,7 +263,7 @@ impl Modern {
         Ok(envelope::complete(&self.meta(), &Method::Discover, &result))
     }
 
-    /// The client has ended a stream or left a request.
+    /// The client has closed a stream or the exchange of a request.
     pub(super) fn detach(&mut self, shared: &mut Shared, id: &RequestId) {
         if self.streams.remove(id).is_none() {
             shared.peer_cancelled(id, None);
@@ -280,12 +280,12 @@ impl Modern {
                 }
             }
             Method::Progress if !shared.is_server() => shared.progress(now, notification),
-            // Only a server has something to report.
+            // Only a server reports progress.
             Method::Progress => {
                 shared.violation(Violation::UnexpectedNotification { method: Method::Progress });
             }
             _ => {
-                // What a stream still brings after its end belongs to no call, but is no less true.
+                // A notification of a finished stream is delivered, but belongs to no call.
                 let stream = subscription(&notification).filter(|id| {
                     let pending = shared.calls.find(id);
                     pending.is_some_and(|(_, pending)| matches!(pending.purpose, Purpose::Listen { .. }))
@@ -320,9 +320,9 @@ impl Modern {
 
     pub(super) fn respond(&self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
         let relays = shared.relays();
-        shared.finish_request(id, |incoming| {
+        shared.finish_request(id, |pending| {
             let (method, asker) =
-                (&incoming.method, incoming.details().and_then(|details| details.asker.as_deref()));
+                (&pending.method, pending.details().and_then(|details| details.asker.as_deref()));
             match reply {
                 Ok(Reply::Complete(result)) => result_object(result)
                     .map(|result| envelope::complete(&self.meta(), method, &result.indexed())),
@@ -368,7 +368,7 @@ impl Modern {
     }
 }
 
-/// The members of `_meta` that every request of a client carries.
+/// The members of `_meta` in every request of a client.
 pub(super) fn client_meta(profile: &Profile, client: &ClientRole) -> Vec<(&'static str, String)> {
     let text = |value: Result<Raw, crate::json::WriteError>| value.map(|raw| String::from(raw.as_str()));
     let mut meta = alloc::vec![(key::PROTOCOL_VERSION, format!("\"{}\"", profile.version))];
@@ -385,7 +385,7 @@ pub(super) fn client_meta(profile: &Profile, client: &ClientRole) -> Vec<(&'stat
     meta
 }
 
-/// A result that asks for input, when it is one.
+/// Decodes a result that requests input.
 pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<InputRequired, String> {
     if !method.may_need_input() {
         return Err(format!("{method} may not be answered with `input_required`"));
@@ -399,7 +399,7 @@ pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<Input
     Ok(input)
 }
 
-/// What kind of result came back.
+/// Decodes a result by its `resultType`.
 fn interpret(pending: &PendingCall, result: Payload, tasks: bool) -> Result<Reply, String> {
     let kind = result.result_type();
     let kind = match &kind {
@@ -417,7 +417,7 @@ fn interpret(pending: &PendingCall, result: Payload, tasks: bool) -> Result<Repl
     }
 }
 
-/// The error that names every version which the server speaks.
+/// The error that lists the versions of the server.
 pub(super) fn unsupported_version(server: &ServerRole, requested: &str) -> ErrorObject {
     version_error(UnsupportedVersionData::new(server.versions.clone(), requested))
 }
@@ -433,24 +433,24 @@ fn version_error(data: UnsupportedVersionData) -> ErrorObject {
     }
 }
 
-/// The error to a modern request on a connection whose version was agreed, and which serves no other.
+/// The error to a modern request on a connection that negotiated another version and serves no second one.
 pub(super) fn other_version_agreed(request: &Request, agreed: &Profile) -> ErrorObject {
     let requested = version_of(request);
     let requested = requested.as_ref().and_then(Raw::to_string_value).unwrap_or_default();
     version_error(UnsupportedVersionData::new(alloc::vec![agreed.version.clone()], &requested))
 }
 
-/// The stream of ours that a notification came on.
+/// The id of the subscription that a notification belongs to.
 fn subscription(notification: &Notification) -> Option<RequestId> {
     notification.params.as_ref()?.meta()?.member(key::SUBSCRIPTION_ID)?.decode().ok()
 }
 
-/// Whether a request is made in the modern way: it names its version itself.
+/// Whether a request carries its protocol version.
 pub(super) fn names_its_version(request: &Request) -> bool {
     version_of(request).is_some()
 }
 
-/// Whether it names the version that this crate speaks.
+/// Whether a request carries the modern version of this crate.
 pub(super) fn names_our_version(request: &Request) -> bool {
     version_of(request).is_some_and(|version| {
         version.to_string_value().is_some_and(|version| version == newest().version.as_str())
@@ -465,7 +465,7 @@ fn version_in(params: &Payload) -> Option<Raw> {
     params.meta()?.member(key::PROTOCOL_VERSION)
 }
 
-/// The profile that a modern session has.
+/// The profile of a modern session.
 pub(super) fn newest() -> &'static Profile {
     Profile::newest(Era::Modern)
 }

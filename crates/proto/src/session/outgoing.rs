@@ -1,14 +1,14 @@
-//! What an owner answers and tells, in the era of the request that it belongs to.
+//! Responses, notifications, progress and log messages of the owner, sent in the era of the request that they belong
+//! to.
 //!
-//! A connection has one era, but a request that names its version in `_meta` is served in that version, also on a stream
-//! that was opened with `initialize`: a server serves it without looking at what was agreed before, as
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions>
-//! and <https://modelcontextprotocol.io/specification/2026-07-28/basic#statelessness> say. Such requests stand beside the
-//! session of the legacy era, and a handler sees in the profile of its request which one it answers. The era of a session
-//! that stands for another one is that of the far end, so that such a request is refused there with the version that was
-//! agreed; a batch is of one revision, so that it is refused in there, too.
+//! A connection has one era, but a server serves a request that carries its version in `_meta` in that version, also on
+//! a connection opened with `initialize`:
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions>,
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic#statelessness>. The handler sees the version in the
+//! profile of its request. Such a request is rejected in a session that relays for a gateway, whose peer has one
+//! version, and in a batch, which has one revision.
 //!
-//! A server that does not speak the modern era serves such a request as any other.
+//! A server without the modern era handles such a request like any other.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -21,12 +21,12 @@ use crate::types::{LogMessageParams, LoggingLevel};
 use crate::{Era, ErrorObject, Method, Notification, Payload, Request, RequestId};
 
 impl Session {
-    /// Whether a request on a connection of the legacy era is one of the modern era.
+    /// Whether this is a modern request on a legacy connection.
     pub(super) fn is_inline_modern(&self, request: &Request) -> bool {
         let (Phase::Legacy(legacy), Role::Server(server)) = (&self.phase, &self.shared.role) else {
             return false;
         };
-        // Before the client is ready the connection itself may still become modern.
+        // Until the client is ready, the connection itself may still become modern.
         legacy.is_ready()
             && !self.shared.caps.exchanges
             && server.speaks(Era::Modern)
@@ -58,12 +58,12 @@ impl Session {
         inline_modern.request(&mut self.shared, request, origin);
     }
 
-    /// Whether a modern request with this id is still an open stream, which is not among the requests to be answered.
+    /// Whether a modern request with this id is an open stream. Streams are not among the pending requests.
     pub(super) fn is_stream(&self, id: &RequestId) -> bool {
         self.inline_modern.as_ref().is_some_and(|inline_modern| inline_modern.is_stream(id))
     }
 
-    /// Ends the streams of modern clients in order.
+    /// Ends the streams of modern clients with a result.
     pub(super) fn end_streams(&mut self) {
         if let Phase::Modern(modern) = &mut self.phase {
             modern.end_streams(&mut self.shared);
@@ -73,7 +73,7 @@ impl Session {
         }
     }
 
-    /// Answers a request of the peer. Ignored when nobody waits for the answer any more.
+    /// Sends the response to a request of the peer. Ignored when the request is no longer pending.
     pub fn respond(&mut self, id: &RequestId, reply: Result<Reply, ErrorObject>) {
         let modern = self.shared.requests.is_modern(id);
         match (&mut self.phase, &self.inline_modern) {
@@ -86,9 +86,9 @@ impl Session {
         }
     }
 
-    /// What it takes to put the envelope around the answer to a request that is being handled, where that is work: a
-    /// large result has to be looked through and copied, and its owner may do that where it keeps nobody waiting. Then
-    /// [`Session::respond_enclosed`]. `None` where a result is sent as it is.
+    /// The data for the envelope of the response to a pending request. Adding the envelope to a large result takes
+    /// time, because the result is scanned and copied; the owner can do this in another thread and then call
+    /// [`Session::respond_enclosed`]. `None` where results have no envelope.
     #[must_use]
     pub fn enclosure(&self, id: &RequestId) -> Option<Enclosure> {
         let modern = match &self.phase {
@@ -98,23 +98,23 @@ impl Session {
         self.shared.requests.method_of(id).map(|method| modern.enclosure(method))
     }
 
-    /// As [`Session::respond`], with a result that has its envelope around it.
+    /// As [`Session::respond`], for a result that has its envelope.
     pub fn respond_enclosed(&mut self, id: &RequestId, reply: Result<Enclosed, ErrorObject>) {
         self.shared.finish_request(id, |_| reply.map(|enclosed| enclosed.0));
     }
 
-    /// Tells the peer something. What belongs to no request reaches only a peer that asked for it: a legacy
-    /// client that is ready, or a stream of a modern one.
+    /// Sends a notification. One that belongs to no request reaches only a peer that wants it: a legacy client that is
+    /// ready, or the streams of a modern client with a matching filter.
     ///
     /// # Errors
-    /// When it was not sent: see [`NotifyRefused`].
+    /// When the notification was not sent: see [`NotifyRefused`].
     pub fn notify(&mut self, notification: Notification, route: Route) -> Result<(), NotifyRefused> {
         self.notify_streams_of(notification, route, None)
     }
 
-    /// The same of what belongs to no request and is one principal's alone: of a modern client's streams it reaches those
-    /// that were opened in that name ([`Origin::principal`](super::Origin::principal)). A legacy session is one client's,
-    /// who is not looked at.
+    /// As [`Session::notify`], for a notification of one principal that belongs to no request. Of the streams of modern
+    /// clients it reaches those that this principal opened ([`Origin::principal`](super::Origin::principal)). The
+    /// principal of a legacy session is not checked.
     ///
     /// # Errors
     /// As for [`Session::notify`].
@@ -150,7 +150,7 @@ impl Session {
         }
         let streams = inline_modern.notify(shared, notification.clone(), Route::Session, principal);
         let session = legacy.notify(shared, notification, Route::Session);
-        // Each era has notifications that the other one does not have.
+        // Each era has notifications that the other one lacks.
         match (session, streams) {
             (Err(NotifyRefused::NotAllowed(CallRefused::NotInVersion { .. })), streams) => streams,
             (session, Err(NotifyRefused::NotAllowed(CallRefused::NotInVersion { .. }))) => session,
@@ -158,11 +158,11 @@ impl Session {
         }
     }
 
-    /// Tells the peer how far one of its requests is. Nothing is sent when it did not ask for progress; what
-    /// it has not taken yet is replaced by what is newer.
+    /// Reports progress of a request of the peer. Nothing is sent when the peer did not ask for progress. Progress that
+    /// still waits in the queue is replaced.
     ///
     /// # Errors
-    /// When the request is no longer being handled.
+    /// When the request is no longer pending.
     pub fn progress(
         &mut self,
         id: &RequestId,
@@ -173,14 +173,13 @@ impl Session {
         self.shared.send_progress(id, progress, total, message)
     }
 
-    /// Sends a log message that belongs to a request of the peer, when its sender wants messages of that
-    /// level.
+    /// Sends a log message for a request of the peer, if its sender wants messages of this level.
     ///
     /// # Errors
-    /// When the request is no longer being handled, or logging was not declared.
+    /// When the request is no longer pending, or logging was not declared.
     pub fn log(&mut self, id: &RequestId, message: &LogMessageParams) -> Result<(), NotifyRefused> {
-        let incoming = self.shared.requests.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
-        let wanted = incoming.details().and_then(|details| details.log_level);
+        let pending = self.shared.requests.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
+        let wanted = pending.details().and_then(|details| details.log_level);
         let wanted = match &self.phase {
             Phase::Legacy(legacy) if !self.shared.requests.is_modern(id) => legacy.wants_log(message.level),
             _ => wanted.is_some_and(|from: LoggingLevel| message.level >= from),
@@ -194,19 +193,20 @@ impl Session {
         self.notify(notification, Route::ReplyTo(id.clone()))
     }
 
-    /// Closes the stream of a request of the peer, behind what was said on it so far; the peer comes back for the rest.
-    /// Nothing is closed where the peer would not come back: on links without exchanges, and in revisions that do not
-    /// know it.
+    /// Closes the stream of a request of the peer behind the queued messages, so that the peer reconnects for the rest:
+    /// 2025-11-25 alone,
+    /// <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server>. Does
+    /// nothing on links without exchanges and in revisions without this feature.
     ///
     /// # Errors
-    /// When the request is no longer being handled.
+    /// When the request is no longer pending.
     pub fn close_stream(&mut self, id: &RequestId) -> Result<(), NotifyRefused> {
         let polled = self.profile().is_some_and(|profile| profile.http_priming_event);
         if !polled || !self.shared.caps.exchanges {
             return Ok(());
         }
-        let incoming = self.shared.requests.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
-        let details = incoming.details_mut();
+        let pending = self.shared.requests.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
+        let details = pending.details_mut();
         details.closing = Some(self.shared.queue.push_close_stream(details.closing, id.clone()));
         Ok(())
     }

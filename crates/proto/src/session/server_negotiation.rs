@@ -1,6 +1,6 @@
-//! The first request that a server gets, which decides the era of a stream; until then it is asked nothing else.
+//! How a server finds out the era of a stream: the first request decides.
 //!
-//! Called by the session while it waits; what a client does before it is in `opening`.
+//! Used by `Session` until the era is known. The client side is in `client_negotiation`.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 
 use alloc::format;
@@ -18,17 +18,17 @@ use crate::json::ReadError;
 use crate::types::{ClientCapabilities, Implementation, InitializeParams, InitializeResult};
 use crate::{Era, ErrorObject, Method, Payload, Profile, Raw, Request, Version};
 
-/// What a server does with the first request.
+/// The effect of a request before the era is known.
 pub(super) enum FirstRequest {
-    /// It was answered, or refused, and decides nothing.
+    /// It has its response and decides nothing.
     Answered,
     /// It opens a legacy session.
     Legacy(Legacy),
-    /// It is a request of the modern era, to be handled there.
+    /// It is a modern request and is still to be handled.
     Modern(Modern, Request),
 }
 
-/// A request to a server that nobody has opened yet.
+/// Handles a request before the era is known.
 pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: Request) -> FirstRequest {
     let speaks_modern = server.speaks(Era::Modern);
     let speaks_legacy = server.speaks(Era::Legacy);
@@ -97,7 +97,7 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
     Ok((Legacy::new(profile, asker, false), peer, result))
 }
 
-/// What a client asks for, who it is and what it can.
+/// The version, the name and the capabilities that a client presents.
 fn presented(
     server: &ServerRole,
     params: &Raw,
@@ -114,7 +114,7 @@ fn presented(
     Ok((params.protocol_version, Some(params.client_info), params.capabilities))
 }
 
-/// The peer of a modern server: whoever asks, as each request says.
+/// The peer of a modern server. Each request describes its own client.
 pub(super) fn unknown_client() -> Peer {
     Peer {
         profile: modern::newest(),

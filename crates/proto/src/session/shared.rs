@@ -1,8 +1,8 @@
-//! What the session holds whatever the era: its role and bounds, the calls under way, the requests to be
-//! answered, the queue to the link and the events to the owner.
+//! The state that both eras share: role and limits, our pending calls, the pending requests of the peer, the queue to
+//! the link and the events to the owner.
 //!
-//! The eras ([`legacy`](super::legacy), [`modern`](super::modern)) decide what is allowed and how the
-//! envelope looks; everything that is the same for both is done here, once.
+//! [`legacy`](super::legacy) and [`modern`](super::modern) decide what is allowed and add the envelope. Everything that
+//! is the same in both is here.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) events: VecDeque<Event>,
     pub(super) ended_calls: EndedCalls,
     pub(super) dropped_logs: u64,
-    /// Reading was held back for as long as it may be: see `reading`.
+    /// The read pause has reached its timeout: see `flow_control`.
     pub(super) forces_reading: bool,
 }
 
@@ -54,7 +54,7 @@ impl Shared {
             calls: Calls::default(),
             requests: PendingRequests::default(),
             queue: Queue::default(),
-            // Room for one: thousands of sessions lie idle, and the first growth by itself would be to four.
+            // Capacity for one event: thousands of sessions may be idle, and the default growth would be to four.
             events: VecDeque::with_capacity(1),
             ended_calls: EndedCalls::default(),
             dropped_logs: 0,
@@ -66,7 +66,7 @@ impl Shared {
         matches!(self.role, Role::Server(_))
     }
 
-    /// Whether this side stands for another one.
+    /// Whether this side relays for a gateway.
     pub(super) fn relays(&self) -> bool {
         self.role.relays()
     }
@@ -75,9 +75,9 @@ impl Shared {
         self.events.push_back(Event::Violation(violation));
     }
 
-    // ---- what we ask ----
+    // ---- our requests ----
 
-    /// Whether a call may be made now; else which bound is reached.
+    /// Whether a call may be sent now, or which limit is reached.
     pub(super) fn check_capacity(&self) -> Result<(), CallRefused> {
         if self.calls.len() >= self.limits.in_flight {
             return Err(CallRefused::Full { limit: "in_flight", value: self.limits.in_flight });
@@ -88,8 +88,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether we may send this method to this peer: it exists in the revision, goes in this direction, and
-    /// what it needs was declared.
+    /// Whether this method may be sent to the peer: the revision has it in this direction, and its capability is
+    /// declared.
     pub(super) fn check_outgoing(
         &self,
         method: &Method,
@@ -112,7 +112,7 @@ impl Shared {
         }
     }
 
-    /// Whether the side that must declare this has declared it.
+    /// Whether the capability that a method needs is declared by the side that must declare it.
     fn declares(&self, needs: Needs, path: &str, profile: &Profile) -> bool {
         if path == "completions" && !profile.completions_capability {
             return true;
@@ -131,14 +131,14 @@ impl Shared {
         }
     }
 
-    /// The length of a message on the wire, when it is above the bound. Counted exactly only near the bound.
+    /// The encoded length of a message, if it exceeds the limit. Computed only near the limit.
     fn too_large(&self, message: &Message) -> Option<usize> {
         let limit = self.limits.message;
         let may_be = message_size(message) > limit;
         may_be.then(|| encode::length(message)).filter(|length| *length > limit)
     }
 
-    /// Sends a request with these additions in its envelope. Its parameters are taken out of the call.
+    /// Sends a request with these additions in its envelope. Moves the params out of the call.
     pub(super) fn send_request(
         &mut self,
         now: Time,
@@ -152,8 +152,8 @@ impl Shared {
         let token = core::str::from_utf8(token).unwrap_or("0");
         let token = call.progress.then_some(("progressToken", token));
         let additions = Additions { lead: "", meta, token };
-        // Never less than the message's own size. A call that may be too large keeps its parameters.
-        let size = call.params.as_ref().map_or(0, |params| params.raw().len()) + additions.room();
+        // An upper bound of the length. The params stay in a call that may be too large.
+        let size = call.params.as_ref().map_or(0, |params| params.raw().len()) + additions.max_added_bytes();
         let may_be_too_large = size + bare_size(&RequestId::from(id), &call.method) > self.limits.message;
         let mut params = if may_be_too_large { call.params.clone() } else { call.params.take() };
         if !additions.is_empty() {
@@ -178,7 +178,7 @@ impl Shared {
         Ok(id)
     }
 
-    /// Tells the peer that nobody waits for the answer to this request of ours any more.
+    /// Cancels a request of ours at the peer.
     pub(super) fn send_cancel(&mut self, id: i64, reason: Option<&str>, by_abort: bool) {
         self.ended_calls.add(id);
         if by_abort {
@@ -198,8 +198,8 @@ impl Shared {
         );
     }
 
-    /// Sends a notification that belongs to no request of the peer but perhaps to a stream of its own. One that
-    /// only says that something has changed, and waits already, says that for both.
+    /// Sends a notification on the session or on a stream of the peer. A change notification that already waits in the
+    /// queue is not queued again.
     pub(super) fn send_notification(
         &mut self,
         notification: Notification,
@@ -223,8 +223,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends what another server has told: all of it, and ahead of what is answered from then on. What that one has said
-    /// before a result stays before it.
+    /// Sends a notification of the server behind a gateway, in the reply lane, so that it stays in front of the later
+    /// response.
     pub(super) fn relayed_notification(
         &mut self,
         notification: Notification,
@@ -238,9 +238,9 @@ impl Shared {
         Ok(())
     }
 
-    // ---- what comes back ----
+    // ---- responses to us ----
 
-    /// A response to one of our requests, or to none. `judge` reads a successful result for its era.
+    /// Handles a response. `interpret` decodes a result in its era.
     pub(super) fn response(
         &mut self,
         response: Response,
@@ -268,7 +268,7 @@ impl Shared {
         self.violation(violation);
     }
 
-    /// One of our requests fails for a reason of the link or of the bytes.
+    /// Fails a pending call. Returns whether there was one with this id.
     pub(super) fn fail_call(
         &mut self,
         id: &RequestId,
@@ -288,9 +288,9 @@ impl Shared {
         self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
     }
 
-    // ---- what the peer asks ----
+    // ---- requests of the peer ----
 
-    /// Whether the peer may ask this of us: else the error to answer with.
+    /// Whether the peer may send this request; otherwise the error to respond with.
     pub(super) fn check_incoming(&mut self, method: &Method, profile: &Profile) -> Result<(), ErrorObject> {
         let Some(facts) = method.facts().filter(|_| !self.relays()) else { return Ok(()) };
         if !is_allowed(facts, MethodKind::Request, self.is_server(), profile) {
@@ -305,7 +305,7 @@ impl Shared {
         }
     }
 
-    /// A reply that needs no handler, or the refusal of a request.
+    /// Sends a response that was made without a handler.
     pub(super) fn reply(&mut self, id: RequestId, batch: Option<u64>, outcome: Result<Payload, ErrorObject>) {
         let message = Message::Response(Response { id: Some(id.clone()), outcome });
         match batch {
@@ -314,28 +314,28 @@ impl Shared {
         }
     }
 
-    /// The refusal of a request with the id of another one that has no reply yet.
+    /// Rejects a request with the id of a pending one.
     pub(super) fn reject_duplicate(&mut self, id: RequestId, batch: Option<u64>) {
         self.violation(Violation::DuplicateId { id: id.clone() });
         let error = ErrorObject::invalid_request("a request with this id is still being handled");
         self.reply(id, batch, Err(error));
     }
 
-    /// An error about something that has no readable id.
+    /// Sends an error for text without a readable id.
     pub(super) fn reply_without_id(&mut self, error: ErrorObject) {
         let message = Message::Response(Response { id: None, outcome: Err(error) });
         self.queue.push_immediate_reply(message, Route::Session);
     }
 
-    /// The answer of a handler, which `judge` makes from what is known about the request. Says which request it
-    /// settles, `None` when nobody waits for it.
+    /// Finishes a pending request with the response of its handler, which `interpret` derives from the request. Returns
+    /// the request, or `None` when it is no longer pending.
     pub(super) fn finish_request(
         &mut self,
         id: &RequestId,
         interpret: impl FnOnce(&PendingRequest) -> Result<Payload, ErrorObject>,
     ) -> Option<PendingRequest> {
-        let incoming = self.requests.remove(id)?;
-        let outcome = interpret(&incoming);
+        let pending = self.requests.remove(id)?;
+        let outcome = interpret(&pending);
         let mut message = Message::Response(Response { id: Some(id.clone()), outcome });
         if let Some(length) = self.too_large(&message) {
             let limit = self.limits.message;
@@ -344,33 +344,33 @@ impl Shared {
             ));
             message = Message::Response(Response { id: Some(id.clone()), outcome: Err(error) });
         }
-        match incoming.batch() {
+        match pending.batch() {
             Some(batch) => self.finish_in_batch(batch, id, Some(message)),
             None => {
                 self.queue.push_reply(message, Route::ReplyTo(id.clone()));
             }
         }
         self.dispatch();
-        Some(incoming)
+        Some(pending)
     }
 
-    /// The peer no longer waits for the answer to this request of its own.
+    /// Handles the cancellation of a request by the peer. Returns whether it was pending.
     pub(super) fn peer_cancelled(&mut self, id: &RequestId, reason: Option<String>) -> bool {
-        let Some(incoming) = self.requests.remove(id) else { return false };
-        if let Some(batch) = incoming.batch() {
+        let Some(pending) = self.requests.remove(id) else { return false };
+        if let Some(batch) = pending.batch() {
             self.finish_in_batch(batch, id, None);
         }
-        if incoming.is_handled() {
+        if pending.is_handled() {
             self.events.push_back(Event::Cancelled { id: id.clone(), reason });
         }
         self.dispatch();
         true
     }
 
-    // ---- notifications that mean the same in both eras ----
+    // ---- notifications with the same meaning in both eras ----
 
-    /// `notifications/cancelled`: about a request of the peer, or (from a modern server) about a stream of
-    /// ours. Invalid ones are ignored, as the specification asks.
+    /// `notifications/cancelled`: for a request of the peer, or (from a modern server) for a stream of ours. Invalid
+    /// ones are ignored, as the specification requires.
     pub(super) fn cancelled(&mut self, notification: &Notification) {
         let Some(params) = read::<CancelledParams>(notification) else {
             self.violation(Violation::BadNotification { method: Method::Cancelled });
@@ -390,7 +390,7 @@ impl Shared {
         }
     }
 
-    /// `notifications/progress` about a request of ours.
+    /// `notifications/progress` for a request of ours.
     pub(super) fn progress(&mut self, now: Time, notification: Notification) {
         if self.relays() {
             return self.relayed_progress(now, notification);
@@ -409,7 +409,7 @@ impl Shared {
         }
     }
 
-    /// Progress of a request of ours, as it came: to whoever made the request.
+    /// Passes progress of a request of ours unchanged to its caller.
     pub(super) fn relayed_progress(&mut self, now: Time, notification: Notification) {
         let Some(token) = progress_token(&notification) else {
             self.violation(Violation::BadNotification { method: Method::Progress });
@@ -424,14 +424,14 @@ impl Shared {
         }
     }
 
-    /// Progress of nothing that is under way: it may have crossed the cancellation of its request.
+    /// Reports progress for an unknown request, unless the request was cancelled meanwhile.
     pub(super) fn unknown_progress(&mut self, token: ProgressToken) {
         if token.as_i64().is_none_or(|id| !self.ended_calls.contains(id)) {
             self.violation(Violation::UnknownProgress { token });
         }
     }
 
-    /// Any other notification: to the owner, when the peer may send it.
+    /// Any other notification: delivered if the peer may send it.
     pub(super) fn notification(
         &mut self,
         notification: Notification,
@@ -448,7 +448,7 @@ impl Shared {
         }
     }
 
-    /// Tells the peer how far one of its requests is. Progress that nobody has taken yet is replaced.
+    /// Sends progress of a request of the peer, or replaces progress that still waits in the queue.
     pub(super) fn send_progress(
         &mut self,
         id: &RequestId,
@@ -456,15 +456,15 @@ impl Shared {
         total: Option<f64>,
         text: Option<&str>,
     ) -> Result<(), NotifyRefused> {
-        let incoming = self.requests.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
-        let Some(token) = incoming.details().and_then(|details| details.progress_token.clone()) else {
+        let pending = self.requests.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
+        let Some(token) = pending.details().and_then(|details| details.progress_token.clone()) else {
             return Ok(());
         };
-        let details = incoming.details_mut();
+        let details = pending.details_mut();
         if !progress.is_finite() {
             return Err(NotifyRefused::Invalid("progress is not a number".into()));
         }
-        // Every value must be above the one before.
+        // The specification requires growing values.
         if details.reported.is_some_and(|last| progress <= last) {
             return Ok(());
         }
@@ -475,15 +475,15 @@ impl Shared {
         let params =
             Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let message = Message::Notification(Notification { method: Method::Progress, params: Some(params) });
-        let place = self.queue.push_progress(older, message, Route::ReplyTo(id.clone()));
-        if let Some(incoming) = self.requests.find(id) {
-            incoming.details_mut().progress = Some(place);
+        let position = self.queue.push_progress(older, message, Route::ReplyTo(id.clone()));
+        if let Some(pending) = self.requests.find(id) {
+            pending.details_mut().progress = Some(position);
         }
         Ok(())
     }
 
-    /// Sends a notification that belongs to a request of the peer. Log messages are dropped, and counted,
-    /// when the peer takes too little.
+    /// Sends a notification for a request of the peer. Log messages are dropped and counted while the peer reads too
+    /// little.
     pub(super) fn send_related(
         &mut self,
         notification: Notification,
@@ -505,10 +505,10 @@ impl Shared {
 
     // ---- the end ----
 
-    /// The time to finish is over: what is not answered by now is refused.
+    /// Responds to all pending requests with an error, after the drain timeout.
     pub(super) fn reject_all(&mut self) {
         for id in self.requests.ids() {
-            let handled = self.requests.find(&id).is_some_and(|incoming| incoming.is_handled());
+            let handled = self.requests.find(&id).is_some_and(|pending| pending.is_handled());
             self.finish_request(&id, |_| {
                 Err(ErrorObject::internal("the server ended before the request was answered"))
             });
@@ -518,7 +518,7 @@ impl Shared {
         }
     }
 
-    /// Everything that is under way ends with the session.
+    /// Ends all pending calls and requests with the session.
     pub(super) fn end(&mut self, cause: CloseCause) {
         let shared = Arc::new(cause.clone());
         for id in self.calls.take_all() {
@@ -540,7 +540,7 @@ impl Shared {
     }
 }
 
-/// Whether a method exists in a revision, as what it is used for, in the direction it goes.
+/// Whether a revision has a method of this kind in this direction.
 fn is_allowed(facts: &MethodFacts, kind: MethodKind, to_server: bool, profile: &Profile) -> bool {
     let direction_fits = match facts.direction {
         Direction::Both => true,
@@ -551,17 +551,17 @@ fn is_allowed(facts: &MethodFacts, kind: MethodKind, to_server: bool, profile: &
     direction_fits && kind_fits && facts.exists_in(&profile.version)
 }
 
-/// The parameters of a notification, when they fit.
+/// Decodes the params of a notification.
 pub(super) fn read<T: serde::de::DeserializeOwned>(notification: &Notification) -> Option<T> {
     notification.params.as_ref()?.raw().decode().ok()
 }
 
-/// The name under which progress is reported.
+/// The progress token of a notification.
 fn progress_token(notification: &Notification) -> Option<ProgressToken> {
     notification.params.as_ref().map(Payload::raw)?.member("progressToken")?.decode().ok()
 }
 
-/// A result is an object in every revision; anything else a handler made is its fault, not the peer's.
+/// A result must be an object in every revision. Anything else is a bug of the handler.
 pub(super) fn result_object(result: Raw) -> Result<Payload, ErrorObject> {
     match result.kind() {
         Kind::Object => Ok(Payload::from_raw(result)),
@@ -569,17 +569,17 @@ pub(super) fn result_object(result: Raw) -> Result<Payload, ErrorObject> {
     }
 }
 
-/// How serious a log message is, where it says so.
+/// The level of a log message.
 pub(super) fn log_level(notification: &Notification) -> Option<LoggingLevel> {
     notification.params.as_ref()?.raw().member("level")?.decode().ok()
 }
 
-/// The refusal of one subscription more than the bound.
+/// The error for a subscription above the limit of their number.
 pub(super) fn too_many_subscriptions(limit: usize) -> ErrorObject {
     ErrorObject::internal(format!("too many subscriptions: the limit `subscriptions` of {limit} is reached"))
 }
 
-/// The refusal of a subscription to something whose name is too long to keep.
+/// The error for a subscription with a name above the limit of its length.
 pub(super) fn too_long_subscription(limit: usize) -> ErrorObject {
     ErrorObject::internal(format!(
         "the name of what is subscribed to is above the limit `subscription_bytes` of {limit}"

@@ -1,4 +1,8 @@
-//! SUBHEADER
+//! The streams that modern clients listen on (`subscriptions/listen`).
+//!
+//! Part of `modern`. A notification that belongs to no request is sent only on streams whose filter matches it. Limited
+//! by [`Limits::subscriptions`](super::Limits::subscriptions) in streams and in names.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -22,27 +26,27 @@ use crate::{ErrorObject, Message, Method, Notification, Payload, Raw, Request, R
 /// A stream that a client listens on.
 pub(super) struct Stream {
     filter: SubscriptionFilter,
-    /// In whose name it was opened, where that is proved.
+    /// The authenticated principal that opened it.
     principal: Option<Box<str>>,
 }
 
 impl Modern {
-    /// Sends a notification on every stream whose filter selects it.
+    /// Sends a notification on every stream whose filter matches it. With a `principal`, only on the streams that this
+    /// principal opened.
     pub(super) fn notify_streams(
         &self,
         shared: &mut Shared,
         notification: &Notification,
         principal: Option<&str>,
     ) -> Result<(), NotifyRefused> {
-        // What belongs to no request reaches a client only on a stream that asked for it.
         let about = match notification.method {
             Method::Tasks => notification.params.as_ref().and_then(|params| params.raw().member("taskId")),
             _ => notification.params.as_ref().and_then(Payload::uri),
         };
         let about = about.as_ref().and_then(Raw::to_string_value);
         for (id, stream) in &self.streams {
-            let others = principal.is_some() && stream.principal.as_deref() != principal;
-            if others || !filter_matches(&stream.filter, &notification.method, about.as_deref()) {
+            let other_principal = principal.is_some() && stream.principal.as_deref() != principal;
+            if other_principal || !filter_matches(&stream.filter, &notification.method, about.as_deref()) {
                 continue;
             }
             let text = id.to_string();
@@ -54,12 +58,12 @@ impl Modern {
         Ok(())
     }
 
-    /// Whether somebody would be told of it, who is told of what belongs to no request.
+    /// Whether a notification that belongs to no request would be delivered.
     pub(super) fn has_listener(&self, method: &Method, is_server: bool) -> bool {
         !is_server || self.streams.values().any(|stream| filter_matches(&stream.filter, method, None))
     }
 
-    /// Whether a client listens on the stream of that request.
+    /// Whether this request is an open stream.
     pub(super) fn is_stream(&self, id: &RequestId) -> bool {
         self.streams.contains_key(id)
     }
@@ -84,14 +88,14 @@ impl Modern {
             return;
         }
         let limit = shared.limits.subscriptions;
-        let held: usize = self.streams.values().map(|stream| names(&stream.filter).count()).sum();
-        if self.streams.len() >= limit || held + names(&filter).count() > limit {
+        let subscribed: usize = self.streams.values().map(|stream| names(&stream.filter).count()).sum();
+        if self.streams.len() >= limit || subscribed + names(&filter).count() > limit {
             shared.reply(request.id, None, Err(too_many_subscriptions(limit)));
             return;
         }
-        let longest = shared.limits.subscription_bytes;
-        if names(&filter).any(|name| name.len() > longest) {
-            shared.reply(request.id, None, Err(too_long_subscription(longest)));
+        let max_bytes = shared.limits.subscription_bytes;
+        if names(&filter).any(|name| name.len() > max_bytes) {
+            shared.reply(request.id, None, Err(too_long_subscription(max_bytes)));
             return;
         }
         let honoured = self.supported_filter(shared, filter);
@@ -102,12 +106,12 @@ impl Modern {
         let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &id)], ..Additions::default() };
         let params = Some(envelope::splice(Some(Payload::from_raw(params)), true, &additions));
         let acknowledged = Notification { method: Method::SubscriptionsAcknowledged, params };
-        // In the lane of the events that follow it: the acknowledgement is always the first.
+        // Queued with the events that follow it, so that the acknowledgement is always the first.
         shared.queue.push_own(Message::Notification(acknowledged), Route::ReplyTo(request.id.clone()));
         self.streams.insert(request.id, Stream { filter: honoured, principal });
     }
 
-    /// The part of a filter that this server can honour.
+    /// The part of a filter that this server supports.
     fn supported_filter(&self, shared: &Shared, mut filter: SubscriptionFilter) -> SubscriptionFilter {
         let offers =
             |method: Method| shared.check_outgoing(&method, MethodKind::Notification, self.profile).is_ok();
@@ -127,7 +131,7 @@ impl Modern {
         filter
     }
 
-    /// The server ends every stream: on a shared channel with a notification, and everywhere with the result.
+    /// Ends every stream with a result, and on a shared channel also with a cancellation.
     pub(super) fn end_streams(&mut self, shared: &mut Shared) {
         for id in core::mem::take(&mut self.streams).into_keys().chain(shared.detach_relayed_streams()) {
             let text = id.to_string();
@@ -151,8 +155,8 @@ impl Modern {
 }
 
 impl Shared {
-    /// The streams that the peer listens on and that another side fills: no handler is to wait for more on them. From now
-    /// on they are nobody's.
+    /// The open streams of a relaying session, which the other side of the gateway serves. Their requests are no longer
+    /// pending afterwards, and no handler waits for them.
     pub(super) fn detach_relayed_streams(&mut self) -> Vec<RequestId> {
         if !self.relays() || !self.is_server() {
             return Vec::new();
@@ -166,12 +170,12 @@ impl Shared {
     }
 }
 
-/// What a stream names: resources and tasks.
+/// The resources and tasks of a filter.
 fn names(filter: &SubscriptionFilter) -> impl Iterator<Item = &String> {
     filter.resource_subscriptions.iter().chain(&filter.task_ids).flatten()
 }
 
-/// Whether a stream asked for this. `about`: the URI of the resource, or the task.
+/// Whether a filter selects a notification. `about` is the URI of the resource, or the id of the task.
 fn filter_matches(filter: &SubscriptionFilter, method: &Method, about: Option<&str>) -> bool {
     match method {
         Method::ToolListChanged => filter.tools_list_changed == Some(true),
