@@ -1,8 +1,8 @@
-//! What tools, prompts and resources give: text, pictures, sound, resources.
+//! Content of tools, prompts and resources: text, images, audio, resources.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-result>,
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources#resource-contents>. Binary data stays
-//! in base64, as it came: whether it is needed is not known here.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources#resource-contents>. Binary data stays in
+//! base64 and is not decoded here.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,9 +14,9 @@ use super::number;
 use crate::{Kind, Raw};
 
 open! {
-    /// Who speaks, or who is spoken to.
+    /// The sender or the recipient of a message.
     Role {
-        /// The person.
+        /// The user.
         User = "user",
         /// The model.
         Assistant = "assistant",
@@ -24,16 +24,16 @@ open! {
 }
 
 record! {
-    /// Hints for showing and choosing.
+    /// Hints for display and selection.
     #[derive(Default)]
     Annotations {
         ---
-        /// Whom it is for.
+        /// The intended recipients.
         audience: Vec<Role> => with_audience,
-        /// How important it is, from 0 (can be left out) to 1 (cannot).
+        /// The importance, from 0 (optional) to 1 (required).
         #[serde(serialize_with = "number::write_option")]
         priority: f64 => with_priority,
-        /// When it last changed, in ISO 8601; since 2025-06-18.
+        /// The last modification, in ISO 8601; since 2025-06-18.
         last_modified: String => with_last_modified,
     }
 }
@@ -43,11 +43,11 @@ union! {
     Content by "type" {
         /// Text.
         "text" => Text(TextContent),
-        /// A picture.
+        /// An image.
         "image" => Image(ImageContent),
-        /// Sound; since 2025-03-26.
+        /// Audio; since 2025-03-26.
         "audio" => Audio(AudioContent),
-        /// A resource that can be read; since 2025-06-18.
+        /// A link to a resource; since 2025-06-18.
         "resource_link" => ResourceLink(ResourceLink),
         /// A resource with its contents.
         "resource" => Resource(EmbeddedResource),
@@ -61,7 +61,7 @@ impl Content {
         Self::Text(TextContent::new(text))
     }
 
-    /// The text, when it is one.
+    /// The text, if this is text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -82,49 +82,49 @@ record! {
 }
 
 record! {
-    /// A picture for a model.
+    /// An image for a model.
     #[serde(tag = "type", rename = "image")]
     ImageContent [annotated item] {
-        /// The picture in base64.
+        /// The image in base64.
         data: String as impl Into<String>,
-        /// Its media type.
+        /// The media type.
         mime_type: String as impl Into<String>,
         ---
     }
 }
 
 record! {
-    /// Sound for a model.
+    /// Audio for a model.
     #[serde(tag = "type", rename = "audio")]
     AudioContent [annotated item] {
-        /// The sound in base64.
+        /// The audio in base64.
         data: String as impl Into<String>,
-        /// Its media type.
+        /// The media type.
         mime_type: String as impl Into<String>,
         ---
     }
 }
 
 record! {
-    /// A resource that can be read with `resources/read`. It need not be in the list of resources.
+    /// A link to a resource that `resources/read` reads. The list of resources may omit it.
     #[serde(tag = "type", rename = "resource_link")]
     ResourceLink [meta] {
-        /// Where it is.
+        /// The URI.
         uri: String as impl Into<String>,
-        /// Its name, for programs.
+        /// The name, for programs.
         name: String as impl Into<String>,
         ---
-        /// Its name, for people.
+        /// The display name.
         title: String => with_title,
-        /// What it is.
+        /// The description.
         description: String => with_description,
-        /// Its media type.
+        /// The media type.
         mime_type: String => with_mime_type,
-        /// The length of its contents in bytes, before any encoding.
+        /// The length of the contents in bytes, before any encoding.
         size: i64 => with_size,
-        /// Its pictures; since 2025-11-25.
+        /// Icons; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
-        /// Hints.
+        /// Hints for display and selection.
         annotations: Annotations => with_annotations,
     }
 }
@@ -140,41 +140,40 @@ record! {
 }
 
 record! {
-    /// The contents of a resource that is text.
+    /// The contents of a text resource.
     TextResourceContents [item] {
-        /// Where the resource is.
+        /// The URI of the resource.
         uri: String as impl Into<String>,
         /// The text.
         text: String as impl Into<String>,
         ---
-        /// Its media type.
+        /// The media type.
         mime_type: String => with_mime_type,
     }
 }
 
 record! {
-    /// The contents of a resource that is not text.
+    /// The contents of a binary resource.
     BlobResourceContents [item] {
-        /// Where the resource is.
+        /// The URI of the resource.
         uri: String as impl Into<String>,
-        /// The bytes in base64.
+        /// The contents in base64.
         blob: String as impl Into<String>,
         ---
-        /// Its media type.
+        /// The media type.
         mime_type: String => with_mime_type,
     }
 }
 
-/// The contents of a resource, or of one of the resources inside it. Which kind it is shows in the member that
-/// is there, `text` or `blob`.
+/// The contents of a resource or of one of its sub-resources. The kind is the member that is present, `text` or `blob`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ResourceContents {
     /// Text.
     Text(TextResourceContents),
-    /// Bytes.
+    /// Binary data.
     Blob(BlobResourceContents),
-    /// An object with neither, as it was written.
+    /// An object with neither member, unchanged.
     Other(Raw),
 }
 

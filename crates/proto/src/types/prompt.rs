@@ -1,4 +1,4 @@
-//! Prompts: messages for a model that a server has ready for its user.
+//! Prompts: message templates of a server for its users.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/prompts>.
 
@@ -12,31 +12,31 @@ use super::lifecycle::Icon;
 record! {
     /// A prompt.
     Prompt [item] {
-        /// Its name, by which it is asked for.
+        /// The name, which identifies the prompt.
         name: String as impl Into<String>,
         ---
-        /// Its name, for people; since 2025-06-18.
+        /// The display name; since 2025-06-18.
         title: String => with_title,
-        /// What it is for.
+        /// The description.
         description: String => with_description,
-        /// What can be filled in.
+        /// The arguments.
         arguments: Vec<PromptArgument> => with_arguments,
-        /// Its pictures; since 2025-11-25.
+        /// Icons; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
     }
 }
 
 record! {
-    /// What can be filled in.
+    /// An argument of a prompt.
     PromptArgument {
-        /// Its name, for programs.
+        /// The name, for programs.
         name: String as impl Into<String>,
         ---
-        /// Its name, for people; since 2025-06-18.
+        /// The display name; since 2025-06-18.
         title: String => with_title,
-        /// What belongs there.
+        /// The description of the expected value.
         description: String => with_description,
-        /// Whether it must be filled in. Absent: not.
+        /// Whether the argument is required. Absent: `false`.
         required: bool => with_required,
     }
 }
@@ -53,10 +53,10 @@ record! {
 record! {
     /// Parameters of `prompts/get`.
     GetPromptParams [retry request] {
-        /// The prompt.
+        /// The name of the prompt.
         name: String as impl Into<String>,
         ---
-        /// What is filled in.
+        /// The values of the arguments.
         arguments: BTreeMap<String, String> => with_arguments,
     }
 }
@@ -67,7 +67,7 @@ record! {
         /// The messages.
         messages: Vec<PromptMessage>,
         ---
-        /// What the prompt is for.
+        /// The description of the prompt.
         description: String => with_description,
     }
 }
@@ -75,9 +75,9 @@ record! {
 record! {
     /// A message of a prompt.
     PromptMessage {
-        /// Who speaks.
+        /// The sender.
         role: Role,
-        /// What is said.
+        /// The content.
         content: Content as impl Into<Content>,
         ---
     }

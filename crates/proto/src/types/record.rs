@@ -1,13 +1,11 @@
-//! The three shapes that everything on the wire has: an object with fixed members, a word from an open list, and
-//! a union told apart by one member. Used by the files beside this one; each macro is the one place that says
-//! how such a shape is read and written.
+//! Macros for the kinds of protocol types: an object with fixed members, a word of an open list, and a union with a
+//! tag. Used by the other files of this module. Each macro defines how its kind is read and written.
 
 use serde::{Deserialize, Deserializer};
 
 use crate::Raw;
 
-/// Reads any value, `null` too, for a member that may be absent: there and `null` says something else than not
-/// there. Called by serde, for the members that name it.
+/// Reads any value of an optional member, so that `null` differs from an absent member. Named in `deserialize_with`.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
     Raw::deserialize(deserializer).map(Some)
 }
@@ -157,7 +155,7 @@ macro_rules! record {
     (@argument $type:ty, $argument:ty) => { $argument };
 }
 
-/// Declares a word from an open list: an unknown one is kept as it is.
+/// Declares a word of an open list. An unknown word is kept.
 macro_rules! open {
     ($(#[$attribute:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$attribute])*
@@ -165,12 +163,12 @@ macro_rules! open {
         #[non_exhaustive]
         pub enum $name {
             $($(#[$doc])* $variant,)*
-            /// A word that this crate does not know.
+            /// An unknown word.
             Other(alloc::boxed::Box<str>),
         }
 
         impl $name {
-            /// The word as it stands on the wire.
+            /// The word in JSON.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
@@ -227,9 +225,8 @@ macro_rules! variants {
     };
 }
 
-/// Declares a union of records that say in the member `$tag` which one they are. The records write that member
-/// themselves (`#[serde(tag = ..., rename = ...)]`); the union reads it, a record alone passes it over. An unknown
-/// kind is kept word for word.
+/// Declares a union of records with the tag `$tag`. The records write the tag themselves (`#[serde(tag = ..., rename =
+/// ...)]`); the union reads it, and a record alone ignores it. An unknown kind is kept unchanged.
 macro_rules! union {
     (
         $(#[$attribute:meta])*
@@ -240,7 +237,7 @@ macro_rules! union {
         #[non_exhaustive]
         pub enum $name {
             $($(#[$doc])* $variant($type),)*
-            /// A kind that this crate does not know, as it was written.
+            /// An unknown kind, unchanged.
             Other(crate::Raw),
         }
 
@@ -249,7 +246,7 @@ macro_rules! union {
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 use serde::de::Error;
-                // Where it lies: its text may be long, and is read once the kind is known.
+                // Borrowed: the text may be long, and is decoded once the kind is known.
                 let text = crate::json::deserialize_text(deserializer)?;
                 match crate::json::string_member(&text, $tag).as_deref() {
                     $(Some($word) => {

@@ -1,7 +1,7 @@
-//! Resources: what a server lets others read.
+//! Resources: data of a server that clients can read.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources>. URIs and URI templates stay the
-//! strings that they are.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources>. URIs and URI templates are plain
+//! strings.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,39 +12,39 @@ use super::lifecycle::Icon;
 record! {
     /// A resource.
     Resource [annotated item] {
-        /// Where it is, by which it is read.
+        /// The URI, which identifies the resource.
         uri: String as impl Into<String>,
-        /// Its name, for programs.
+        /// The name, for programs.
         name: String as impl Into<String>,
         ---
-        /// Its name, for people; since 2025-06-18.
+        /// The display name; since 2025-06-18.
         title: String => with_title,
-        /// What it is.
+        /// The description.
         description: String => with_description,
-        /// Its media type.
+        /// The media type.
         mime_type: String => with_mime_type,
-        /// The length of its contents in bytes, before any encoding.
+        /// The length of the contents in bytes, before any encoding.
         size: i64 => with_size,
-        /// Its pictures; since 2025-11-25.
+        /// Icons; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
     }
 }
 
 record! {
-    /// Resources that differ in parts of their URI.
+    /// A template for the URIs of similar resources.
     ResourceTemplate [annotated item] {
-        /// The URI with places to fill in ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570)).
+        /// The URI template ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570)).
         uri_template: String as impl Into<String>,
-        /// Their name, for programs.
+        /// The name, for programs.
         name: String as impl Into<String>,
         ---
-        /// Their name, for people; since 2025-06-18.
+        /// The display name; since 2025-06-18.
         title: String => with_title,
-        /// What they are.
+        /// The description.
         description: String => with_description,
-        /// The media type that all of them have.
+        /// The media type of all these resources.
         mime_type: String => with_mime_type,
-        /// Their pictures; since 2025-11-25.
+        /// Icons; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
     }
 }
@@ -70,7 +70,7 @@ record! {
 record! {
     /// Parameters of `resources/read`.
     ReadResourceParams [retry request] {
-        /// The resource.
+        /// The URI of the resource.
         uri: String as impl Into<String>,
         ---
     }
@@ -79,7 +79,7 @@ record! {
 record! {
     /// Result of `resources/read`.
     ReadResourceResult [cached result] {
-        /// The contents; several when the resource has resources inside it.
+        /// The contents; several when the resource has sub-resources.
         contents: Vec<ResourceContents>,
         ---
     }
@@ -88,7 +88,7 @@ record! {
 record! {
     /// Parameters of `resources/subscribe`, until 2025-11-25.
     SubscribeParams [request] {
-        /// The resource.
+        /// The URI of the resource.
         uri: String as impl Into<String>,
         ---
     }
@@ -97,7 +97,7 @@ record! {
 record! {
     /// Parameters of `resources/unsubscribe`, until 2025-11-25.
     UnsubscribeParams [request] {
-        /// The resource.
+        /// The URI of the resource.
         uri: String as impl Into<String>,
         ---
     }
@@ -106,20 +106,20 @@ record! {
 record! {
     /// Parameters of `notifications/resources/updated`.
     ResourceUpdatedParams [notification] {
-        /// The resource that has changed; it may lie inside the one that was subscribed to.
+        /// The URI of the changed resource, which may be a sub-resource of the subscribed one.
         uri: String as impl Into<String>,
         ---
     }
 }
 
-/// Whether a resource is another one, or lies below it: a client that subscribed to `above` is told when `uri` changes,
-/// and what was read of `above` is stale then.
+/// Whether `uri` is the resource `above` or lies below it. A client that subscribed to `above` is notified when `uri`
+/// changes, and cached contents of `above` become stale.
 ///
-/// The specification lets a server tell of a "sub-resource" of what was subscribed to
-/// (<https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotificationparams>) and does not say
-/// what one is. Here it is what [RFC 3986](https://www.rfc-editor.org/rfc/rfc3986#section-3) puts behind the whole of
-/// another URI: further segments of its path (`/`), a query (`?`) or a fragment (`#`). One change too many costs a client
-/// a request; one too few leaves it with old contents.
+/// The specification lets a server report a "sub-resource" of a subscribed one
+/// (<https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotificationparams>) and does not
+/// define the word. Here it is a URI that continues the whole of the other one with a path segment (`/`), a query (`?`)
+/// or a fragment (`#`) of [RFC 3986](https://www.rfc-editor.org/rfc/rfc3986#section-3). A superfluous notification
+/// costs a client a request; a missing one leaves it with old contents.
 ///
 /// ```
 /// use mcpjoin_proto::types::resource::is_within;

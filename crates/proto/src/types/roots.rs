@@ -1,4 +1,4 @@
-//! Roots: the places that a client lets a server work in.
+//! Roots: the directories and files of the client that a server may use.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/client/roots>. Deprecated in 2026-07-28.
 
@@ -23,12 +23,12 @@ record! {
 }
 
 record! {
-    /// A place that a server may work in.
+    /// A root.
     Root [item] {
-        /// Where it is: a `file:` URI.
+        /// A `file:` URI.
         uri: String as impl Into<String>,
         ---
-        /// Its name, for people.
+        /// The display name.
         name: String => with_name,
     }
 }
