@@ -9,7 +9,8 @@ use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent, write_line};
 use mcpjoin_proto::codec::prefixed::{FrameDecoder, FrameError, write_frame};
 use mcpjoin_proto::codec::salvage::{SalvagedKind, salvage};
 use mcpjoin_proto::codec::sse::{
-    Event, FIELD_BYTES, FieldError, SseDecoder, SseEvent, Writing, clamp_retry, write_comment, write_retry,
+    Event, FieldError, MAX_FIELD_BYTES, SseDecoder, SseEvent, Writing, clamp_retry, write_comment,
+    write_retry,
 };
 use mcpjoin_proto::codec::{HEAD_BYTES, READ_BYTES, WHOLE_BUFFER_BYTES};
 use proptest::prelude::*;
@@ -248,7 +249,7 @@ fn events_of<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Ve
     for piece in pieces {
         decoder.push(Bytes::copy_from_slice(piece));
         events.extend(std::iter::from_fn(|| decoder.poll_event()));
-        assert!(decoder.capacity() <= 4 * (limit + FIELD_BYTES), "{}", decoder.capacity());
+        assert!(decoder.capacity() <= 4 * (limit + MAX_FIELD_BYTES), "{}", decoder.capacity());
     }
     decoder.finish();
     events.extend(std::iter::from_fn(|| decoder.poll_event()));
@@ -344,7 +345,7 @@ fn f118_an_event_without_end_holds_no_memory() {
 #[test]
 fn f118_lines_without_data_are_bounded_too() {
     for field in ["id: ", "event: ", "retry: 1", "unknown: ", "no-colon"] {
-        let text = format!("{field}{}\ndata: 1\n\ndata: 2\n\n", "1".repeat(FIELD_BYTES));
+        let text = format!("{field}{}\ndata: 1\n\ndata: 2\n\n", "1".repeat(MAX_FIELD_BYTES));
         let events = events_of(100, text.as_bytes().chunks(999));
         assert!(matches!(&events[..], [SseEvent::TooLong { .. }, last] if *last == data("2")), "{events:?}");
     }

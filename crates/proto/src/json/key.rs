@@ -1,7 +1,6 @@
-//! The keys of objects, in both directions.
+//! Object keys, read and written.
 //!
-//! A key is a string. Where a type has integers or booleans for keys, they are written as strings and read from
-//! them.
+//! Integer and boolean keys are converted to strings and back.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -13,10 +12,10 @@ use super::write::push_display;
 use super::{ReadError, WriteError, append_string};
 use crate::Raw;
 
-/// A key that has been read.
+/// A key to deserialize.
 pub(super) struct KeyReader<'de>(pub(super) Cow<'de, str>);
 
-/// Integers and booleans are read out of the string; the visitor judges whether they fit.
+/// Parses integers and booleans; the visitor checks the range.
 macro_rules! parsed {
     ($($method:ident = $type:ident, $visit:ident;)*) => { $(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
@@ -110,7 +109,7 @@ impl<'a> TextWriter<'a> {
     }
 }
 
-/// Between quotes, what needs no escape.
+/// Values that are quoted without escapes.
 macro_rules! quoted {
     ($($method:ident($type:ident))*) => { $(
         fn $method(self, value: $type) -> Result<(), WriteError> {
@@ -125,7 +124,7 @@ macro_rules! quoted {
     )* };
 }
 
-/// What is no key.
+/// Values that are not strings.
 macro_rules! refused {
     ($($method:ident($($argument:ty),*) -> $result:ty;)*) => { $(
         fn $method(self, $(_: $argument),*) -> Result<$result, WriteError> {

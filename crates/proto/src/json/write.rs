@@ -1,8 +1,8 @@
 //! A serde `Serializer` that writes JSON on one line.
 //!
-//! A [`Raw`](crate::Raw) inside a type is copied as it is. What JSON cannot say (a float that is no number, a key
-//! that is no string) is an error and never something else. The text is kept as bytes, which is quicker to
-//! append to; only whole `str`s and ASCII are ever put into it, so it is UTF-8.
+//! A [`Raw`](crate::Raw) is copied unchanged. Values without a JSON form (a number that is not finite, a key that is
+//! not a string) are errors. The output is bytes, which are faster to append to; only `str`s and ASCII are appended, so
+//! it is UTF-8.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
@@ -51,13 +51,13 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Appends what needs no escape.
+/// Appends a value that needs no escape.
 pub(super) fn push_display(value: impl fmt::Display, out: &mut Vec<u8>) {
     // Appending cannot fail.
     let _ = write!(Appended(out), "{value}");
 }
 
-/// A text that grows.
+/// A text to append to.
 struct Appended<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for Appended<'_> {
@@ -67,8 +67,8 @@ impl fmt::Write for Appended<'_> {
     }
 }
 
-/// Appends a float in the fewest digits that give it back; its debug form is that, and always valid JSON when it
-/// is finite.
+/// Appends a float in the shortest form that reads back as the same value. The `Debug` form of a finite float has this
+/// property and is valid JSON.
 pub(super) fn push_float(
     value: impl Into<f64> + Copy + fmt::Debug,
     out: &mut Vec<u8>,
@@ -80,15 +80,14 @@ pub(super) fn push_float(
     Ok(())
 }
 
-/// Appends an integer.
 fn push_integer(magnitude: u64, negative: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(integer_text(magnitude, negative, &mut [0; INTEGER_BYTES]));
 }
 
-/// The longest text of an integer of 64 bits, in bytes.
+/// The maximum length of a 64-bit integer, in bytes.
 pub(crate) const INTEGER_BYTES: usize = 21;
 
-/// Writes an integer into the end of that room.
+/// Writes an integer to the end of the buffer.
 pub(crate) fn integer_text(magnitude: u64, negative: bool, digits: &mut [u8; INTEGER_BYTES]) -> &[u8] {
     let mut at = digits.len();
     let mut rest = magnitude;
@@ -273,7 +272,7 @@ impl<'b, 'a> Serializer for &'b mut Writer<'a> {
     }
 }
 
-/// The inside of an array or object.
+/// The content of an array or object.
 pub(super) struct Parts<'b, 'a> {
     writer: &'b mut Writer<'a>,
     first: bool,
@@ -371,7 +370,7 @@ impl SerializeMap for Parts<'_, '_> {
     }
 }
 
-/// The inside of a struct, or of a number of serde_json's that is dressed up as one.
+/// The content of a struct, or of a serde_json number, which is serialized as a struct.
 pub(super) enum Struct<'b, 'a> {
     Fields(Parts<'b, 'a>),
     Number(&'b mut Writer<'a>),

@@ -410,7 +410,7 @@ impl Session {
     }
 
     fn cancels_by_abort(&self) -> bool {
-        self.shared.caps.exchanges && self.profile().is_some_and(|profile| profile.leaving_cancels)
+        self.shared.caps.exchanges && self.profile().is_some_and(|profile| profile.disconnect_cancels)
     }
 
     /// Closes the session at once. Pending calls fail. A server ends the streams of its clients with a result.

@@ -78,7 +78,7 @@ impl Session {
         let modern = self.shared.requests.is_modern(id);
         match (&mut self.phase, &self.inline_modern) {
             (Phase::Legacy(_), Some(inline_modern)) if modern => {
-                inline_modern.respond(&mut self.shared, id, reply)
+                inline_modern.respond(&mut self.shared, id, reply);
             }
             (Phase::Legacy(legacy), _) => legacy.respond(&mut self.shared, id, reply),
             (Phase::Modern(modern), _) => modern.respond(&mut self.shared, id, reply),

@@ -252,7 +252,7 @@ macro_rules! union {
                     $(Some($word) => {
                         crate::json::from_text(&text).map(Self::$variant).map_err(D::Error::custom)
                     })*
-                    Some(_) => Ok(Self::Other(crate::json::kept(&text))),
+                    Some(_) => Ok(Self::Other(crate::json::copy_text(&text))),
                     None => Err(D::Error::custom(concat!("the member `", $tag, "` is missing or no string"))),
                 }
             }
