@@ -1,10 +1,10 @@
 //! The events that a session reports to its owner, and the reasons why calls, openings and sessions fail.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -164,7 +164,7 @@ pub enum CallError {
     #[error("{0}")]
     Remote(ErrorObject),
     /// The call timed out. The request was cancelled at the peer.
-    #[error("{method} was not answered within {}{}", Seconds(*.after), if *.total { " in all, although it reported progress" } else { "" })]
+    #[error("{method} was not answered within {}{}", seconds(*.after), if *.total { " in all, although it reported progress" } else { "" })]
     TimedOut {
         /// The method of the request.
         method: Method,
@@ -271,7 +271,7 @@ pub enum CloseCause {
     #[error("{0}")]
     Opening(#[from] OpeningFailure),
     /// The peer read nothing for too long while messages waited for it.
-    #[error("the peer read nothing for {} while replies were waiting for it", Seconds(*.after))]
+    #[error("the peer read nothing for {} while replies were waiting for it", seconds(*.after))]
     Stalled {
         /// The duration.
         after: Duration,
@@ -301,7 +301,7 @@ pub enum OpeningFailure {
         answered: Version,
     },
     /// Both sides support no common version.
-    #[error("no common protocol version: the server speaks {}, this client does not", List(.supported))]
+    #[error("no common protocol version: the server speaks {}, this client does not", list(.supported))]
     NoCommonVersion {
         /// The versions that the server supports.
         supported: Vec<Version>,
@@ -339,7 +339,7 @@ pub enum OpeningFailure {
         given: RequestId,
     },
     /// The opening request timed out.
-    #[error("no answer to {method} within {}{}", Seconds(*.after), Noise(.garbage.as_ref()))]
+    #[error("no answer to {method} within {}{}", seconds(*.after), garbage_note(.garbage.as_ref()))]
     TimedOut {
         /// `initialize` or `server/discover`.
         method: Method,
@@ -349,7 +349,7 @@ pub enum OpeningFailure {
         garbage: Option<Bytes>,
     },
     /// Too many lines were not messages.
-    #[error("{}; the first begins {}", Lines(*.lines), Excerpt(.first))]
+    #[error("{}; the first begins {}", line_count(*.lines), excerpt(.first))]
     Garbage {
         /// The number of lines.
         lines: usize,
@@ -357,7 +357,7 @@ pub enum OpeningFailure {
         first: Bytes,
     },
     /// The link ended before the session was open.
-    #[error("{last}{}{}", Earlier(.probe.as_ref()), Noise(.garbage.as_ref()))]
+    #[error("{last}{}{}", probe_note(.probe.as_ref()), garbage_note(.garbage.as_ref()))]
     Ended {
         /// How it ended.
         last: LinkEnd,
@@ -378,65 +378,40 @@ pub enum Ask {
     Only(Era),
 }
 
-struct Seconds(Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.subsec_millis() == 0 {
-            write!(f, "{} s", self.0.as_secs())
-        } else {
-            write!(f, "{} ms", self.0.as_millis())
-        }
+fn seconds(duration: Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{} s", duration.as_secs()),
+        _ => format!("{} ms", duration.as_millis()),
     }
 }
 
-struct Lines(usize);
-
-impl fmt::Display for Lines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            1 => f.write_str("a line came that is no message"),
-            lines => write!(f, "{lines} lines came that are no messages"),
-        }
+fn line_count(lines: usize) -> String {
+    match lines {
+        1 => "a line came that is no message".into(),
+        lines => format!("{lines} lines came that are no messages"),
     }
 }
 
-struct List<'a>(&'a [Version]);
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("none");
-        }
-        for (place, version) in self.0.iter().enumerate() {
-            write!(f, "{}{}", if place == 0 { "" } else { ", " }, Line::of(version.as_str()))?;
-        }
-        Ok(())
+fn list(versions: &[Version]) -> String {
+    if versions.is_empty() {
+        return "none".into();
     }
+    let names: Vec<String> = versions.iter().map(|version| Line::of(version.as_str()).to_string()).collect();
+    names.join(", ")
 }
 
-struct Excerpt<'a>(&'a [u8]);
-
-impl fmt::Display for Excerpt<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", self.0.escape_ascii())
-    }
+fn excerpt(bytes: &Bytes) -> String {
+    format!("`{}`", bytes.escape_ascii())
 }
 
-struct Noise<'a>(Option<&'a Bytes>);
-
-impl fmt::Display for Noise<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |first| {
-            write!(f, "; lines came that are no messages, the first begins {}", Excerpt(first))
-        })
-    }
+fn garbage_note(garbage: Option<&Bytes>) -> String {
+    garbage.map_or_else(String::new, |first| {
+        format!("; lines came that are no messages, the first begins {}", excerpt(first))
+    })
 }
 
-struct Earlier<'a>(Option<&'a LinkEnd>);
-
-impl fmt::Display for Earlier<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |end| write!(f, " (started a second time, because at the first start {end})"))
-    }
+fn probe_note(probe: Option<&LinkEnd>) -> String {
+    probe
+        .as_ref()
+        .map_or_else(String::new, |end| format!(" (started a second time, because at the first start {end})"))
 }

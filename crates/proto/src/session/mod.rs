@@ -436,18 +436,9 @@ impl Session {
             return;
         }
         self.end_streams();
-        self.fail_own_calls(&cause);
+        self.shared.fail_calls(&cause);
         self.draining = Some((now + self.shared.limits.drain, Box::new(cause)));
         self.finish_draining(now);
-    }
-
-    /// Fails the pending calls: no response can be read any more.
-    fn fail_own_calls(&mut self, cause: &CloseCause) {
-        let cause = Arc::new(cause.clone());
-        for id in self.shared.calls.take_all() {
-            let outcome = Err(CallError::Closed(cause.clone()));
-            self.shared.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
-        }
     }
 
     fn finish_draining(&mut self, now: Time) {

@@ -143,20 +143,17 @@ impl Modern {
             let requested = requested.as_ref().and_then(Raw::to_string_value).unwrap_or_default();
             let error = unsupported_version(server, &requested);
             shared.violation(Violation::UnexpectedRequest { method: request.method });
-            shared.reply(request.id, None, Err(error));
-            return;
+            return shared.reply(request.id, None, Err(error));
         }
         let meta = match self.read_meta(server, request.params.as_ref()) {
             Ok(meta) => meta,
             Err((error, violation)) => {
                 shared.violation(violation);
-                shared.reply(request.id, None, Err(error));
-                return;
+                return shared.reply(request.id, None, Err(error));
             }
         };
         if let Err(error) = shared.check_incoming(&request.method, self.profile) {
-            shared.reply(request.id, None, Err(error));
-            return;
+            return shared.reply(request.id, None, Err(error));
         }
         let relays = shared.relays();
         match request.method {

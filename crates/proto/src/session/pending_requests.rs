@@ -30,7 +30,7 @@ pub(super) struct PendingRequest {
 }
 
 /// Further data of a pending request.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct RequestDetails {
     /// The token for progress notifications, if its sender wants them.
     pub(super) progress_token: Option<ProgressToken>,
@@ -102,20 +102,6 @@ impl PendingRequest {
     }
 }
 
-impl RequestDetails {
-    fn is_something(&self) -> bool {
-        let Self { progress_token, log_level, asker, batch, uri, progress, reported, closing } = self;
-        progress_token.is_some()
-            || log_level.is_some()
-            || asker.is_some()
-            || batch.is_some()
-            || uri.is_some()
-            || progress.is_some()
-            || reported.is_some()
-            || closing.is_some()
-    }
-}
-
 impl PendingRequests {
     fn place(&self, id: &RequestId) -> Option<usize> {
         match id.as_i64() {
@@ -128,6 +114,10 @@ impl PendingRequests {
         self.place(id).is_some()
     }
 
+    fn get(&self, id: &RequestId) -> Option<&PendingRequest> {
+        self.places.get(self.place(id)?)?.as_ref()
+    }
+
     pub(super) fn find(&mut self, id: &RequestId) -> Option<&mut PendingRequest> {
         let place = self.place(id)?;
         self.places.get_mut(place)?.as_mut()
@@ -135,19 +125,17 @@ impl PendingRequests {
 
     /// Whether a handler works on the request with this id and number.
     pub(super) fn is_handled(&self, id: &RequestId, number: u64) -> bool {
-        let pending = self.place(id).and_then(|place| self.places.get(place)?.as_ref());
-        pending.is_some_and(|pending| pending.handled && pending.number == number)
+        self.get(id).is_some_and(|pending| pending.handled && pending.number == number)
     }
 
     /// Whether the request describes its client, as requests of the modern era do.
     pub(super) fn is_modern(&self, id: &RequestId) -> bool {
-        let pending = self.place(id).and_then(|place| self.places.get(place)?.as_ref());
-        pending.and_then(PendingRequest::details).is_some_and(|details| details.asker.is_some())
+        self.get(id).and_then(PendingRequest::details).is_some_and(|details| details.asker.is_some())
     }
 
     /// The method of the request, if a handler works on it.
     pub(super) fn method_of(&self, id: &RequestId) -> Option<&Method> {
-        let pending = self.place(id).and_then(|place| self.places.get(place)?.as_ref())?;
+        let pending = self.get(id)?;
         pending.handled.then_some(&pending.method)
     }
 
@@ -168,10 +156,7 @@ impl PendingRequests {
 
     /// The oldest request that a handler works on.
     pub(super) fn oldest_handled(&self) -> Option<RequestId> {
-        let number = |id: &RequestId| {
-            self.place(id).and_then(|place| self.places.get(place)?.as_ref()).map(|pending| pending.number)
-        };
-        self.handled_ids().min_by_key(number)
+        self.handled_ids().min_by_key(|id| self.get(id).map(|pending| pending.number))
     }
 
     /// The number of pending requests.
@@ -240,7 +225,7 @@ impl PendingRequests {
         }
         let pending = Some(PendingRequest {
             method: request.method.clone(),
-            details: details.is_something().then(|| Box::new(details)),
+            details: (details != RequestDetails::default()).then(|| Box::new(details)),
             number: self.numbers,
             size,
             handled,

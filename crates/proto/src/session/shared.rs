@@ -82,10 +82,27 @@ impl Shared {
         if self.calls.len() >= self.limits.in_flight {
             return Err(CallRefused::Full { limit: "in_flight", value: self.limits.in_flight });
         }
-        if self.queue.own_bytes() >= self.limits.queued_calls {
-            return Err(CallRefused::Full { limit: "queued_calls", value: self.limits.queued_calls });
+        self.check_own_queue()
+    }
+
+    /// Whether the queue of own messages is below its limit.
+    fn check_own_queue(&self) -> Result<(), CallRefused> {
+        let value = self.limits.queued_calls;
+        if self.queue.own_bytes() < value {
+            Ok(())
+        } else {
+            Err(CallRefused::Full { limit: "queued_calls", value })
         }
-        Ok(())
+    }
+
+    /// Whether the queue of replies is within its limit.
+    fn check_reply_queue(&self) -> Result<(), CallRefused> {
+        let value = self.limits.queued_replies;
+        if self.queue.reply_bytes() <= value {
+            Ok(())
+        } else {
+            Err(CallRefused::Full { limit: "queued_replies", value })
+        }
     }
 
     /// Whether this method may be sent to the peer: the revision has it in this direction, and its capability is
@@ -212,9 +229,7 @@ impl Shared {
         if is_change && self.queue.has_change(&notification) {
             return Ok(());
         }
-        if self.queue.own_bytes() >= self.limits.queued_calls {
-            return Err(CallRefused::Full { limit: "queued_calls", value: self.limits.queued_calls }.into());
-        }
+        self.check_own_queue()?;
         if is_change {
             self.queue.push_change(notification, route);
         } else {
@@ -230,10 +245,7 @@ impl Shared {
         notification: Notification,
         route: Route,
     ) -> Result<(), NotifyRefused> {
-        if self.queue.reply_bytes() > self.limits.queued_replies {
-            let value = self.limits.queued_replies;
-            return Err(CallRefused::Full { limit: "queued_replies", value }.into());
-        }
+        self.check_reply_queue()?;
         self.queue.push_reply(Message::Notification(notification), route);
         Ok(())
     }
@@ -256,7 +268,7 @@ impl Shared {
             Ok(result) => interpret(&pending, result)
                 .map_err(|problem| CallError::BadReply { method: pending.method, problem }),
         };
-        self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+        self.push_outcome(id, outcome);
     }
 
     fn unmatched_response(&mut self, id: Option<RequestId>) {
@@ -276,15 +288,17 @@ impl Shared {
     ) -> bool {
         let Some((id, _)) = self.calls.find(id) else { return false };
         let Some(pending) = self.calls.take(id) else { return false };
-        let outcome = Err(error(&pending));
-        self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+        self.push_outcome(id, Err(error(&pending)));
         true
     }
 
     pub(super) fn call_expired(&mut self, expired: Expired, by_abort: bool) {
         self.send_cancel(expired.id, Some("timeout"), by_abort);
         let Expired { id, method, after, total, .. } = expired;
-        let outcome = Err(CallError::TimedOut { method, after, total });
+        self.push_outcome(id, Err(CallError::TimedOut { method, after, total }));
+    }
+
+    fn push_outcome(&mut self, id: i64, outcome: Result<Reply, CallError>) {
         self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
     }
 
@@ -385,8 +399,7 @@ impl Shared {
         if let Some((id, _)) = stream {
             self.calls.take(id);
             self.ended_calls.add(id);
-            let outcome = Ok(Reply::empty());
-            self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+            self.push_outcome(id, Ok(Reply::empty()));
         }
     }
 
@@ -495,10 +508,7 @@ impl Shared {
             self.dropped_logs += 1;
             return Ok(());
         }
-        if self.queue.reply_bytes() > self.limits.queued_replies {
-            let value = self.limits.queued_replies;
-            return Err(CallRefused::Full { limit: "queued_replies", value }.into());
-        }
+        self.check_reply_queue()?;
         self.queue.push_reply(Message::Notification(notification), Route::ReplyTo(id.clone()));
         Ok(())
     }
@@ -518,13 +528,17 @@ impl Shared {
         }
     }
 
+    /// Fails all pending calls: no response can be read any more.
+    pub(super) fn fail_calls(&mut self, cause: &CloseCause) {
+        let cause = Arc::new(cause.clone());
+        for id in self.calls.take_all() {
+            self.push_outcome(id, Err(CallError::Closed(cause.clone())));
+        }
+    }
+
     /// Ends all pending calls and requests with the session.
     pub(super) fn end(&mut self, cause: CloseCause) {
-        let shared = Arc::new(cause.clone());
-        for id in self.calls.take_all() {
-            let outcome = Err(CallError::Closed(shared.clone()));
-            self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
-        }
+        self.fail_calls(&cause);
         for id in self.requests.take_handled() {
             self.events.push_back(Event::Cancelled { id, reason: None });
         }

@@ -75,32 +75,12 @@ impl Modern {
         asker: &Asker,
         principal: Option<Box<str>>,
     ) {
-        let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
-            Some(Ok(params)) => params.notifications,
-            Some(Err(error)) => {
-                shared.reply(request.id, None, Err(ErrorObject::invalid_params(error.to_string())));
-                return;
-            }
-            None => SubscriptionFilter::default(),
+        let filter = match self.read_filter(shared, request.params.as_ref(), asker) {
+            Ok(filter) => self.supported_filter(shared, filter),
+            Err(error) => return shared.reply(request.id, None, Err(error)),
         };
-        if filter.task_ids.is_some() && !declares_tasks(&asker.capabilities) {
-            shared.reply(request.id, None, Err(missing_tasks_capability()));
-            return;
-        }
-        let limit = shared.limits.subscriptions;
-        let subscribed: usize = self.streams.values().map(|stream| names(&stream.filter).count()).sum();
-        if self.streams.len() >= limit || subscribed + names(&filter).count() > limit {
-            shared.reply(request.id, None, Err(too_many_subscriptions(limit)));
-            return;
-        }
-        let max_bytes = shared.limits.subscription_bytes;
-        if names(&filter).any(|name| name.len() > max_bytes) {
-            shared.reply(request.id, None, Err(too_long_subscription(max_bytes)));
-            return;
-        }
-        let honoured = self.supported_filter(shared, filter);
         let id = request.id.to_string();
-        let notifications = Raw::from_value(&honoured);
+        let notifications = Raw::from_value(&filter);
         let notifications = notifications.as_ref().map_or("{}", Raw::as_str);
         let params = Raw::trusted(format!("{{\"notifications\":{notifications}}}").into());
         let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &id)], ..Additions::default() };
@@ -108,7 +88,32 @@ impl Modern {
         let acknowledged = Notification { method: Method::SubscriptionsAcknowledged, params };
         // Queued with the events that follow it, so that the acknowledgement is always the first.
         shared.queue.push_own(Message::Notification(acknowledged), Route::ReplyTo(request.id.clone()));
-        self.streams.insert(request.id, Stream { filter: honoured, principal });
+        self.streams.insert(request.id, Stream { filter, principal });
+    }
+
+    /// Decodes the filter of a request, and checks the limits and the capability for tasks.
+    fn read_filter(
+        &self,
+        shared: &Shared,
+        params: Option<&Payload>,
+        asker: &Asker,
+    ) -> Result<SubscriptionFilter, ErrorObject> {
+        let params = params.map(|params| params.raw().decode::<ListenParams>()).transpose();
+        let params = params.map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
+        let filter = params.map(|params| params.notifications).unwrap_or_default();
+        if filter.task_ids.is_some() && !declares_tasks(&asker.capabilities) {
+            return Err(missing_tasks_capability());
+        }
+        let limit = shared.limits.subscriptions;
+        let subscribed: usize = self.streams.values().map(|stream| names(&stream.filter).count()).sum();
+        if self.streams.len() >= limit || subscribed + names(&filter).count() > limit {
+            return Err(too_many_subscriptions(limit));
+        }
+        let max_bytes = shared.limits.subscription_bytes;
+        if names(&filter).any(|name| name.len() > max_bytes) {
+            return Err(too_long_subscription(max_bytes));
+        }
+        Ok(filter)
     }
 
     /// The part of a filter that this server supports.
