@@ -16,8 +16,8 @@
 //!    pauses, and nothing is rejected. Everything behind those requests is read late: cancellations, notifications and
 //!    the end of the stream too. Reading resumes when a waiting request is dispatched or when we send a request. It
 //!    also resumes, and requests are then rejected,
-//! - when the peer has read nothing for [`READ_PAUSE_TIMEOUT`]: it may write everything before it reads;
-//! - when nothing was read for [`Limits::request`], because no handler finishes.
+//!    - when the peer has read nothing for [`READ_PAUSE_TIMEOUT`]: it may write everything before it reads;
+//!    - when nothing was read for [`Limits::request`], because no handler finishes.
 //!
 //! Why two peers with these rules never deadlock:
 //!

@@ -52,6 +52,7 @@ pub use limits::Limits;
 pub use link::{
     Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, Origin, Outbound, ProcessExit, Route,
 };
+#[doc(hidden)]
 pub use ring_map::RingMap;
 pub use role::{ClientRole, Presents, Role, ServerRole};
 pub use state::{NotifyRefused, State};

@@ -306,9 +306,9 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_was_told_is_told_again() {
+    fn a_change_that_was_sent_is_queued_again() {
         let mut queue = Queue::default();
-        // As what is told to a client that has just become ready.
+        // As for a client that has just become ready.
         queue.push_own(Message::Notification(updated(1)), Route::Session);
         queue.push_change(updated(1), Route::Session);
         queue.push_change(updated(2), Route::Session);
