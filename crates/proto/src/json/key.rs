@@ -1,4 +1,4 @@
-//! Object keys, read and written.
+//! Object keys, read and written, and the writer of single strings.
 //!
 //! Integer and boolean keys are converted to strings and back.
 

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, de};
 
 use super::lifecycle::Icon;
-use super::number;
+use super::record;
 use crate::{Kind, Raw};
 
 open! {
@@ -31,7 +31,7 @@ record! {
         /// The intended recipients.
         audience: Vec<Role> => with_audience,
         /// The importance, from 0 (optional) to 1 (required).
-        #[serde(serialize_with = "number::write_option")]
+        #[serde(serialize_with = "record::write_optional_number")]
         priority: f64 => with_priority,
         /// The last modification, in ISO 8601; since 2025-06-18.
         last_modified: String => with_last_modified,

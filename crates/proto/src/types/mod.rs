@@ -36,7 +36,6 @@ pub mod lifecycle;
 pub mod logging;
 mod members;
 pub mod meta;
-pub(crate) mod number;
 pub mod page;
 pub mod progress;
 pub mod prompt;

@@ -5,7 +5,7 @@
 
 use alloc::string::String;
 
-use super::number;
+use super::record;
 use crate::ProgressToken;
 
 record! {
@@ -14,11 +14,11 @@ record! {
         /// The token of the request.
         progress_token: ProgressToken,
         /// The progress so far. Each value is larger than the last, even without a known total.
-        #[serde(serialize_with = "number::write")]
+        #[serde(serialize_with = "record::write_number")]
         progress: f64,
         ---
         /// The total, in the same unit.
-        #[serde(serialize_with = "number::write_option")]
+        #[serde(serialize_with = "record::write_optional_number")]
         total: f64 => with_total,
         /// The current activity, for a person; since 2025-03-26.
         message: String => with_message,

@@ -1,13 +1,45 @@
 //! Macros for the kinds of protocol types: an object with fixed members, a word of an open list, and a union with a
 //! tag. Used by the other files of this module. Each macro defines how its kind is read and written.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::Raw;
 
 /// Reads any value of an optional member, so that `null` differs from an absent member. Named in `deserialize_with`.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
     Raw::deserialize(deserializer).map(Some)
+}
+
+/// Above 2^53 an `f64` does not represent every integer ([RFC 8259, section
+/// 6](https://www.rfc-editor.org/rfc/rfc8259#section-6)).
+const MAX_EXACT_INTEGER: i64 = 1 << 53;
+
+/// The integer that equals the number, if there is one.
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "compared after the fact")]
+fn whole(value: f64) -> Option<i64> {
+    let whole = value as i64;
+    (whole.abs() <= MAX_EXACT_INTEGER && whole as f64 == value).then_some(whole)
+}
+
+/// Writes a whole number as an integer: `50`, not `50.0`. They are the same JSON number, and every reader accepts `50`.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+pub(crate) fn write_number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    match whole(*value) {
+        Some(whole) => serializer.serialize_i64(whole),
+        None => serializer.serialize_f64(*value),
+    }
+}
+
+/// The same for an optional member.
+#[allow(clippy::ref_option, reason = "the signature that serde calls")]
+pub(crate) fn write_optional_number<S: Serializer>(
+    value: &Option<f64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => write_number(value, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// Declares an object: the required members, `---`, and the optional members.

@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::content::{AudioContent, Content, ImageContent, Role, TextContent};
 use super::meta::Meta;
-use super::number;
 use super::record;
 use super::task::TaskMetadata;
 use super::tool::Tool;
@@ -30,7 +29,7 @@ record! {
         /// The servers whose context the client should add.
         include_context: IncludeContext => with_include_context,
         /// The sampling temperature.
-        #[serde(serialize_with = "number::write_option")]
+        #[serde(serialize_with = "record::write_optional_number")]
         temperature: f64 => with_temperature,
         /// Sequences that end the response.
         stop_sequences: Vec<String> => with_stop_sequences,
@@ -174,13 +173,13 @@ record! {
         /// Model hints in order of preference.
         hints: Vec<ModelHint> => with_hints,
         /// The priority of low cost.
-        #[serde(serialize_with = "number::write_option")]
+        #[serde(serialize_with = "record::write_optional_number")]
         cost_priority: f64 => with_cost_priority,
         /// The priority of speed.
-        #[serde(serialize_with = "number::write_option")]
+        #[serde(serialize_with = "record::write_optional_number")]
         speed_priority: f64 => with_speed_priority,
         /// The priority of capability.
-        #[serde(serialize_with = "number::write_option")]
+        #[serde(serialize_with = "record::write_optional_number")]
         intelligence_priority: f64 => with_intelligence_priority,
     }
 }

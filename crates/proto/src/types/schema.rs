@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, de};
 
 use super::members::Members;
-use super::number;
+use super::record;
 use crate::{Kind, Raw};
 
 record! {
@@ -136,13 +136,13 @@ record! {
         kind: NumberType,
         ---
         /// The minimum.
-        #[serde(serialize_with = "number::write_option")]
+        #[serde(serialize_with = "record::write_optional_number")]
         minimum: f64 => with_minimum,
         /// The maximum.
-        #[serde(serialize_with = "number::write_option")]
+        #[serde(serialize_with = "record::write_optional_number")]
         maximum: f64 => with_maximum,
         /// The initial value; since 2025-11-25.
-        #[serde(serialize_with = "number::write_option")]
+        #[serde(serialize_with = "record::write_optional_number")]
         default: f64 => with_default,
     }
 }
