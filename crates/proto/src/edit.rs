@@ -1,7 +1,6 @@
-//! Puts members into a payload and takes them out of it, and changes no other byte.
+//! Adds members to a payload and removes members, and keeps every other byte.
 //!
-//! Used by whoever hands on what others have written, where an era's envelope differs: a gateway. The session's own
-//! envelope is put in by `session/envelope`.
+//! Used by gateways to adapt forwarded messages to another era. `session/envelope` adds the session's own envelope.
 
 use alloc::string::String;
 use core::ops::Range;
@@ -9,13 +8,13 @@ use core::ops::Range;
 use crate::{Payload, Raw, scan};
 
 impl Payload {
-    /// The same with that member: in the place of its value where there is one, in front of the others where not.
+    /// Sets a member: replaces its value, or adds the member at the start.
     #[must_use]
     pub fn with_member(&self, name: &str, value: &Raw) -> Self {
         written(with(self.raw().as_str(), name, value.as_str()))
     }
 
-    /// The same with that member of `_meta`, which is made where it is missing or no object.
+    /// Sets a member of `_meta`. Creates `_meta` when it is missing or not an object.
     #[must_use]
     pub fn with_meta_member(&self, key: &str, value: &Raw) -> Self {
         let text = self.raw().as_str();
@@ -28,13 +27,13 @@ impl Payload {
         }
     }
 
-    /// The same without the members for which `gone` says so.
+    /// Removes the members that `gone` selects.
     #[must_use]
     pub fn without_members(&self, gone: impl Fn(&str) -> bool) -> Self {
         without(self.raw().as_str(), gone).map_or_else(|| self.clone(), written)
     }
 
-    /// The same without the members of `_meta` for which `gone` says so, and without `_meta` when none is left in it.
+    /// Removes the members of `_meta` that `gone` selects, and `_meta` itself when it becomes empty.
     #[must_use]
     pub fn without_meta_members(&self, gone: impl Fn(&str) -> bool) -> Self {
         let text = self.raw().as_str();
@@ -59,7 +58,7 @@ fn replaced(text: &str, range: Range<usize>, by: &str) -> String {
     out
 }
 
-/// An object with that member.
+/// Sets a member of an object.
 fn with(object: &str, name: &str, value: &str) -> String {
     if let Some((_, range)) = scan::members_of(object).find(|(known, _)| known == name) {
         return replaced(object, range, value);
@@ -77,7 +76,7 @@ fn with(object: &str, name: &str, value: &str) -> String {
     out
 }
 
-/// An object without some of its members; `None` when it has none of them.
+/// Removes members of an object; `None` when `gone` selects none.
 fn without(object: &str, gone: impl Fn(&str) -> bool) -> Option<String> {
     let mut out = String::with_capacity(object.len());
     out.push('{');
@@ -88,7 +87,7 @@ fn without(object: &str, gone: impl Fn(&str) -> bool) -> Option<String> {
         if gone(&name) {
             taken = true;
         } else if core::mem::take(&mut first) {
-            // The comma belongs to what stood before it.
+            // The comma belongs to the member before.
             out.push_str(member.trim_start_matches([' ', '\t', '\n', '\r', ',']));
         } else {
             out.push_str(member);

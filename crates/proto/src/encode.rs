@@ -1,8 +1,7 @@
-//! Messages to bytes: each on exactly one line, without the line's end.
+//! Encodes messages: each on one line, without the line ending.
 //!
-//! Called by every codec. Payloads are copied or handed on as they are, never written anew; ids leave as they
-//! came, digit for digit. The form is that of JSON-RPC 2.0:
-//! <https://modelcontextprotocol.io/specification/2025-11-25/basic#messages>.
+//! Used by every codec. Payloads are copied or returned unchanged, and ids are written digit for digit. The format is
+//! JSON-RPC 2.0: <https://modelcontextprotocol.io/specification/2025-11-25/basic#messages>.
 
 use alloc::borrow::Cow;
 use core::fmt::Write as _;
@@ -11,21 +10,21 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::{ErrorObject, Message, Raw, RequestId, json};
 
-/// The large part of a message, to be sent behind what [`frame`] has written.
+/// A large payload, to be sent behind the output of [`frame`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// The params or the result: one line of JSON.
     pub payload: Bytes,
-    /// What follows it.
+    /// The text behind the payload.
     pub tail: &'static [u8],
 }
 
-/// What ends every message behind its payload.
+/// The end of every message with a payload.
 const TAIL: &[u8] = b"}";
 
 /// Writes a message.
 ///
-/// A response without an id is written with `"id":null`, as JSON-RPC has it for errors to what could not be read.
+/// A response without an id gets `"id":null`, as JSON-RPC requires for errors to unreadable text.
 pub fn message(message: &Message, out: &mut BytesMut) {
     let payload = head(message, out);
     if let Some(payload) = payload {
@@ -36,8 +35,8 @@ pub fn message(message: &Message, out: &mut BytesMut) {
     out.put_slice(TAIL);
 }
 
-/// Writes a message for gathering: a payload of at least [`Raw::SHARED_FROM`] bytes is not copied but handed
-/// back, and is to be sent behind what `out` has now. `None`: the whole message is in `out`.
+/// Writes a message for vectored output. A payload of at least [`Raw::SHARED_FROM`] bytes is not copied but returned,
+/// to be sent behind the bytes in `out`. `None`: `out` has the complete message.
 #[must_use]
 pub fn frame(message: &Message, out: &mut BytesMut) -> Option<Rest> {
     match head(message, out) {
@@ -55,16 +54,16 @@ pub fn frame(message: &Message, out: &mut BytesMut) -> Option<Rest> {
     None
 }
 
-/// How long a message is on the wire, in bytes, without the line's end.
+/// The encoded length of a message in bytes, without the line ending.
 #[must_use]
 pub fn length(message: &Message) -> usize {
     let mut text = BytesMut::new();
-    // To put a payload on one line changes nothing of its length.
+    // Joining the lines of a payload keeps its length.
     let payload = head(message, &mut text).map_or(0, Raw::len);
     text.len() + payload + TAIL.len()
 }
 
-/// Writes messages as one batch. The caller gives at least one: an empty batch is no message.
+/// Writes messages as one batch. At least one is required: an empty batch is not a message.
 pub fn batch(messages: &[Message], out: &mut BytesMut) {
     out.put_u8(b'[');
     for (index, part) in messages.iter().enumerate() {
@@ -76,7 +75,7 @@ pub fn batch(messages: &[Message], out: &mut BytesMut) {
     out.put_u8(b']');
 }
 
-/// Writes everything up to the payload, which it gives, or up to the closing brace.
+/// Writes everything before the payload, which is returned, or before the closing brace.
 fn head<'a>(message: &'a Message, out: &mut BytesMut) -> Option<&'a Raw> {
     out.reserve(128);
     out.put_slice(br#"{"jsonrpc":"2.0""#);
@@ -141,7 +140,7 @@ fn error(fault: &ErrorObject, out: &mut BytesMut) {
 
 fn put_string(string: &str, out: &mut BytesMut) {
     out.reserve(string.len() + 2);
-    // `BytesMut` grows: the only error that `fmt::Write` has for it is one for 2^64 bytes.
+    // `BytesMut` grows, so writing does not fail.
     let _ = json::write_string(string, out);
 }
 
@@ -150,11 +149,10 @@ fn put_integer(number: i64, out: &mut BytesMut) {
 }
 
 fn put(out: &mut BytesMut, text: core::fmt::Arguments<'_>) {
-    // As above.
     let _ = out.write_fmt(text);
 }
 
-/// The text without line ends. In valid JSON they are white space between tokens, so a space says the same.
+/// Replaces line breaks by spaces. In valid JSON they are white space between tokens.
 fn one_line(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = memchr::memchr2(b'\n', b'\r', text) else { return Cow::Borrowed(text) };
     let mut line = text.to_vec();

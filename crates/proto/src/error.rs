@@ -1,4 +1,4 @@
-//! The error object of JSON-RPC and every code that a revision of the specification gives a meaning.
+//! The error object of JSON-RPC, and the error codes of all revisions.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic#error-codes>
 
@@ -9,39 +9,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::Raw;
 
-/// The codes by name. A code that is not here is a peer's own and carries no meaning for us.
+/// The defined codes. Any other code is specific to a peer.
 pub mod code {
     /// The bytes are not JSON.
     pub const PARSE_ERROR: i64 = -32700;
-    /// JSON, but not a message of the protocol, or not one that may be sent now.
+    /// JSON, but not a message of the protocol, or not allowed now.
     pub const INVALID_REQUEST: i64 = -32600;
-    /// No such method, or one that was not offered.
+    /// The method does not exist or is not offered.
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// The parameters do not fit the method. Also unknown tools, prompts and cursors, and from 2026-07-28 on
-    /// unknown resources.
+    /// The params do not match the method. Also unknown tools, prompts and cursors, and since 2026-07-28 unknown
+    /// resources.
     pub const INVALID_PARAMS: i64 = -32602;
     /// The receiver failed.
     pub const INTERNAL_ERROR: i64 = -32603;
-    /// Resource not found, up to 2025-11-25. Never sent from 2026-07-28 on, still understood.
+    /// Resource not found, until 2025-11-25. Not sent since 2026-07-28, but still understood.
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
-    /// The request can go on only after the user has visited a URL: 2025-11-25 alone.
+    /// The user must visit a URL before the request can continue: 2025-11-25 alone.
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
-    /// 2026-07-28: an HTTP header and the body disagree.
+    /// 2026-07-28: an HTTP header does not match the body.
     pub const HEADER_MISMATCH: i64 = -32020;
-    /// 2026-07-28: the request needs a client capability that it did not declare.
+    /// 2026-07-28: the request needs an undeclared client capability.
     pub const MISSING_REQUIRED_CLIENT_CAPABILITY: i64 = -32021;
-    /// 2026-07-28: the receiver does not speak the version of the request.
+    /// 2026-07-28: the receiver does not support the version of the request.
     pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
 }
 
 /// The `error` member of a response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorObject {
-    /// What kind of error it is; see [`code`].
+    /// The kind of error; see [`code`].
     pub code: i64,
-    /// One sentence for a person.
+    /// A description for a person.
     pub message: String,
-    /// What the sender adds, in a shape of its own. `null` is `Some`, an absent member is `None`.
+    /// Additional data of the sender, in any format. `null` is `Some`, an absent member is `None`.
     #[serde(
         default,
         deserialize_with = "crate::types::record::present",
@@ -51,12 +51,12 @@ pub struct ErrorObject {
 }
 
 impl ErrorObject {
-    /// An error with a code and a message, without data.
+    /// An error without data.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// The same error with `data` beside it.
+    /// Adds `data`.
     #[must_use]
     pub fn with_data(mut self, data: Raw) -> Self {
         self.data = Some(data);
@@ -78,7 +78,7 @@ impl ErrorObject {
         Self::new(code::INTERNAL_ERROR, message)
     }
 
-    /// [`code::METHOD_NOT_FOUND`] for the method of that name.
+    /// [`code::METHOD_NOT_FOUND`] for a method.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         Self::new(code::METHOD_NOT_FOUND, alloc::format!("method not found: {method}"))

@@ -1,9 +1,9 @@
-//! Names that a peer gives to its requests and to its progress: an integer or a string.
+//! Request ids and progress tokens: an integer or a string, chosen by a peer.
 //!
-//! The specification ([requests](https://modelcontextprotocol.io/specification/2025-11-25/basic#requests))
-//! allows both and never null. A peer gets back what it sent: `1` and `"1"` are different names, and an
-//! integer that no machine word holds is kept as the digits it was written with, never rounded. To JSON Schema, in which
-//! the specification is written, `1.0` is an integer too; it comes back as `1.0`.
+//! The specification ([requests](https://modelcontextprotocol.io/specification/2025-11-25/basic#requests)) allows both
+//! and never null. A peer gets its id back unchanged: `1` and `"1"` differ, and an integer outside of `i64` is kept as
+//! digits and never rounded. JSON Schema, which the specification uses, treats `1.0` as an integer too; it is sent back
+//! as `1.0`.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -12,17 +12,17 @@ use core::fmt;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
-/// What both names are made of.
+/// The value of an id or a token.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Name {
     Integer(i64),
-    /// An integer outside `i64`, or one written in a way that `i64` would not give back (`-0`, `1.0`): its digits.
+    /// The digits of an integer outside of `i64`, or of one that `i64` would write differently (`-0`, `1.0`).
     Digits(Box<str>),
     String(Box<str>),
 }
 
 impl Name {
-    /// Reads an integer from the digits it was written with, as [`is_integer`] has checked.
+    /// Parses the digits of an integer that [`is_integer`] has checked.
     fn from_digits(digits: &str) -> Self {
         match digits.parse::<i64>() {
             Ok(value) if digits != "-0" => Self::Integer(value),
@@ -39,13 +39,13 @@ impl Name {
     }
 }
 
-/// Whether the text of a number is that of an integer which names something: `-?[0-9]+(\.0+)?`.
+/// Whether a number is an integer that may be an id: `-?[0-9]+(\.0+)?`.
 pub(crate) fn is_integer(number: &str) -> bool {
     let whole = number.trim_end_matches('0').strip_suffix('.');
     crate::scan::is_integer(whole.unwrap_or(number))
 }
 
-/// Both names have the same shape and the same rules; only what they name differs.
+/// Declares a type for an id or a token.
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident) => {
         $(#[$doc])*
@@ -53,7 +53,7 @@ macro_rules! name {
         pub struct $type(Name);
 
         impl $type {
-            /// The value as an integer, when it is one that fits.
+            /// The value as an integer, if it fits.
             #[must_use]
             pub fn as_i64(&self) -> Option<i64> {
                 match &self.0 {
@@ -62,7 +62,7 @@ macro_rules! name {
                 }
             }
 
-            /// The value as a string, when it was sent as a string.
+            /// The value as a string, if it is one.
             #[must_use]
             pub fn as_str(&self) -> Option<&str> {
                 match &self.0 {
@@ -71,8 +71,8 @@ macro_rules! name {
                 }
             }
 
-            /// From the digits of a JSON integer. The digits are kept exactly when they do not fit an `i64`.
-            /// The caller has checked them with [`is_integer`].
+            /// From the digits of a JSON integer, checked with [`is_integer`]. They are kept exactly when they do not
+            /// fit an `i64`.
             pub(crate) fn from_digits(digits: &str) -> Self {
                 Self(Name::from_digits(digits))
             }
@@ -129,17 +129,17 @@ macro_rules! name {
 }
 
 name! {
-    /// The name of a request, chosen by its sender: an integer or a string, given back digit for digit.
+    /// The id of a request, chosen by its sender: an integer or a string, kept digit for digit.
     RequestId
 }
 
 name! {
-    /// The name under which a request's progress is reported: an integer or a string chosen by its sender.
+    /// The token for progress notifications of a request, chosen by its sender: an integer or a string.
     ProgressToken
 }
 
 impl RequestId {
-    /// How many bytes of memory its peer has chosen: none for an integer that a machine word holds.
+    /// The bytes of memory that the peer controls: none for an integer within `i64`.
     pub(crate) fn held(&self) -> usize {
         match &self.0 {
             Name::Integer(_) => 0,

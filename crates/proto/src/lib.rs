@@ -1,11 +1,10 @@
 //! The Model Context Protocol without I/O.
 //!
-//! This crate decodes, encodes and frames messages and holds the state of a session, for all five revisions
-//! of the [specification](https://modelcontextprotocol.io/specification). It opens no file, no socket and no
-//! thread and reads no clock: time comes in as an argument ([`Time`]), bytes come in and go out as values.
-//! It is `no_std`, so the compiler proves that on every machine.
+//! This crate decodes, encodes and frames messages and contains the session state machine, for all five revisions of
+//! the [specification](https://modelcontextprotocol.io/specification). It opens no file, socket or thread and reads no
+//! clock: time is an argument ([`Time`]), and bytes are values. It is `no_std`, so the compiler verifies this.
 //!
-//! Two names to start with: [`Message`] (what is said) and [`session::Session`] (who may say it when).
+//! Start with [`Message`], a message, and [`session::Session`], which decides what may be sent when.
 #![no_std]
 #![deny(unsafe_code)]
 

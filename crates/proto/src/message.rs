@@ -1,9 +1,9 @@
-//! What two peers say to each other: requests, notifications and responses.
+//! Messages: requests, notifications and responses.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic#messages>
 //!
-//! Parameters and results stay JSON text ([`Raw`]) until somebody asks for a type. Made by
-//! [`decode`](crate::decode) from bytes or by a session from a call; written by [`encode`](crate::encode).
+//! Params and results stay JSON text ([`Raw`]) until a caller decodes them. Messages come from
+//! [`decode`](crate::decode) or from a session, and [`encode`](crate::encode) writes them.
 
 use alloc::borrow::Cow;
 use core::ops::Range;
@@ -15,53 +15,53 @@ use crate::json::{self, ReadError, WriteError};
 use crate::scan;
 use crate::{ErrorObject, Kind, Method, Raw, RequestId};
 
-/// One message of JSON-RPC 2.0.
+/// A message of JSON-RPC 2.0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// Wants exactly one response with the same id.
+    /// Expects one response with the same id.
     Request(Request),
-    /// Wants none.
+    /// Expects no response.
     Notification(Notification),
-    /// Answers one request.
+    /// Responds to a request.
     Response(Response),
 }
 
-/// A method to run and to answer.
+/// A method call that expects a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// What its sender calls it; the response carries the same.
+    /// The id that its sender chose. The response has the same.
     pub id: RequestId,
-    /// What to do.
+    /// The method.
     pub method: Method,
-    /// With what; `None` when the member is absent.
+    /// The params; `None` when the member is absent.
     pub params: Option<Payload>,
 }
 
-/// Something to know, with no answer.
+/// A method call without a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notification {
-    /// What happened.
+    /// The method.
     pub method: Method,
-    /// The particulars; `None` when the member is absent.
+    /// The params; `None` when the member is absent.
     pub params: Option<Payload>,
 }
 
-/// The end of a request.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
-    /// The request that it answers; `None` when its sender could not read our id.
+    /// The id of the request; `None` when the sender could not read it.
     pub id: Option<RequestId>,
     /// A result, which is always an object in MCP, or an error.
     pub outcome: Result<Payload, ErrorObject>,
 }
 
-/// Parameters or a result: JSON text, beside where the members lie that the protocol itself looks at.
+/// Params or a result: JSON text, with the positions of the members that the protocol itself reads.
 ///
-/// The scanner has passed them anyway, so nobody has to search the text a second time, and nobody who looks
-/// for the name of a tool can be misled by a second member of that name: the scanner refuses duplicates.
+/// The scanner records these positions and rejects repeated members, so the text is not searched again, and every
+/// reader gets the same member.
 ///
-/// What this side has made itself was not scanned; there the members are looked up when somebody asks. Two
-/// are equal when their texts are.
+/// A text of this side was not scanned, and its members are located on demand. Payloads are equal when their texts are
+/// equal.
 #[derive(Clone)]
 pub struct Payload {
     raw: Raw,
@@ -74,7 +74,7 @@ impl PartialEq for Payload {
     }
 }
 
-/// Where a member's value lies in the text of its [`Payload`]; an empty span means that it is absent.
+/// The position of a member's value in the text of its [`Payload`]; empty when the member is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -90,18 +90,18 @@ impl Span {
         self.start as usize..self.end as usize
     }
 
-    /// The part of a text; nothing when the member is absent.
+    /// This part of a text; empty when the member is absent.
     pub(crate) fn of(self, text: &[u8]) -> &[u8] {
         text.get(self.range()).unwrap_or_default()
     }
 
-    /// The same place, counted from `start`.
+    /// The same position, relative to `start`.
     const fn since(self, start: u32) -> Self {
         Self { start: self.start.saturating_sub(start), end: self.end.saturating_sub(start) }
     }
 }
 
-/// The members of the second level that the protocol looks at.
+/// The members of params and results that the protocol reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spans {
     pub(crate) meta: Span,
@@ -122,7 +122,7 @@ pub(crate) enum Inner {
 }
 
 impl Inner {
-    /// The member of that name, if it is one of them.
+    /// The member with this name.
     #[inline]
     pub(crate) const fn named(name: &[u8]) -> Option<Self> {
         match name {
@@ -143,7 +143,7 @@ impl From<Inner> for u8 {
 }
 
 impl Spans {
-    /// Where the span of such a member is kept.
+    /// The position of a member.
     #[inline]
     pub(crate) const fn of(&mut self, member: Inner) -> &mut Span {
         match member {
@@ -155,7 +155,7 @@ impl Spans {
         }
     }
 
-    /// The same places, counted from `start`. Those of absent members stay empty.
+    /// The same positions, relative to `start`. Those of absent members stay empty.
     pub(crate) const fn since(self, start: u32) -> Self {
         Self {
             meta: self.meta.since(start),
@@ -168,13 +168,13 @@ impl Spans {
 }
 
 impl Payload {
-    /// From a text that this side has made.
+    /// A text that this side has made.
     #[must_use]
     pub const fn from_raw(raw: Raw) -> Self {
         Self { raw, spans: None }
     }
 
-    /// Writes a value as JSON.
+    /// Serializes a value.
     ///
     /// # Errors
     /// As [`Raw::from_value`].
@@ -182,18 +182,18 @@ impl Payload {
         Raw::from_value(value).map(Self::from_raw)
     }
 
-    /// From a text and the spans that the scanner found in it.
+    /// A text with the positions that the scanner recorded.
     pub(crate) const fn new(raw: Raw, spans: Spans) -> Self {
         Self { raw, spans: Some(spans) }
     }
 
-    /// The whole text.
+    /// The complete text.
     #[must_use]
     pub const fn raw(&self) -> &Raw {
         &self.raw
     }
 
-    /// The whole text, taken.
+    /// The complete text, by value.
     #[must_use]
     pub fn into_raw(self) -> Raw {
         self.raw
@@ -205,19 +205,19 @@ impl Payload {
         self.member(self.spans().meta)
     }
 
-    /// The `name` member: which tool or prompt is meant. JSON text, quotes and escapes included.
+    /// The `name` member: the tool or prompt. JSON text with quotes and escapes.
     #[must_use]
     pub fn name(&self) -> Option<Raw> {
         self.member(self.spans().name)
     }
 
-    /// The value of the `name` member; `None` when it is absent or no string.
+    /// The value of the `name` member; `None` when it is absent or not a string.
     #[must_use]
     pub fn name_string(&self) -> Option<Cow<'_, str>> {
         json::string_value(self.text(self.spans().name)?)
     }
 
-    /// The `uri` member: which resource is meant. JSON text, quotes and escapes included.
+    /// The `uri` member: the resource. JSON text with quotes and escapes.
     #[must_use]
     pub fn uri(&self) -> Option<Raw> {
         self.member(self.spans().uri)
@@ -229,14 +229,13 @@ impl Payload {
         self.member(self.spans().arguments)
     }
 
-    /// What the `arguments` member is; `None` when it is absent.
+    /// The kind of the `arguments` member; `None` when it is absent.
     #[must_use]
     pub fn arguments_kind(&self) -> Option<Kind> {
         Some(Kind::of(self.text(self.spans().arguments)?.as_bytes()))
     }
 
-    /// Reads the `arguments` member where it lies. Without one, or when it is `null`, that is an object without
-    /// members.
+    /// Decodes the `arguments` member in place. When it is absent or `null`, decodes an empty object.
     ///
     /// # Errors
     /// As [`Raw::decode`].
@@ -245,26 +244,26 @@ impl Payload {
         json::from_text(text.unwrap_or("{}"))
     }
 
-    /// The `resultType` member of a result. JSON text, quotes included.
+    /// The `resultType` member of a result. JSON text with quotes.
     #[must_use]
     pub fn result_type(&self) -> Option<Raw> {
         self.member(self.spans().result_type)
     }
 
-    /// The same with its members looked up, for whoever asks for more than one.
+    /// Locates the members once, for several lookups.
     pub(crate) fn indexed(mut self) -> Self {
         self.spans = Some(self.spans());
         self
     }
 
-    /// Looks its members up, where nobody has yet, for all who ask later.
+    /// Locates the members once, for several lookups.
     pub(crate) fn index(&mut self) {
         if self.spans.is_none() {
             self.spans = Some(self.spans());
         }
     }
 
-    /// Where the value of `_meta` lies in the text.
+    /// The position of the value of `_meta`.
     pub(crate) fn meta_range(&self) -> Option<Range<usize>> {
         let span = self.spans().meta;
         span.is_there().then(|| span.range())
@@ -307,8 +306,8 @@ impl core::fmt::Debug for Payload {
 }
 
 impl Message {
-    /// The bytes of what it carries: its params or its result, or an error's text and data; and of a method that is not
-    /// known, whose name is as long as its sender wants. What stands around them is not counted.
+    /// The bytes of the content: the params or the result, or the message and data of an error; also the name of an
+    /// unknown method, whose length the peer controls. The text around them is not counted.
     #[must_use]
     pub fn payload_len(&self) -> usize {
         match self {
@@ -323,7 +322,7 @@ impl Message {
 }
 
 impl Notification {
-    /// The bytes of what it carries, as [`Message::payload_len`] counts them.
+    /// The bytes of the content, as [`Message::payload_len`] counts them.
     #[must_use]
     pub fn payload_len(&self) -> usize {
         carried(&self.method, self.params.as_ref())

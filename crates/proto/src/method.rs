@@ -1,7 +1,6 @@
-//! The methods of the protocol, in one table: what each is, who sends it, in which revisions, and what must
-//! have been declared for it.
+//! The table of methods: direction, kind, revisions, and required capability.
 //!
-//! Taken from the official schemas of the five revisions
+//! From the official schemas of the five revisions
 //! (<https://github.com/modelcontextprotocol/modelcontextprotocol/tree/main/schema>).
 
 use alloc::boxed::Box;
@@ -12,28 +11,27 @@ use crate::Version;
 /// Who sends a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The client asks or tells the server.
+    /// The client sends it to the server.
     ToServer,
-    /// The server asks or tells the client.
+    /// The server sends it to the client.
     ToClient,
-    /// Either side.
+    /// Both sides send it.
     Both,
 }
 
-/// Whether a method is answered.
+/// Whether a method has a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MethodKind {
     /// It has a response.
     Request,
     /// It has none.
     Notification,
-    /// It is no message of its own in any revision that it is part of: it travels inside the `inputRequests`
-    /// of a result (2026-07-28), and as a request up to 2025-11-25.
+    /// A request until 2025-11-25, and an entry in the `inputRequests` of a result since 2026-07-28.
     Input,
 }
 
-/// A capability that must have been declared before a method may be used: the declaring side, and the path
-/// of the member, as in `resources.subscribe`.
+/// The capability that a method needs: the side that declares it, and the path of the member, as in
+/// `resources.subscribe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing.
@@ -47,9 +45,9 @@ pub enum Needs {
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MethodFacts {
-    /// The name on the wire.
+    /// The name in messages.
     pub name: &'static str,
-    /// Whether it is answered.
+    /// Whether it has a response.
     pub kind: MethodKind,
     /// Who sends it.
     pub direction: Direction,
@@ -57,12 +55,12 @@ pub struct MethodFacts {
     pub since: Version,
     /// The last revision that has it.
     pub until: Version,
-    /// What must have been declared.
+    /// The capability that must be declared.
     pub needs: Needs,
 }
 
 impl MethodFacts {
-    /// Whether a revision has this method as a message. Unknown revisions have none.
+    /// Whether a revision has this method as a message. False for unknown revisions.
     #[must_use]
     pub fn exists_in(&self, version: &Version) -> bool {
         match (self.since.rank(), version.rank(), self.until.rank()) {
@@ -72,7 +70,7 @@ impl MethodFacts {
     }
 }
 
-/// Writes the enum, its names and its table from one list, so that none can lack a row.
+/// Declares the enum, the names and the table from one list.
 macro_rules! methods {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal, $kind:ident, $direction:ident, $since:ident ..= $until:ident, $needs:expr; )*) => {
         /// A method by name.
@@ -80,15 +78,15 @@ macro_rules! methods {
         #[non_exhaustive]
         pub enum Method {
             $( $(#[$doc])* $variant, )*
-            /// A method that no revision knows, under the name it was sent with.
+            /// An unknown method.
             Other(Box<str>),
         }
 
         impl Method {
-            /// Every method of every revision.
+            /// All methods of all revisions.
             pub const ALL: &'static [Self] = &[$( Self::$variant, )*];
 
-            /// The method of that name.
+            /// The method with this name.
             #[must_use]
             pub fn parse(name: &str) -> Self {
                 match name {
@@ -97,7 +95,7 @@ macro_rules! methods {
                 }
             }
 
-            /// The same from the bytes of the name; `None` for one that no revision knows.
+            /// The known method with this name, from bytes.
             #[allow(non_upper_case_globals, reason = "named after the variants")]
             pub(crate) fn known(name: &[u8]) -> Option<Self> {
                 $(
@@ -109,7 +107,7 @@ macro_rules! methods {
                 }
             }
 
-            /// The name on the wire.
+            /// The name in messages.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
@@ -118,7 +116,7 @@ macro_rules! methods {
                 }
             }
 
-            /// The bytes of a name that its sender has chosen: none where it is known.
+            /// The bytes of memory that the peer controls: none for a known method.
             pub(crate) fn held(&self) -> usize {
                 match self {
                     Self::Other(name) => name.len(),
@@ -126,7 +124,7 @@ macro_rules! methods {
                 }
             }
 
-            /// The method's row; `None` for one that no revision knows.
+            /// The row of the method; `None` for an unknown one.
             #[must_use]
             pub fn facts(&self) -> Option<&'static MethodFacts> {
                 match self {
@@ -149,7 +147,7 @@ macro_rules! methods {
 }
 
 impl Method {
-    /// Whether a result of this method may ask for input instead
+    /// Whether a result of this method may request input
     /// (<https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>).
     #[must_use]
     pub const fn may_need_input(&self) -> bool {
@@ -177,25 +175,25 @@ use Needs::{Client, Nothing, Server};
 methods! {
     /// Opens a legacy session.
     Initialize = "initialize", Request, ToServer, V2024_11_05 ..= V2025_11_25, Nothing;
-    /// The client has accepted the answer to `initialize`.
+    /// The client has accepted the result of `initialize`.
     Initialized = "notifications/initialized", Notification, ToServer, V2024_11_05 ..= V2025_11_25, Nothing;
-    /// Is the peer alive?
+    /// Checks that the peer is alive.
     Ping = "ping", Request, Both, V2024_11_05 ..= V2025_11_25, Nothing;
-    /// What a modern server is and speaks.
+    /// Describes a modern server.
     Discover = "server/discover", Request, ToServer, V2026_07_28 ..= V2026_07_28, Nothing;
     /// Opens a stream of notifications.
     Listen = "subscriptions/listen", Request, ToServer, V2026_07_28 ..= V2026_07_28, Nothing;
-    /// The first message of such a stream: what of the filter the server honours.
+    /// The first message of such a stream: the supported part of the filter.
     SubscriptionsAcknowledged = "notifications/subscriptions/acknowledged", Notification, ToClient, V2026_07_28 ..= V2026_07_28, Nothing;
-    /// The sender no longer wants the answer.
+    /// The sender does not wait for the response any more.
     Cancelled = "notifications/cancelled", Notification, Both, V2024_11_05 ..= V2026_07_28, Nothing;
-    /// How far a request is.
+    /// Progress of a request.
     Progress = "notifications/progress", Notification, Both, V2024_11_05 ..= V2026_07_28, Nothing;
     /// A page of tools.
     ListTools = "tools/list", Request, ToServer, V2024_11_05 ..= V2026_07_28, Server("tools");
     /// Runs a tool.
     CallTool = "tools/call", Request, ToServer, V2024_11_05 ..= V2026_07_28, Server("tools");
-    /// The list of tools is another one now.
+    /// The tool list has changed.
     ToolListChanged = "notifications/tools/list_changed", Notification, ToClient, V2024_11_05 ..= V2026_07_28, Server("tools.listChanged");
     /// A page of resources.
     ListResources = "resources/list", Request, ToServer, V2024_11_05 ..= V2026_07_28, Server("resources");
@@ -203,46 +201,46 @@ methods! {
     ListResourceTemplates = "resources/templates/list", Request, ToServer, V2024_11_05 ..= V2026_07_28, Server("resources");
     /// The contents of a resource.
     ReadResource = "resources/read", Request, ToServer, V2024_11_05 ..= V2026_07_28, Server("resources");
-    /// Asks to be told when a resource changes.
+    /// Subscribes to changes of a resource.
     Subscribe = "resources/subscribe", Request, ToServer, V2024_11_05 ..= V2025_11_25, Server("resources.subscribe");
-    /// Takes that back.
+    /// Ends this subscription.
     Unsubscribe = "resources/unsubscribe", Request, ToServer, V2024_11_05 ..= V2025_11_25, Server("resources.subscribe");
     /// A resource has changed.
     ResourceUpdated = "notifications/resources/updated", Notification, ToClient, V2024_11_05 ..= V2026_07_28, Server("resources.subscribe");
-    /// The list of resources is another one now.
+    /// The resource list has changed.
     ResourceListChanged = "notifications/resources/list_changed", Notification, ToClient, V2024_11_05 ..= V2026_07_28, Server("resources.listChanged");
     /// A page of prompts.
     ListPrompts = "prompts/list", Request, ToServer, V2024_11_05 ..= V2026_07_28, Server("prompts");
-    /// A prompt with its arguments filled in.
+    /// A prompt with its arguments.
     GetPrompt = "prompts/get", Request, ToServer, V2024_11_05 ..= V2026_07_28, Server("prompts");
-    /// The list of prompts is another one now.
+    /// The prompt list has changed.
     PromptListChanged = "notifications/prompts/list_changed", Notification, ToClient, V2024_11_05 ..= V2026_07_28, Server("prompts.listChanged");
-    /// Proposals for the value of an argument. The capability `completions` came with 2025-03-26; before, any
-    /// server could be asked, so the session does not hold this row against a 2024-11-05 server.
+    /// Suggested values for an argument. 2024-11-05 has no capability `completions`, so the session does not require it
+    /// there.
     Complete = "completion/complete", Request, ToServer, V2024_11_05 ..= V2026_07_28, Server("completions");
-    /// From which level on the client wants log messages.
+    /// The minimum level of log messages.
     SetLevel = "logging/setLevel", Request, ToServer, V2024_11_05 ..= V2025_11_25, Server("logging");
     /// A log message.
     LogMessage = "notifications/message", Notification, ToClient, V2024_11_05 ..= V2026_07_28, Server("logging");
-    /// Asks the client's model for a message.
+    /// Requests a message of the client's model.
     CreateMessage = "sampling/createMessage", Input, ToClient, V2024_11_05 ..= V2025_11_25, Client("sampling");
-    /// Asks the client's user for input.
+    /// Requests input of the client's user.
     Elicit = "elicitation/create", Input, ToClient, V2025_06_18 ..= V2025_11_25, Client("elicitation");
-    /// The user has done what a URL elicitation asked for.
+    /// The user has finished a URL elicitation.
     ElicitationComplete = "notifications/elicitation/complete", Notification, ToClient, V2025_11_25 ..= V2025_11_25, Client("elicitation.url");
-    /// Asks the client for its roots.
+    /// Requests the client's roots.
     ListRoots = "roots/list", Input, ToClient, V2024_11_05 ..= V2025_11_25, Client("roots");
-    /// The client's roots are others now.
+    /// The client's roots have changed.
     RootsListChanged = "notifications/roots/list_changed", Notification, ToServer, V2024_11_05 ..= V2025_11_25, Client("roots.listChanged");
-    /// How a task stands. Part of the core in 2025-11-25, of an extension in 2026-07-28.
+    /// The status of a task. A core method in 2025-11-25, of an extension in 2026-07-28.
     GetTask = "tasks/get", Request, Both, V2025_11_25 ..= V2026_07_28, Nothing;
-    /// The result of a task, waited for: 2025-11-25 alone.
+    /// Waits for the result of a task: 2025-11-25 alone.
     GetTaskResult = "tasks/result", Request, Both, V2025_11_25 ..= V2025_11_25, Nothing;
     /// A page of tasks: 2025-11-25 alone.
     ListTasks = "tasks/list", Request, Both, V2025_11_25 ..= V2025_11_25, Nothing;
-    /// Ends a task early.
+    /// Cancels a task.
     CancelTask = "tasks/cancel", Request, Both, V2025_11_25 ..= V2026_07_28, Nothing;
-    /// Gives a task the input it asked for: the extension of 2026-07-28.
+    /// Responds to the input requests of a task: the extension of 2026-07-28.
     UpdateTask = "tasks/update", Request, ToServer, V2026_07_28 ..= V2026_07_28, Nothing;
     /// A task has a new status: 2025-11-25.
     TaskStatus = "notifications/tasks/status", Notification, Both, V2025_11_25 ..= V2025_11_25, Nothing;

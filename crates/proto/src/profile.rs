@@ -1,7 +1,7 @@
-//! What differs between the revisions, as one row of facts each.
+//! The differences between the revisions, as one row of facts each.
 //!
-//! Whoever needs to know asks `profile.batching`, never "which version is this": see the invariant in
-//! `tests/invariants.rs`. The facts are those of the specification's changelogs, for example
+//! Code asks for a fact, such as `profile.batching`, and never for the version: see the invariant in
+//! `tests/invariants.rs`. The facts are from the specification's changelogs, for example
 //! <https://modelcontextprotocol.io/specification/2025-06-18/changelog>.
 
 use crate::{Era, Version, code};
@@ -16,27 +16,27 @@ pub struct Profile {
     pub era: Era,
     /// A session is opened with `initialize`.
     pub initialize: bool,
-    /// A line may be an array of messages: 2025-03-26 alone.
+    /// A message may be an array of messages: 2025-03-26 alone.
     pub batching: bool,
-    /// The server may send requests of its own. From 2026-07-28 on it answers with `input_required` instead.
+    /// The server may send requests. Since 2026-07-28 it returns `input_required` instead.
     pub server_requests: bool,
     /// Every result carries `resultType`.
     pub result_type: bool,
-    /// Streamable HTTP has sessions, streams opened with GET, and resumption. Before it there was HTTP+SSE, after it
-    /// every POST stands for itself.
+    /// Streamable HTTP has sessions, streams opened with GET, and resumption. Before, there was HTTP+SSE; since
+    /// 2026-07-28 every POST is independent.
     pub http_sessions: bool,
-    /// After `initialize`, every HTTP request names the revision in `MCP-Protocol-Version`.
+    /// After `initialize`, every HTTP request has the header `MCP-Protocol-Version`.
     pub http_version_header: bool,
-    /// HTTP requests repeat their method, and what they are about, in headers.
+    /// HTTP requests repeat their method and their subject in headers.
     pub http_method_headers: bool,
-    /// A stream that can be resumed begins with an event that has an id and no data, and a server may close it to be
-    /// asked again.
+    /// A resumable stream starts with an event that has an id and no data, and a server may close it so that the client
+    /// reconnects.
     pub http_priming_event: bool,
-    /// To cancel on HTTP is to close the exchange, and a peer that leaves has cancelled.
-    pub leaving_cancels: bool,
+    /// Closing the HTTP exchange cancels the request.
+    pub disconnect_cancels: bool,
     /// `structuredContent` exists.
     pub structured_content: bool,
-    /// `structuredContent` may be any JSON value, and `outputSchema` any schema; before, both are objects.
+    /// `structuredContent` may be any JSON value, and `outputSchema` any schema; otherwise both are objects.
     pub structured_any: bool,
     /// Content of kind `audio` exists.
     pub audio: bool,
@@ -46,9 +46,9 @@ pub struct Profile {
     pub completions_capability: bool,
     /// Elicitation by URL exists.
     pub elicitation_url: bool,
-    /// Tasks are part of the core: 2025-11-25 alone. Behind it they are an extension, and another thing.
+    /// Tasks are a core feature: 2025-11-25 alone. In 2026-07-28 they are an extension with another form.
     pub core_tasks: bool,
-    /// The code for a resource that does not exist.
+    /// The error code for an unknown resource.
     pub resource_not_found: i64,
 }
 
@@ -78,7 +78,7 @@ static PROFILES: [Profile; 5] = [
         result_type: true,
         http_sessions: false,
         http_method_headers: true,
-        leaving_cancels: true,
+        disconnect_cancels: true,
         structured_any: true,
         elicitation_url: true,
         resource_not_found: code::INVALID_PARAMS,
@@ -97,7 +97,7 @@ const LEGACY: Profile = Profile {
     http_version_header: false,
     http_method_headers: false,
     http_priming_event: false,
-    leaving_cancels: false,
+    disconnect_cancels: false,
     structured_content: false,
     structured_any: false,
     audio: false,
@@ -119,7 +119,7 @@ const SINCE_2025_06_18: Profile = Profile {
 };
 
 impl Profile {
-    /// The facts of a known revision; `None` for one that this crate does not know.
+    /// The facts of a revision; `None` for an unknown one.
     #[must_use]
     pub fn of(version: &Version) -> Option<&'static Self> {
         PROFILES.get(usize::from(version.rank()?))

@@ -1,8 +1,7 @@
-//! A JSON text that has been checked and not been decoded.
+//! A JSON text that was validated and not decoded.
 //!
-//! The currency of the whole project: parameters, results, schemas and everything else that is passed on
-//! unchanged is a [`Raw`]. Only the scanner makes one from foreign bytes, so whoever holds one knows that it
-//! is valid JSON in UTF-8.
+//! Params, results, schemas and all other data that is forwarded unchanged is a [`Raw`]. Only the scanner makes one
+//! from the bytes of a peer, so a `Raw` is always valid JSON in UTF-8.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,18 +14,18 @@ use serde::ser::{Serialize, Serializer};
 use crate::json;
 use crate::scan::{self, ScanError};
 
-/// A valid JSON text (scanned once: UTF-8, escapes, depth, and duplicate keys in the levels where they
-/// matter), without white space around it, cheap to clone.
+/// A valid JSON text without surrounding white space. Cheap to clone.
 ///
-/// From 4 KiB on it is a slice of the buffer that it arrived in; below that it is its own small copy, so that
-/// a parked call never pins a read buffer.
+/// The text was scanned once for UTF-8, escapes, depth, and for repeated keys at the levels where they matter. From 4
+/// KiB on it is a slice of the buffer in which it was received; a smaller text is copied, so that it does not keep a
+/// read buffer alive.
 ///
-/// With serde it is the JSON value itself, in any format: the text is passed through unchanged by this
-/// crate's own reader and writer and transcribed by others. Two are equal when their texts are equal.
+/// With serde it is the JSON value itself, in any format: this crate's reader and writer pass the text through, others
+/// transcribe it. Two are equal when their texts are equal.
 #[derive(Clone, Eq)]
 pub struct Raw(Bytes);
 
-/// How often two texts were compared: in tests, which count what a look-up costs.
+/// The number of comparisons, for tests that count the cost of a lookup.
 #[cfg(test)]
 pub(crate) static COMPARISONS: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 
@@ -38,7 +37,7 @@ impl PartialEq for Raw {
     }
 }
 
-/// What a JSON text is, by its first byte.
+/// The kind of a JSON value, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `{ ... }`
@@ -69,37 +68,36 @@ impl Kind {
 }
 
 impl Raw {
-    /// Texts from this size on share the buffer they arrived in, in bytes.
+    /// The size from which a text shares the buffer in which it was received, in bytes.
     pub const SHARED_FROM: usize = 4096;
 
-    /// Checks a text and keeps it. White space around it is dropped.
+    /// Validates a text. Surrounding white space is dropped.
     ///
     /// # Errors
-    /// Says what is wrong and at which byte.
+    /// What is wrong, and at which byte.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, ScanError> {
         let text = text.into();
         let range = scan::value(&text)?;
         Ok(Self::trusted(text).slice(range))
     }
 
-    /// Writes a value as JSON.
+    /// Serializes a value.
     ///
     /// # Errors
-    /// When the value's own `Serialize` fails, or gives a map a key that is no string, or a float that JSON
-    /// cannot express.
+    /// When the value's own `Serialize` fails, a key of a map is not a string, or a number is not finite.
     pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Result<Self, json::WriteError> {
         json::to_raw(value)
     }
 
-    /// Reads the text as a `T`.
+    /// Deserializes the text.
     ///
     /// # Errors
-    /// When the text does not have the shape of a `T`; says where.
+    /// When the text does not match `T`; the error says where.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, json::ReadError> {
         json::from_raw(self)
     }
 
-    /// The text that `null` is.
+    /// The text `null`.
     #[must_use]
     pub const fn null() -> Self {
         Self(Bytes::from_static(b"null"))
@@ -111,7 +109,7 @@ impl Raw {
         Self(Bytes::from_static(b"{}"))
     }
 
-    /// A JSON string with that value.
+    /// A JSON string with this value.
     #[must_use]
     pub fn string(value: &str) -> Self {
         let mut text = Vec::new();
@@ -137,20 +135,20 @@ impl Raw {
         unsafe { core::str::from_utf8_unchecked(&self.0) }
     }
 
-    /// The text's length in bytes.
+    /// The length of the text in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a JSON text is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// What the text is.
+    /// The kind of the value.
     #[must_use]
     pub fn kind(&self) -> Kind {
         Kind::of(&self.0)
     }
 
-    /// The value of a JSON string; `None` when the text is no string.
+    /// The value of a JSON string; `None` for any other kind.
     #[must_use]
     pub fn to_string_value(&self) -> Option<alloc::borrow::Cow<'_, str>> {
         json::string_value(self.as_str())
@@ -162,12 +160,12 @@ impl Raw {
         self.0
     }
 
-    /// A text that this crate has checked or written itself.
+    /// A text that this crate has validated or written.
     pub(crate) const fn trusted(text: Bytes) -> Self {
         Self(text)
     }
 
-    /// A value inside a text that the scanner has passed.
+    /// A value within a scanned text.
     pub(crate) fn cut(text: &Bytes, range: Range<usize>) -> Self {
         if range.len() >= Self::SHARED_FROM {
             Self(text.slice(range))
@@ -176,7 +174,7 @@ impl Raw {
         }
     }
 
-    /// A value inside this text. The range comes from the scanner.
+    /// A value within this text, at a range from the scanner.
     pub(crate) fn slice(&self, range: Range<usize>) -> Self {
         if range.len() == self.0.len() {
             return self.clone();

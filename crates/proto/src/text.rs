@@ -1,15 +1,15 @@
-//! Text of a peer, made safe for people to read: what a terminal obeys or hides is escaped, and a long text is truncated.
+//! Makes text of a peer safe to display: escapes characters that control a terminal or are invisible, and truncates
+//! long text.
 //!
-//! Used by every error, report and page that shows a name, a description, a header or a line that another program wrote. It
-//! never prints. The escapes are those of Rust's `\u{..}`; the characters that are escaped are the control characters, the
-//! separators of lines, and those that Unicode calls default ignorable
-//! (<https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point>).
+//! Used by every error, report and page that shows a name, a description, a header or a line of another program. It
+//! never prints. Escapes have the form `\u{..}` of Rust. Escaped are control characters, line separators, and the
+//! default ignorable characters of Unicode (<https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point>).
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt::{self, Write};
 
-/// Text of a peer on one line, for a person: escaped, and truncated where [`truncated`](Self::truncated) says so.
+/// Text of a peer on one line: escaped, and truncated by [`truncated`](Self::truncated).
 ///
 /// ```
 /// use mcpjoin_proto::text::Line;
@@ -25,19 +25,19 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// The whole text.
+    /// The complete text.
     #[must_use]
     pub const fn of(text: &'a str) -> Self {
         Self { text: Cow::Borrowed(text), max_chars: usize::MAX }
     }
 
-    /// Bytes that may be no UTF-8: each part that is none becomes U+FFFD.
+    /// Bytes that may be invalid UTF-8; each invalid part becomes U+FFFD.
     #[must_use]
     pub fn of_bytes(bytes: &'a [u8]) -> Self {
         Self { text: String::from_utf8_lossy(bytes), max_chars: usize::MAX }
     }
 
-    /// At most so many characters of the text, counted before they are escaped. `…` stands for the rest.
+    /// Limits the number of characters, counted before escaping. `…` replaces the rest.
     #[must_use]
     pub const fn truncated(mut self, max_chars: usize) -> Self {
         self.max_chars = max_chars;
@@ -54,7 +54,8 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// As [`escape_line`], with the short escapes of line feeds, carriage returns and tabs: what servers write has many of them.
+/// As [`escape_line`], with short escapes for line feeds, carriage returns and tabs, which are common in the output of
+/// servers.
 fn line(text: &str) -> Cow<'_, str> {
     escape(text, is_hidden, |out, character| match character {
         '\n' => out.push_str("\\n"),
@@ -64,7 +65,7 @@ fn line(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The beginning of a text: at most `max_bytes` of it, and no part of a character.
+/// The start of a text: at most `max_bytes`, ending between two characters.
 #[must_use]
 pub fn prefix(text: &str, max_bytes: usize) -> &str {
     let mut end = text.len().min(max_bytes);
@@ -74,19 +75,19 @@ pub fn prefix(text: &str, max_bytes: usize) -> &str {
     &text[..end]
 }
 
-/// Escapes a text that must stay on its line.
+/// Escapes a text for one line.
 #[must_use]
 pub fn escape_line(text: &str) -> Cow<'_, str> {
     escape(text, is_hidden, push_escape)
 }
 
-/// Escapes a text of any number of lines: line feeds and tabs stay.
+/// Escapes a text of several lines: line feeds and tabs are kept.
 #[must_use]
 pub fn escape_lines(text: &str) -> Cow<'_, str> {
     escape(text, |character| is_hidden(character) && character != '\n' && character != '\t', push_escape)
 }
 
-/// Escapes a text so that no two texts look alike: a backslash that begins what looks like an escape becomes one itself.
+/// Escapes a text unambiguously: a backslash that starts the form of an escape is escaped itself.
 #[must_use]
 pub fn escape_word(text: &str) -> Cow<'_, str> {
     if text.contains("\\u{") {
@@ -96,7 +97,7 @@ pub fn escape_word(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Escapes a JSON document with the escapes of JSON, which changes no value. Line feeds between its values stay.
+/// Escapes a JSON document with JSON escapes, which changes no value. Line feeds between values are kept.
 #[must_use]
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     let escaped = |character: char| is_hidden(character) && character != '\n';
@@ -116,7 +117,7 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Writes a character as the escapes of JSON: one, or two for a surrogate pair.
+/// Writes a character as one JSON escape, or as two for a surrogate pair.
 pub fn push_json_escape(out: &mut String, character: char) {
     for unit in character.encode_utf16(&mut [0; 2]) {
         // Writing to a string does not fail.
@@ -124,7 +125,7 @@ pub fn push_json_escape(out: &mut String, character: char) {
     }
 }
 
-/// Whether a terminal obeys the character or shows nothing for it.
+/// Whether a character controls a terminal or is invisible.
 #[must_use]
 pub const fn is_hidden(character: char) -> bool {
     match character {
@@ -136,8 +137,8 @@ pub const fn is_hidden(character: char) -> bool {
     }
 }
 
-/// Whether it has the property `Default_Ignorable_Code_Point`: a program that does not know the character shows nothing for it.
-/// The table is that of Unicode 16.0, <https://www.unicode.org/Public/16.0.0/ucd/DerivedCoreProperties.txt>.
+/// Whether a character has the property `Default_Ignorable_Code_Point`: programs that do not support it display
+/// nothing. From Unicode 16.0, <https://www.unicode.org/Public/16.0.0/ucd/DerivedCoreProperties.txt>.
 const fn is_ignorable(character: char) -> bool {
     matches!(
         character,
@@ -160,8 +161,8 @@ const fn is_ignorable(character: char) -> bool {
     )
 }
 
-/// Whether the character only selects the picture of the emoji before it: `☀️` stays as it is. At most one follows each emoji,
-/// so no text can be taken for another. Digits with it are escaped: they look the same without.
+/// Whether a character only selects the emoji presentation of the character before it: `☀️` is kept. At most one is
+/// kept per emoji, so the text stays unambiguous. After a digit it is escaped, because both forms look the same.
 #[must_use]
 pub const fn selects_picture(before: Option<char>, character: char) -> bool {
     character == '\u{fe0f}'

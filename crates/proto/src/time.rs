@@ -1,12 +1,12 @@
-//! Points in time as the owner of a session counts them.
+//! Points in time, as the owner of a session counts them.
 //!
-//! The session never reads a clock: whoever drives it passes [`Time`] in. In production it is the time since
-//! the connection was made, on the monotonic clock; in tests it is a number that the test moves.
+//! A session reads no clock: its owner passes in a [`Time`]. In production it is the monotonic time since the
+//! connection was made; in tests it is set by the test.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// A point in time: the time since the owner's own epoch. Monotonic, never a wall clock.
+/// A point in time: the duration since an epoch of the owner. Monotonic, never a wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(Duration);
 
@@ -14,22 +14,22 @@ impl Time {
     /// The owner's epoch.
     pub const ZERO: Self = Self(Duration::ZERO);
 
-    /// A point that never comes.
+    /// A point that is never reached.
     pub const FAR: Self = Self(Duration::MAX);
 
-    /// The point that lies `since_epoch` after the owner's epoch.
+    /// The point `since_epoch` after the owner's epoch.
     #[must_use]
     pub const fn from_epoch(since_epoch: Duration) -> Self {
         Self(since_epoch)
     }
 
-    /// How long after the owner's epoch this point lies.
+    /// The duration since the owner's epoch.
     #[must_use]
     pub const fn since_epoch(self) -> Duration {
         self.0
     }
 
-    /// How long after `earlier` this point lies; zero when it does not.
+    /// The duration since `earlier`; zero if it is later.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
@@ -39,7 +39,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Self;
 
-    /// Saturates instead of overflowing: a timeout of "for ever" is a point that never comes.
+    /// Saturates: an infinite timeout is a point that is never reached.
     fn add(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(delay))
     }

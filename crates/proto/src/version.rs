@@ -1,9 +1,9 @@
-//! The revisions of the protocol and the two eras they belong to.
+//! The revisions of the protocol and their two eras.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 //!
-//! Nothing outside the two deciders (`session/opening.rs`, `http/classify.rs`) and the tables (this file,
-//! `profile.rs`, `method.rs`) compares versions; everything else asks the [`Profile`](crate::Profile).
+//! Versions are compared only in `session/client_negotiation.rs`, `http/classify.rs` and the tables (this file,
+//! `profile.rs`, `method.rs`). All other code uses the [`Profile`](crate::Profile).
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -11,7 +11,7 @@ use core::fmt;
 use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
-/// A revision of the protocol, by the date that names it.
+/// A revision of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Version {
@@ -19,27 +19,27 @@ pub enum Version {
     V2024_11_05,
     /// 2025-03-26: Streamable HTTP, batches, audio, annotations.
     V2025_03_26,
-    /// 2025-06-18: elicitation, structured output, resource links; batches are gone.
+    /// 2025-06-18: elicitation, structured output, resource links; no batches.
     V2025_06_18,
-    /// 2025-11-25: tasks, URL elicitation, icons; the last with a handshake.
+    /// 2025-11-25: tasks, URL elicitation, icons; the last with `initialize`.
     V2025_11_25,
     /// 2026-07-28: no session; each request carries its version and capabilities.
     V2026_07_28,
-    /// A revision that this crate does not know, under the name the peer gave it.
+    /// An unknown revision.
     Other(Box<str>),
 }
 
-/// Which of the two ways of talking a revision belongs to.
+/// The two generations of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
     /// Up to 2025-11-25: `initialize` opens a session.
     Legacy,
-    /// From 2026-07-28 on: every request stands for itself.
+    /// Since 2026-07-28: every request is independent.
     Modern,
 }
 
 impl Version {
-    /// Every known revision, oldest first.
+    /// All known revisions, oldest first.
     pub const ALL: [Self; 5] =
         [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
@@ -52,20 +52,14 @@ impl Version {
         }
     }
 
-    /// The revision of that name.
+    /// The revision with this name.
     #[must_use]
     pub fn parse(name: &str) -> Self {
-        match name {
-            "2024-11-05" => Self::V2024_11_05,
-            "2025-03-26" => Self::V2025_03_26,
-            "2025-06-18" => Self::V2025_06_18,
-            "2025-11-25" => Self::V2025_11_25,
-            "2026-07-28" => Self::V2026_07_28,
-            other => Self::Other(other.into()),
-        }
+        let known = Self::ALL.into_iter().find(|version| version.as_str() == name);
+        known.unwrap_or_else(|| Self::Other(name.into()))
     }
 
-    /// The name as it stands on the wire.
+    /// The name in messages.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -78,7 +72,7 @@ impl Version {
         }
     }
 
-    /// The era of a known revision; `None` for one that this crate does not know.
+    /// The era of a revision; `None` for an unknown one.
     #[must_use]
     pub const fn era(&self) -> Option<Era> {
         match self {
@@ -90,16 +84,14 @@ impl Version {
         }
     }
 
-    /// The newest of some revisions that belongs to an era.
+    /// The newest revision of an era in a list.
     #[must_use]
     pub fn newest_among(era: Era, versions: &[Self]) -> Option<&'static Self> {
-        Self::ALL_NEWEST_FIRST.iter().find(|version| version.era() == Some(era) && versions.contains(version))
+        const ALL: &[Version] = &Version::ALL;
+        ALL.iter().rev().find(|version| version.era() == Some(era) && versions.contains(version))
     }
 
-    const ALL_NEWEST_FIRST: &'static [Self] =
-        &[Self::V2026_07_28, Self::V2025_11_25, Self::V2025_06_18, Self::V2025_03_26, Self::V2024_11_05];
-
-    /// The place of a known revision in [`Version::ALL`].
+    /// The index of a revision in [`Version::ALL`].
     pub(crate) const fn rank(&self) -> Option<u8> {
         match self {
             Self::V2024_11_05 => Some(0),
@@ -150,7 +142,6 @@ mod tests {
             assert_eq!(version.rank(), u8::try_from(place).ok());
             assert!(version.era().is_some());
         }
-        assert!(Version::ALL_NEWEST_FIRST.iter().eq(Version::ALL.iter().rev()));
         assert_eq!(Version::parse("1999-01-01").era(), None);
         assert_eq!(Version::parse("1999-01-01").as_str(), "1999-01-01");
     }

@@ -1,14 +1,14 @@
-//! The bound of a walk over data that another party wrote: a schema with references, a configuration that names files.
+//! The limit of a walk over data of another party: a schema with references, a configuration that names files.
 //!
-//! Such data can refer to itself, so that a walk without a bound has no end, and one that is bounded by its depth alone
-//! takes exponential time. Used by every crate that follows references or evaluates a schema.
+//! Such data may refer to itself. A walk without a limit does not end, and a walk with a depth limit takes exponential
+//! time. Used by every crate that follows references or evaluates a schema.
 
 use alloc::collections::BTreeSet;
 
-/// The steps that a walk may still take, and the places that it has visited.
+/// The remaining steps of a walk, and the visited places.
 ///
-/// `P` identifies a place, for instance by its address. A walk that has to come to the same place more than once takes
-/// steps only, and leaves `P` as it is.
+/// `P` identifies a place, for instance by its address. A walk that may visit a place repeatedly only counts steps and
+/// leaves `P` as it is.
 #[derive(Clone, Debug)]
 pub struct Walk<P = ()> {
     left: usize,
@@ -22,24 +22,24 @@ impl<P: Ord> Walk<P> {
         Self { left: most_steps, visited: BTreeSet::new() }
     }
 
-    /// Takes a step; false when none was left.
+    /// Takes a step. Returns false when none was left.
     pub fn step(&mut self) -> bool {
         self.steps(1)
     }
 
-    /// Takes several steps at once, for work that costs as much; false when fewer were left. Then none is left.
+    /// Takes several steps, for work of that cost. Returns false when fewer were left, and none is left then.
     pub fn steps(&mut self, count: usize) -> bool {
         let left = self.left.checked_sub(count);
         self.left = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// Takes a step to a place; false when it was visited before, and when no step was left.
+    /// Takes a step to a place. Returns false when the place was visited before, or when no step was left.
     pub fn visit(&mut self, place: P) -> bool {
         self.step() && self.visited.insert(place)
     }
 
-    /// The steps that are left. Zero does not say whether the walk was complete.
+    /// The number of steps that are left. Zero does not mean that the walk is incomplete.
     #[must_use]
     pub const fn left(&self) -> usize {
         self.left

@@ -1,5 +1,5 @@
-//! Framing against hostile and unlucky peers: the cases of the adversarial catalogue that concern where a message
-//! ends, and the property that holds for every codec: how the bytes were cut makes no difference.
+//! Framing with hostile and unlucky peers: the cases of the adversarial catalogue about message boundaries, and a
+//! property of every codec: its events do not depend on how the bytes were split.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent, write_line};
 use mcpjoin_proto::codec::prefixed::{FrameDecoder, FrameError, write_frame};
 use mcpjoin_proto::codec::salvage::{SalvagedKind, salvage};
 use mcpjoin_proto::codec::sse::{
-    Event, FIELD_BYTES, FieldError, SseDecoder, SseEvent, Writing, clamp_retry, write_comment, write_retry,
+    Event, FieldError, MAX_FIELD_BYTES, SseDecoder, SseEvent, Writing, clamp_retry, write_comment,
+    write_retry,
 };
 use mcpjoin_proto::codec::{HEAD_BYTES, READ_BYTES, WHOLE_BUFFER_BYTES};
 use proptest::prelude::*;
@@ -18,12 +19,12 @@ const MIB: usize = 1 << 20;
 /// The default limit of a message.
 const LIMIT: usize = 10 * MIB;
 
-/// What a decoder may hold beside its limit: one read that is being cut, and one that is being made.
+/// What a decoder may allocate beside its limit: one read that is being split, and the next one.
 const SLACK: usize = 2 * READ_BYTES;
 
 // --- Lines -------------------------------------------------------------------------------------------------------
 
-/// Reads a piece the way a link does: ask for room, read, poll until there is nothing, go on.
+/// Reads a piece as a link does: gets a buffer, reads, polls all events, and repeats.
 fn read(decoder: &mut LineDecoder, mut piece: &[u8]) -> Vec<LineEvent> {
     let mut events = Vec::new();
     while !piece.is_empty() {
@@ -186,8 +187,8 @@ fn a20_two_messages_on_one_line_are_one_line() {
 
 #[test]
 fn a21_a_slow_writer_is_never_read_twice() {
-    // A line that comes byte by byte is searched once over; were it searched from its start each time, this would
-    // be 34 billion steps.
+    // A line that arrives byte by byte is searched once; a search from its start for each byte would take 34 billion
+    // steps.
     let mut decoder = LineDecoder::new(LIMIT);
     let start = Instant::now();
     for _ in 0..MIB / 4 {
@@ -248,7 +249,7 @@ fn events_of<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Ve
     for piece in pieces {
         decoder.push(Bytes::copy_from_slice(piece));
         events.extend(std::iter::from_fn(|| decoder.poll_event()));
-        assert!(decoder.capacity() <= 4 * (limit + FIELD_BYTES), "{}", decoder.capacity());
+        assert!(decoder.capacity() <= 4 * (limit + MAX_FIELD_BYTES), "{}", decoder.capacity());
     }
     decoder.finish();
     events.extend(std::iter::from_fn(|| decoder.poll_event()));
@@ -256,7 +257,7 @@ fn events_of<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Ve
     events
 }
 
-/// The events of a text, which are the same wherever it is cut.
+/// The events of a text, which are the same for every split.
 fn stream(text: &str) -> Vec<SseEvent> {
     let whole = events_of(1000, [text.as_bytes()]);
     for at in 0..=text.len() {
@@ -344,7 +345,7 @@ fn f118_an_event_without_end_holds_no_memory() {
 #[test]
 fn f118_lines_without_data_are_bounded_too() {
     for field in ["id: ", "event: ", "retry: 1", "unknown: ", "no-colon"] {
-        let text = format!("{field}{}\ndata: 1\n\ndata: 2\n\n", "1".repeat(FIELD_BYTES));
+        let text = format!("{field}{}\ndata: 1\n\ndata: 2\n\n", "1".repeat(MAX_FIELD_BYTES));
         let events = events_of(100, text.as_bytes().chunks(999));
         assert!(matches!(&events[..], [SseEvent::TooLong { .. }, last] if *last == data("2")), "{events:?}");
     }
@@ -561,7 +562,7 @@ fn h153_an_empty_frame_is_a_frame() {
 
 // --- Every cut ---------------------------------------------------------------------------------------------------
 
-/// What matters to the codecs.
+/// Byte sequences that matter to the codecs.
 const TOKENS: [&[u8]; 23] = [
     b"\n",
     b"\r",
@@ -588,7 +589,7 @@ const TOKENS: [&[u8]; 23] = [
     b"\xC3\xA9",
 ];
 
-/// Bytes, and the sizes of the pieces that they are cut into.
+/// Bytes, and the sizes of the pieces.
 fn cut_material() -> impl Strategy<Value = (Vec<u8>, Vec<usize>)> {
     let tokens = prop::collection::vec(prop::sample::select(&TOKENS[..]), 0..60);
     let bytes = prop_oneof![
@@ -609,7 +610,7 @@ fn cut<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// How much of a line that is too long had arrived depends on the cuts; that it is too long does not.
+/// How much of an oversized line was received depends on the split; that it is oversized does not.
 fn without_lengths(events: Vec<LineEvent>) -> Vec<LineEvent> {
     let same = |event| match event {
         LineEvent::TooLong { .. } => LineEvent::TooLong { head: Bytes::new(), length: 0 },

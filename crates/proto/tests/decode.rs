@@ -1,5 +1,5 @@
-//! Decoding against hostile input: the numbered cases of the adversarial catalogue that concern one text, and
-//! random texts beside serde_json.
+//! Decoding of hostile input: the numbered cases of the adversarial catalogue for single texts, and random texts
+//! compared with serde_json.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "also the helpers of tests fail by panicking")]
 
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ fn written(message: &Message) -> Vec<u8> {
     out.to_vec()
 }
 
-/// Decodes, encodes, and gives the text: the same but for white space and the order of the outer members.
+/// Decodes and encodes a text: the same except for white space and the order of the outer members.
 #[track_caller]
 fn through(text: &str) -> String {
     String::from_utf8(written(&message(text))).unwrap()
@@ -139,13 +139,13 @@ fn what_is_too_long_to_be_read_whole_still_gives_its_id() {
     for end in 1..whole.len() {
         let error = error(&whole[..end]);
         assert_eq!((&error.kind, error.at), (&Kind::Json(Json::Truncated), end));
-        // Of digits at the end nobody knows whether more would follow.
+        // Digits at the end may be incomplete.
         assert_eq!(error.id.is_some(), end > 24, "{end}");
         assert!(error.id.is_none_or(|id| id.as_i64() == Some(12)));
     }
 }
 
-// A. Framing, as far as one text is concerned.
+// A. Framing of single texts.
 
 #[test]
 fn a08_utf16_is_refused_by_its_name() {
@@ -203,7 +203,7 @@ fn a13_a_raw_newline_in_a_string_is_refused() {
     let found = error(with_params("{\"a\":\"b\nc\"}"));
     assert_eq!(found.kind, Kind::Json(Json::Control(b'\n')));
     assert!(!found.to_error_object().message.contains('\n'));
-    // The halves that a reader of lines makes of it.
+    // The halves that a line reader makes of it.
     assert_eq!(error(with_params("{\"a\":\"b").trim_end_matches('}')).code(), code::PARSE_ERROR);
     assert_eq!(error("c\"}}").code(), code::PARSE_ERROR);
 }
@@ -324,7 +324,7 @@ fn b30_string_ids_are_kept_and_bounded() {
         assert_eq!((&found.kind, &found.id), (&Kind::IdTooLong { limit: 4096 }, &None));
         assert!(found.to_string().len() < 200);
     }
-    // The limit counts what the id means, not how it is written.
+    // The limit counts the unescaped id.
     assert!(read(request(&format!("\"{}\"", "\\u0061".repeat(4096)))).is_ok());
     assert_eq!(
         error(request(&format!("\"{}\"", "\\u0061".repeat(4097)))).kind,
@@ -453,7 +453,7 @@ fn b43_keys_that_look_alike_are_not_the_key() {
     for key in ["Method", "METHOD", "metho\u{17f}d", "method\\u0000", "method ", "\\u212aethod"] {
         let found = error(format!(r#"{{"jsonrpc":"2.0","id":1,"{key}":"tools/call"}}"#));
         assert_eq!(found.kind, Kind::NoOutcome, "{key}");
-        // Beside the real one they are members that nobody knows.
+        // Beside the real one they are unknown members.
         let beside = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","{key}":"tools/call"}}"#);
         assert!(matches!(message(beside), Message::Request(request) if request.method == Method::Ping));
     }
@@ -513,14 +513,14 @@ fn b50_amplification_is_bounded_in_time_and_memory() {
     let lists = format!("{{\"a\":[{}[]]}}", "[],".repeat(4 << 20 >> 2));
     let keys: Vec<String> = (0..1_000_000).map(|key| format!("\"k{key}\":1")).collect();
     let keys = format!("{{{}}}", keys.join(","));
-    // All of one length, all but equal: the worst for whoever compares each with each.
+    // All of one length, and nearly equal: the worst case for comparing each key with each other.
     let alike: Vec<String> = (0..100_000).map(|key| format!("\"{}{key:06}\":1", "k".repeat(30))).collect();
     let alike = format!("{{{}}}", alike.join(","));
     let escaped: Vec<String> = (0..100_000).map(|key| format!("\"\\u006b{key}\":1")).collect();
     let escaped = format!("{{{}}}", escaped.join(","));
     for params in [lists, keys, alike, escaped] {
         let text = Bytes::from(with_params(&params));
-        // Sets the highest value back to the present one.
+        // Resets the highest value to the current one.
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         let (before, _) = resident();
         let start = Instant::now();
@@ -565,7 +565,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Texts near to messages: made of their pieces, with bytes changed, doubled and taken away.
+/// Texts similar to messages: composed of their parts, with bytes changed, repeated and removed.
 fn soup() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         "{",
@@ -630,7 +630,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Whether serde_json takes a text in which this crate sees no repeated key and no number beyond all floats.
+/// Whether serde_json accepts a text without repeated keys and without numbers beyond `f64`.
 fn judged_alike(text: &[u8]) -> Result<(), TestCaseError> {
     let ours = Raw::parse(text.to_vec());
     let theirs = serde_json::from_slice::<Value>(text);

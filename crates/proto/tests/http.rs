@@ -1,5 +1,5 @@
-//! What HTTP adds, as tables: how values are written in headers, which marks in schemas are valid, which era a
-//! request belongs to, who is let in, and what the reply to a probe says.
+//! The HTTP part as tables: encoding of header values, validity of marks in schemas, classification by era, allowed
+//! hosts and origins, and responses to a probe.
 
 use bytes::Bytes;
 use mcpjoin_proto::decode::{Decoded, decode};
@@ -23,7 +23,7 @@ fn raw(text: &str) -> Raw {
     Raw::parse(text.to_owned()).expect("JSON")
 }
 
-/// As they come out of a message: the scanner has looked for repeated keys above them, not in them.
+/// As in a message: the scanner has checked for repeated keys above the arguments, and not in them.
 fn arguments(text: &str) -> Raw {
     raw(&format!(r#"{{"arguments":{text}}}"#)).member("arguments").expect("a member")
 }
@@ -313,7 +313,7 @@ fn post(text: &str, headers: List<'_>, session: &SessionLookup, versions: &[Vers
     classify(HttpMethod::Post, headers, Some(decoded.as_ref()), session, &offer)
 }
 
-/// Status, code and id of a refusal.
+/// Status, code and id of a rejection.
 fn refused(class: Class) -> (u16, i64, Option<RequestId>) {
     let refusal = match class {
         Class::Reject(Rejection { status, id, error: Some(error) }) => Ok((status, error.code, id)),
@@ -540,7 +540,7 @@ fn s17_s18_c9_the_reply_to_a_probe_decides_once() {
     }
 }
 
-// --- Strangers ---------------------------------------------------------------------------------------------------
+// --- Hosts and origins ------------------------------------------------------------------------------------------
 
 #[test]
 fn f107_only_hosts_that_are_allowed() {

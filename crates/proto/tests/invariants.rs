@@ -1,8 +1,8 @@
-//! The rules of ARCHITECTURE.md that a test can hold, over the sources of every crate of the project.
+//! The rules of ARCHITECTURE.md that a test can check, over the sources of every crate of the project.
 //!
-//! A rule is a function from text to complaints, and each has a test that shows it complaining: a rule that cannot
-//! fail holds nothing. Exceptions are listed here with their reason, and one that is no longer needed is a complaint
-//! itself.
+//! A rule is a function from text to complaints. A test shows for each rule that it complains, because a rule that
+//! cannot fail checks nothing. Exceptions are listed here with their reason, and an exception that is no longer needed
+//! is a complaint itself.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 // ---------------------------------------------------------------------------------------------------------------------
 // The exceptions.
 
-/// The two deciders and the tables: nothing else compares versions or eras.
+/// The two modules that decide the era, and the tables: no other code compares versions or eras.
 const DECIDERS: [&str; 6] = [
-    "crates/proto/src/session/opening.rs",
+    "crates/proto/src/session/client_negotiation.rs",
     "crates/proto/src/http/classify.rs",
     "crates/proto/src/version.rs",
     "crates/proto/src/profile.rs",
     "crates/proto/src/method.rs",
-    // Which revisions have a rule of `validate`: ranges, asked through `Revisions::contains`.
+    // Which revisions have a rule of `validate`: ranges, used through `Revisions::contains`.
     "crates/rules/src/revisions.rs",
 ];
 
@@ -52,13 +52,13 @@ const CRATES: [(&str, &[&str]); 9] = [
 
 /// The modules of the library, each above what it may import. Modules in one row may import each other.
 const LAYERS: [&[&str]; 4] = [
-    &["der", "http", "process"],
-    &["link"],
+    &["der", "http", "known_tools", "process"],
+    &["link", "transport"],
     &["connection", "handler"],
-    &["client", "known_tools", "server"],
+    &["client", "server"],
 ];
 
-/// A part of a line that a rule may pass over in one file, and why.
+/// A part of a line that a rule ignores in one file, and why.
 struct Exception {
     file: &'static str,
     part: &'static str,
@@ -66,7 +66,7 @@ struct Exception {
     reason: &'static str,
 }
 
-/// Places outside the deciders that name a version or an era and may.
+/// Other places that may name a version or an era.
 const VERSION_EXCEPTIONS: [Exception; 2] = [
     Exception {
         file: "crates/orchestra/src/client/compat.rs",
@@ -80,7 +80,7 @@ const VERSION_EXCEPTIONS: [Exception; 2] = [
     },
 ];
 
-/// Tests that sleep and do not mean it as synchronisation.
+/// Tests that may sleep, because they do not use it for synchronisation.
 const SLEEP_EXCEPTIONS: [Exception; 0] = [];
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ fn the_example_of_the_readme_is_the_one_that_is_tested() {
 // ---------------------------------------------------------------------------------------------------------------------
 // The project's sources.
 
-/// A source file, by its path from the project's folder.
+/// A source file, by its path from the project's root.
 struct Source {
     path: String,
     text: String,
@@ -222,7 +222,7 @@ fn sources() -> Vec<Source> {
     for folder in ["crates", "xtask", "interop", "bench", "conformance", "fuzz"] {
         collect(&root().join(folder), folder, &mut found);
     }
-    // This file is made of violations.
+    // This file consists of violations.
     found.retain(|source| source.path != "crates/proto/tests/invariants.rs");
     assert!(found.len() >= 20, "only {} sources were found", found.len());
     found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -230,14 +230,14 @@ fn sources() -> Vec<Source> {
 }
 
 fn collect(folder: &Path, shown: &str, found: &mut Vec<Source>) {
-    // A folder of the plan that is not built yet.
+    // A planned folder that does not exist yet.
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries {
         let path = entry.expect("the folder can be listed").path();
         let name = path.file_name().and_then(|name| name.to_str()).expect("names are UTF-8").to_owned();
         let shown = format!("{shown}/{name}");
         if path.is_dir() {
-            // What was built or installed is not ours.
+            // Build output and installed files.
             if !["target", "node_modules", "venv"].contains(&&*name) {
                 collect(&path, &shown, found);
             }
@@ -248,7 +248,7 @@ fn collect(folder: &Path, shown: &str, found: &mut Vec<Source>) {
     }
 }
 
-/// Holds a rule over sources. A complaint is the line that it is about.
+/// Applies a rule to sources. A complaint is the line that it is about.
 fn hold(sources: &[Source], exceptions: &[Exception], rule: impl Fn(&Source) -> Vec<String>) {
     let mut complaints = Vec::new();
     let mut used = BTreeSet::new();
@@ -275,7 +275,7 @@ fn hold(sources: &[Source], exceptions: &[Exception], rule: impl Fn(&Source) -> 
 // The rules.
 
 /// Lines that decide by version or era: a known revision by name, its rank, its date as a literal, or a match on the
-/// era. A fact about revisions belongs into a row of `profile.rs` or `method.rs`.
+/// era. A fact about revisions belongs in a row of `profile.rs` or `method.rs`.
 fn version_comparisons(text: &str) -> Vec<String> {
     let code = without_tests(&blank(text, Blank::CommentsAndStrings));
     let literals = without_tests(&blank(text, Blank::Comments));
@@ -290,7 +290,7 @@ fn version_comparisons(text: &str) -> Vec<String> {
                 .map(|at| line_of(&code, at)),
         );
     }
-    // `== Version`, `== Era` catch what the names above do not: constants, and calls such as `Version::newest(..)`.
+    // `== Version` and `== Era` also catch constants, and calls such as `Version::newest(..)`.
     for name in ["Version::", "Era::"] {
         for at in positions(&code, name) {
             if before(&code, at).ends_with("==") || before(&code, at).ends_with("!=") {
@@ -313,12 +313,12 @@ fn version_comparisons(text: &str) -> Vec<String> {
     lines.into_iter().map(|line| shown(text, line)).collect()
 }
 
-/// Whether what stands at a place is a pattern or one side of a comparison, and not a value that is made.
+/// Whether the text at this place is a pattern or one side of a comparison, and not a new value.
 fn is_compared(code: &str, at: usize, length: usize) -> bool {
     let after = code[at + length..].trim_start();
     let before = before(code, at);
-    // What follows the end of a pattern: `Some(Era::Legacy) =>`, `if let Reopen { era: Era::Legacy } = event`. A value
-    // that is made is never followed by an equals sign.
+    // The end of a pattern: `Some(Era::Legacy) =>`, `if let Reopen { era: Era::Legacy } = event`. An equals sign never
+    // follows a new value.
     after.trim_start_matches([')', '}', ',', '.', ' ', '\n']).starts_with('=')
         || after.starts_with("!=")
         || (after.starts_with('|') && !after.starts_with("||"))
@@ -409,7 +409,7 @@ fn imported_upwards(path: &str, text: &str) -> Vec<String> {
     lines.into_iter().map(|line| shown(text, line)).collect()
 }
 
-/// Files that are included from outside of the crate's own folder: its package has only what is inside.
+/// Files that are included from outside of the crate's own folder: its package has only the files inside.
 fn included_from_outside(path: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for part in ["include_str!(\"", "include_bytes!(\"", "include!(\"", "#[path = \""] {
@@ -458,8 +458,8 @@ enum Blank {
     CommentsAndStrings,
 }
 
-/// The text with comments, and what is between the quotes of strings, turned into spaces: every other byte and every
-/// line break stays where it was.
+/// Replaces comments, and optionally the content of strings, by spaces. Every other byte and every line break keeps its
+/// position.
 fn blank(text: &str, what: Blank) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -518,7 +518,7 @@ fn block_comment(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// The length of a string literal's opening, of all of it, and of its closing.
+/// The lengths of a string literal's opening, of the whole literal, and of its closing.
 fn string(bytes: &[u8]) -> Option<(usize, usize, usize)> {
     let prefix = bytes.iter().take(2).take_while(|byte| b"brc".contains(byte)).count();
     let raw = bytes[..prefix].contains(&b'r');
@@ -557,7 +557,7 @@ fn character(bytes: &[u8]) -> usize {
     if text[first.len_utf8()..].starts_with('\'') { first.len_utf8() + 2 } else { 1 }
 }
 
-/// Blanked code with what is under `#[cfg(test)]` blanked, too.
+/// Blanks the code under `#[cfg(test)]` too.
 fn without_tests(code: &str) -> String {
     let mut out = code.to_owned();
     while let Some(at) = out.find("#[cfg(test)]") {
@@ -588,7 +588,7 @@ fn braced(code: &str) -> usize {
     code.len()
 }
 
-/// What follows up to the end of the first pair of round brackets.
+/// The text up to the end of the first pair of parentheses.
 fn bracketed(code: &str) -> &str {
     let mut depth = 0_usize;
     for (at, c) in code.char_indices() {
@@ -610,7 +610,7 @@ fn before(code: &str, at: usize) -> &str {
     code[..at].trim_end()
 }
 
-/// What stands before a place in the same statement.
+/// The text of the same statement before a place.
 fn statement_before(code: &str, at: usize) -> &str {
     let from = code[..at].rfind([';', '{', '}']).map_or(0, |from| from + 1);
     &code[from..at]
@@ -621,7 +621,7 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(|c| !is_part(c)).any(|found| found == word)
 }
 
-/// `"2025-11-25"`, quotes and all.
+/// `"2025-11-25"`, with its quotes.
 fn is_date(literal: &str) -> bool {
     let form = b"\"0000-00-00\"";
     literal.len() >= form.len()

@@ -1,5 +1,5 @@
 //! Every type against the official schemas: all examples, and instances of every definition of every revision, are
-//! read, written, and must say the same as before. `official/ORIGIN.md` says where schemas and examples are from.
+//! decoded and encoded, and must keep their meaning. `official/ORIGIN.md` names the sources.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ use official::{MODERN, REVISIONS, Schema};
 use rows::{Row, row};
 use same::difference;
 
-/// One instance there and back.
+/// Decodes and encodes one instance.
 fn round_trip(row: &Row, instance: &Value, text: &str) -> Result<Value, String> {
     let raw = |text: &str| Raw::parse(text.to_owned()).map_err(|error| error.to_string());
     let value = |raw: &Raw| serde_json::from_str::<Value>(raw.as_str()).map_err(|error| error.to_string());
@@ -55,13 +55,13 @@ fn is_empty_params_of_roots(found: &str, text: &str) -> bool {
     found.ends_with("/params is gone: {}") && text.contains(r#"{"method":"roots/list","params":{}}"#)
 }
 
-/// Takes one instance there and back and says what is wrong.
+/// Decodes and encodes one instance and says what is wrong.
 fn check(row: &Row, validator: &Validator, instance: &Value, text: &str) -> Result<(), String> {
     if let Err(error) = validator.validate(instance) {
         return Err(format!("is not valid to begin with: {error}"));
     }
     if matches!(row, Row::AnyMessage) && *instance == json!([]) {
-        // The schema has nothing against it, JSON-RPC 2.0 has ("an Array with at least one value").
+        // The schema allows it, and JSON-RPC 2.0 does not ("an Array with at least one value").
         return match round_trip(row, instance, text) {
             Err(error) if error.starts_with("the batch is empty") => Ok(()),
             other => Err(format!("is an empty batch and gives {other:?}")),
@@ -79,7 +79,7 @@ fn check(row: &Row, validator: &Validator, instance: &Value, text: &str) -> Resu
     validator.validate(&after).map_err(|error| format!("is not valid afterwards: {error}"))
 }
 
-/// All faults in one message, because the first one is rarely the one that explains.
+/// All faults in one message, because the first one is rarely the cause.
 fn report(faults: &[String]) {
     let mut text = String::new();
     for fault in faults.iter().take(200) {
@@ -105,7 +105,7 @@ fn every_official_example_is_the_same_afterwards() {
     assert_eq!(examples.len(), 129);
 }
 
-/// Checks all definitions of a revision and gives how many instances there were.
+/// Checks all definitions of a revision and returns the number of instances.
 fn check_revision(revision: &'static str, count: usize) -> usize {
     let schema = Schema::read(revision);
     assert_eq!(schema.definitions.len(), count, "definitions of {revision}");
@@ -169,7 +169,7 @@ revisions! {
     every_definition_of_2026_07_28: "2026-07-28", 155 definitions, at least 11000 instances;
 }
 
-/// The judge judges: an instance without a member that it must have is refused, in each definition that has one.
+/// A test of the validator: an instance without a required member is rejected, in each definition that has one.
 #[test]
 fn what_lacks_a_required_member_is_refused() {
     for (revision, _) in REVISIONS {

@@ -1,6 +1,6 @@
-//! The session machine under everything that peers do to it: the cases of the project's adversarial catalogue
-//! that need no process and no socket (tests named after their number), the requirements that belong to the
-//! session (`r54_...`), and random conversations. Time is virtual; nothing here sleeps.
+//! Tests of the session state machine: the cases of the project's adversarial catalogue that need no process and no
+//! socket (named after their number), the requirements for the session (`r54_...`), and random conversations. Time is
+//! virtual; nothing here sleeps.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot do what it wants to has failed")]
 

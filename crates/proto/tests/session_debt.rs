@@ -1,9 +1,8 @@
-//! Debt and credit: whatever two peers do to each other, no wait is without an end and no queue without a
-//! bound.
+//! Backpressure: whatever two peers do, no wait is endless and no queue is unlimited.
 //!
-//! The wires are pipes of 4 KiB in both directions, as a kernel may give, and a side reads only when its
-//! session wants input. Messages move through them by their size; their bytes are shared, not copied, so that
-//! gigabytes pass in a moment.
+//! The wires are pipes of 4 KiB in both directions, as a kernel may provide, and a side reads only while its session
+//! wants input. Messages move through them by their size; their bytes are shared and not copied, so that gigabytes pass
+//! quickly.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot do what it wants to has failed")]
 
@@ -25,7 +24,7 @@ use common::*;
 const PIPE: usize = 4096;
 const MIB: usize = 1024 * 1024;
 
-/// What a message takes on the wire, a little more or less.
+/// The approximate encoded size of a message.
 fn size(message: &Message) -> usize {
     let length = |payload: &Option<Payload>| payload.as_ref().map_or(0, |payload| payload.raw().len());
     96 + match message {
@@ -38,19 +37,19 @@ fn size(message: &Message) -> usize {
     }
 }
 
-/// A pipe: at most 4 KiB are between its two ends.
+/// A pipe with a capacity of 4 KiB.
 #[derive(Default)]
 struct Pipe {
     filled: usize,
-    /// What is written and not read yet, with the bytes of it that the reader still misses.
+    /// Written messages, with the bytes that the reader has not read yet.
     messages: VecDeque<(Message, usize)>,
-    /// Bytes of the last message that the writer still has to write.
+    /// Bytes of the last message that the writer has not written yet.
     unwritten: usize,
     written: u64,
 }
 
 impl Pipe {
-    /// The writer writes what fits. Says whether anything moved.
+    /// Writes what fits. Returns whether anything moved.
     fn write(&mut self, session: &mut Session, watch: &mut Watch) -> bool {
         let before = self.written;
         while self.filled < PIPE {
@@ -68,7 +67,7 @@ impl Pipe {
         self.written > before
     }
 
-    /// The reader reads while it wants to. Says whether anything moved.
+    /// Reads while the session wants input. Returns whether anything moved.
     fn read(&mut self, session: &mut Session, origin: &Arc<Origin>) -> bool {
         let mut moved = false;
         while self.filled > 0 && session.wants_input() {
@@ -86,7 +85,7 @@ impl Pipe {
     }
 }
 
-/// What waits in a session's two lanes, as seen from outside.
+/// The bytes in both lanes of a session's queue, counted from outside.
 #[derive(Default)]
 struct Watch {
     replies: usize,
@@ -112,7 +111,7 @@ impl Watch {
     }
 }
 
-/// Parameters of that size, read once from bytes, so that nobody scans them again.
+/// Params of this size, decoded once, so that they are not scanned again.
 fn payload(bytes: usize) -> Payload {
     let line = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"x":"{}"}}}}"#, "x".repeat(bytes - 8));
     let limits = mcpjoin_proto::DecodeLimits::default();
@@ -122,7 +121,7 @@ fn payload(bytes: usize) -> Payload {
     }
 }
 
-/// One of our peers: calls as often as it has room, and answers at once with what it was asked.
+/// A peer that calls while it has capacity, and responds at once with the params of the request.
 struct Peer {
     session: Session,
     method: Method,
@@ -131,7 +130,7 @@ struct Peer {
     answered: usize,
     failed: Vec<CallError>,
     watch: Watch,
-    /// How many bytes an answer has; `None`: what was asked.
+    /// The response; `None`: the params of the request.
     answers: Option<Payload>,
 }
 
@@ -161,7 +160,7 @@ impl Peer {
                 }
                 Event::Outcome { outcome: Ok(_), .. } => self.answered += 1,
                 Event::Outcome { outcome: Err(error), .. } => self.failed.push(error),
-                // What comes for a call that was given up, and what becomes of one at the other side.
+                // Events for a call that was cancelled by its caller.
                 Event::Violation(Violation::LateReply { .. }) | Event::Cancelled { .. } => {}
                 other => panic!("{other:?}"),
             }
@@ -178,7 +177,7 @@ impl Peer {
     }
 }
 
-/// Two of our peers over pipes of 4 KiB, until nothing moves any more.
+/// Runs two peers over pipes of 4 KiB until nothing moves.
 fn converse(one: &mut Peer, other: &mut Peer) {
     let origin = Arc::new(Origin::new("pipe"));
     let (mut there, mut back) = (Pipe::default(), Pipe::default());
@@ -220,7 +219,7 @@ fn two_peers_that_both_call_ten_thousand_times_64_kib_never_block_each_other() {
     }
 }
 
-/// Small questions with large answers: the answers cannot leave as fast as the questions come.
+/// Small requests with large responses: the responses leave more slowly than the requests arrive.
 #[test]
 fn small_questions_with_large_answers_block_nobody() {
     for peer in two_callers(64, Some(64 * 1024), 5_000) {
@@ -230,7 +229,7 @@ fn small_questions_with_large_answers_block_nobody() {
     }
 }
 
-/// A server whose handlers come to an end, one after the other, only when nothing else moves.
+/// A server whose handlers finish one after the other, only while nothing else moves.
 struct Slow {
     session: Session,
     handled: VecDeque<RequestId>,
@@ -263,7 +262,7 @@ impl Slow {
     }
 }
 
-/// A client that calls, and a server that takes its time, until nothing moves any more.
+/// Runs a client and a slow server until nothing moves.
 fn outrun(client: &mut Peer, server: &mut Slow) {
     let origin = Arc::new(Origin::new("pipe"));
     let (mut there, mut back) = (Pipe::default(), Pipe::default());
@@ -279,8 +278,8 @@ fn outrun(client: &mut Peer, server: &mut Slow) {
     }
 }
 
-/// The bound of handled requests is 1,024 and that of waiting ones 8 MiB; a caller may have 10,000 calls in
-/// flight. While the server has asked something, it must read on: who calls so much then is refused by name.
+/// The limit of handled requests is 1,024 and of waiting ones 8 MiB; a caller may have 10,000 pending calls. While a
+/// request of the server is pending, it must read on, and rejects further calls with the name of the limit.
 #[test]
 fn calls_that_outrun_slow_handlers_are_refused_by_the_name_of_the_bound() {
     let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
@@ -305,7 +304,7 @@ fn calls_that_outrun_slow_handlers_are_refused_by_the_name_of_the_bound() {
     }
 }
 
-/// The same calls at a server that has asked nothing: it reads no more than it has room for.
+/// The same calls to a server without a pending request: it pauses reading when the queue is full.
 #[test]
 fn calls_that_outrun_slow_handlers_wait_at_their_caller_while_the_server_asks_nothing() {
     let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
@@ -317,7 +316,7 @@ fn calls_that_outrun_slow_handlers_wait_at_their_caller_while_the_server_asks_no
     assert_eq!(server.session.requests_in_flight(), 0);
 }
 
-/// 128 MiB are handled at once and 8 MiB wait: the others stay with their caller.
+/// 128 MiB are handled at once and 8 MiB wait: the other calls stay with their caller.
 #[test]
 fn two_hundred_requests_of_a_mebibyte_at_once_are_all_answered() {
     let mut limits = Limits::default();
@@ -330,8 +329,7 @@ fn two_hundred_requests_of_a_mebibyte_at_once_are_all_answered() {
     assert!(server.most_handled <= 128, "{} were handled at once", server.most_handled);
 }
 
-/// Both call 200 times with a mebibyte, and are answered with as much: each holds back its reading, and neither is
-/// blocked by that.
+/// Both sides send 200 calls of a mebibyte and respond with as much. Each pauses reading, and no side blocks.
 #[test]
 fn two_peers_that_both_call_two_hundred_times_with_a_mebibyte_never_block_each_other() {
     for peer in two_callers(MIB, None, 200) {
@@ -340,8 +338,8 @@ fn two_peers_that_both_call_two_hundred_times_with_a_mebibyte_never_block_each_o
     }
 }
 
-/// Both sides have twenty handlers that end at the same time, each with a mebibyte: more than the bound waits on both
-/// sides, and each reads the answers of the other one.
+/// Both sides have twenty handlers that finish at the same time with a mebibyte each: more than the limit waits on both
+/// sides, and each reads the responses of the other one.
 #[test]
 fn large_answers_that_are_all_late_on_both_sides_block_nobody() {
     let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
@@ -394,7 +392,7 @@ fn large_answers_that_are_all_late_on_both_sides_block_nobody() {
     }
 }
 
-/// Every tool call asks its user, and the answers are read although no more calls can be handled.
+/// Every tool call sends an elicitation, and the responses are read although no more calls can be handled.
 #[test]
 fn two_thousand_calls_that_each_elicit_pass_a_server_that_handles_sixteen() {
     let mut limits = Limits::default();
@@ -457,8 +455,8 @@ fn two_thousand_calls_that_each_elicit_pass_a_server_that_handles_sixteen() {
     assert_eq!((client.calls_in_flight(), server.requests_in_flight()), (0, 0));
 }
 
-/// Both have given up their calls, and nothing of them was read yet: what waits on each side is what the other one does
-/// not want any more. For a moment both hold back; then they read on, and nothing is lost.
+/// Both sides have cancelled their calls, and none of it was read yet: each queue has only messages that the other side
+/// does not need any more. Both pause, then resume, and nothing is lost.
 #[test]
 fn two_peers_that_hold_back_for_calls_that_were_given_up_read_on_after_a_second() {
     let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
@@ -477,7 +475,7 @@ fn two_peers_that_hold_back_for_calls_that_were_given_up_read_on_after_a_second(
         }
         for (peer, pipe) in peers.iter_mut().zip(&mut pipes) {
             moved |= pipe.write(&mut peer.session, &mut peer.watch);
-            // Everything is given up as soon as it is made: nobody waits for anything.
+            // Every call is cancelled at once.
             for id in 1..=100 {
                 peer.session.cancel(&RequestId::from(id), None);
             }
@@ -508,7 +506,7 @@ fn two_peers_that_hold_back_for_calls_that_were_given_up_read_on_after_a_second(
     }
 }
 
-/// Somebody who writes everything before it reads anything is refused what does not fit, and is not given up.
+/// A peer that writes everything before it reads is rejected above the limit, and is not disconnected.
 #[test]
 fn who_writes_everything_before_reading_is_read_on_after_a_second() {
     let mut server = opened_server("2025-11-25", Limits::default());
@@ -559,8 +557,8 @@ fn who_writes_everything_before_reading_is_read_on_after_a_second() {
     assert_eq!(server.requests_in_flight(), 0);
 }
 
-/// Handlers that never end: the stream is read on when a request could have taken no longer, so that cancellations and
-/// its end are seen.
+/// Handlers that never finish: reading resumes when a request would have timed out, so that cancellations and the end
+/// of the stream are read.
 #[test]
 fn reading_is_held_back_for_no_longer_than_a_request_may_take() {
     let mut limits = Limits::default();
@@ -579,7 +577,7 @@ fn reading_is_held_back_for_no_longer_than_a_request_may_take() {
     assert!(server.wants_input());
     say_at(&mut server, at(66), &list(3).into());
     assert!(sent(&mut server)[0].contains("limit `waiting` of 1 bytes"));
-    // As soon as there was room once, it is as before.
+    // Once there was capacity, reading pauses again.
     server.respond(&1.into(), Ok(Reply::empty()));
     assert_eq!(requests(&mut server), [RequestId::from(2)]);
     say_at(&mut server, at(67), &list(4).into());
@@ -587,7 +585,7 @@ fn reading_is_held_back_for_no_longer_than_a_request_may_take() {
     assert_eq!(server.requests_in_flight(), 2);
 }
 
-/// What we have asked is answered behind what the peer asks: reading goes on from then on.
+/// The response to a request of ours is behind the requests of the peer: reading resumes when we send one.
 #[test]
 fn reading_that_is_held_back_goes_on_when_something_is_asked() {
     let mut limits = Limits::default();
@@ -605,7 +603,7 @@ fn reading_that_is_held_back_goes_on_when_something_is_asked() {
     assert!(!server.wants_input(), "the answer has come");
 }
 
-/// Where each request has an exchange of its own, a peer that is refused loses nothing else by it.
+/// On a link with one exchange per request, a rejection costs the peer nothing else.
 #[test]
 fn reading_is_not_held_back_where_each_request_has_an_exchange_of_its_own() {
     let mut limits = Limits::default();
@@ -639,7 +637,8 @@ fn a_peer_that_never_reads_stops_our_reading_and_is_given_up() {
         server.link_sent(Time::ZERO, 4096, true);
     }
     assert!(replied <= 8 * MIB, "{replied} bytes of results wait");
-    // It may have much to write before it reads: for a second nothing is refused, and then as much as 8 MiB of replies say.
+    // The peer may have much to write before it reads: for a second nothing is rejected, and then as many requests as 8
+    // MiB of replies hold.
     assert_eq!(server.poll_timeout(), Some(at(1)));
     server.handle_timeout(at(1));
     let mut refused = 0;

@@ -75,7 +75,7 @@ fn every_transcript_happens_as_it_is_written() {
     assert!(complaints.is_empty(), "{complaints}");
 }
 
-/// Every method has a conversation in each era that has it.
+/// Every method has a conversation in each of its eras.
 #[test]
 fn every_method_is_spoken_in_each_of_its_eras() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
@@ -125,7 +125,7 @@ fn first_difference(expected: &str, happened: &str) -> String {
     String::new()
 }
 
-/// The text with what really happens behind each `$`.
+/// The text with the actual results behind each `$`.
 fn replay(text: &str, conversations: &mut usize) -> String {
     let mut out = String::new();
     let mut world: Option<World> = None;
@@ -147,7 +147,7 @@ fn replay(text: &str, conversations: &mut usize) -> String {
     out
 }
 
-/// At the end of a conversation nothing may be left over that was asked of us.
+/// At the end of a conversation no request may be pending.
 fn finish(out: &mut String, world: Option<World>) {
     let Some(world) = world else { return };
     for side in world.sides.iter().flatten() {
@@ -158,7 +158,7 @@ fn finish(out: &mut String, world: Option<World>) {
 #[derive(Default)]
 struct World {
     now: Time,
-    /// The client and the server; `None`: played by the transcript.
+    /// The client and the server; `None`: scripted by the transcript.
     sides: [Option<Side>; 2],
     log: String,
 }
@@ -168,7 +168,7 @@ struct Side {
     exchanges: bool,
     wire: VecDeque<OnWire>,
     held: bool,
-    /// Lines that have left the wire, which here stand for bytes.
+    /// Lines that have left the wire, in place of bytes.
     sent: u64,
 }
 
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Both begin and agree, without a word in the transcript: the files about opening have it.
+    /// Both sides open without lines in the transcript: the files about opening have them.
     fn opened(&mut self, rest: &str) {
         let version = Version::parse(rest.split(' ').next().unwrap_or_default());
         let words = Words(rest);
@@ -287,7 +287,7 @@ impl World {
         self.log.clear();
     }
 
-    /// Moves time to each deadline in turn, and lets everything that follows happen there.
+    /// Moves time to each deadline in turn, and runs everything that follows.
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         for turn in 0.. {
@@ -308,7 +308,7 @@ impl World {
         out.push_str(&std::mem::take(&mut self.log));
     }
 
-    /// Until nothing more happens.
+    /// Runs until nothing more happens.
     fn crank(&mut self) {
         loop {
             let mut quiet = true;
@@ -395,7 +395,7 @@ impl<'a> Words<'a> {
         self.0.split(' ').next().unwrap_or_default()
     }
 
-    /// The word at that place; JSON is not counted.
+    /// The word at this position; JSON is not counted.
     fn word(&self, place: usize) -> &'a str {
         self.0.split(' ').nth(place).unwrap_or_else(|| panic!("word {place} of: {}", self.0))
     }
@@ -477,10 +477,10 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What a server declares when the transcript does not say.
+/// The capabilities of a server when the transcript does not name them.
 const EVERYTHING: &str = r#"{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
 
-/// What an owner of a session does; what it is told at once, if anything.
+/// Performs an operation of a session's owner; returns what it reports at once, if anything.
 fn act(session: &mut Session, now: Time, verb: &str, words: &Words<'_>) -> Option<String> {
     let seconds = |key: &str| words.value(key).map(|text| Duration::from_secs(text.parse().unwrap()));
     match verb {

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use mcpjoin_fuzz::{Input, Plan, expand, start};
 use mcpjoin_proto::codec::HEAD_BYTES;
 use mcpjoin_proto::codec::sse::{
-    Event, FIELD_BYTES, RETRY_LEAST, RETRY_MOST, SseDecoder, SseEvent, Writing, clamp_retry, write_comment,
+    Event, MAX_FIELD_BYTES, MAX_RETRY, MIN_RETRY, SseDecoder, SseEvent, Writing, clamp_retry, write_comment,
 };
 
 fuzz_target!(init: start("sse"), |data: &[u8]| {
@@ -24,11 +24,11 @@ fuzz_target!(init: start("sse"), |data: &[u8]| {
         match event {
             SseEvent::Event(event) | SseEvent::Unfinished(event) => {
                 assert!(event.data.len() <= limit && !event.data.contains(&b'\r'));
-                assert!(event.id.as_ref().is_none_or(|id| id.len() <= FIELD_BYTES && !id.contains(&0)));
+                assert!(event.id.as_ref().is_none_or(|id| id.len() <= MAX_FIELD_BYTES && !id.contains(&0)));
             }
             SseEvent::TooLong { head, .. } => assert!(head.len() <= HEAD_BYTES),
             SseEvent::Retry(wanted) => {
-                assert!((RETRY_LEAST..=RETRY_MOST).contains(&clamp_retry(*wanted)));
+                assert!((MIN_RETRY..=MAX_RETRY).contains(&clamp_retry(*wanted)));
             }
             SseEvent::Id(_) | SseEvent::Comment => {}
         }
@@ -44,7 +44,7 @@ fn events(pieces: &[&[u8]], limit: usize) -> Vec<SseEvent> {
         events.extend(std::iter::from_fn(|| decoder.poll_event()));
         if pieces.len() > 1 {
             // The data and the line that began, each in a buffer that may have doubled, and the two fields.
-            let most = 4 * (limit + FIELD_BYTES + Plan::LARGEST);
+            let most = 4 * (limit + MAX_FIELD_BYTES + Plan::LARGEST);
             assert!(decoder.capacity() <= most, "{} bytes are held", decoder.capacity());
         }
     }

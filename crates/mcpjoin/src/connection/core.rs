@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{CallError, CloseCause, Numbered, Reply, Session};
+use mcpjoin_proto::session::{CallError, CloseCause, Reply, RingMap, Session};
 use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ pub(crate) struct Core {
 pub(crate) struct Inner {
     pub(crate) session: Session,
     /// The calls under way, by the id of their request.
-    pub(crate) slots: Numbered<Slot>,
+    pub(crate) slots: RingMap<Slot>,
     /// Calls that wait for room.
     pub(super) room: Room,
     /// Whoever waits for the opening or the end, by the number of its place.
@@ -130,7 +130,7 @@ impl Core {
         Self {
             state: Mutex::new(Inner {
                 session,
-                slots: Numbered::default(),
+                slots: RingMap::default(),
                 room: Room::new(),
                 watchers: BTreeMap::new(),
                 next_watcher: 0,

@@ -284,7 +284,7 @@ impl Driver {
             }
             state.ended(&id, &mut self.wake);
         }
-        let room = state.session.has_reply_room();
+        let room = state.session.has_reply_capacity();
         if room {
             self.answers.bytes = 0;
         }

@@ -131,7 +131,7 @@ impl Connection {
 
     /// Whether the peer would be told of such a change.
     pub(crate) fn hears(&self, method: &Method) -> bool {
-        self.core.lock().session.hears(method)
+        self.core.lock().session.has_listener(method)
     }
 
     /// Whether own messages may be sent: else too many of them wait for the peer to take them. `place` is that among

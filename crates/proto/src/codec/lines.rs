@@ -1,9 +1,8 @@
-//! Newline-delimited JSON: one message per line, as the
-//! [stdio transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio) has it,
-//! and every other byte stream with it.
+//! Newline-delimited JSON: one message per line, as in the [stdio
+//! transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio) and on every other byte
+//! stream.
 //!
-//! Called by the links over pipes, sockets and QUIC streams. It finds lines; it never looks at what stands in
-//! them, except to skip those that are blank.
+//! Used by the links over pipes, sockets and QUIC streams. The content of lines is not parsed; blank lines are skipped.
 
 use bytes::buf::Limit;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -13,27 +12,27 @@ use super::{HEAD_BYTES, READ_BYTES, ReadBuffer};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// What was found in a stream of lines.
+/// An event of a stream of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineEvent {
-    /// The stream began with a UTF-8 byte order mark. It has been dropped; the peer should be told once.
+    /// The stream started with a UTF-8 byte order mark, which was dropped.
     ByteOrderMark,
-    /// A line that is not blank, without its line feed and the carriage return before that.
+    /// A line that is not blank, without its line ending.
     Line(Bytes),
-    /// A line longer than the limit. Reported once, as soon as the limit is passed; the rest of the line is
-    /// dropped as it arrives, and the next line is read as usual.
+    /// A line longer than the limit. Reported once, as soon as the limit is exceeded. The rest of the line is dropped,
+    /// and the next line is read as usual.
     TooLong {
-        /// The beginning of the line, at most [`HEAD_BYTES`]; see [`salvage`](super::salvage::salvage).
+        /// The start of the line, at most [`HEAD_BYTES`]; see [`salvage`](super::salvage::salvage).
         head: Bytes,
-        /// How many bytes of the line had arrived, in bytes. The line may be longer.
+        /// The number of bytes received so far. The line may be longer.
         length: usize,
     },
-    /// What stood after the last line feed when the stream ended: a whole message of a peer that ends its last
-    /// line with the stream, or half of one. Only decoding it can tell.
+    /// The text behind the last line feed at the end of the stream: a complete message without a line feed, or a
+    /// truncated one.
     Last(Bytes),
 }
 
-/// Splits a stream of bytes into lines.
+/// Splits a byte stream into lines.
 ///
 /// ```
 /// use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent};
@@ -49,7 +48,7 @@ pub enum LineEvent {
 #[derive(Debug)]
 pub struct LineDecoder {
     buffer: ReadBuffer,
-    /// How far the buffer has been searched for a line feed.
+    /// The number of bytes that were searched for a line feed.
     searched: usize,
     limit: usize,
     state: State,
@@ -58,44 +57,44 @@ pub struct LineDecoder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing has been read: a byte order mark may come.
+    /// At the start, before a possible byte order mark.
     Start,
     /// In a line.
     Line,
-    /// In a line that was too long: up to the next line feed everything is dropped.
+    /// In an oversized line, which is dropped up to its line feed.
     Dropping,
 }
 
 impl LineDecoder {
-    /// A decoder for lines of at most `limit` bytes, line feed and carriage return not counted.
+    /// A decoder for lines of at most `limit` bytes without the line ending.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { buffer: ReadBuffer::default(), searched: 0, limit, state: State::Start, ended: false }
     }
 
-    /// Room to read into, normally [`READ_BYTES`] or more. To be asked for when the stream is
-    /// ready, not before: a decoder at rest then holds no more than it must. All events should have been polled.
+    /// A buffer to read into, usually of [`READ_BYTES`] or more. Call it once the stream is readable, so that an idle
+    /// decoder keeps little memory, and after all events were polled.
     pub fn room(&mut self) -> Limit<&mut BytesMut> {
         self.buffer.room(self.limit.saturating_add(READ_BYTES))
     }
 
-    /// Takes bytes that were read elsewhere. The decoder holds all of them until the events are polled.
+    /// Appends bytes. The decoder stores all of them until the events are polled.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.push(bytes);
     }
 
-    /// The stream has ended: what follows the last line feed becomes [`LineEvent::Last`]. Idempotent.
+    /// Ends the stream: the text behind the last line feed becomes [`LineEvent::Last`]. Idempotent.
     pub fn finish(&mut self) {
         self.ended = true;
     }
 
-    /// How many bytes of memory the decoder holds.
+    /// The memory of the decoder, in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.buffer.allocated.max(self.buffer.bytes.capacity())
     }
 
-    /// The next event; `None` when more bytes are needed, or, after [`LineDecoder::finish`], when all is said.
+    /// The next event. `None` when more bytes are needed or, after [`LineDecoder::finish`], at the end.
     pub fn poll_event(&mut self) -> Option<LineEvent> {
         if self.state == State::Start {
             let held = &self.buffer.bytes[..];
@@ -141,7 +140,7 @@ impl LineDecoder {
         }
     }
 
-    /// What the beginning of a line is, as long as its end has not come.
+    /// Handles the start of a line without a line feed.
     fn without_line_feed(&mut self) -> Option<LineEvent> {
         if self.state == State::Dropping {
             self.buffer.clear();
@@ -149,7 +148,7 @@ impl LineDecoder {
             return None;
         }
         let held = self.buffer.bytes.len();
-        // A carriage return at the end may belong to the line's end, which does not count.
+        // A carriage return at the end may belong to the line ending, which does not count.
         let content = without_carriage_return(&self.buffer.bytes);
         let length = content.len();
         if length > self.limit {
@@ -174,9 +173,8 @@ impl LineDecoder {
 
 /// Appends a message as one line.
 ///
-/// A JSON text has line breaks only between its tokens; a text that was written with them (a schema kept as its
-/// author indented it, a body that came by HTTP) gets spaces there, since the transport allows none. Every other
-/// byte is kept.
+/// Line breaks between JSON tokens (an indented schema, a body received over HTTP) become spaces, because the transport
+/// does not allow them. Every other byte is kept.
 pub fn write_line(text: &[u8], out: &mut BytesMut) {
     out.reserve(text.len() + 1);
     let mut rest = text;
@@ -193,8 +191,8 @@ fn without_carriage_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// How many bytes of empty lines stand at the beginning: all of them are skipped in one step, so that a peer
-/// cannot make us work for nothing (adversarial case 14).
+/// The bytes of the empty lines at the start. They are skipped in one step, so that a peer cannot cause much work
+/// (adversarial case 14).
 fn empty_lines(text: &[u8]) -> usize {
     let mut rest = text;
     while let [b'\n', after @ ..] | [b'\r', b'\n', after @ ..] = rest {
@@ -203,7 +201,7 @@ fn empty_lines(text: &[u8]) -> usize {
     text.len() - rest.len()
 }
 
-/// White space as JSON has it: a line of nothing else holds no value, and is no error either.
+/// Whether a line has only JSON white space. Such a line is ignored.
 fn is_blank(line: &[u8]) -> bool {
     line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }

@@ -1,8 +1,8 @@
-//! Framing: where one message ends and the next begins.
+//! Framing: splits a byte stream into messages.
 //!
-//! Each codec is a state machine without I/O. Its owner (a link) reads bytes into the room that the codec makes,
-//! then pulls events until there are none; nothing here reads, writes, waits or decodes JSON. Every codec holds
-//! at most its limit and one read, whatever the peer sends, and gives the same events however the bytes were cut.
+//! Each codec is a state machine without I/O. Its owner (a link) reads bytes into the buffer of the codec and then
+//! polls events until there are none. A codec never reads, writes, waits or decodes JSON. It stores at most its limit
+//! and one read, whatever the peer sends, and its events do not depend on how the bytes were split.
 //!
 //! | module | framing | used by |
 //! |---|---|---|
@@ -20,56 +20,53 @@ use core::mem;
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// The size of a read, in bytes: what a pipe holds on Linux, so that one read empties it.
+/// The size of a read, in bytes: the capacity of a pipe on Linux, so that one read empties it.
 pub const READ_BYTES: usize = 64 * 1024;
 
-/// Below this much room a buffer is refilled or replaced, in bytes. A quarter of a read: small enough that most
-/// of a buffer is used before the next one is made, large enough that reads stay large.
-const LEAST_ROOM: usize = READ_BYTES / 4;
+/// The free capacity below which a buffer is refilled or replaced, in bytes. A quarter of a read: most of a buffer is
+/// used before the next one is allocated, and reads stay large.
+const MIN_READ_CAPACITY: usize = READ_BYTES / 4;
 
-/// From this size on a frame takes the whole buffer that it arrived in, in bytes, so that dropping the frame
-/// frees the memory instead of leaving it with the codec.
+/// The size from which a frame takes over the whole buffer, in bytes. Dropping the frame then frees the memory.
 pub const WHOLE_BUFFER_BYTES: usize = 256 * 1024;
 
-/// The largest allocation that a codec keeps while it waits, in bytes: a frame just below
-/// [`WHOLE_BUFFER_BYTES`], doubled once.
-const KEPT_BYTES: usize = 2 * WHOLE_BUFFER_BYTES;
+/// The largest allocation that an idle codec keeps, in bytes: a frame just below [`WHOLE_BUFFER_BYTES`], doubled once.
+const MAX_IDLE_BUFFER_BYTES: usize = 2 * WHOLE_BUFFER_BYTES;
 
-/// How much of the beginning of a message that is too long is kept, in bytes: where the `id` of every known
-/// implementation stands (adversarial cases 3 and 4).
+/// How much of an oversized message is kept, in bytes. Every known implementation writes the `id` in this part
+/// (adversarial cases 3 and 4).
 pub const HEAD_BYTES: usize = 4096;
 
-/// The buffer that frames are cut from.
+/// The buffer that frames are split from.
 #[derive(Debug, Default)]
 struct ReadBuffer {
     bytes: BytesMut,
-    /// The size of the allocation behind `bytes`, which may show only its end.
+    /// The size of the allocation behind `bytes`, which may be its tail only.
     allocated: usize,
-    /// How long the last frame was that took its buffer with it, in bytes: the next large one is expected to be
-    /// like it.
+    /// The length of the last frame that took over its buffer, in bytes: an estimate for the next large frame.
     expected: usize,
 }
 
 impl ReadBuffer {
-    /// Room for at least [`LEAST_ROOM`] bytes, normally for [`READ_BYTES`]. While one frame grows the buffer
-    /// doubles, or grows to what is expected, but never beyond `most` bytes.
+    /// Free capacity of at least [`MIN_READ_CAPACITY`] bytes, usually [`READ_BYTES`]. For a growing frame the buffer
+    /// doubles, or grows to the estimate, up to `most` bytes.
     fn room(&mut self, most: usize) -> Limit<&mut BytesMut> {
         let held = self.bytes.len();
-        if self.bytes.capacity() - held < LEAST_ROOM {
-            let wanted = READ_BYTES.saturating_sub(held).max(LEAST_ROOM);
+        if self.bytes.capacity() - held < MIN_READ_CAPACITY {
+            let wanted = READ_BYTES.saturating_sub(held).max(MIN_READ_CAPACITY);
             if !self.bytes.try_reclaim(wanted) {
                 let expected = if held < 2 * READ_BYTES { 0 } else { self.expected + self.expected / 16 };
                 let grown = held.saturating_mul(2).max(expected).min(most);
-                self.grow(grown.max(held.saturating_add(LEAST_ROOM)).max(READ_BYTES), most);
+                self.grow(grown.max(held.saturating_add(MIN_READ_CAPACITY)).max(READ_BYTES), most);
             }
         }
         let room = self.bytes.capacity() - held;
         (&mut self.bytes).limit(room)
     }
 
-    /// Replaces the buffer by a larger one. Where nothing has been cut off the old one, the allocator may have room
-    /// behind it, or move its pages: a large frame is then not copied again and again. That may give twice the old
-    /// size even where less is asked for.
+    /// Replaces the buffer with a larger one. If nothing was split off, it is reallocated, and the allocator may extend
+    /// it in place or move its pages, which avoids copying a large frame. The new size may then be twice the old one,
+    /// even if less was requested.
     fn grow(&mut self, capacity: usize, most: usize) {
         if self.bytes.capacity() == self.allocated && self.allocated.saturating_mul(2) <= most {
             self.bytes.reserve(capacity - self.bytes.len());
@@ -85,7 +82,7 @@ impl ReadBuffer {
         self.allocated = self.allocated.max(self.bytes.capacity());
     }
 
-    /// Cuts off the first `length` bytes.
+    /// Splits off the first `length` bytes.
     fn take(&mut self, length: usize) -> Bytes {
         let rest = self.bytes.len() - length;
         if length >= WHOLE_BUFFER_BYTES && rest <= READ_BYTES {
@@ -105,16 +102,16 @@ impl ReadBuffer {
         self.bytes.advance(length);
     }
 
-    /// Drops everything, and the memory with it when it is much.
+    /// Drops everything, and a large allocation too.
     fn clear(&mut self) {
         self.bytes.clear();
         self.settle();
     }
 
-    /// Called when there is nothing left to cut: gives back what a large frame has left behind.
+    /// Frees the memory of a large frame. Called when no frame is complete.
     fn settle(&mut self) {
         let held = self.bytes.len();
-        if self.allocated > KEPT_BYTES && held <= READ_BYTES {
+        if self.allocated > MAX_IDLE_BUFFER_BYTES && held <= READ_BYTES {
             self.replace(held);
         }
     }

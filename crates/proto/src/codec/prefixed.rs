@@ -1,22 +1,20 @@
-//! Frames with a length before them: 32 bits, big-endian, then that many bytes.
+//! Length-prefixed frames: a length of 32 bits, big-endian, and as many bytes.
 //!
-//! Called by the Orchestra bridge, whose streams carry Protobuf messages in this form. It finds frames; it never
-//! looks at what stands in them. There is no way to find the next frame after a bad length, so the first error
-//! is the last thing that a decoder says.
+//! Used by the Orchestra bridge, whose streams carry Protobuf messages in this form. The content of frames is not
+//! parsed. Behind an invalid length no frame can be found, so the first error is final.
 
 use bytes::buf::Limit;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{READ_BYTES, ReadBuffer};
 
-/// The size of the length before each frame, in bytes.
+/// The size of the length, in bytes.
 pub const PREFIX_BYTES: usize = 4;
 
-/// Why there are no further frames.
+/// Why there are no more frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The peer announced, or the caller wanted to write, a frame longer than the limit. On reading nothing was
-    /// allocated for it.
+    /// A received or written frame is longer than the limit. Nothing was allocated for a received one.
     #[error("a frame of {length} bytes is longer than the limit of {limit} bytes")]
     TooLong {
         /// The length of the frame, in bytes.
@@ -24,18 +22,17 @@ pub enum FrameError {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// The stream ended inside a frame or inside its length.
+    /// The stream ended within a frame or its length.
     #[error("the stream ended inside a frame: {received} of {expected} bytes arrived")]
     Truncated {
-        /// The size of the frame with the length before it, in bytes; [`PREFIX_BYTES`] when the length itself is
-        /// incomplete.
+        /// The size of the frame with its length, in bytes; [`PREFIX_BYTES`] when the length is incomplete.
         expected: usize,
-        /// How many of these bytes arrived.
+        /// The number of bytes received.
         received: usize,
     },
 }
 
-/// Splits a stream of bytes into frames.
+/// Splits a byte stream into frames.
 ///
 /// ```
 /// use mcpjoin_proto::codec::prefixed::FrameDecoder;
@@ -57,42 +54,41 @@ pub struct FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// A decoder for frames of at most `limit` bytes, their length not counted.
+    /// A decoder for frames of at most `limit` bytes without their length.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { buffer: ReadBuffer::default(), limit, ended: false, failed: None }
     }
 
-    /// Room to read into, normally [`READ_BYTES`] or more. Memory is made as bytes arrive, never because
-    /// a length was announced. All frames should have been polled.
+    /// A buffer to read into, usually of [`READ_BYTES`] or more. It grows with the received bytes and not with the
+    /// announced length. Call it after all frames were polled.
     pub fn room(&mut self) -> Limit<&mut BytesMut> {
         self.buffer.room(self.limit.saturating_add(PREFIX_BYTES + READ_BYTES))
     }
 
-    /// Takes bytes that were read elsewhere. The decoder holds all of them until the frames are polled.
+    /// Appends bytes. The decoder stores all of them until the frames are polled.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
             self.buffer.push(bytes);
         }
     }
 
-    /// The stream has ended: what is left is half a frame. Idempotent.
+    /// Ends the stream: remaining bytes are a truncated frame. Idempotent.
     pub fn finish(&mut self) {
         self.ended = true;
     }
 
-    /// How many bytes of memory the decoder holds.
+    /// The memory of the decoder, in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.buffer.allocated.max(self.buffer.bytes.capacity())
     }
 
-    /// The next frame; `None` when more bytes are needed, or, after [`FrameDecoder::finish`], when the stream
-    /// ended between two frames.
+    /// The next frame. `None` when more bytes are needed or, after [`FrameDecoder::finish`], at the end.
     ///
     /// # Errors
-    /// [`FrameError::TooLong`] as soon as the length has arrived, and [`FrameError::Truncated`] when the stream
-    /// ended too early. Either is given again on every later call.
+    /// [`FrameError::TooLong`] as soon as the length was received, and [`FrameError::Truncated`] when the stream ended
+    /// within a frame. Every later call returns the same error.
     pub fn poll_frame(&mut self) -> Result<Option<Bytes>, FrameError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -101,7 +97,7 @@ impl FrameDecoder {
         let Some(&prefix) = self.buffer.bytes.first_chunk::<PREFIX_BYTES>() else {
             return self.incomplete(PREFIX_BYTES);
         };
-        // Where `usize` has 16 bits the length saturates, which is above any limit there.
+        // Saturates where `usize` has 16 bits, which is above any limit there.
         let length = usize::try_from(u32::from_be_bytes(prefix)).unwrap_or(usize::MAX);
         if length > self.limit {
             return Err(self.fail(FrameError::TooLong { length, limit: self.limit }));
@@ -133,8 +129,8 @@ impl FrameDecoder {
 /// Appends a frame.
 ///
 /// # Errors
-/// [`FrameError::TooLong`] when the frame is longer than `limit` or than 32 bits can say; then nothing was
-/// appended.
+/// [`FrameError::TooLong`] when the frame is longer than `limit` or than 32 bits can represent. Nothing is appended
+/// then.
 pub fn write_frame(frame: &[u8], limit: usize, out: &mut BytesMut) -> Result<(), FrameError> {
     let too_long = |limit| FrameError::TooLong { length: frame.len(), limit };
     if frame.len() > limit {

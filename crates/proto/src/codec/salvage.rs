@@ -1,8 +1,8 @@
-//! What can be known about a message from its beginning alone.
+//! Reads the id and the kind of an oversized message from its start.
 //!
-//! Called by the links for a message that is longer than the limit: the request that it is gets an error with
-//! its own id, and the call that it answers fails at once instead of waiting for its deadline. It decides
-//! nothing that a whole message would not decide the same way, and where it is not sure it says nothing.
+//! Used by the links for messages above the limit: a request gets an error with its id, and the call of a response
+//! fails at once instead of timing out. The result never contradicts that of the whole message, and is `None` in case
+//! of doubt.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic#messages>
 
@@ -10,29 +10,28 @@ use bytes::Bytes;
 
 use crate::{Kind, Raw, RequestId};
 
-/// What the beginning of a message says.
+/// What is known from the start of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salvaged {
-    /// The message's id; `None` when it does not stand in the beginning, is no integer or string, or stands there
-    /// twice.
+    /// The id. `None` when it is not in the start, is not an integer or string, or is repeated.
     pub id: Option<RequestId>,
-    /// What the message is.
+    /// The kind of the message.
     pub kind: SalvagedKind,
 }
 
-/// What a message is, as far as its beginning tells.
+/// The kind of a message, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SalvagedKind {
-    /// A member `method` was seen: a request, or, where no id was seen, perhaps a notification.
+    /// It has a member `method`: a request, or a notification if there is no id.
     Request,
-    /// A member `result` or `error` was seen.
+    /// It has a member `result` or `error`.
     Response,
-    /// Neither was seen: a server should take it as a request, a client as a response.
+    /// It has neither. A server should treat it as a request, a client as a response.
     Unknown,
 }
 
-/// Looks through the first bytes of a message for its id and for what it is. `None` when they are not the
-/// beginning of an object, or one with `method` beside `result` or `error`.
+/// Reads the start of a message. `None` when it is not the start of an object, or has `method` beside `result` or
+/// `error`.
 ///
 /// ```
 /// use mcpjoin_proto::RequestId;
@@ -51,7 +50,7 @@ pub fn salvage(head: &[u8]) -> Option<Salvaged> {
     let mut id = None;
     let mut asks = false;
     let mut answers = false;
-    // Ends with `None` where the beginning ends, or where it is no JSON: what came before counts.
+    // Returns `None` at the end of the text or at invalid JSON. The members before it count.
     let _end: Option<()> = (|| {
         loop {
             let key = cursor.string()?;
@@ -83,8 +82,8 @@ pub fn salvage(head: &[u8]) -> Option<Salvaged> {
     Some(Salvaged { id: if ids == 1 { id } else { None }, kind })
 }
 
-/// A place in a text that may end anywhere. Every step gives `None` when the text ends or is not what it should
-/// be, and none recurses, whatever the depth.
+/// A position in a text that may end anywhere. Every step returns `None` at the end of the text or at invalid JSON. No
+/// step recurses.
 struct Cursor<'a> {
     rest: &'a [u8],
 }
@@ -99,8 +98,7 @@ impl<'a> Cursor<'a> {
         (self.peek()? == byte).then(|| self.rest = &self.rest[1..])
     }
 
-    /// The inside of a string, escapes as they were written. A key written with escapes is therefore never one
-    /// that is looked for: such a message keeps its id to itself.
+    /// The content of a string with its escapes. A key written with escapes is therefore not recognized.
     fn string(&mut self) -> Option<&'a [u8]> {
         self.expect(b'"')?;
         let mut at = 0;
@@ -117,7 +115,7 @@ impl<'a> Cursor<'a> {
         Some(inside)
     }
 
-    /// A number, `true`, `false` or `null`, which is only known to be whole when something follows it.
+    /// A number, `true`, `false` or `null`. It is complete only if another byte follows.
     fn word(&mut self) -> Option<&'a [u8]> {
         let end = self
             .rest
@@ -128,7 +126,7 @@ impl<'a> Cursor<'a> {
         (!word.is_empty()).then_some(word)
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     fn value(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -155,7 +153,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An id. The inner `None` is a value that is whole and no id.
+    /// An id. The inner `None` is a complete value that is not an id.
     fn id(&mut self) -> Option<Option<RequestId>> {
         self.peek()?;
         let before = self.rest;
@@ -164,7 +162,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The id that a value is; the scanner decides whether it is a value at all.
+/// The id in a text. The scanner decides whether the text is valid.
 fn request_id(text: &[u8]) -> Option<RequestId> {
     let value = Raw::parse(Bytes::copy_from_slice(text)).ok()?;
     let digits = value.as_str();

@@ -1,10 +1,10 @@
-//! `text/event-stream`, read and written.
+//! Reads and writes `text/event-stream`.
 //!
-//! Called by the HTTP links. Reading follows the
-//! [standard](https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream), with a limit
-//! that the standard does not have; the transports that use it are
-//! [Streamable HTTP](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http) and
-//! HTTP+SSE of 2024-11-05. It never looks at what stands in the data, and never reconnects.
+//! Used by the HTTP links. The reader implements the
+//! [standard](https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream) with an
+//! additional size limit. The transports are [Streamable
+//! HTTP](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http) and HTTP+SSE of
+//! 2024-11-05. The data is not parsed, and nothing here reconnects.
 
 use alloc::string::String;
 use core::fmt::Write as _;
@@ -18,48 +18,48 @@ use super::HEAD_BYTES;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// The longest line that holds no data, in bytes: an event's id goes back to the server in a header, and no
-/// server takes longer ones.
-pub const FIELD_BYTES: usize = 16 * 1024;
+/// The maximum length of a line without data, in bytes. An event id is sent back to the server in a header, and no
+/// server accepts longer ones.
+pub const MAX_FIELD_BYTES: usize = 16 * 1024;
 
-/// The shortest time to wait before reconnecting, whatever the server says (adversarial case 122).
-pub const RETRY_LEAST: Duration = Duration::from_millis(100);
+/// The minimum delay before a reconnect, whatever the server requests (adversarial case 122).
+pub const MIN_RETRY: Duration = Duration::from_millis(100);
 
-/// The longest time to wait before reconnecting, whatever the server says (adversarial case 122).
-pub const RETRY_MOST: Duration = Duration::from_secs(60);
+/// The maximum delay before a reconnect, whatever the server requests (adversarial case 122).
+pub const MAX_RETRY: Duration = Duration::from_secs(60);
 
-/// What was found in an event stream.
+/// An event of the decoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SseEvent {
     /// An event with data, which may be empty: the priming event of 2025-11-25 has an id and empty data.
     Event(Event),
-    /// A block that moved the last event id and had no data; the standard dispatches no event for it.
+    /// A block with an id and no data. The standard dispatches no event for it.
     Id(Bytes),
     /// A comment: the peer is alive.
     Comment,
-    /// The peer asks for this time before a reconnection, in milliseconds, as it was sent; see [`clamp_retry`].
+    /// The requested delay before a reconnect, in milliseconds, as sent; see [`clamp_retry`].
     Retry(u64),
-    /// An event whose data, or one of whose lines, is longer than allowed. Reported once, as soon as the limit is
-    /// passed; the rest is dropped up to the blank line, and the next event is read as usual.
+    /// An event with data or a line above the limit. Reported once, as soon as the limit is exceeded. The rest is
+    /// dropped up to the blank line, and the next event is read as usual.
     TooLong {
-        /// The beginning of the data, at most [`HEAD_BYTES`]; see [`salvage`](super::salvage::salvage).
+        /// The start of the data, at most [`HEAD_BYTES`]; see [`salvage`](super::salvage::salvage).
         head: Bytes,
-        /// The id of the event, where it stood before the data. It counts as seen: resuming before it would
-        /// bring the same event again.
+        /// The id of the event, if it precedes the data. It counts as received: a resume before it would return the
+        /// same event again.
         id: Option<Bytes>,
     },
-    /// The stream ended inside an event. The standard drops it; it is given so that its loss can be told.
+    /// The stream ended within an event. The standard drops it; it is reported so that the loss can be logged.
     Unfinished(Event),
 }
 
-/// One event.
+/// An event of the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// The value of `event`; `None` means `message`.
     pub name: Option<Bytes>,
     /// The lines of `data`, joined by line feeds.
     pub data: Bytes,
-    /// The value of `id`, when this event has one. Empty means that nothing is to be resumed from here.
+    /// The value of `id` of this event. An empty id prevents a resume from here.
     pub id: Option<Bytes>,
 }
 
@@ -78,14 +78,14 @@ pub struct Event {
 /// ```
 #[derive(Debug)]
 pub struct SseDecoder {
-    /// What has arrived and has not been looked at.
+    /// Received bytes that were not parsed yet.
     input: Bytes,
-    /// The line that began in earlier input.
+    /// The start of a line from earlier input.
     partial: BytesMut,
     limit: usize,
-    /// The last line ended with a carriage return: a line feed that follows belongs to it.
+    /// The last line ended with a carriage return, so a line feed that follows belongs to it.
     after_carriage_return: bool,
-    /// No line has been read: it may begin with a byte order mark.
+    /// The next line is the first and may start with a byte order mark.
     first_line: bool,
     dropping: Dropping,
     data: Data,
@@ -99,18 +99,18 @@ enum Data {
     /// No `data` field yet.
     #[default]
     Absent,
-    /// One: a slice of the input.
+    /// One field: a slice of the input.
     One(Bytes),
-    /// Several, joined.
+    /// Several fields, joined.
     Joined(BytesMut),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dropping {
     No,
-    /// Up to the end of the line, which is a comment or of no meaning.
+    /// Up to the end of the line: a comment or an unknown field.
     Line,
-    /// Up to the next blank line. `in_line`: something of the present line has been dropped already.
+    /// Up to the next blank line. `in_line`: a part of the current line was dropped.
     Event {
         in_line: bool,
     },
@@ -125,7 +125,7 @@ impl Data {
         }
     }
 
-    /// What one more line may add without passing `limit`; `None` when not even an empty one fits.
+    /// How many bytes one more line may have; `None` when not even an empty one fits.
     fn left(&self, limit: usize) -> Option<usize> {
         match self {
             Self::Absent => Some(limit),
@@ -188,8 +188,8 @@ impl SseDecoder {
         }
     }
 
-    /// Takes a piece of the body. Nothing is copied when the events before it have been polled, and an event
-    /// that lies in one piece is a slice of it.
+    /// Appends a piece of the body. It is not copied if all events before it were polled, and an event within one piece
+    /// is a slice of it.
     pub fn push(&mut self, piece: Bytes) {
         if self.input.is_empty() {
             self.input = piece;
@@ -201,12 +201,12 @@ impl SseDecoder {
         }
     }
 
-    /// The body has ended: what follows the last blank line becomes [`SseEvent::Unfinished`]. Idempotent.
+    /// Ends the body: the text behind the last blank line becomes [`SseEvent::Unfinished`]. Idempotent.
     pub fn finish(&mut self) {
         self.ended = true;
     }
 
-    /// How many bytes of memory the decoder holds.
+    /// The memory of the decoder, in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         let data = match &self.data {
@@ -218,7 +218,7 @@ impl SseDecoder {
         self.input.len() + self.partial.capacity() + data + fields
     }
 
-    /// The next event; `None` when more bytes are needed, or, after [`SseDecoder::finish`], when all is said.
+    /// The next event. `None` when more bytes are needed or, after [`SseDecoder::finish`], at the end.
     pub fn poll_event(&mut self) -> Option<SseEvent> {
         loop {
             if self.after_carriage_return && !self.input.is_empty() {
@@ -233,7 +233,7 @@ impl SseDecoder {
                 }
                 return if self.ended { self.unfinished() } else { None };
             };
-            // A line that is too long is found out here too, so that it does not matter how it was cut.
+            // Checked for complete lines too, so that the result does not depend on how the bytes were split.
             if self.dropping == Dropping::No
                 && let Some(too_long) = self.check_length(end)
             {
@@ -265,7 +265,7 @@ impl SseDecoder {
         }
     }
 
-    /// Keeps the input, which has no end of line, for when the end comes.
+    /// Stores input without a line ending.
     fn keep_partial_line(&mut self) -> Option<SseEvent> {
         if self.input.is_empty() {
             return None;
@@ -279,7 +279,7 @@ impl SseDecoder {
                     return Some(too_long);
                 }
                 self.partial.extend_from_slice(&self.input);
-                // A comment says that the peer is alive and nothing else: it is not kept, however long it is.
+                // A comment is reported at its start and not stored.
                 if without_mark(&self.partial, self.first_line).first() == Some(&b':') {
                     self.partial = BytesMut::new();
                     self.first_line = false;
@@ -293,10 +293,10 @@ impl SseDecoder {
         None
     }
 
-    /// Whether the line that is made of what is kept and of the next `more` bytes of input is too long.
+    /// Checks the length of the stored line with the next `more` bytes of input.
     fn check_length(&mut self, more: usize) -> Option<SseEvent> {
         let length = self.partial.len() + more;
-        // The beginning tells what the line is; six bytes are enough for `data: `, three for a mark before it.
+        // The start of a line shows its field: six bytes for `data: `, and three for a byte order mark.
         let mut start = [0; 9];
         let known = length.min(start.len());
         let kept = known.min(self.partial.len());
@@ -308,13 +308,13 @@ impl SseDecoder {
             [b':', ..] => return None,
             [b'd', b'a', b't', b'a', b':', b' ', ..] => 6,
             [b'd', b'a', b't', b'a', b':', ..] => 5,
-            _ => return (length > FIELD_BYTES).then(|| self.too_long(0, 0)),
+            _ => return (length > MAX_FIELD_BYTES).then(|| self.too_long(0, 0)),
         };
         let fits = self.data.left(self.limit).is_some_and(|left| length - mark - overhead <= left);
         (!fits).then(|| self.too_long(mark + overhead, more))
     }
 
-    /// Goes over to dropping the event. Its data so far is followed by the line that did not fit, from `from` on.
+    /// Starts dropping the event. The reported start continues with the line that did not fit, from `from` on.
     fn too_long(&mut self, from: usize, more: usize) -> SseEvent {
         let mut head = BytesMut::from(&self.data.head()[..]);
         if more > 0 && head.len() < HEAD_BYTES {
@@ -332,7 +332,7 @@ impl SseDecoder {
         SseEvent::TooLong { head: head.freeze(), id: self.id.take() }
     }
 
-    /// One whole line.
+    /// Handles a complete line.
     fn line(&mut self, line: Bytes) -> Option<SseEvent> {
         if line.is_empty() {
             return self.dispatch();
@@ -349,22 +349,22 @@ impl SseDecoder {
         match field {
             b"data" => {
                 if self.data.left(self.limit).is_none_or(|left| value.len() > left) {
-                    // Only a field without a colon comes here: `check_length` has seen the others.
+                    // Only a field without a colon gets here; `check_length` handles the others.
                     let too_long = self.too_long(0, 0);
                     self.dropping = Dropping::Event { in_line: false };
                     return Some(too_long);
                 }
                 self.data.push(value);
             }
-            b"event" => self.name = Some(kept(&value)),
-            b"id" if !value.contains(&0) => self.id = Some(kept(&value)),
+            b"event" => self.name = Some(copy_name(&value)),
+            b"id" if !value.contains(&0) => self.id = Some(copy_name(&value)),
             b"retry" => return digits(&value).map(SseEvent::Retry),
             _ => {}
         }
         None
     }
 
-    /// The end of a block.
+    /// Handles the end of a block.
     fn dispatch(&mut self) -> Option<SseEvent> {
         let name = self.name.take().filter(|name| !name.is_empty());
         let id = self.id.take();
@@ -374,7 +374,7 @@ impl SseDecoder {
         }
     }
 
-    /// The end of the stream.
+    /// Handles the end of the stream.
     fn unfinished(&mut self) -> Option<SseEvent> {
         if !self.partial.is_empty() {
             let line = mem::take(&mut self.partial).freeze();
@@ -395,14 +395,13 @@ impl SseDecoder {
     }
 }
 
-/// The time to wait before a reconnection when the server asked for `milliseconds`: between [`RETRY_LEAST`] and
-/// [`RETRY_MOST`].
+/// The delay before a reconnect, limited to [`MIN_RETRY`] and [`MAX_RETRY`].
 #[must_use]
 pub fn clamp_retry(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds).clamp(RETRY_LEAST, RETRY_MOST)
+    Duration::from_millis(milliseconds).clamp(MIN_RETRY, MAX_RETRY)
 }
 
-/// The name or the id of an event to write has a line break or a NUL in it, which no event stream can carry.
+/// The name or id of an event contains a line break or NUL, which an event stream cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {field} of an event cannot hold a line break or NUL")]
 pub struct FieldError {
@@ -417,10 +416,10 @@ pub struct Writing<'a> {
     pub id: Option<&'a str>,
     /// The value of `event`.
     pub name: Option<&'a str>,
-    /// The time before a reconnection.
+    /// The delay before a reconnect.
     pub retry: Option<Duration>,
-    /// The data; empty data is written too, since that is what a priming event is. Line breaks in it, which JSON
-    /// has only between its tokens, all arrive as line feeds.
+    /// The data. Empty data is written too, for a priming event. All kinds of line breaks, which JSON has only between
+    /// its tokens, are received as line feeds.
     pub data: &'a [u8],
 }
 
@@ -428,7 +427,7 @@ impl Writing<'_> {
     /// Appends the event.
     ///
     /// # Errors
-    /// When `id` or `name` would break the stream; then nothing was appended.
+    /// When `id` or `name` contains a line break or NUL. Nothing is appended then.
     pub fn write(&self, out: &mut BytesMut) -> Result<(), FieldError> {
         for (field, value) in [("id", self.id), ("event", self.name)] {
             if value.is_some_and(|value| value.contains(['\r', '\n', '\0'])) {
@@ -456,7 +455,7 @@ impl Writing<'_> {
     }
 }
 
-/// Appends the time before a reconnection, alone: what a server says before it ends a stream that lives on.
+/// Appends only the delay before a reconnect, for a server that closes a stream which the client resumes.
 pub fn write_retry(retry: Duration, out: &mut BytesMut) {
     let mut line = String::new();
     // Writing to a `String` does not fail.
@@ -464,7 +463,7 @@ pub fn write_retry(retry: Duration, out: &mut BytesMut) {
     out.put_slice(line.as_bytes());
 }
 
-/// Appends a comment: what keeps a silent stream alive.
+/// Appends a comment, which keeps an idle stream alive.
 pub fn write_comment(comment: &str, out: &mut BytesMut) {
     for_each_line(comment.as_bytes(), |line| {
         out.put_slice(b": ");
@@ -474,7 +473,7 @@ pub fn write_comment(comment: &str, out: &mut BytesMut) {
     out.put_u8(b'\n');
 }
 
-/// Calls with each line of a text, of which an empty one has one.
+/// Calls `each` with each line of a text. An empty text has one line.
 fn for_each_line(text: &[u8], mut each: impl FnMut(&[u8])) {
     let mut rest = text;
     while let Some(end) = memchr2(b'\r', b'\n', rest) {
@@ -485,9 +484,8 @@ fn for_each_line(text: &[u8], mut each: impl FnMut(&[u8])) {
     each(rest);
 }
 
-/// A name or an id outlives its event: it does not keep the piece of the body that it came in. The names that
-/// MCP uses cost nothing.
-fn kept(value: &[u8]) -> Bytes {
+/// Copies a name or an id, which outlives the piece of the body. The names that MCP uses are static.
+fn copy_name(value: &[u8]) -> Bytes {
     match value {
         b"message" => Bytes::from_static(b"message"),
         b"endpoint" => Bytes::from_static(b"endpoint"),
@@ -503,7 +501,7 @@ fn without_mark(line: &[u8], first_line: bool) -> &[u8] {
     if first_line { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line }
 }
 
-/// ASCII digits and nothing else; a number that no `u64` holds is the largest there is.
+/// Reads ASCII digits, saturating at the maximum of `u64`.
 fn digits(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;

@@ -1,7 +1,6 @@
-//! The members of one message: found during the scan, judged after it.
+//! The members of one message: located during the scan, checked after it.
 //!
-//! Faults of the JSON come first, and only a text without them is looked at as a message, so that a message is
-//! never half believed.
+//! JSON errors come first. Only valid JSON is checked as a message, so an invalid message is never used in part.
 
 use bytes::Bytes;
 
@@ -12,10 +11,10 @@ use crate::scan::{self, Duplicate, ScanError, Scanner};
 use crate::text::prefix;
 use crate::{ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Response};
 
-/// How many bytes of the name of a member an error keeps: a name may be as long as a message.
+/// The maximum length of a member name in an error, in bytes: a name may be as long as a message.
 const MAX_MEMBER_BYTES: usize = 64;
 
-/// Where the members of a message lie. An empty span: the member is absent.
+/// The positions of the members of a message; empty for an absent member.
 #[derive(Default)]
 pub(super) struct Envelope {
     start: u32,
@@ -25,7 +24,7 @@ pub(super) struct Envelope {
     params: Span,
     result: Span,
     error: Span,
-    /// The members of params and of a result that the protocol looks at, counted from the start of the text.
+    /// The members of params and of a result that the protocol reads, relative to the start of the text.
     in_params: Spans,
     in_result: Spans,
     code: Span,
@@ -64,14 +63,13 @@ members!(InError: Code = b"code", Message = b"message", Data = b"data");
 type Fault = (DecodeErrorKind, usize);
 
 impl Envelope {
-    /// Passes one message. The place is its brace; `depth` is how deep it lies (1: alone, 2: in a batch).
+    /// Scans one message, at its brace. `depth` is 1 for a single message and 2 in a batch.
     pub(super) fn scan(&mut self, scanner: &mut Scanner<'_>, depth: usize) -> Result<(), ScanError> {
         self.start = scanner.at() as u32;
         let scanned = scanner.object(depth, Outer::named, |scanner, member| match member {
             Some(Outer::JsonRpc) => pass(scanner, depth, &mut self.jsonrpc),
             Some(Outer::Id) => {
-                // An id counts once it is known where it ends: of `12` at the end of a text cut off, nobody
-                // knows.
+                // An id counts if another byte follows: `12` at the end of a truncated text may be incomplete.
                 let mut span = Span::default();
                 pass(scanner, depth, &mut span)?;
                 if scanner.peek().is_some() {
@@ -86,14 +84,14 @@ impl Envelope {
             None => scanner.value(depth),
         });
         self.duplicate = scanner.take_duplicate().map(|duplicate| Duplicate {
-            // Seen from the message: 1 is its own member.
+            // Relative to the message: 1 is a member of the message itself.
             depth: duplicate.depth - (depth - 1),
             ..duplicate
         });
         scanned
     }
 
-    /// Passes an error and remembers its members.
+    /// Scans an error and records the positions of its members.
     fn error_members(&mut self, scanner: &mut Scanner<'_>, depth: usize) -> Result<(), ScanError> {
         let start = scanner.at();
         if scanner.peek() == Some(b'{') {
@@ -110,7 +108,7 @@ impl Envelope {
         Ok(())
     }
 
-    /// The error for a text that is not JSON, with the id if the scan came past it.
+    /// The error for invalid JSON, with the id if it was scanned.
     #[cold]
     pub(super) fn json_error(self, text: &Bytes, limits: &DecodeLimits, error: ScanError) -> DecodeError {
         let id = self.read_id(text, limits).ok().flatten();
@@ -118,7 +116,7 @@ impl Envelope {
         DecodeError::new(DecodeErrorKind::Json(error.kind), error.at, text).with_id(id).with_shape(shape)
     }
 
-    /// What it is, going by the members that are there.
+    /// The kind of the message, by its members.
     fn shape(&self) -> Shape {
         if self.method.is_there() {
             if self.id.is_there() { Shape::Request } else { Shape::Notification }
@@ -129,7 +127,7 @@ impl Envelope {
         }
     }
 
-    /// The message, or what is wrong with it. The whole text has been scanned.
+    /// Builds the message from scanned text, or says what is wrong.
     pub(super) fn into_message(self, text: &Bytes, limits: &DecodeLimits) -> Result<Message, DecodeError> {
         match self.message(text, limits) {
             Ok(message) => Ok(message),
@@ -140,7 +138,7 @@ impl Envelope {
     #[cold]
     fn fault(&self, text: &Bytes, limits: &DecodeLimits, kind: DecodeErrorKind, at: usize) -> DecodeError {
         let id = match (&kind, &self.duplicate) {
-            // Of two ids neither is known to be the one that is meant.
+            // With two ids, neither can be trusted.
             (DecodeErrorKind::DuplicateMember { member, .. }, Some(Duplicate { depth: 1, .. }))
                 if &**member == "id" =>
             {
@@ -248,7 +246,7 @@ impl Envelope {
         match written.first() {
             None | Some(b'n') => Ok(None),
             Some(b'"') => {
-                // An escape shortens at most from six bytes to one, so what is longer than that is not read.
+                // An escape has at most six bytes for one, so a longer string is above the limit and is not read.
                 let inside = written.get(1..written.len() - 1).unwrap_or_default();
                 if inside.len() / 6 > limits.id_bytes {
                     return Err(too_long());
@@ -261,7 +259,7 @@ impl Envelope {
                     Ok(Some(RequestId::from(&*value)))
                 }
             }
-            // What nearly every peer counts with. The scanner has seen that it is a number.
+            // The common case. The scanner has validated the number.
             Some(b'0'..=b'9')
                 if written.len() <= 18.min(limits.id_bytes) && written.iter().all(u8::is_ascii_digit) =>
             {
@@ -282,7 +280,7 @@ impl Envelope {
         }
     }
 
-    /// Where a member lies, or the message when it has no such member.
+    /// The position of a member, or of the message when the member is absent.
     fn place(&self, span: Span) -> usize {
         if span.is_there() { span.start as usize } else { self.start as usize }
     }
@@ -292,7 +290,7 @@ fn payload(text: &Bytes, span: Span, inside: Spans) -> Payload {
     Payload::new(Raw::cut(text, span.range()), inside.since(span.start))
 }
 
-/// Passes params or a result and remembers the members that the protocol looks at.
+/// Scans params or a result and records the positions of the members that the protocol reads.
 #[inline(never)]
 fn payload_members(
     scanner: &mut Scanner<'_>,
@@ -313,7 +311,7 @@ fn payload_members(
     Ok(())
 }
 
-/// Passes a value and says where it lies.
+/// Scans a value and records its position.
 #[inline(always)]
 fn pass(scanner: &mut Scanner<'_>, depth: usize, span: &mut Span) -> Result<(), ScanError> {
     let start = scanner.at();
@@ -322,7 +320,7 @@ fn pass(scanner: &mut Scanner<'_>, depth: usize, span: &mut Span) -> Result<(), 
     Ok(())
 }
 
-/// Whether the value is the string `2.0`, escaped or not.
+/// Whether the value is the string `2.0`, with or without escapes.
 fn is_version(written: &[u8]) -> bool {
     written == br#""2.0""#
         || (written.contains(&b'\\')

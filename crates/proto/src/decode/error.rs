@@ -1,4 +1,4 @@
-//! Why bytes are no message, in words for a person and in a code for a peer.
+//! Why bytes are not a message: a description for a person and a code for a peer.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -9,37 +9,37 @@ use crate::scan::ScanErrorKind;
 use crate::text::Line;
 use crate::{ErrorObject, RequestId, code};
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecodeError {
     /// What is wrong.
     pub kind: DecodeErrorKind,
-    /// At which byte of the text, counted from 0.
+    /// The byte of the text, counted from 0.
     pub at: usize,
-    /// The id, where one could be read: of a request it is what the answer must carry, of a response it names
-    /// the request that will get no other answer.
+    /// The id, if one could be read: the id for the error response to a request, or the request whose response is
+    /// invalid.
     pub id: Option<RequestId>,
-    /// What it would have been.
+    /// The kind of message.
     pub shape: Shape,
-    /// Up to 40 bytes of the text at that place, with everything but printable ASCII escaped.
+    /// Up to 40 bytes of the text at that position, with everything but printable ASCII escaped.
     pub excerpt: Box<str>,
 }
 
-/// What a broken message would have been, going by the members that could be read.
+/// The kind of an invalid message, by its readable members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
-    /// It has a method and an id: somebody waits for an answer.
+    /// It has a method and an id: the peer expects a response.
     Request,
-    /// It has a method and no id: nobody waits.
+    /// It has a method and no id: the peer expects no response.
     Notification,
-    /// It has a result or an error, and no method: it must not be answered.
+    /// It has a result or an error, and no method: there must be no response.
     Response,
-    /// It cannot be told.
+    /// The kind is not known.
     #[default]
     Unknown,
 }
 
-/// What is wrong with a text that should be a message.
+/// What is wrong with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
@@ -47,10 +47,10 @@ pub enum DecodeErrorKind {
     Json(ScanErrorKind),
     /// It is JSON, but neither an object nor an array.
     NotAnObject,
-    /// A member appears twice: in the message, or in its params, result or error. What the others would read is
-    /// not known, so nothing is done with it.
+    /// A member is repeated, in the message or in its params, result or error. Readers would choose different ones, so
+    /// the message is rejected.
     DuplicateMember {
-        /// Its name, shortened to 64 bytes.
+        /// Its name, truncated to 64 bytes.
         member: Box<str>,
     },
     /// `jsonrpc` is missing or not the string `2.0`.
@@ -68,9 +68,9 @@ pub enum DecodeErrorKind {
     IdMissing,
     /// `method` is missing.
     MethodMissing,
-    /// `method` is no string.
+    /// `method` is not a string.
     MethodType,
-    /// `params` is there and no object.
+    /// `params` is not an object.
     ParamsType,
     /// A method beside a result or an error.
     MethodAndOutcome,
@@ -78,32 +78,32 @@ pub enum DecodeErrorKind {
     ResultAndError,
     /// An id without method, result and error.
     NoOutcome,
-    /// The `error` member is not what an error is.
+    /// The `error` member is invalid.
     Error {
         /// What is wrong with it.
         what: &'static str,
     },
     /// An array without a message.
     BatchEmpty,
-    /// An array with more messages than the limit. The rest of it has not been read.
+    /// An array with more messages than the limit. The rest was not read.
     BatchTooLong {
         /// The limit.
         limit: usize,
     },
     /// An array inside an array.
     BatchNested,
-    /// Longer than a message may be: it was not read whole, and what it was was read from its beginning.
+    /// The message is longer than the limit. Only its start was read.
     TooLarge {
         /// The limit in bytes.
         limit: usize,
-        /// How many bytes had come when it was given up. It may have been longer.
+        /// The number of bytes received so far. The message may be longer.
         length: usize,
     },
 }
 
 impl DecodeErrorKind {
-    /// The code of JSON-RPC for it: [`PARSE_ERROR`](code::PARSE_ERROR), [`INVALID_PARAMS`](code::INVALID_PARAMS)
-    /// or [`INVALID_REQUEST`](code::INVALID_REQUEST).
+    /// The code of JSON-RPC: [`PARSE_ERROR`](code::PARSE_ERROR), [`INVALID_PARAMS`](code::INVALID_PARAMS) or
+    /// [`INVALID_REQUEST`](code::INVALID_REQUEST).
     #[must_use]
     pub const fn code(&self) -> i64 {
         match self {
@@ -145,13 +145,13 @@ impl fmt::Display for DecodeErrorKind {
 }
 
 impl DecodeError {
-    /// Bytes of the text that an error shows.
-    const EXCERPT: usize = 40;
+    /// The length of the excerpt, in bytes.
+    const EXCERPT_BYTES: usize = 40;
 
     #[cold]
     pub(super) fn new(kind: DecodeErrorKind, at: usize, text: &[u8]) -> Self {
-        let start = at.min(text.len().saturating_sub(Self::EXCERPT));
-        let end = text.len().min(start + Self::EXCERPT);
+        let start = at.min(text.len().saturating_sub(Self::EXCERPT_BYTES));
+        let end = text.len().min(start + Self::EXCERPT_BYTES);
         let excerpt = text[start..end].escape_ascii().to_string().into();
         Self { kind, at, id: None, shape: Shape::Unknown, excerpt }
     }
@@ -166,13 +166,13 @@ impl DecodeError {
         self
     }
 
-    /// The code of JSON-RPC for it; see [`DecodeErrorKind::code`].
+    /// The code of JSON-RPC; see [`DecodeErrorKind::code`].
     #[must_use]
     pub const fn code(&self) -> i64 {
         self.kind.code()
     }
 
-    /// What to answer: the code and one sentence that says what is wrong, where, and what stands there.
+    /// The error to send: the code, and a sentence that says what is wrong, where, and what the text is there.
     #[must_use]
     pub fn to_error_object(&self) -> ErrorObject {
         ErrorObject::new(self.code(), format!("{self}"))

@@ -1,9 +1,9 @@
-//! Bytes to messages, or an exact error.
+//! Decodes bytes to messages, or to an exact error.
 //!
-//! Called by every codec with one line, body or frame. Checks the form of JSON-RPC 2.0 as the specification
-//! narrows it (<https://modelcontextprotocol.io/specification/2025-11-25/basic#messages>): ids are integers or
-//! strings, params are objects. It knows no method, no version and no session: whether a batch, or this message
-//! now, is allowed is decided by the session.
+//! Called by every codec with one line, body or frame. Checks the form of JSON-RPC 2.0 with the restrictions of the
+//! specification (<https://modelcontextprotocol.io/specification/2025-11-25/basic#messages>): ids are integers or
+//! strings, params are objects. It does not check methods, versions or state: the session decides whether a batch, or a
+//! message, is allowed.
 
 mod envelope;
 mod error;
@@ -18,10 +18,10 @@ use envelope::Envelope;
 
 pub use error::{DecodeError, DecodeErrorKind, Shape};
 
-/// What a decoder accepts.
+/// The limits of a decoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Nesting of arrays and objects, the message's own object included: 128, and never more than
+    /// Nesting of arrays and objects, the message itself included: 128, and at most
     /// [`MAX_DEPTH`](crate::scan::MAX_DEPTH).
     pub depth: usize,
     /// Bytes of an id, as digits or as a string after unescaping: 4 KiB.
@@ -41,21 +41,20 @@ impl Default for DecodeLimits {
 pub enum Decoded {
     /// One message.
     Message(Message),
-    /// An array: each of its elements is a message or has an error of its own. Never empty.
+    /// An array: each element is a message or has its own error. Never empty.
     Batch(Vec<Result<Message, DecodeError>>),
 }
 
-/// Reads one text: a message, or an array of them, with white space around it.
+/// Decodes a text: a message, or an array of messages, with optional white space around it.
 ///
-/// Params and results from [`Raw::SHARED_FROM`](crate::Raw::SHARED_FROM) bytes on are slices of `text`; smaller
+/// Params and results of at least [`Raw::SHARED_FROM`](crate::Raw::SHARED_FROM) bytes are slices of `text`; smaller
 /// ones are copied once.
 ///
-/// The beginning of a text that is too long to be read whole may be given too: it is [`ScanErrorKind::Truncated`],
-/// and the error carries the id if it was in that beginning.
+/// The text may be the start of an oversized message. The error is then [`ScanErrorKind::Truncated`], with the id if it
+/// is in that part.
 ///
 /// # Errors
-/// The first thing that is wrong with the JSON, or else with the message; see [`DecodeErrorKind`]. It has the
-/// id wherever one could be read.
+/// The first error of the JSON, or else of the message; see [`DecodeErrorKind`]. It has the id if one could be read.
 pub fn decode(text: &Bytes, limits: &DecodeLimits) -> Result<Decoded, DecodeError> {
     let mut envelope = Envelope::default();
     match scan(text, limits, &mut envelope) {
@@ -90,14 +89,14 @@ fn scan(text: &Bytes, limits: &DecodeLimits, envelope: &mut Envelope) -> Result<
         None => return Err(ScanError { kind: ScanErrorKind::Empty, at }),
     };
     if let Scanned::Fault(DecodeErrorKind::BatchTooLong { .. }, _) = scanned {
-        // The rest of it has not been looked at.
+        // The rest was not scanned.
         return Ok(scanned);
     }
     scanner.end()?;
     Ok(scanned)
 }
 
-/// Reads an array of messages. The place is its bracket.
+/// Decodes an array of messages, at its bracket.
 fn batch(text: &Bytes, limits: &DecodeLimits, scanner: &mut Scanner<'_>) -> Result<Scanned, ScanError> {
     let opening = scanner.at();
     if limits.depth == 0 {

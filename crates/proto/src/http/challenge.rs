@@ -1,9 +1,9 @@
-//! `WWW-Authenticate`: which ways to be let in a server names, and what it says about each.
+//! Parses `WWW-Authenticate` challenges.
 //!
-//! Called by the HTTP client's link, which shows what it finds, and by the discovery of authorization servers, which
-//! acts on it. A pure reader of the syntax of [RFC 9110, 11.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1),
-//! with the leniency that real servers need: values that stand there without quotes though they need them, parameters
-//! without a comma between them, a quote that is never closed. It judges nothing, and what it finds is bounded.
+//! Used by the HTTP client's link, which reports them, and by the discovery of authorization servers. Parses [RFC 9110,
+//! 11.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1) leniently, as real servers require: values without
+//! required quotes, parameters without a comma between them, an unclosed quote. Challenges are not validated, and their
+//! number and size are limited.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
@@ -12,27 +12,27 @@ use alloc::vec::Vec;
 
 use super::params::is_token;
 
-/// So much of one header is read, in bytes: twice what servers let a client send.
-const MOST_BYTES: usize = 16 * 1024;
-/// So many challenges are kept of all headers together. Real servers send one or two.
-const MOST_CHALLENGES: usize = 32;
-/// So many parameters are kept of one challenge. Those that have a meaning are eight.
-const MOST_PARAMETERS: usize = 32;
+/// The maximum length of one header, in bytes: twice the usual header limit of servers.
+const MAX_HEADER_BYTES: usize = 16 * 1024;
+/// The maximum number of challenges of all headers together. Real servers send one or two.
+const MAX_CHALLENGES: usize = 32;
+/// The maximum number of parameters of one challenge. Eight have a meaning.
+const MAX_PARAMETERS: usize = 32;
 
-/// One way to be let in.
+/// An authentication challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Challenge {
-    /// The scheme as it was written: `Bearer`, `DPoP`, `Basic`. Compared without regard to case by [`is`](Self::is).
+    /// The scheme as written: `Bearer`, `DPoP`, `Basic`. Compare it with [`is`](Self::is), which ignores case.
     pub scheme: String,
-    /// What stands there in place of parameters (`Negotiate YII=`).
+    /// The token in place of parameters (`Negotiate YII=`).
     pub token68: Option<String>,
-    /// Names as they were written, and values without their quotes. Bytes that are no UTF-8 are U+FFFD.
+    /// Names as written, and values without their quotes. Invalid UTF-8 is replaced by U+FFFD.
     pub parameters: Vec<(String, String)>,
 }
 
 impl Challenge {
-    /// All challenges in the value of one header.
+    /// The challenges in the value of one header.
     ///
     /// ```
     /// use mcpjoin_proto::http::challenge::Challenge;
@@ -50,7 +50,7 @@ impl Challenge {
         found
     }
 
-    /// All challenges of all headers, in their order.
+    /// The challenges of all headers in order.
     pub fn all<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Vec<Self> {
         let mut found = Vec::new();
         for value in values {
@@ -59,14 +59,14 @@ impl Challenge {
         found
     }
 
-    /// Whether it is of that scheme.
+    /// Whether this is the scheme, ignoring case.
     #[must_use]
     pub fn is(&self, scheme: &str) -> bool {
         self.scheme.eq_ignore_ascii_case(scheme)
     }
 
-    /// The value of a parameter: the first of that name that is not empty. Names are compared without regard to case, and
-    /// none may stand there twice.
+    /// The first value of a parameter that is not empty. The name is compared ignoring case; RFC 9110 does not allow a
+    /// repeated name.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let mut named = self.parameters.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -76,8 +76,8 @@ impl Challenge {
 
 /// Adds the challenges of one header.
 fn read(value: &[u8], found: &mut Vec<Challenge>) {
-    let mut text = Text(&value[..value.len().min(MOST_BYTES)]);
-    // A parameter belongs to a scheme of its own header.
+    let mut text = Text(&value[..value.len().min(MAX_HEADER_BYTES)]);
+    // A parameter belongs to the last scheme in the same header.
     let mut current: Option<Challenge> = None;
     loop {
         text.skip(|byte| is_space(byte) || *byte == b',');
@@ -85,7 +85,7 @@ fn read(value: &[u8], found: &mut Vec<Challenge>) {
         if token.is_empty() {
             match text.0.first() {
                 None => break,
-                // Not where a value may stand: nothing in it is one.
+                // A quoted string outside of a parameter has no meaning.
                 Some(b'"') => drop(text.quoted()),
                 Some(_) => text.0 = &text.0[1..],
             }
@@ -97,14 +97,14 @@ fn read(value: &[u8], found: &mut Vec<Challenge>) {
             text.skip(is_space);
             let value = text.value();
             if let Some(challenge) = &mut current
-                && challenge.parameters.len() < MOST_PARAMETERS
+                && challenge.parameters.len() < MAX_PARAMETERS
             {
                 challenge.parameters.push((lossy(token), lossy(&value)));
             }
             continue;
         }
         found.extend(current.take());
-        if found.len() >= MOST_CHALLENGES {
+        if found.len() >= MAX_CHALLENGES {
             return;
         }
         let token68 = if spaced { text.token68() } else { None };
@@ -113,7 +113,7 @@ fn read(value: &[u8], found: &mut Vec<Challenge>) {
     found.extend(current);
 }
 
-/// What is left of a header.
+/// The rest of a header.
 struct Text<'a>(&'a [u8]);
 
 impl<'a> Text<'a> {
@@ -124,13 +124,13 @@ impl<'a> Text<'a> {
         taken
     }
 
-    /// Whether there was anything to skip.
+    /// Returns whether anything was skipped.
     fn skip(&mut self, belongs: impl Fn(&u8) -> bool) -> bool {
         !self.take(belongs).is_empty()
     }
 
-    /// What stands behind a `=`: a quoted string, or all up to a comma, a space or a quote. A token may have no slash and no
-    /// colon, but a URL without quotes can mean nothing else.
+    /// The value behind `=`: a quoted string, or the text up to a comma, a space or a quote. A token must not contain a
+    /// slash or colon, but an unquoted URL is unambiguous.
     fn value(&mut self) -> Vec<u8> {
         match self.0.first() {
             Some(b'"') => self.quoted(),
@@ -138,7 +138,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// A quoted string without its quotes and escapes. One that is not closed ends with the header.
+    /// A quoted string without its quotes and escapes. An unclosed one ends with the header.
     fn quoted(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         let mut bytes = self.0.iter().enumerate().skip(1);
@@ -156,7 +156,7 @@ impl<'a> Text<'a> {
         text
     }
 
-    /// What may stand behind a scheme in place of parameters, when nothing but that stands there up to the next comma.
+    /// The token behind a scheme, if nothing else follows it before the next comma.
     fn token68(&mut self) -> Option<String> {
         let mut ahead = Text(self.0);
         let is_68 = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte);
@@ -252,6 +252,6 @@ mod tests {
         let parameters = format!("Bearer {}", "a=b, ".repeat(100_000));
         assert_eq!(Challenge::parse(parameters.as_bytes())[0].parameters.len(), 32);
         let long = format!("Bearer a=\"{}\"", "x".repeat(1 << 20));
-        assert!(Challenge::parse(long.as_bytes())[0].parameters[0].1.len() < MOST_BYTES);
+        assert!(Challenge::parse(long.as_bytes())[0].parameters[0].1.len() < MAX_HEADER_BYTES);
     }
 }

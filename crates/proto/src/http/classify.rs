@@ -1,9 +1,8 @@
-//! The decider for HTTP: which era a request belongs to, or why it is refused; and, on the client's side, what
-//! the reply to a probe says about the server.
+//! Decides for an HTTP request which era it belongs to, or why it is rejected; and on the client side, what the
+//! response to a probe says about the server.
 //!
-//! One of the two places that look at versions to choose an era; the other one is `session/opening.rs`. Called by
-//! the HTTP links once for each request, before anything else looks at it. It keeps nothing: what is known about
-//! a session comes in as an argument.
+//! One of the two modules that compare versions to select an era; the other one is `session/client_negotiation.rs`.
+//! Called by the HTTP links once for each request, before anything else. It is stateless: the session is an argument.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 
@@ -20,13 +19,13 @@ use crate::{
     code,
 };
 
-/// The member of `_meta` that carries the revision.
+/// The member of `_meta` with the revision.
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// The member of `_meta` that carries the client's capabilities.
+/// The member of `_meta` with the client's capabilities.
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// The method of an HTTP request, as far as it matters here.
+/// The method of an HTTP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpMethod {
     /// Carries a message.
@@ -35,12 +34,12 @@ pub enum HttpMethod {
     Get,
     /// Ends a legacy session.
     Delete,
-    /// Anything else; MCP has no use for it.
+    /// Any other method, which MCP does not use.
     Other,
 }
 
 impl HttpMethod {
-    /// The method of that name; names are case-sensitive (RFC 9110, 9.1).
+    /// Parses a method; the name is case-sensitive (RFC 9110, 9.1).
     #[must_use]
     pub fn parse(name: &str) -> Self {
         match name {
@@ -52,12 +51,12 @@ impl HttpMethod {
     }
 }
 
-/// What the server's side offers.
+/// What the server offers.
 #[derive(Clone, Debug)]
 pub struct Offer<'a> {
-    /// The revisions it speaks, the preferred one first. An era without a revision is not offered.
+    /// The supported revisions, the preferred one first. An era without a revision is not offered.
     pub versions: &'a [Version],
-    /// Legacy requests after `initialize` must name a session.
+    /// Whether legacy requests after `initialize` must name a session.
     pub sessions: bool,
 }
 
@@ -71,37 +70,37 @@ impl Offer<'_> {
     }
 }
 
-/// What the caller found under the request's `Mcp-Session-Id`.
+/// The session of the request's `Mcp-Session-Id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionLookup {
     /// The request names no session.
     Absent,
-    /// It names one that does not exist, no longer, or not for this user.
+    /// It names a session that does not exist, has ended, or belongs to another user.
     Unknown,
-    /// It names one that has agreed on this revision.
+    /// It names a session that negotiated this revision.
     Known(Version),
 }
 
-/// Which way a request goes.
+/// The classification of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Class {
-    /// It stands for itself; headers and `_meta` have been checked.
+    /// A modern request, whose headers and `_meta` are valid.
     Modern {
         /// Its revision.
         version: Version,
     },
-    /// It belongs to a legacy session, or opens one.
+    /// A request of a legacy session, or one that opens a session.
     Legacy {
-        /// What it is.
+        /// The kind of request.
         kind: LegacyKind,
-        /// The revision by which it is read: that of the session, of the header, or what an absent header means.
+        /// The revision of the session or of the header, or the default for an absent header.
         version: Version,
     },
-    /// It is refused.
+    /// The request is rejected.
     Reject(Rejection),
 }
 
-/// What a legacy request is.
+/// The kind of a legacy request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegacyKind {
     /// POST with `initialize`: opens a session.
@@ -114,14 +113,14 @@ pub enum LegacyKind {
     End,
 }
 
-/// How a request is refused.
+/// How a request is rejected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
-    /// The status of the HTTP response.
+    /// The HTTP status.
     pub status: u16,
-    /// The request in the body, where there is one: the error goes out with its id.
+    /// The id of the request in the body, if there is one.
     pub id: Option<RequestId>,
-    /// The error in the body of the response; `None` sends no body.
+    /// The error in the response body; `None`: no body.
     pub error: Option<ErrorObject>,
 }
 
@@ -135,11 +134,11 @@ impl Rejection {
     }
 }
 
-/// Decides which way a request goes. `body` is `None` when the request has none.
+/// Classifies a request. `body` is `None` when the request has none.
 ///
-/// The order: GET and DELETE are legacy or 405. `_meta` with a revision is modern, whatever else is there. Then a
-/// known session, `initialize` and a legacy or absent `MCP-Protocol-Version` are legacy, and a modern one is modern.
-/// At a server that offers no legacy revision everything is modern, or lacks what makes it so.
+/// In this order: GET and DELETE are legacy or 405. `_meta` with a revision is modern, whatever the headers are. A
+/// known session, `initialize` and a legacy or absent `MCP-Protocol-Version` are legacy, and a modern one is modern. On
+/// a server without a legacy revision every request is modern or invalid.
 pub fn classify(
     method: HttpMethod,
     headers: &(impl Headers + ?Sized),
@@ -205,16 +204,16 @@ pub fn classify(
     }
 }
 
-/// What `_meta` says of what every request of 2026-07-28 must say.
+/// The required members in the `_meta` of a request of 2026-07-28.
 #[derive(Default)]
 struct Declared {
     version: Option<String>,
-    /// The capabilities are there, and are an object.
+    /// The capabilities are present, and are an object.
     capabilities: bool,
 }
 
 impl Declared {
-    /// Reads it in one go: every request has one.
+    /// Reads both in one pass.
     fn read(meta: &Raw) -> Self {
         let mut declared = Self::default();
         if meta.kind() != Kind::Object {
@@ -271,14 +270,14 @@ fn modern(
         let text = alloc::format!("missing _meta member {META_CAPABILITIES}, an object");
         return reject(ErrorObject::invalid_params(text));
     }
-    // This revision has no such method, and what follows it must not take it for the opening of a legacy session.
+    // This revision does not have the method, and later code must not take it for the start of a legacy session.
     if request.method == Method::Initialize {
         return Rejection::with(404, id, ErrorObject::method_not_found(request.method.as_str()));
     }
     Class::Modern { version }
 }
 
-/// Which headers a notification carries is not defined in 2026-07-28: what is there must agree.
+/// The headers of a notification are not defined in 2026-07-28: those that are present must match.
 fn modern_notification(
     headers: &(impl Headers + ?Sized),
     method: &Method,
@@ -326,7 +325,7 @@ fn legacy(
         Ok(header) => header,
         Err(mismatch) => return reject(400, ErrorObject::invalid_request(mismatch.to_string())),
     };
-    // `initialize` negotiates in its body; a header that a client sets on every request does not bind it.
+    // `initialize` negotiates in its body, so a header that the client sends on every request is ignored.
     if kind == LegacyKind::Initialize {
         return Class::Legacy { kind, version: Version::newest(Era::Legacy) };
     }
@@ -345,7 +344,7 @@ fn legacy(
             let text = "Mcp-Session-Id is missing; initialize first";
             return reject(400, ErrorObject::invalid_request(text));
         }
-        // The first revision with this transport had no such header.
+        // The first revision with this transport has no such header.
         SessionLookup::Absent => asked.unwrap_or(Version::V2025_03_26),
     };
     if let Some(Decoded::Batch(parts)) = body {
@@ -362,7 +361,7 @@ fn legacy(
     Class::Legacy { kind, version }
 }
 
-/// `initialize` at a server that offers no legacy revision: the error names what it offers.
+/// Rejects `initialize` on a server without a legacy revision. The error lists the supported versions.
 fn refuse_initialize(message: Option<&Message>, offer: &Offer<'_>) -> Class {
     let asked = message
         .and_then(params)
@@ -371,7 +370,7 @@ fn refuse_initialize(message: Option<&Message>, offer: &Offer<'_>) -> Class {
     Rejection::with(400, id(message), unsupported(&asked, offer))
 }
 
-/// The error for a revision that is not offered: [`code::UNSUPPORTED_PROTOCOL_VERSION`].
+/// The error for an unsupported revision: [`code::UNSUPPORTED_PROTOCOL_VERSION`].
 #[must_use]
 pub fn unsupported(requested: &str, offer: &Offer<'_>) -> ErrorObject {
     let mut data = String::from("{\"supported\":[");
@@ -388,9 +387,9 @@ pub fn unsupported(requested: &str, offer: &Offer<'_>) -> ErrorObject {
         .with_data(Raw::trusted(Bytes::from(data)))
 }
 
-/// The status of a response that carries an error, for a server of 2026-07-28. Errors to which the specification
-/// gives no status leave with 200, since 400 and 404 tell a client something else. Missing members of `_meta`,
-/// whose [`code::INVALID_PARAMS`] is a 400, never come so far: [`classify`] refuses them.
+/// The HTTP status of an error response, for a server of 2026-07-28. Errors without a status in the specification have
+/// 200, because 400 and 404 have another meaning for a client. [`classify`] rejects a request with missing members of
+/// `_meta`, whose [`code::INVALID_PARAMS`] has 400, before this function is used.
 #[must_use]
 pub const fn status(error_code: i64) -> u16 {
     match error_code {
@@ -423,7 +422,7 @@ fn id(message: Option<&Message>) -> Option<RequestId> {
 fn name_in(request: &Request, named: NamedBy) -> Option<Cow<'_, str>> {
     let params = request.params.as_ref()?;
     match named.member {
-        // Where these lie is known.
+        // The scanner has located these members.
         "name" => params.name_string(),
         "uri" => params.uri()?.to_string_value().map(Cow::into_owned).map(Cow::Owned),
         other => string_member(params.raw(), other).map(Cow::Owned),
@@ -435,7 +434,7 @@ fn string_member(object: &Raw, member: &str) -> Option<String> {
     value.to_string_value().map(Cow::into_owned)
 }
 
-/// What the client has sent to find out what the server is.
+/// The request that probes a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// POST with `server/discover`.
@@ -444,47 +443,47 @@ pub enum Probe {
     Initialize,
 }
 
-/// What the body of the reply was.
+/// The body of the response to a probe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProbeBody<'a> {
-    /// A response with a result. Whether it has the shape that it should have is for the caller to see.
+    /// A response with a result, which the caller validates.
     Result,
     /// A response with an error.
     Error(&'a ErrorObject),
-    /// No response at all: nothing, a page, another message.
+    /// Not a response: nothing, a page, another message.
     Other,
 }
 
-/// What the reply to a probe says.
+/// The meaning of the response to a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProbeVerdict {
-    /// The server is modern. `supported` is what it offers, when it has refused our revision: choose one of
-    /// these and ask again, with `initialize` if only a legacy one is mutual. Empty: nothing is to be chosen.
+    /// The server is modern. `supported` lists its revisions if it rejected ours: select one and retry, with
+    /// `initialize` if only a legacy one is shared. Empty: no selection is needed.
     Modern {
         /// The revisions in the error.
         supported: Vec<Version>,
     },
-    /// The server is modern and has refused the probe for another reason ([`code::HEADER_MISMATCH`],
-    /// [`code::MISSING_REQUIRED_CLIENT_CAPABILITY`]): no fallback, the error is the answer.
+    /// The server is modern and rejected the probe for another reason ([`code::HEADER_MISMATCH`],
+    /// [`code::MISSING_REQUIRED_CLIENT_CAPABILITY`]). Do not fall back; report the error.
     ModernRefusal,
-    /// The server is legacy: after `server/discover`, send `initialize`; after `initialize`, it has accepted.
+    /// The server is legacy: after `server/discover`, send `initialize`; after `initialize`, the session is open.
     Legacy,
-    /// The server knows no POST here: try GET, as in 2024-11-05.
+    /// The server does not support POST here: try GET, as in 2024-11-05.
     TryHttpSse,
-    /// Authorize and probe again; says nothing about the era.
+    /// Authorize and probe again. The era is still unknown.
     Authenticate,
-    /// The server or something before it cannot answer now; says nothing about the era.
+    /// The server or a proxy is temporarily unavailable. The era is still unknown.
     Unavailable,
-    /// Neither an MCP server nor a way on.
+    /// Not an MCP server, and no fallback is left.
     Failed,
 }
 
-/// Reads the reply to a probe. A modern error decides whatever the status is; apart from that the fallback does
-/// not hinge on one code.
+/// Interprets the response to a probe. A modern error decides with any status; otherwise the fallback does not depend
+/// on one code.
 ///
-/// After `server/discover`, which every modern server answers, any other error is that of a legacy server. After
-/// `initialize`, only 400, 404 and 405 lead on to HTTP+SSE.
+/// After `server/discover`, which every modern server supports, any other error means a legacy server. After
+/// `initialize`, only 400, 404 and 405 lead to HTTP+SSE.
 #[must_use]
 pub fn verdict(probe: Probe, status: u16, body: ProbeBody<'_>) -> ProbeVerdict {
     if let (401 | 403, ProbeBody::Result | ProbeBody::Other) = (status, body) {
@@ -506,7 +505,7 @@ pub fn verdict(probe: Probe, status: u16, body: ProbeBody<'_>) -> ProbeVerdict {
         (Probe::Discover, 200..=299, ProbeBody::Result) => ProbeVerdict::Modern { supported: Vec::new() },
         (Probe::Initialize, 200..=299, ProbeBody::Result) => ProbeVerdict::Legacy,
         (_, 408 | 429 | 502..=504, _) => ProbeVerdict::Unavailable,
-        // A redirect that was not followed leads somewhere else.
+        // A redirect that the client did not follow.
         (_, 300..=399, _) => ProbeVerdict::Failed,
         (Probe::Discover, _, _) => ProbeVerdict::Legacy,
         (Probe::Initialize, 400 | 404 | 405, _) => ProbeVerdict::TryHttpSse,

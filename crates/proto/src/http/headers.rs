@@ -1,6 +1,6 @@
-//! The headers of MCP: their names, how values are written in them, and whether they agree with the body.
+//! The MCP headers: names, encoding of values, and comparison with the body.
 //!
-//! Called by [`classify`](super::classify) and by the HTTP links.
+//! Used by [`classify`](super::classify) and by the HTTP links.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>
 
 use alloc::borrow::Cow;
@@ -13,15 +13,15 @@ use base64::engine::general_purpose::STANDARD;
 use crate::text::Line;
 use crate::{ErrorObject, Method, code};
 
-/// The names of the headers, in lower case as HTTP/2 has them. Names are compared without regard to case.
+/// Header names in lower case, as in HTTP/2. Comparison ignores case.
 pub mod name {
-    /// Which kinds of reply the client takes.
+    /// The media types that the client accepts.
     pub const ACCEPT: &str = "accept";
-    /// What the body is.
+    /// The media type of the body.
     pub const CONTENT_TYPE: &str = "content-type";
-    /// The host that the client believes to talk to.
+    /// The host that the client addresses.
     pub const HOST: &str = "host";
-    /// The web page that made the request.
+    /// The origin of the web page that sent the request.
     pub const ORIGIN: &str = "origin";
     /// The id of a legacy session.
     pub const SESSION_ID: &str = "mcp-session-id";
@@ -29,37 +29,37 @@ pub mod name {
     pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
     /// The method of the request in the body: 2026-07-28.
     pub const METHOD: &str = "mcp-method";
-    /// The tool, prompt, resource or task that the request is about: 2026-07-28.
+    /// The tool, prompt, resource or task of the request: 2026-07-28.
     pub const NAME: &str = "mcp-name";
-    /// What the names of mirrored arguments begin with: 2026-07-28.
+    /// The prefix of the headers for tool arguments: 2026-07-28.
     pub const PARAM_PREFIX: &str = "mcp-param-";
-    /// The last event that was seen, to resume a legacy stream after it.
+    /// The last received event, for resuming a legacy stream.
     pub const LAST_EVENT_ID: &str = "last-event-id";
-    /// Tells proxies not to hold an event stream back.
+    /// Tells proxies not to buffer an event stream.
     pub const ACCEL_BUFFERING: &str = "x-accel-buffering";
-    /// When to come again.
+    /// When to retry.
     pub const RETRY_AFTER: &str = "retry-after";
-    /// How to be let in.
+    /// The authentication challenge.
     pub const WWW_AUTHENTICATE: &str = "www-authenticate";
 }
 
-/// The headers of a request or a response, whatever library holds them.
+/// The headers of a request or response, for any HTTP library.
 pub trait Headers {
-    /// The values under a name, in order. `name` is in lower case; names are to be compared without case.
+    /// The values of a header in order. `name` is in lower case; comparison ignores case.
     fn values(&self, name: &str) -> impl Iterator<Item = &[u8]>;
 
-    /// The first value under a name.
+    /// The first value of a header.
     fn value(&self, name: &str) -> Option<&[u8]> {
         self.values(name).next()
     }
 
-    /// Whether there is more than one value under a name.
+    /// Whether a header has more than one value.
     fn is_repeated(&self, name: &str) -> bool {
         self.values(name).nth(1).is_some()
     }
 }
 
-/// A list of names and values: what tests and links without an HTTP library use.
+/// A list of names and values, for tests and links without an HTTP library.
 impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
     fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.iter()
@@ -71,23 +71,23 @@ impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
 const BASE64_START: &str = "=?base64?";
 const BASE64_END: &str = "?=";
 
-/// Why the value of a header cannot be read.
+/// Why a header value cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderValueError {
-    /// A byte outside of space to `~` and tab.
+    /// A byte other than space to `~` and tab.
     #[error("a character that is not visible ASCII, space or tab")]
     Character,
-    /// Between `=?base64?` and `?=` stands no padded standard Base64.
+    /// The text between `=?base64?` and `?=` is not padded standard Base64.
     #[error("invalid Base64")]
     Base64,
-    /// The Base64 holds no UTF-8.
+    /// The decoded Base64 is not UTF-8.
     #[error("Base64 of something that is not UTF-8")]
     Utf8,
 }
 
-/// Writes a value as a header: as it is where a header can carry it, and as `=?base64?...?=` where it cannot
-/// (other characters, white space at an end) or where it would be read as Base64.
+/// Encodes a value for a header: unchanged if possible, and as `=?base64?...?=` if it has other characters, white space
+/// at an end, or the form of an encoded value.
 ///
 /// ```
 /// use mcpjoin_proto::http::headers::{decode_value, encode_value};
@@ -100,7 +100,7 @@ pub enum HeaderValueError {
 pub fn encode_value(value: &str) -> Cow<'_, str> {
     let bytes = value.as_bytes();
     let padded = trim(bytes).len() != bytes.len();
-    // The overlapping `=?base64?=` is no encoded value, but a careless reader takes it for one.
+    // `=?base64?=`, where both markers overlap, is not an encoded value, but some readers accept it as one.
     let looks_encoded = value.starts_with(BASE64_START) && value.ends_with(BASE64_END);
     if bytes.iter().all(is_plain) && !padded && !looks_encoded {
         Cow::Borrowed(value)
@@ -109,10 +109,10 @@ pub fn encode_value(value: &str) -> Cow<'_, str> {
     }
 }
 
-/// Reads a value that [`encode_value`] has written. White space around it is dropped.
+/// Decodes a value of [`encode_value`]. Surrounding white space is dropped.
 ///
 /// # Errors
-/// When a byte may not stand in a header, or the Base64 is not exactly that of some UTF-8.
+/// When a byte is not allowed in a header, or the Base64 is not exactly the encoding of a UTF-8 text.
 pub fn decode_value(value: &[u8]) -> Result<Cow<'_, str>, HeaderValueError> {
     let value = plain(value)?;
     match value.strip_prefix(BASE64_START).and_then(|rest| rest.strip_suffix(BASE64_END)) {
@@ -124,7 +124,7 @@ pub fn decode_value(value: &[u8]) -> Result<Cow<'_, str>, HeaderValueError> {
     }
 }
 
-/// A value as it stands, without the white space around it.
+/// An unencoded value without surrounding white space.
 fn plain(value: &[u8]) -> Result<&str, HeaderValueError> {
     let value = trim(value);
     if !value.iter().all(is_plain) {
@@ -133,7 +133,7 @@ fn plain(value: &[u8]) -> Result<&str, HeaderValueError> {
     core::str::from_utf8(value).map_err(|_| HeaderValueError::Character)
 }
 
-/// Drops optional white space (RFC 9110, 5.6.3) around a value.
+/// Removes optional white space (RFC 9110, 5.6.3).
 pub(super) fn trim(value: &[u8]) -> &[u8] {
     let optional = |byte: &u8| matches!(byte, b' ' | b'\t');
     let start = value.iter().position(|byte| !optional(byte)).unwrap_or(value.len());
@@ -145,13 +145,13 @@ const fn is_plain(byte: &u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\t')
 }
 
-/// A header and the body do not agree: [`code::HEADER_MISMATCH`], with status 400.
+/// A header does not match the body: [`code::HEADER_MISMATCH`], with status 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Header mismatch: {header} header {problem}")]
 pub struct HeaderMismatch {
-    /// The header, as the specification writes it.
+    /// The name of the header, as the specification writes it.
     pub header: String,
-    /// What is wrong with it.
+    /// What is wrong.
     pub problem: HeaderProblem,
 }
 
@@ -159,33 +159,33 @@ pub struct HeaderMismatch {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderProblem {
-    /// The body has a value and the header is absent.
+    /// The body has a value, and the header is absent.
     #[error("is missing, the body value is '{}'", Line::of(.body).truncated(MAX_SHOWN_CHARS))]
     Missing {
         /// The value in the body.
         body: String,
     },
-    /// The header is absent, and the body has no value either.
+    /// The header and the value in the body are absent.
     #[error("is missing")]
     Absent,
-    /// The header stands there more than once, and readers may disagree about which counts.
+    /// The header is repeated, and readers may disagree about which one counts.
     #[error("is repeated")]
     Repeated,
-    /// The value cannot be read.
+    /// The value cannot be decoded.
     #[error("value is invalid: {0}")]
     Invalid(HeaderValueError),
     /// The values differ.
     #[error("value '{}' does not match body value '{}'", Line::of(.header).truncated(MAX_SHOWN_CHARS), Line::of(.body).truncated(MAX_SHOWN_CHARS))]
     Differs {
-        /// The value in the header, decoded.
+        /// The decoded value of the header.
         header: String,
         /// The value in the body.
         body: String,
     },
-    /// The header has a value and the body has none.
+    /// The header has a value, and the body has none.
     #[error("value '{}' has no counterpart in the body", Line::of(.header).truncated(MAX_SHOWN_CHARS))]
     Unexpected {
-        /// The value in the header, decoded.
+        /// The decoded value of the header.
         header: String,
     },
 }
@@ -195,20 +195,20 @@ impl HeaderMismatch {
         Self { header: header.into(), problem }
     }
 
-    /// The error that the peer gets, with status 400.
+    /// The error for the peer, with status 400.
     #[must_use]
     pub fn to_error_object(&self) -> ErrorObject {
         ErrorObject::new(code::HEADER_MISMATCH, self.to_string())
     }
 }
 
-/// How many characters of a value an error shows: enough to recognise it.
+/// The maximum number of characters of a value in an error.
 const MAX_SHOWN_CHARS: usize = 80;
 
-/// The single value under a name; `None` when it is absent.
+/// The only value of a header; `None` when it is absent.
 ///
 /// # Errors
-/// When there are two.
+/// When the header is repeated.
 pub(super) fn single<'a>(
     headers: &'a (impl Headers + ?Sized),
     name: &str,
@@ -224,7 +224,7 @@ pub(super) fn single<'a>(
 /// The value of `MCP-Protocol-Version`; `None` when it is absent.
 ///
 /// # Errors
-/// When it is repeated, empty or unreadable.
+/// When it is repeated, empty or invalid.
 pub fn protocol_version(headers: &(impl Headers + ?Sized)) -> Result<Option<&str>, HeaderMismatch> {
     let Some(value) = single(headers, name::PROTOCOL_VERSION, "MCP-Protocol-Version")? else {
         return Ok(None);
@@ -234,17 +234,17 @@ pub fn protocol_version(headers: &(impl Headers + ?Sized)) -> Result<Option<&str
         .map_err(|error| HeaderMismatch::new("MCP-Protocol-Version", HeaderProblem::Invalid(error)))
 }
 
-/// Which member of the params `Mcp-Name` repeats.
+/// The member of the params that `Mcp-Name` repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedBy {
     /// The member.
     pub member: &'static str,
-    /// The header must be there. It must for the methods of the specification itself; on those of the tasks
-    /// extension it is checked where it is there.
+    /// The header is required, as for the methods of the specification itself. For those of the tasks extension it is
+    /// optional and checked if present.
     pub required: bool,
 }
 
-/// What `Mcp-Name` repeats for a method; `None` when the method has no such header.
+/// The member that `Mcp-Name` repeats for a method; `None` when the method has no such header.
 #[must_use]
 pub const fn named_by(method: &Method) -> Option<NamedBy> {
     match method {
@@ -257,11 +257,11 @@ pub const fn named_by(method: &Method) -> Option<NamedBy> {
     }
 }
 
-/// Checks the headers that every request of 2026-07-28 carries against its body. `name` is the value of the
-/// member that [`named_by`] tells; where the body lacks it, the body is at fault and not the header.
+/// Compares the headers that every request of 2026-07-28 carries with its body. `name` is the value of the member
+/// [`named_by`]; if the body lacks it, the header is not checked.
 ///
 /// # Errors
-/// The first header that is missing, unreadable or different.
+/// The first header that is missing, invalid or different.
 pub fn check_request_headers(
     headers: &(impl Headers + ?Sized),
     version: &str,
@@ -282,10 +282,10 @@ pub fn check_request_headers(
     }
 }
 
-/// Checks `MCP-Protocol-Version` against the version in the body.
+/// Compares `MCP-Protocol-Version` with the version in the body.
 ///
 /// # Errors
-/// When it is missing, unreadable or different.
+/// When it is missing, invalid or different.
 pub fn check_protocol_version(
     headers: &(impl Headers + ?Sized),
     version: &str,
@@ -304,7 +304,7 @@ pub(super) fn check_method(headers: &(impl Headers + ?Sized), method: &Method) -
     }
 }
 
-/// Values are compared byte for byte: case counts.
+/// Compares bytes: case matters.
 pub(super) fn compare(written: &str, header: &str, body: &str) -> Result<(), HeaderMismatch> {
     if header == body {
         return Ok(());

@@ -1,9 +1,8 @@
-//! What HTTP adds to the protocol, without HTTP: headers, the decision which era a request belongs to, and the
-//! checks that keep strangers out, with the places where it is said who may come in.
+//! The HTTP part of the protocol, without I/O: headers, classification of requests by era, checks against foreign
+//! origins, and the location of authorization metadata.
 //!
-//! Called by the HTTP links and, for `Mcp-Param-*`, by the client's catalogue of tools and the server's tools.
-//! Everything here is a pure function; headers come in by the trait [`Headers`](headers::Headers), so no HTTP
-//! library is known.
+//! Used by the HTTP links and, for `Mcp-Param-*`, by the client's tool catalogue and the server's tools. All functions
+//! are pure. Headers are passed by the trait [`Headers`](headers::Headers), independent of an HTTP library.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>
 

@@ -1,10 +1,9 @@
-//! Who may talk to us and whom we may follow: `Host` and `Origin` of a request, the types of its body and its
-//! reply, and whether two URLs have one origin.
+//! Checks of `Host` and `Origin`, of media types, and of URLs that must have the same origin.
 //!
-//! Called by the HTTP server's link before it reads a body (a web page that the user visits must not reach a
-//! server on the user's machine, not even by renaming itself: DNS rebinding), and by the HTTP client's link for
-//! redirects and for the `endpoint` event of 2024-11-05. It reads no more of a URL than scheme, host and port,
-//! refuses what readers of URLs disagree about, and looks up no names.
+//! Used by the HTTP server's link before it reads a body: a web page in the user's browser must not reach a server on
+//! the user's machine, not even by DNS rebinding. Used by the HTTP client's link for redirects and for the `endpoint`
+//! event of 2024-11-05. Only scheme, host and port of a URL are parsed. URLs that parsers interpret differently are
+//! rejected, and no name is resolved.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#security-warning>
 
@@ -17,34 +16,34 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use super::headers::{Headers, name, trim};
 
-/// Why a URL, an origin or a host is refused.
+/// Why a URL, an origin or a host is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OriginError {
     /// The scheme is neither `http` nor `https`.
     #[error("the scheme is neither http nor https")]
     Scheme,
-    /// There is a user name or a password in it.
+    /// It contains a user name or a password.
     #[error("a URL with a user name or password is refused")]
     UserInfo,
-    /// The host is empty, or is written in a way that readers understand differently.
+    /// The host is empty, or parsers interpret it differently.
     #[error("the host is not a plain name, an IPv4 address or an IPv6 address in brackets")]
     Host,
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("the port is not a number from 1 to 65535")]
     Port,
-    /// There is a backslash, a space or a control character in it.
+    /// It contains a backslash, a space or a control character.
     #[error("a backslash, a space or a control character is refused")]
     Character,
-    /// An origin ends after its port; this one goes on.
+    /// Text follows the port of an origin.
     #[error("an origin has no path")]
     Path,
-    /// It names another origin.
+    /// It has another origin.
     #[error("another origin is refused")]
     OtherOrigin,
 }
 
-/// A host as it is compared: names in lower case, addresses as numbers.
+/// A host for comparison: a name in lower case, or an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Host {
     Name(String),
@@ -61,7 +60,7 @@ impl Host {
         if let Ok(address) = text.parse() {
             return Ok(Self::V4(address));
         }
-        // Browsers read a name whose last label is a number as an address (`0x7f.1`, `2130706433`, `127.1`).
+        // Browsers parse a name with a number as the last label as an address (`0x7f.1`, `2130706433`, `127.1`).
         let last = text.strip_suffix('.').unwrap_or(text).rsplit('.').next().unwrap_or_default();
         let number = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
         let numeric = match number {
@@ -86,12 +85,12 @@ impl fmt::Display for Host {
     }
 }
 
-/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`.
+/// Parses `host`, `host:port`, `[v6]` or `[v6]:port`.
 fn authority(text: &str) -> Result<(Host, Option<u16>), OriginError> {
     if text.contains('@') {
         return Err(OriginError::UserInfo);
     }
-    // The colons of an address in brackets are not that of a port.
+    // The colons of an address in brackets do not separate a port.
     let bracket = match text.rfind(']') {
         Some(bracket) => bracket + 1,
         None if text.starts_with('[') => return Err(OriginError::Host),
@@ -121,15 +120,15 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The origin of an `http` or `https` URL, whatever its path.
+    /// The origin of an `http` or `https` URL with any path.
     ///
     /// # Errors
-    /// When the URL is of another scheme, names a user, or could be read in two ways.
+    /// When the URL has another scheme or a user name, or is ambiguous.
     pub fn of(url: &str) -> Result<Self, OriginError> {
         Self::split(url).map(|(origin, _)| origin)
     }
 
-    /// An origin as it stands in the `Origin` header: nothing follows the port.
+    /// Parses the value of an `Origin` header, which ends behind the port.
     ///
     /// # Errors
     /// As [`Origin::of`], and when there is a path.
@@ -152,13 +151,13 @@ impl Origin {
         is_loopback(&self.host)
     }
 
-    /// The port, that of the scheme where none is written.
+    /// The port, or the default port of the scheme.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// The origin, and what follows it.
+    /// The origin, and the rest of the URL.
     fn split(url: &str) -> Result<(Self, &str), OriginError> {
         check_characters(url)?;
         let (scheme, rest) = url.split_once("://").ok_or(OriginError::Scheme)?;
@@ -182,20 +181,20 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Readers of URLs drop or rewrite these, so that what is checked is not what is fetched.
+/// Parsers drop or rewrite these characters, so the checked URL would not be the fetched one.
 fn check_characters(url: &str) -> Result<(), OriginError> {
     let bad = |character: char| character == '\\' || character.is_whitespace() || character.is_control();
     if url.contains(bad) { Err(OriginError::Character) } else { Ok(()) }
 }
 
-/// Whether two URLs have one origin. Two that cannot be read have none.
+/// Whether two URLs have the same origin. Invalid URLs have none.
 #[must_use]
 pub fn same_origin(one: &str, other: &str) -> bool {
     matches!((Origin::of(one), Origin::of(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Where a redirect, or the `endpoint` event of 2024-11-05, leads: `reference` resolved against the URL that it
-/// came from. Dot segments are left in the path.
+/// Resolves a redirect, or the `endpoint` event of 2024-11-05, against the URL that it came from. Dot segments are kept
+/// in the path.
 ///
 /// ```
 /// use mcpjoin_proto::http::origin::{OriginError, resolve_same_origin};
@@ -207,7 +206,7 @@ pub fn same_origin(one: &str, other: &str) -> bool {
 /// ```
 ///
 /// # Errors
-/// When it leads to another origin, also from `https` to `http` of one host, or cannot be read in one way only.
+/// When the result has another origin, also from `https` to `http` of one host, or is ambiguous.
 pub fn resolve_same_origin(base: &str, reference: &str) -> Result<String, OriginError> {
     let (origin, base_rest) = Origin::split(base)?;
     check_characters(reference)?;
@@ -235,7 +234,7 @@ pub fn resolve_same_origin(base: &str, reference: &str) -> Result<String, Origin
     Ok(format!("{origin}{root}{kept}{reference}"))
 }
 
-/// Whether a reference begins with a scheme (RFC 3986, 3.1).
+/// Whether a reference starts with a scheme (RFC 3986, 3.1).
 fn has_scheme(reference: &str) -> bool {
     let end = reference
         .find(|character: char| !(character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.')));
@@ -250,7 +249,7 @@ fn is_loopback(host: &Host) -> bool {
     }
 }
 
-/// Which hosts a request may name and which web pages may make it.
+/// The hosts that a request may address, and the origins of web pages that may send it.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     hosts: Vec<(Host, Option<u16>)>,
@@ -258,33 +257,33 @@ pub struct Guard {
     loopback: bool,
 }
 
-/// Why a request is refused with 403.
+/// Why a request is rejected with 403.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Denied {
-    /// `Host` is absent, repeated, unreadable or not allowed.
+    /// `Host` is absent, repeated, invalid or not allowed.
     #[error("the Host header is missing or not allowed")]
     Host,
-    /// `Origin` is repeated, unreadable, `null` or not allowed.
+    /// `Origin` is repeated, invalid, `null` or not allowed.
     #[error("the Origin header is not allowed")]
     Origin,
 }
 
 impl Guard {
-    /// Lets nothing through but what is allowed afterwards; requests without an `Origin` come from no web page.
+    /// Allows no host and no origin. A request without `Origin` is not from a web page and passes the second check.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The default for a server on the user's machine: hosts `localhost`, `127.0.0.1` and `[::1]` on any port,
-    /// and pages of these.
+    /// The default for a server on the user's machine: hosts `localhost`, `127.0.0.1` and `[::1]` on any port, and
+    /// pages of these.
     #[must_use]
     pub fn loopback() -> Self {
         Self { loopback: true, ..Self::default() }
     }
 
-    /// Allows a host, on one port or, when none is given, on every port.
+    /// Allows a host on one port or, without a port, on every port.
     ///
     /// # Errors
     /// When it is not `host` or `host:port`.
@@ -302,10 +301,10 @@ impl Guard {
         Ok(())
     }
 
-    /// Checks the headers of a request. A host in the request line of HTTP/2 (`:authority`) is to be given as `host`.
+    /// Checks the headers of a request. Pass the `:authority` of HTTP/2 as `host`.
     ///
     /// # Errors
-    /// When the request is to be refused with status 403.
+    /// When the request must be rejected with status 403.
     pub fn check(&self, headers: &(impl Headers + ?Sized)) -> Result<(), Denied> {
         let host = only(headers, name::HOST).ok().flatten().ok_or(Denied::Host)?;
         let (host, port) = text(host).and_then(|host| authority(host).ok()).ok_or(Denied::Host)?;
@@ -324,7 +323,7 @@ impl Guard {
     }
 }
 
-/// The names under which a server on this machine is reached without being told of another.
+/// Whether a host is a default name of this machine.
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Name(name) => name == "localhost",
@@ -333,7 +332,7 @@ fn is_local(host: &Host) -> bool {
     }
 }
 
-/// The only value under a name.
+/// The only value of a header.
 fn only<'a>(headers: &'a (impl Headers + ?Sized), name: &str) -> Result<Option<&'a [u8]>, ()> {
     if headers.is_repeated(name) { Err(()) } else { Ok(headers.value(name)) }
 }
@@ -342,19 +341,19 @@ fn text(value: &[u8]) -> Option<&str> {
     core::str::from_utf8(trim(value)).ok()
 }
 
-/// What a body is, by its `Content-Type`.
+/// The kind of a body, by its `Content-Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaType {
     /// `application/json`
     Json,
     /// `text/event-stream`
     EventStream,
-    /// Anything else, or not said.
+    /// Any other, or none.
     Other,
 }
 
 impl MediaType {
-    /// Reads a `Content-Type`. Parameters, such as a charset, are dropped: JSON is UTF-8 anyway.
+    /// Parses a `Content-Type`. Parameters such as a charset are ignored: JSON is UTF-8.
     #[must_use]
     pub fn of(content_type: Option<&[u8]>) -> Self {
         let essence = content_type.and_then(|value| value.split(|byte| *byte == b';').next()).map(trim);
@@ -366,15 +365,15 @@ impl MediaType {
     }
 }
 
-/// Whether a POST says that its body is JSON; if not, the answer is 415. It is a check against web pages too: a
-/// page may send `text/plain` anywhere without asking, and `application/json` nowhere.
+/// Whether a POST has a JSON body; otherwise the status is 415. Also a check against web pages, which may send
+/// `text/plain` to any origin without a preflight, but not `application/json`.
 #[must_use]
 pub fn has_json_body(headers: &(impl Headers + ?Sized)) -> bool {
     matches!(only(headers, name::CONTENT_TYPE), Ok(value) if MediaType::of(value) == MediaType::Json)
 }
 
-/// Whether the client takes replies of all these kinds; if not, the answer is 406. POST needs both, GET the event
-/// stream. An absent `Accept` takes none: the specification requires the header.
+/// Whether the client accepts all these kinds; otherwise the status is 406. POST needs both, GET the event stream. An
+/// absent `Accept` accepts none: the specification requires the header.
 #[must_use]
 pub fn accepts(headers: &(impl Headers + ?Sized), kinds: &[MediaType]) -> bool {
     kinds.iter().all(|kind| {
@@ -392,7 +391,7 @@ pub fn accepts(headers: &(impl Headers + ?Sized), kinds: &[MediaType]) -> bool {
     })
 }
 
-/// `q=0`, `q=0.0` and so on: not this kind.
+/// Whether a parameter is `q=0`, `q=0.0` and so on, which excludes a kind.
 fn is_zero_quality(parameter: &[u8]) -> bool {
     let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="));
     value.is_some_and(|value| !value.is_empty() && value.iter().all(|byte| matches!(byte, b'0' | b'.')))

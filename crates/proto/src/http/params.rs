@@ -1,7 +1,7 @@
-//! Arguments of tools that are repeated in headers: the `x-mcp-header` marks in a tool's `inputSchema`, the
-//! `Mcp-Param-*` headers that a client makes from them, and the check that a server makes.
+//! Tool arguments in headers: the `x-mcp-header` marks in a tool's `inputSchema`, the `Mcp-Param-*` headers of a
+//! client, and their check by a server.
 //!
-//! Called by the client's catalogue of tools and by the server's tools.
+//! Used by the client's tool catalogue and by the server's tools.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>
 
 use alloc::borrow::{Cow, ToOwned};
@@ -18,32 +18,32 @@ use crate::{Kind, Raw, scan};
 /// The keyword that marks a property.
 const MARK: &str = "x-mcp-header";
 
-/// What the marks of one tool may come to, in bytes as [`HeaderMark::weight`] counts them. A mark repeats the names of the
-/// properties around it, so a schema that is short could have marks that are not.
-const MOST_BYTES: usize = 256 * 1024;
+/// The maximum total size of a tool's marks, in bytes as [`HeaderMark::weight`] counts them. A mark repeats the names
+/// of the properties around it, so a short schema can have large marks.
+const MAX_MARK_BYTES: usize = 256 * 1024;
 
-/// The largest integer that every peer holds exactly: 2^53 - 1.
+/// The largest integer that every peer represents exactly: 2^53 - 1.
 const SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 /// An argument that is repeated in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderMark {
-    /// The header's name after `Mcp-Param-`, as the schema writes it.
+    /// The header name without `Mcp-Param-`, as written in the schema.
     pub name: String,
     /// The names of the properties that lead to the argument, outermost first.
     pub path: Vec<String>,
-    /// The argument's type.
+    /// The type of the argument.
     pub kind: ParamKind,
 }
 
 impl HeaderMark {
-    /// The whole name of the header.
+    /// The complete header name.
     #[must_use]
     pub fn header(&self) -> String {
         format!("Mcp-Param-{}", self.name)
     }
 
-    /// Roughly what it holds in memory, in bytes.
+    /// The approximate memory of the mark, in bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
         let path = self.path.iter().map(|property| property.len() + size_of::<String>());
@@ -51,7 +51,7 @@ impl HeaderMark {
     }
 }
 
-/// The types that an argument in a header may have.
+/// The types of arguments in headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamKind {
     /// `string`
@@ -62,7 +62,7 @@ pub enum ParamKind {
     Boolean,
 }
 
-/// Why the marks of a tool are invalid. One is enough: a client on HTTP leaves the whole tool out.
+/// Why the marks of a tool are invalid. A client on HTTP then omits the whole tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidHeaderMark {
@@ -72,16 +72,16 @@ pub enum InvalidHeaderMark {
     /// The value is the empty string.
     #[error("x-mcp-header is empty")]
     Empty,
-    /// The value has a character that no header name may have.
+    /// The value contains a character that is not allowed in a header name.
     #[error("x-mcp-header {name:?} is not a header name (RFC 9110 token)")]
     NotAToken {
         /// The value.
         name: String,
     },
-    /// Two properties have the same value; case does not count.
+    /// Two properties have the same value, ignoring case.
     #[error("x-mcp-header {name:?} is used twice")]
     Repeated {
-        /// The value that came second.
+        /// The repeated value.
         name: String,
     },
     /// The property is not a `string`, an `integer` or a `boolean`.
@@ -90,15 +90,15 @@ pub enum InvalidHeaderMark {
         /// The value.
         name: String,
     },
-    /// The property cannot be reached by `properties` alone.
+    /// The property cannot be reached through `properties` alone.
     #[error("x-mcp-header {name:?} lies under {keyword:?}; only `properties` may lead to it")]
     OutOfReach {
         /// The value.
         name: String,
-        /// The keyword that it lies under.
+        /// The keyword on the path to the property.
         keyword: String,
     },
-    /// All marks together are more than this library holds of a tool. No rule of the specification is broken.
+    /// The marks exceed the size limit of this library. They violate no rule of the specification.
     #[error("the x-mcp-header marks of the tool come to more than 256 KiB")]
     TooLarge,
 }
@@ -106,11 +106,10 @@ pub enum InvalidHeaderMark {
 /// Finds the marks in a tool's `inputSchema`, in the order of the text.
 ///
 /// # Errors
-/// The first mark that breaks a rule.
+/// The first invalid mark.
 pub fn header_marks(input_schema: &Raw) -> Result<Vec<HeaderMark>, InvalidHeaderMark> {
     let mut search = Search { marks: Vec::new(), bytes: 0, names: BTreeSet::new(), path: Vec::new() };
-    // Nearly every schema has none, and looking for a word costs less than taking the schema apart. An escape
-    // could hide it.
+    // Most schemas have none, and a text search is cheaper than parsing. An escape could hide the keyword.
     let text = input_schema.as_bytes();
     if memchr::memmem::find(text, MARK.as_bytes()).is_some() || memchr::memchr(b'\\', text).is_some() {
         search.schema(input_schema, None)?;
@@ -120,14 +119,14 @@ pub fn header_marks(input_schema: &Raw) -> Result<Vec<HeaderMark>, InvalidHeader
 
 struct Search {
     marks: Vec<HeaderMark>,
-    /// Of the marks.
+    /// The total size of the marks.
     bytes: usize,
-    /// Those of the marks, in lower case.
+    /// Their names in lower case.
     names: BTreeSet<String>,
     path: Vec<String>,
 }
 
-/// What a keyword of JSON Schema 2020-12 (and of draft-07, for older servers) holds.
+/// The kind of value of a keyword of JSON Schema 2020-12 (and of draft-07, for older servers).
 enum Holds {
     Schema,
     Schemas,
@@ -148,7 +147,7 @@ fn holds(keyword: &str) -> Holds {
         | "then"
         | "unevaluatedItems"
         | "unevaluatedProperties" => Holds::Schema,
-        // `items` is one schema in 2020-12 and may be a list before.
+        // `items` is one schema in 2020-12 and may be a list in older drafts.
         "allOf" | "anyOf" | "items" | "oneOf" | "prefixItems" => Holds::Schemas,
         "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties" => {
             Holds::NamedSchemas
@@ -158,8 +157,8 @@ fn holds(keyword: &str) -> Holds {
 }
 
 impl Search {
-    /// Looks into a schema. `under` is the keyword that took us off the path of `properties`. It recurses as
-    /// deep as the text nests, which the scanner has bounded.
+    /// Searches a schema. `under` is the keyword that left the path of `properties`. The recursion is as deep as the
+    /// text, which the scanner limits.
     fn schema(&mut self, schema: &Raw, under: Option<&str>) -> Result<(), InvalidHeaderMark> {
         if schema.kind() != Kind::Object {
             return Ok(());
@@ -221,12 +220,12 @@ impl Search {
             return Err(InvalidHeaderMark::Repeated { name });
         }
         let path: usize = self.path.iter().map(String::len).sum();
-        if path > MOST_BYTES {
+        if path > MAX_MARK_BYTES {
             return Err(InvalidHeaderMark::TooLarge);
         }
         let mark = HeaderMark { name, path: self.path.clone(), kind };
         self.bytes += mark.weight();
-        if self.bytes > MOST_BYTES {
+        if self.bytes > MAX_MARK_BYTES {
             return Err(InvalidHeaderMark::TooLarge);
         }
         self.marks.push(mark);
@@ -234,32 +233,32 @@ impl Search {
     }
 }
 
-/// The members of an object; none of anything else.
+/// The members of an object; none for any other value.
 fn members(raw: &Raw) -> impl Iterator<Item = (Cow<'_, str>, Raw)> {
     let object = (raw.kind() == Kind::Object).then(|| scan::members(raw));
     object.into_iter().flatten().map(|(key, range)| (key, raw.slice(range)))
 }
 
-/// The elements of an array; none of anything else.
+/// The elements of an array; none for any other value.
 fn elements(raw: &Raw) -> impl Iterator<Item = Raw> {
     let array = (raw.kind() == Kind::Array).then(|| scan::elements(raw.as_str()));
     array.into_iter().flatten().map(|range| raw.slice(range))
 }
 
-/// A character of a token (RFC 9110, 5.6.2).
+/// Whether a byte may be in a token (RFC 9110, 5.6.2).
 pub(super) const fn is_token(byte: u8) -> bool {
     matches!(byte, b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`'
         | b'|' | b'~' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z')
 }
 
-/// What an argument is for its header.
+/// The value of an argument for its header.
 enum Argument {
-    /// Not there, or `null`: no header.
+    /// Absent or `null`: no header.
     Absent,
     String(String),
     Integer(i64),
     Boolean(bool),
-    /// Anything that no header can repeat; its text.
+    /// A value that cannot be in a header; its text.
     Other(String),
 }
 
@@ -269,7 +268,7 @@ impl Argument {
         for property in &mark.path {
             let mut found = members(&value).filter(|(key, _)| key == property);
             let Some((_, first)) = found.next() else { return Self::Absent };
-            // The scanner lets arguments repeat a key. Whoever reads them would choose one, perhaps the other one.
+            // Arguments may repeat a key, and readers would choose different ones.
             if found.next().is_some() {
                 return Self::Other(value.to_string());
             }
@@ -290,18 +289,18 @@ impl Argument {
     }
 }
 
-/// An argument that its schema marks for a header cannot stand in one, so the call cannot be sent.
+/// A marked argument cannot be represented in a header, so the call cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the argument for {header} is neither a string, a boolean nor an integer within 2^53 - 1")]
 pub struct ParamHeaderError {
-    /// The whole name of the header.
+    /// The complete header name.
     pub header: String,
 }
 
-/// The headers of a call, name and value: one for each mark whose argument is there and not null.
+/// The headers of a call: one for each mark whose argument is present and not null.
 ///
 /// # Errors
-/// When an argument has a value that no header can repeat; a server would refuse the call.
+/// When an argument cannot be represented in a header; a server would reject the call.
 pub fn param_headers(
     marks: &[HeaderMark],
     arguments: Option<&Raw>,
@@ -320,11 +319,11 @@ pub fn param_headers(
     Ok(headers)
 }
 
-/// Checks the `Mcp-Param-*` headers of a call against its arguments. Integers are compared as numbers (`42.0` is
-/// `42`), everything else by its characters. Headers that no mark asks for are left alone.
+/// Compares the `Mcp-Param-*` headers of a call with its arguments: integers as numbers (`42.0` is `42`), everything
+/// else as text. Headers without a mark are ignored.
 ///
 /// # Errors
-/// The first header that is missing, unreadable or different, or that repeats an argument that is not there.
+/// The first header that is missing, invalid or different, or that has no argument.
 pub fn check_param_headers(
     headers: &(impl Headers + ?Sized),
     marks: &[HeaderMark],
@@ -362,14 +361,14 @@ pub fn check_param_headers(
     Ok(())
 }
 
-/// The value of a number's text, when it is a whole number within 2^53 - 1: exactly, without a float between.
+/// The value of a number, if it is an integer within 2^53 - 1. Computed exactly, without floating point.
 fn integer(text: &str) -> Option<i64> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
     };
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        // An exponent that no i32 holds belongs to a number of no interest, unless the digits are all zero.
+        // An exponent outside of `i32` is out of range, unless all digits are zero.
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
         None => (text, 0),
     };

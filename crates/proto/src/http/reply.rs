@@ -1,24 +1,24 @@
-//! What a client reads from the head of a response, beside what the body is.
+//! Reads the head of an HTTP response on the client side, except for its body.
 //!
-//! Called by the HTTP client's link. Nothing here waits, and nothing reads a clock.
+//! Used by the HTTP client's link. Nothing here waits or reads a clock.
 
 use core::time::Duration;
 
 use super::headers::trim;
 use crate::{ErrorObject, code};
 
-/// Whether a value may be the id of a legacy session: visible ASCII and nothing else
+/// Whether a value is a valid id of a legacy session: visible ASCII
 /// (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management>).
 #[must_use]
 pub fn is_session_id(value: &[u8]) -> bool {
     !value.is_empty() && value.iter().all(u8::is_ascii_graphic)
 }
 
-/// Whether a refused request says that the server does not know the session that it named: nothing of it was executed,
-/// and a new session is to be opened. `error` is the error in the body, where there was one.
+/// Whether an error response means that the server does not know the session. The request was not executed then, and a
+/// new session must be opened. `error` is the error in the body, if any.
 ///
-/// That is status 404, unless it is about the method. Much-copied examples of the TypeScript and Python SDKs answer 400
-/// with -32000 and a sentence about the session id instead.
+/// This is status 404, unless the error is about the method. Servers based on examples of the TypeScript and Python
+/// SDKs respond with 400, the code -32000 and a message about the session id instead.
 ///
 /// ```
 /// use mcpjoin_proto::ErrorObject;
@@ -41,13 +41,13 @@ pub fn forgets_session(status: u16, error: Option<&ErrorObject>) -> bool {
     }
 }
 
-/// What the SDKs answer to a request that their transport refuses.
+/// The code of the SDKs for a request that their transport rejects.
 const SDK_BAD_REQUEST: i64 = -32000;
 
-/// How long to wait before coming again, by the value of `Retry-After`
-/// ([RFC 9110, 10.2.3](https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3)): seconds, or a date, which is counted from
-/// the `Date` of the same response, so that nobody's clock has to be right. A date that has passed is no wait at all.
-/// `None` when it is neither: a negative number, another text, a date in one of the obsolete forms or beside no `Date`.
+/// The delay of a `Retry-After` header ([RFC 9110, 10.2.3](https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3)):
+/// seconds, or a date. A date is compared with the `Date` of the same response, so no local clock is needed. A past
+/// date is no delay. `None` for anything else: a negative number, other text, an obsolete date format, a date without a
+/// `Date` header.
 ///
 /// ```
 /// use core::time::Duration;
@@ -72,8 +72,8 @@ pub fn retry_after(value: &[u8], date_header: Option<&[u8]>) -> Option<Duration>
     Some(Duration::from_secs(date(value)?.saturating_sub(now)))
 }
 
-/// Seconds since 1970 of `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that is sent today
-/// ([RFC 9110, 5.6.7](https://www.rfc-editor.org/rfc/rfc9110#section-5.6.7)); `None` for anything else.
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT`, the current date format ([RFC 9110,
+/// 5.6.7](https://www.rfc-editor.org/rfc/rfc9110#section-5.6.7)), to seconds since 1970; `None` for anything else.
 ///
 /// ```
 /// use mcpjoin_proto::http::reply::date;
@@ -103,7 +103,7 @@ pub fn date(value: &[u8]) -> Option<u64> {
     if !(1..=31).contains(&day) || year < 1970 || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    // Days since 1970, with years that begin in March, so that the day that may be missing is the last.
+    // Days since 1970, in years that start in March, so that the leap day is the last.
     let shifted = if month > 2 { year } else { year - 1 };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let days = 365 * shifted + shifted / 4 - shifted / 100 + shifted / 400 + day_of_year;

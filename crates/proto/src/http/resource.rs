@@ -1,11 +1,12 @@
-//! What a protected resource is called, and where the documents lie that say who gives tokens for it.
+//! Identifiers of protected resources, and the URLs of their authorization metadata.
 //!
-//! Called by the client that looks for them, by the server that publishes one, and by the rules that judge both. It reads
-//! URLs and asks nobody. What readers of URLs disagree about has no documents and covers nothing, and nothing is
-//! normalised that is compared or asked for letter by letter.
+//! Used by the client for discovery, by the server that publishes metadata, and by the rules that check both. Only
+//! parses URLs. An ambiguous URL has no metadata and covers nothing. URLs that are compared or fetched are not
+//! normalized.
 //!
-//! [RFC 9728](https://www.rfc-editor.org/rfc/rfc9728#section-3), [RFC 8414](https://www.rfc-editor.org/rfc/rfc8414#section-3),
-//! [RFC 8707](https://www.rfc-editor.org/rfc/rfc8707#section-2),
+//! [RFC 9728](https://www.rfc-editor.org/rfc/rfc9728#section-3), [RFC
+//! 8414](https://www.rfc-editor.org/rfc/rfc8414#section-3), [RFC
+//! 8707](https://www.rfc-editor.org/rfc/rfc8707#section-2),
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery>
 
 use alloc::format;
@@ -15,11 +16,10 @@ use alloc::vec::Vec;
 
 use super::origin::{Origin, same_origin};
 
-/// Where the metadata of a protected resource lies at its origin, before the path of the resource.
+/// The path of the metadata of a protected resource, before the path of the resource itself.
 pub const PROTECTED_RESOURCE: &str = "/.well-known/oauth-protected-resource";
 
-/// A URL in pieces: its origin as it is written, its path, and its query with the `?`. `None` for what has no single
-/// meaning.
+/// The origin of a URL as written, its path, and its query with the `?`. `None` for an ambiguous URL.
 struct Pieces<'a> {
     origin: &'a str,
     path: &'a str,
@@ -38,14 +38,15 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// The origin of a URL as it is written, without anything behind it.
+/// The origin of a URL, as written.
 #[must_use]
 pub fn origin_of(url: &str) -> Option<&str> {
     Pieces::of(url).map(|pieces| pieces.origin)
 }
 
-/// The identifier of a server that names none itself: its URL in the canonical form
-/// (<https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#canonical-server-uri>), without query.
+/// The default identifier of a server: its URL in the canonical form
+/// (<https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#canonical-server-uri>), without
+/// query.
 #[must_use]
 pub fn canonical(server: &str) -> Option<String> {
     let (origin, pieces) = (Origin::of(server).ok()?, Pieces::of(server)?);
@@ -53,8 +54,8 @@ pub fn canonical(server: &str) -> Option<String> {
     Some(format!("{origin}{path}"))
 }
 
-/// Where the metadata of a server may be when it does not say so, in the order in which a client has to ask
-/// ([RFC 9728, 3.1](https://www.rfc-editor.org/rfc/rfc9728#section-3.1)).
+/// The default URLs of a server's metadata, in the order in which a client must try them ([RFC 9728,
+/// 3.1](https://www.rfc-editor.org/rfc/rfc9728#section-3.1)).
 #[must_use]
 pub fn protected_resource_urls(server: &str) -> Vec<String> {
     let Some(Pieces { origin, path, query }) = Pieces::of(server) else { return Vec::new() };
@@ -66,9 +67,9 @@ pub fn protected_resource_urls(server: &str) -> Vec<String> {
     }
 }
 
-/// Where the metadata of an authorization server may be, in the order in which a client has to ask
-/// ([RFC 8414, 3.1 and 5](https://www.rfc-editor.org/rfc/rfc8414#section-3.1)). Nothing for what cannot be an issuer: one
-/// has no query and no fragment.
+/// The URLs of an authorization server's metadata, in the order in which a client must try them ([RFC 8414, 3.1 and
+/// 5](https://www.rfc-editor.org/rfc/rfc8414#section-3.1)). Empty for an invalid issuer: an issuer has no query and no
+/// fragment.
 #[must_use]
 pub fn authorization_server_urls(issuer: &str) -> Vec<String> {
     const OAUTH: &str = "/.well-known/oauth-authorization-server";
@@ -87,8 +88,9 @@ pub fn authorization_server_urls(issuer: &str) -> Vec<String> {
     }
 }
 
-/// Whether a token for `resource` may be sent to `url`: one origin, and a path that is equal or goes on at a `/`. A resource
-/// with a query is that one URL; one with a fragment or with dots in its path is none (RFC 8707, 2).
+/// Whether a token for `resource` may be sent to `url`: the origins are equal, and the path is equal or continues with
+/// `/`. A resource with a query covers that URL only; one with a fragment or with dot segments covers nothing (RFC
+/// 8707, 2).
 #[must_use]
 pub fn covers(resource: &str, url: &str) -> bool {
     if resource.contains('#') || !same_origin(resource, url) {
@@ -105,7 +107,7 @@ pub fn covers(resource: &str, url: &str) -> bool {
     url.path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether readers of URLs would shorten a path: a segment of it is `.` or `..`, be it encoded.
+/// Whether a path has a segment `.` or `..`, possibly percent-encoded, which URL parsers remove.
 fn has_dots(path: &str) -> bool {
     path.split('/').any(|segment| {
         let plain = segment.to_ascii_lowercase().replace("%2e", ".");

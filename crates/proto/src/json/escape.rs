@@ -1,8 +1,8 @@
-//! The one escape of the project: what a string looks like in JSON.
+//! Writes JSON strings.
 //!
-//! Escaped are the quote, the backslash and the control characters, as
-//! [RFC 8259](https://www.rfc-editor.org/rfc/rfc8259#section-7) requires, and nothing else; so a string never
-//! holds the end of a line.
+//! Escapes the quote, the backslash and the control characters, as [RFC
+//! 8259](https://www.rfc-editor.org/rfc/rfc8259#section-7) requires, and nothing else. The output never contains a line
+//! ending.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,8 +12,7 @@ use wide::u8x16;
 
 use crate::scan::block::{self, Block, WIDE, WIDTH, Wide};
 
-/// For each byte what stands behind the backslash of its escape: `u` for one with digits, 0 for a byte that needs
-/// none.
+/// The character behind the backslash for each byte: `u` for an escape with digits, 0 for a byte without escape.
 const LETTERS: [u8; 256] = {
     let mut letters = [0; 256];
     let mut byte = 0;
@@ -31,16 +30,16 @@ const LETTERS: [u8; 256] = {
     letters
 };
 
-/// The longest escape, in bytes.
-const LONGEST: usize = 6;
+/// The maximum length of an escape, in bytes.
+const MAX_ESCAPE_BYTES: usize = 6;
 
-/// Appends a JSON string with that value to a text in UTF-8.
+/// Appends a JSON string to UTF-8 text.
 ///
-/// Runs are copied as whole blocks and cut off behind their end: a copy of constant length is a few
-/// instructions, one of any other length a call.
+/// Runs without escapes are copied in whole blocks and then truncated: a copy of constant length is a few instructions,
+/// any other one is a call.
 pub(crate) fn append_string(value: &str, out: &mut Vec<u8>) {
     let bytes = value.as_bytes();
-    // Room for one escape in thirty-two bytes.
+    // Capacity for one escape per 32 bytes.
     out.reserve(bytes.len() + bytes.len() / 32 + 2 + WIDTH);
     out.push(b'"');
     let start = out.len();
@@ -77,7 +76,7 @@ pub(crate) fn append_string(value: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends a wide block that has stops.
+/// Appends a wide block with stops.
 #[inline(always)]
 fn append_chunk(chunk: &[u8; WIDE], mut stops: u64, out: &mut Vec<u8>) {
     let padded = padded(chunk);
@@ -99,10 +98,10 @@ fn append_chunk(chunk: &[u8; WIDE], mut stops: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Keeps room for the bytes that are left of a string that begins at `start` and of which `read` have been written.
+/// Reserves capacity for the rest of a string that starts at `start` and of which `read` bytes were written.
 #[inline]
 fn keep_room(start: usize, read: usize, left: usize, out: &mut Vec<u8>) {
-    // A block more, and the escapes of the next one where much is left.
+    // One more block, and the escapes of the next block of a long rest.
     let least = left + WIDTH + left.min(WIDE * WIDE) / WIDE;
     if out.capacity() - out.len() < least {
         let longer = longer(out.len() - start, read, left);
@@ -110,8 +109,7 @@ fn keep_room(start: usize, read: usize, left: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// How much longer than the bytes that are left they become, if that goes on as it was: `read` bytes have become
-/// `written`.
+/// Estimates by how many bytes escapes lengthen the rest, if `read` bytes became `written`.
 #[cold]
 const fn longer(written: usize, read: usize, left: usize) -> usize {
     written.saturating_sub(read).saturating_mul(left) / (read + 1)
@@ -121,23 +119,22 @@ const fn longer(written: usize, read: usize, left: usize) -> usize {
 fn push_escape(byte: u8, out: &mut Vec<u8>) {
     let letter = LETTERS[usize::from(byte)];
     if letter == b'u' {
-        out.extend_from_slice(escape(byte, &mut [0; LONGEST]).as_bytes());
+        out.extend_from_slice(escape(byte, &mut [0; MAX_ESCAPE_BYTES]).as_bytes());
     } else {
         out.extend_from_slice(&[b'\\', letter]);
     }
 }
 
-/// Makes a text into a JSON string where it lies, with `before` and `after` around it: a large text is not copied
-/// into a second place.
+/// Converts a text to a JSON string in place, between `before` and `after`, without a second buffer.
 ///
-/// The text is moved to the end of its room and written from there to the beginning; what is written never comes
-/// as far as what is still to be read.
+/// The text is moved to the end of the buffer and written from there to the start. The output never reaches unread
+/// input.
 pub(crate) fn enclose_string(text: String, before: &[u8], after: &[u8]) -> Vec<u8> {
     let mut bytes = text.into_bytes();
     let length = bytes.len();
-    let least = before.len() + 1 + LONGEST * WIDE + length / 128;
+    let least = before.len() + 1 + MAX_ESCAPE_BYTES * WIDE + length / 128;
     bytes.reserve_exact(least);
-    // All the room that there is serves, unless it is far more than this takes.
+    // Uses the whole capacity, unless it is much larger than required.
     let by = (bytes.capacity() - length).min(least + length / 16);
     let (mut from, mut to) = (0, 0);
     widen(&mut bytes, &mut from, by);
@@ -151,10 +148,10 @@ pub(crate) fn enclose_string(text: String, before: &[u8], after: &[u8]) -> Vec<u
             from += WIDE;
             continue;
         }
-        if from - to < LONGEST * WIDE {
+        if from - to < MAX_ESCAPE_BYTES * WIDE {
             let left = bytes.len() - from;
             let longer = longer(to - start, length - left, left);
-            widen(&mut bytes, &mut from, longer.max(left / 8) + 2 * LONGEST * WIDE);
+            widen(&mut bytes, &mut from, longer.max(left / 8) + 2 * MAX_ESCAPE_BYTES * WIDE);
         }
         put_chunk(&chunk, stops, &mut bytes, &mut to);
         from += WIDE;
@@ -172,14 +169,14 @@ pub(crate) fn enclose_string(text: String, before: &[u8], after: &[u8]) -> Vec<u
     }
     bytes.push(b'"');
     bytes.extend_from_slice(after);
-    // What is kept is counted by its length.
+    // Memory accounting counts the length.
     if bytes.capacity() > 2 * bytes.len() {
         bytes.shrink_to_fit();
     }
     bytes
 }
 
-/// Makes a text longer, and moves everything from `from` on by as much.
+/// Lengthens a text and moves everything from `from` on to its end.
 fn widen(bytes: &mut Vec<u8>, from: &mut usize, by: usize) {
     let end = bytes.len();
     bytes.reserve_exact(by);
@@ -194,7 +191,7 @@ fn put(bytes: &mut [u8], to: &mut usize, part: &[u8]) {
     *to += part.len();
 }
 
-/// Writes a wide block that has stops.
+/// Writes a wide block with stops.
 #[inline(always)]
 fn put_chunk(chunk: &[u8; WIDE], mut stops: u64, bytes: &mut [u8], to: &mut usize) {
     let padded = padded(chunk);
@@ -212,7 +209,7 @@ fn put_chunk(chunk: &[u8; WIDE], mut stops: u64, bytes: &mut [u8], to: &mut usiz
         }
         let letter = LETTERS[usize::from(chunk[stop])];
         if letter == b'u' {
-            put(bytes, to, escape(chunk[stop], &mut [0; LONGEST]).as_bytes());
+            put(bytes, to, escape(chunk[stop], &mut [0; MAX_ESCAPE_BYTES]).as_bytes());
         } else {
             put(bytes, to, &[b'\\', letter]);
         }
@@ -221,7 +218,7 @@ fn put_chunk(chunk: &[u8; WIDE], mut stops: u64, bytes: &mut [u8], to: &mut usiz
     }
 }
 
-/// A copy of constant length may begin at the last byte.
+/// Pads a block, so that a copy of constant length may start at its last byte.
 #[inline(always)]
 fn padded(chunk: &[u8; WIDE]) -> [u8; WIDE + WIDTH] {
     let mut padded = [0; WIDE + WIDTH];
@@ -230,14 +227,14 @@ fn padded(chunk: &[u8; WIDE]) -> [u8; WIDE + WIDTH] {
     padded
 }
 
-/// Appends a JSON string with that value to a text.
+/// Appends a JSON string.
 pub(crate) fn push_string(value: &str, out: &mut String) {
     out.reserve(value.len() + 2);
     // Appending to a string cannot fail.
     let _ = write_string(value, out);
 }
 
-/// Writes a JSON string with that value.
+/// Writes a JSON string.
 pub(crate) fn write_string(value: &str, out: &mut dyn fmt::Write) -> fmt::Result {
     out.write_char('"')?;
     let mut from = 0;
@@ -245,14 +242,14 @@ pub(crate) fn write_string(value: &str, out: &mut dyn fmt::Write) -> fmt::Result
         let at = block::next_stop(value.as_bytes(), from);
         out.write_str(&value[from..at])?;
         let Some(&byte) = value.as_bytes().get(at) else { break };
-        out.write_str(escape(byte, &mut [0; LONGEST]))?;
+        out.write_str(escape(byte, &mut [0; MAX_ESCAPE_BYTES]))?;
         from = at + 1;
     }
     out.write_char('"')
 }
 
-/// How a byte is written that a string may not hold as it is.
-fn escape(byte: u8, room: &mut [u8; LONGEST]) -> &str {
+/// The escape of a byte.
+fn escape(byte: u8, room: &mut [u8; MAX_ESCAPE_BYTES]) -> &str {
     match byte {
         b'"' => "\\\"",
         b'\\' => "\\\\",
@@ -264,7 +261,6 @@ fn escape(byte: u8, room: &mut [u8; LONGEST]) -> &str {
         _ => {
             const DIGITS: &[u8; 16] = b"0123456789abcdef";
             *room = [b'\\', b'u', b'0', b'0', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-            // Six bytes of ASCII.
             core::str::from_utf8(room).unwrap_or_default()
         }
     }

@@ -1,7 +1,6 @@
-//! The keys of objects, in both directions.
+//! Object keys, read and written, and the writer of single strings.
 //!
-//! A key is a string. Where a type has integers or booleans for keys, they are written as strings and read from
-//! them.
+//! Integer and boolean keys are converted to strings and back.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -11,11 +10,12 @@ use serde::ser::{Impossible, Serialize, Serializer};
 
 use super::write::push_display;
 use super::{ReadError, WriteError, append_string};
+use crate::Raw;
 
-/// A key that has been read.
+/// A key to deserialize.
 pub(super) struct KeyReader<'de>(pub(super) Cow<'de, str>);
 
-/// Integers and booleans are read out of the string; the visitor judges whether they fit.
+/// Parses integers and booleans; the visitor checks the range.
 macro_rules! parsed {
     ($($method:ident = $type:ident, $visit:ident;)*) => { $(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
@@ -79,38 +79,63 @@ impl<'de> Deserializer<'de> for KeyReader<'de> {
     }
 }
 
-/// Writes one key.
-pub(super) struct KeyWriter<'a>(pub(super) &'a mut Vec<u8>);
+/// The spare capacity behind a large text, in bytes: enough for the envelope that the session adds to a request.
+const SPARE_BYTES: usize = 1024;
 
-/// Between quotes, what needs no escape.
+/// Writes one string: the key of an object, or the text of a [`Raw`] without any change.
+pub(super) struct TextWriter<'a> {
+    out: &'a mut Vec<u8>,
+    verbatim: bool,
+}
+
+impl<'a> TextWriter<'a> {
+    pub(super) const fn key(out: &'a mut Vec<u8>) -> Self {
+        Self { out, verbatim: false }
+    }
+
+    /// Writes a JSON text unchanged. Claims not to be human-readable, so that a [`Raw`] gives its text.
+    pub(super) const fn verbatim(out: &'a mut Vec<u8>) -> Self {
+        Self { out, verbatim: true }
+    }
+
+    #[cold]
+    fn refuse(&self) -> WriteError {
+        let what = if self.verbatim {
+            "something that is no JSON text under the name of one"
+        } else {
+            "a key must be a string, an integer or a boolean"
+        };
+        WriteError(what.into())
+    }
+}
+
+/// Values that are quoted without escapes.
 macro_rules! quoted {
     ($($method:ident($type:ident))*) => { $(
         fn $method(self, value: $type) -> Result<(), WriteError> {
-            self.0.push(b'"');
-            push_display(value, self.0);
-            self.0.push(b'"');
+            if self.verbatim {
+                return Err(self.refuse());
+            }
+            self.out.push(b'"');
+            push_display(value, self.out);
+            self.out.push(b'"');
             Ok(())
         }
     )* };
 }
 
-/// What is no key.
+/// Values that are not strings.
 macro_rules! refused {
     ($($method:ident($($argument:ty),*) -> $result:ty;)*) => { $(
         fn $method(self, $(_: $argument),*) -> Result<$result, WriteError> {
-            Err(no_key())
+            Err(self.refuse())
         }
     )* };
 }
 
-#[cold]
-fn no_key() -> WriteError {
-    WriteError("a key must be a string, an integer or a boolean".into())
-}
-
 type No = Impossible<(), WriteError>;
 
-impl Serializer for KeyWriter<'_> {
+impl Serializer for TextWriter<'_> {
     type Ok = ();
     type Error = WriteError;
     type SerializeSeq = No;
@@ -121,9 +146,21 @@ impl Serializer for KeyWriter<'_> {
     type SerializeStruct = No;
     type SerializeStructVariant = No;
 
+    fn is_human_readable(&self) -> bool {
+        !self.verbatim
+    }
+
     #[inline]
     fn serialize_str(self, value: &str) -> Result<(), WriteError> {
-        append_string(value, self.0);
+        if !self.verbatim {
+            append_string(value, self.out);
+            return Ok(());
+        }
+        if value.len() >= Raw::SHARED_FROM && value.len() >= self.out.len() {
+            // Brackets and an envelope follow. Doubling the capacity for them would cost as much as the text itself.
+            self.out.reserve_exact(value.len() + SPARE_BYTES);
+        }
+        self.out.extend_from_slice(value.as_bytes());
         Ok(())
     }
 
@@ -165,7 +202,7 @@ impl Serializer for KeyWriter<'_> {
         _: &'static str,
         _: &T,
     ) -> Result<(), WriteError> {
-        Err(no_key())
+        Err(self.refuse())
     }
 
     refused! {

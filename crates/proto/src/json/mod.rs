@@ -1,8 +1,7 @@
-//! serde over [`Raw`]: typed values from a text that has been checked, and texts from typed values.
+//! serde for [`Raw`]: reads values from validated text, and writes values as text.
 //!
-//! Called by [`Raw`] alone; others use its methods. The reader checks shapes and never syntax, the writer writes
-//! one line and never a text that the scanner would refuse for its syntax. JSON is
-//! [RFC 8259](https://www.rfc-editor.org/rfc/rfc8259), enums have serde's externally tagged form.
+//! Used through the methods of [`Raw`]. The reader does not check syntax. The writer writes one line of valid JSON. The
+//! format is [RFC 8259](https://www.rfc-editor.org/rfc/rfc8259); enums are externally tagged, as in serde.
 
 mod escape;
 mod key;
@@ -27,22 +26,22 @@ pub(crate) use escape::{append_string, enclose_string, push_string, write_string
 pub(crate) use raw::{deserialize_raw, deserialize_text, serialize_raw};
 pub(crate) use write::{INTEGER_BYTES, integer_text};
 
-/// How deep arrays and objects may lie in each other while they are read or written with serde, which needs
-/// the stack for each. Twice the scanner's limit: a text may be put together from texts.
+/// The maximum depth of arrays and objects while reading or writing with serde, which recurses. Twice the scanner's
+/// limit, because a text may be composed of texts.
 const MAX_DEPTH: usize = 2 * scan::MAX_DEPTH;
 
-/// The longest description that an error keeps, in bytes. serde quotes what it did not expect, and that may be
-/// as long as a message.
-const MAX_DESCRIPTION: usize = 512;
+/// The maximum length of an error description, in bytes. serde quotes unexpected values, which may be as long as a
+/// message.
+const MAX_DESCRIPTION_BYTES: usize = 512;
 
-/// Why a value could not be written as JSON.
+/// Why a value could not be serialized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteError(Box<str>);
 
-/// Why a text could not be read as the type that was asked for.
+/// Why a text could not be deserialized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
-    /// From the outermost value to the one that did not fit, as in `tools[3].name`.
+    /// The path to the invalid value, as in `tools[3].name`.
     path: String,
     what: Box<str>,
 }
@@ -52,13 +51,13 @@ impl ReadError {
         Self { path: String::new(), what: what.into() }
     }
 
-    /// Where it is, as in `tools[3].name`; empty for the whole text.
+    /// The path to the invalid value, as in `tools[3].name`; empty for the whole text.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The same error seen from the object around it.
+    /// Prepends the key of the object around the value.
     #[cold]
     fn in_member(mut self, key: &str) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
@@ -66,7 +65,7 @@ impl ReadError {
         self
     }
 
-    /// The same error seen from the array around it.
+    /// Prepends the index in the array around the value.
     #[cold]
     fn in_element(mut self, index: usize) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
@@ -90,10 +89,10 @@ impl core::error::Error for ReadError {}
 impl de::Error for ReadError {
     #[cold]
     fn custom<T: fmt::Display>(what: T) -> Self {
-        Self::new(prefix(&what.to_string(), MAX_DESCRIPTION))
+        Self::new(prefix(&what.to_string(), MAX_DESCRIPTION_BYTES))
     }
 
-    /// In JSON's own words: serde calls `null` a unit value, and an array a sequence.
+    /// Uses the terms of JSON: serde calls `null` a unit value, and an array a sequence.
     #[cold]
     fn invalid_type(given: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
         let given: &dyn fmt::Display = match &given {
@@ -117,28 +116,28 @@ impl core::error::Error for WriteError {}
 impl ser::Error for WriteError {
     #[cold]
     fn custom<T: fmt::Display>(what: T) -> Self {
-        Self(prefix(&what.to_string(), MAX_DESCRIPTION).into())
+        Self(prefix(&what.to_string(), MAX_DESCRIPTION_BYTES).into())
     }
 }
 
-/// Writes a value as JSON, on one line.
+/// Serializes a value as one line.
 pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Result<Raw, WriteError> {
     let mut out = Vec::with_capacity(128);
     value.serialize(&mut write::Writer::new(&mut out))?;
     Ok(Raw::trusted(out.into()))
 }
 
-/// Reads a text as a `T`.
+/// Deserializes a text.
 pub(crate) fn from_raw<T: DeserializeOwned>(raw: &Raw) -> Result<T, ReadError> {
     from_text(raw.as_str())
 }
 
-/// Reads a part of a [`Raw`] that is a JSON value as a `T`.
+/// Deserializes a JSON value within a [`Raw`].
 pub(crate) fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, ReadError> {
     T::deserialize(&mut read::Reader::new(text))
 }
 
-/// The value of a JSON string, the text being one that the scanner has passed; `None` for any other text.
+/// The value of a JSON string in validated text; `None` for any other kind.
 pub(crate) fn string_value(text: &str) -> Option<Cow<'_, str>> {
     if Kind::of(text.as_bytes()) != Kind::String {
         return None;
@@ -147,12 +146,12 @@ pub(crate) fn string_value(text: &str) -> Option<Cow<'_, str>> {
     Some(scan::unescape(text.get(1..end)?, escaped))
 }
 
-/// A copy of a text that [`deserialize_text`] has given.
-pub(crate) fn kept(text: &str) -> Raw {
+/// Copies a text of [`deserialize_text`].
+pub(crate) fn copy_text(text: &str) -> Raw {
     Raw::trusted(bytes::Bytes::copy_from_slice(text.as_bytes()))
 }
 
-/// The value of a string member of an object; as [`Raw::member`], the last of several.
+/// The value of a string member of an object; of the last one if it is repeated, as in [`Raw::member`].
 pub(crate) fn string_member<'a>(object: &'a str, key: &str) -> Option<Cow<'a, str>> {
     let range = scan::members_of(object).filter(|(name, _)| name == key).last()?.1;
     string_value(object.get(range)?)

@@ -1,10 +1,9 @@
-//! How a [`Raw`] passes through serde.
+//! serde for [`Raw`].
 //!
-//! It announces itself as a newtype of a name that nobody else has. This crate's reader and writer know the
-//! name and hand the text over unchanged, and they do it through a serializer and a deserializer that say
-//! "not human-readable": for such formats a `Raw` is its text, as a string. Every other human-readable format
-//! gets the value transcribed, member by member in their order. Numbers are then `i64`, `u64` or `f64`,
-//! whichever holds them; digits beyond that are rounded, which is the format's own limit.
+//! A [`Raw`] is serialized as a newtype with a unique name. This crate's reader and writer recognize the name and pass
+//! the text through, with a serializer and a deserializer that are "not human-readable": for such formats a `Raw` is
+//! its text, as a string. For every other human-readable format the value is transcribed member by member. Numbers are
+//! then `i64`, `u64` or `f64`, the first that fits; further digits are rounded, which is a limit of that format.
 
 use alloc::borrow::{Cow, ToOwned};
 use alloc::string::String;
@@ -19,17 +18,17 @@ use super::{MAX_DEPTH, append_string};
 use crate::scan;
 use crate::{Kind, Raw};
 
-/// The name under which a [`Raw`] announces itself.
+/// The newtype name of a [`Raw`].
 pub(super) const TOKEN: &str = "$mcpjoin::Raw";
 
-/// What serde_json calls a number whose digits it has kept (its feature `arbitrary_precision`).
+/// The struct name of a serde_json number that keeps its digits (feature `arbitrary_precision`).
 pub(super) const SERDE_JSON_NUMBER: &str = "$serde_json::private::Number";
 
 pub(crate) fn serialize_raw<S: Serializer>(raw: &Raw, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_newtype_struct(TOKEN, &Transcribed { text: raw.as_str(), depth: 0 })
 }
 
-/// A text that becomes what it describes.
+/// Serializes the value of a text.
 struct Transcribed<'a> {
     text: &'a str,
     depth: usize,
@@ -49,7 +48,7 @@ impl Serialize for Transcribed<'_> {
         if self.depth > MAX_DEPTH {
             return Err(ser::Error::custom("nested too deeply"));
         }
-        // Cheap: a part of a text is a text, and only its first byte is looked at.
+        // A part of a text; only its first byte is checked.
         let text = self.text;
         match Kind::of(text.as_bytes()) {
             Kind::Object => {
@@ -95,14 +94,14 @@ pub(crate) fn deserialize_raw<'de, D: Deserializer<'de>>(deserializer: D) -> Res
     }))
 }
 
-/// The text that a [`Raw`] would have, for whoever does not keep it: this crate's reader shows where it lies.
+/// The text of a [`Raw`] without a copy, where this crate's reader can borrow it.
 pub(crate) fn deserialize_text<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Cow<'de, str>, D::Error> {
     deserializer.deserialize_newtype_struct(TOKEN, RawVisitor)
 }
 
-/// First step: what kind of format is it?
+/// Step 1: distinguishes human-readable formats.
 struct RawVisitor;
 
 impl<'de> Visitor<'de> for RawVisitor {
@@ -123,8 +122,8 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 }
 
-/// Second step, for formats that are not human-readable: is it this crate's reader, which gives the text at
-/// once, or another format, which goes through the newtype again and whose text must be checked?
+/// Step 2, for formats that are not human-readable: this crate's reader returns the text at once; another format passes
+/// the newtype again, and its text must be validated.
 struct TextVisitor;
 
 impl<'de> Visitor<'de> for TextVisitor {
@@ -134,8 +133,8 @@ impl<'de> Visitor<'de> for TextVisitor {
         f.write_str("a JSON text")
     }
 
-    /// Only [`Verbatim`] answers a newtype with a string: formats that know newtypes call `visit_newtype_struct`.
-    /// Should another one do so, its text is at least UTF-8, which is all that safety hangs on.
+    /// Only [`Verbatim`] returns a string for a newtype; other formats call `visit_newtype_struct`. If another format
+    /// did so, its text would still be UTF-8, which is all that safety requires.
     fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
         Ok(Cow::Borrowed(text))
     }
@@ -147,7 +146,7 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-/// This crate's reader at a [`Raw`]: gives the text to [`TextVisitor`].
+/// This crate's reader at a [`Raw`]: passes the text to [`TextVisitor`].
 pub(super) struct Verbatim<'de>(pub(super) &'de str);
 
 impl<'de> Deserializer<'de> for Verbatim<'de> {
@@ -167,7 +166,7 @@ impl<'de> Deserializer<'de> for Verbatim<'de> {
     }
 }
 
-/// Writes down what another format says.
+/// Writes the value of another format as JSON.
 struct Transcriber<'a> {
     out: &'a mut Vec<u8>,
     depth: usize,
@@ -294,7 +293,7 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
     }
 }
 
-/// Appends a number from outside, if it is one.
+/// Appends a number, if it is valid.
 pub(super) fn push_number(number: &str, out: &mut Vec<u8>) -> Result<(), &'static str> {
     if Kind::of(number.as_bytes()) != Kind::Number || scan::value(number.as_bytes()) != Ok(0..number.len()) {
         return Err("no JSON number");

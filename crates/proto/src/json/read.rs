@@ -1,7 +1,7 @@
-//! A serde `Deserializer` over a text that has been checked.
+//! A serde `Deserializer` for validated text.
 //!
-//! Strings without escapes are borrowed, numbers are read exactly or not at all, and a [`Raw`](crate::Raw) inside
-//! a type gets its text unchanged. Parts that nobody asks for are passed over without being read.
+//! Strings without escapes are borrowed, numbers are read exactly or rejected, and a [`Raw`](crate::Raw) gets its text
+//! unchanged. Ignored values are skipped.
 
 use alloc::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::scan;
 
 type Read<T> = Result<T, ReadError>;
 
-/// A place in a text: the first byte of a value, once white space is passed.
+/// A position in a text: the first byte of a value, or white space before it.
 pub(super) struct Reader<'de> {
     text: &'de str,
     at: usize,
@@ -39,7 +39,7 @@ impl<'de> Reader<'de> {
         self.at = scan::skip_space(self.text.as_bytes(), self.at);
     }
 
-    /// Passes the string at the place.
+    /// Reads a string.
     #[inline]
     fn string(&mut self) -> Cow<'de, str> {
         let (value, end) = scan::string(self.text, self.at + 1);
@@ -47,7 +47,7 @@ impl<'de> Reader<'de> {
         value
     }
 
-    /// Passes the value at the place and gives its text.
+    /// Skips a value and returns its text.
     #[inline]
     fn verbatim(&mut self) -> &'de str {
         let start = self.at;
@@ -55,7 +55,7 @@ impl<'de> Reader<'de> {
         self.text.get(start..self.at).unwrap_or_default()
     }
 
-    /// Goes into the array or object at the place.
+    /// Enters an array or object.
     #[inline]
     fn enter(&mut self) -> Read<()> {
         if self.depth == MAX_DEPTH {
@@ -66,7 +66,7 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    /// Leaves it, passing what has not been read.
+    /// Leaves an array or object.
     #[inline]
     fn leave(&mut self) {
         self.depth -= 1;
@@ -100,7 +100,7 @@ impl<'de> Reader<'de> {
         Ok(value)
     }
 
-    /// A number for a visitor that takes any. Digits that no machine word holds are an error, not a rounding.
+    /// A number for a visitor of any number. An integer beyond 128 bits is an error and not rounded.
     fn visit_number<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
         let number = self.verbatim();
         if scan::is_integer(number) && number != "-0" {
@@ -120,7 +120,7 @@ impl<'de> Reader<'de> {
         }
     }
 
-    /// A number for a visitor that wants an integer: `5.0` and `5e0` are 5, since JSON Schema calls them integers.
+    /// A number for a visitor of an integer. `5.0` and `5e0` are 5, as in JSON Schema.
     fn visit_integer<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
         let start = self.at;
         let number = self.verbatim();
@@ -162,7 +162,7 @@ fn too_large(number: &str) -> ReadError {
     ReadError::new(alloc::format!("the number {} does not fit", crate::text::prefix(number, 40)))
 }
 
-/// The float nearest to a number; an error when it is beyond all floats.
+/// The nearest `f64`; an error when the number is out of range.
 pub(super) fn float(number: &str) -> Read<f64> {
     match number.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
@@ -170,20 +170,20 @@ pub(super) fn float(number: &str) -> Read<f64> {
     }
 }
 
-/// The integer that a number with a fraction or an exponent is equal to, if it is one that a float holds exactly.
+/// The integer that equals a number with a fraction or exponent, if `f64` represents it exactly.
 fn whole(number: &str) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if scan::is_integer(number) {
         return None;
     }
     let value = number.parse::<f64>().ok()?;
-    // Within ±2^53 the conversion is exact in both directions.
+    // Within ±2^53 both conversions are exact.
     (value > -EXACT && value < EXACT && (value as i64) as f64 == value && is_exact(number))
         .then_some(value as i64)
 }
 
-/// Whether a number is short enough for a float to hold every digit of it: at most 15 significant ones. Longer
-/// ones may have been rounded to a whole number.
+/// Whether `f64` represents every digit of a number: at most 15 significant digits. A longer number may have been
+/// rounded to an integer.
 fn is_exact(number: &str) -> bool {
     let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
     mantissa.bytes().filter(u8::is_ascii_digit).count() <= 15
@@ -328,8 +328,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         }
     }
 
-    /// An object. An array of the fields in their order, which other readers take too, is no form that the
-    /// protocol has, and is refused.
+    /// An object. Other readers also accept an array of the fields in order, which the protocol does not have.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
@@ -371,7 +370,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 }
 
-/// The elements of the array that the reader is in.
+/// The elements of the current array.
 struct Elements<'a, 'de> {
     reader: &'a mut Reader<'de>,
     count: usize,
@@ -401,10 +400,10 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
     }
 }
 
-/// The members of the object that the reader is in.
+/// The members of the current object.
 struct Members<'a, 'de> {
     reader: &'a mut Reader<'de>,
-    /// Where the last key lies, for the path of an error.
+    /// The position of the last key, for the path of an error.
     key: (usize, usize),
     first: bool,
     ended: bool,
@@ -445,7 +444,7 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     }
 }
 
-/// The only member of an object: the name of a variant, and what the variant has. The place is the name.
+/// The only member of an object: the name and the value of a variant.
 struct Variant<'a, 'de> {
     reader: &'a mut Reader<'de>,
 }

@@ -1,21 +1,20 @@
 //! A serde `Serializer` that writes JSON on one line.
 //!
-//! A [`Raw`](crate::Raw) inside a type is copied as it is. What JSON cannot say (a float that is no number, a key
-//! that is no string) is an error and never something else. The text is kept as bytes, which is quicker to
-//! append to; only whole `str`s and ASCII are ever put into it, so it is UTF-8.
+//! A [`Raw`](crate::Raw) is copied unchanged. Values without a JSON form (a number that is not finite, a key that is
+//! not a string) are errors. The output is bytes, which are faster to append to; only `str`s and ASCII are appended, so
+//! it is UTF-8.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
 
 use serde::ser::{
-    Impossible, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
-    SerializeTuple, SerializeTupleStruct, SerializeTupleVariant, Serializer,
+    Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
-use super::key::KeyWriter;
+use super::key::TextWriter;
 use super::raw::{SERDE_JSON_NUMBER, TOKEN, push_number};
 use super::{MAX_DEPTH, WriteError, append_string};
-use crate::Raw;
 
 type Written = Result<(), WriteError>;
 
@@ -52,13 +51,13 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Appends what needs no escape.
+/// Appends a value that needs no escape.
 pub(super) fn push_display(value: impl fmt::Display, out: &mut Vec<u8>) {
     // Appending cannot fail.
     let _ = write!(Appended(out), "{value}");
 }
 
-/// A text that grows.
+/// A text to append to.
 struct Appended<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for Appended<'_> {
@@ -68,8 +67,8 @@ impl fmt::Write for Appended<'_> {
     }
 }
 
-/// Appends a float in the fewest digits that give it back; its debug form is that, and always valid JSON when it
-/// is finite.
+/// Appends a float in the shortest form that reads back as the same value. The `Debug` form of a finite float has this
+/// property and is valid JSON.
 pub(super) fn push_float(
     value: impl Into<f64> + Copy + fmt::Debug,
     out: &mut Vec<u8>,
@@ -81,15 +80,14 @@ pub(super) fn push_float(
     Ok(())
 }
 
-/// Appends an integer.
 fn push_integer(magnitude: u64, negative: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(integer_text(magnitude, negative, &mut [0; INTEGER_BYTES]));
 }
 
-/// The longest text of an integer of 64 bits, in bytes.
+/// The maximum length of a 64-bit integer, in bytes.
 pub(crate) const INTEGER_BYTES: usize = 21;
 
-/// Writes an integer into the end of that room.
+/// Writes an integer to the end of the buffer.
 pub(crate) fn integer_text(magnitude: u64, negative: bool, digits: &mut [u8; INTEGER_BYTES]) -> &[u8] {
     let mut at = digits.len();
     let mut rest = magnitude;
@@ -207,7 +205,7 @@ impl<'b, 'a> Serializer for &'b mut Writer<'a> {
 
     #[inline]
     fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Written {
-        if name == TOKEN { value.serialize(Verbatim(self.out)) } else { value.serialize(self) }
+        if name == TOKEN { value.serialize(TextWriter::verbatim(self.out)) } else { value.serialize(self) }
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -274,7 +272,7 @@ impl<'b, 'a> Serializer for &'b mut Writer<'a> {
     }
 }
 
-/// The inside of an array or object.
+/// The content of an array or object.
 pub(super) struct Parts<'b, 'a> {
     writer: &'b mut Writer<'a>,
     first: bool,
@@ -357,7 +355,7 @@ impl SerializeMap for Parts<'_, '_> {
     #[inline]
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Written {
         self.comma();
-        key.serialize(KeyWriter(self.writer.out))
+        key.serialize(TextWriter::key(self.writer.out))
     }
 
     #[inline]
@@ -372,7 +370,7 @@ impl SerializeMap for Parts<'_, '_> {
     }
 }
 
-/// The inside of a struct, or of a number of serde_json's that is dressed up as one.
+/// The content of a struct, or of a serde_json number, which is serialized as a struct.
 pub(super) enum Struct<'b, 'a> {
     Fields(Parts<'b, 'a>),
     Number(&'b mut Writer<'a>),
@@ -388,7 +386,7 @@ impl SerializeStruct for Struct<'_, '_> {
             Self::Fields(parts) => parts.field(key, value),
             Self::Number(writer) => {
                 let mut number = Vec::new();
-                value.serialize(Verbatim(&mut number))?;
+                value.serialize(TextWriter::verbatim(&mut number))?;
                 push_number(core::str::from_utf8(&number).unwrap_or_default(), writer.out)
                     .map_err(|what| WriteError(what.into()))
             }
@@ -401,99 +399,5 @@ impl SerializeStruct for Struct<'_, '_> {
             Self::Fields(parts) => parts.finish(),
             Self::Number(_) => Ok(()),
         }
-    }
-}
-
-/// The room that is kept behind a large text, in bytes: for what the session says of itself with each request.
-const BEHIND: usize = 1024;
-
-/// Takes a text that is JSON already. Says that it is not human-readable, which is how a
-/// [`Raw`](crate::Raw) knows that its text is wanted.
-struct Verbatim<'a>(&'a mut Vec<u8>);
-
-/// Nothing else is handed to it.
-macro_rules! refused {
-    ($($method:ident($($argument:ty),*) -> $result:ty;)*) => { $(
-        fn $method(self, $(_: $argument),*) -> Result<$result, WriteError> {
-            Err(no_text())
-        }
-    )* };
-}
-
-#[cold]
-fn no_text() -> WriteError {
-    WriteError("something that is no JSON text under the name of one".into())
-}
-
-type No = Impossible<(), WriteError>;
-
-impl Serializer for Verbatim<'_> {
-    type Ok = ();
-    type Error = WriteError;
-    type SerializeSeq = No;
-    type SerializeTuple = No;
-    type SerializeTupleStruct = No;
-    type SerializeTupleVariant = No;
-    type SerializeMap = No;
-    type SerializeStruct = No;
-    type SerializeStructVariant = No;
-
-    fn is_human_readable(&self) -> bool {
-        false
-    }
-
-    #[inline]
-    fn serialize_str(self, text: &str) -> Written {
-        if text.len() >= Raw::SHARED_FROM && text.len() >= self.0.len() {
-            // Behind it come brackets and an envelope: the doubling of the room that they would ask for is as long as it.
-            self.0.reserve_exact(text.len() + BEHIND);
-        }
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
-    }
-
-    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Written {
-        Err(no_text())
-    }
-
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, _: &T) -> Written {
-        Err(no_text())
-    }
-
-    fn serialize_newtype_variant<T: Serialize + ?Sized>(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: &T,
-    ) -> Written {
-        Err(no_text())
-    }
-
-    refused! {
-        serialize_bool(bool) -> ();
-        serialize_i8(i8) -> ();
-        serialize_i16(i16) -> ();
-        serialize_i32(i32) -> ();
-        serialize_i64(i64) -> ();
-        serialize_u8(u8) -> ();
-        serialize_u16(u16) -> ();
-        serialize_u32(u32) -> ();
-        serialize_u64(u64) -> ();
-        serialize_f32(f32) -> ();
-        serialize_f64(f64) -> ();
-        serialize_char(char) -> ();
-        serialize_bytes(&[u8]) -> ();
-        serialize_none() -> ();
-        serialize_unit() -> ();
-        serialize_unit_struct(&'static str) -> ();
-        serialize_unit_variant(&'static str, u32, &'static str) -> ();
-        serialize_seq(Option<usize>) -> No;
-        serialize_tuple(usize) -> No;
-        serialize_tuple_struct(&'static str, usize) -> No;
-        serialize_tuple_variant(&'static str, u32, &'static str, usize) -> No;
-        serialize_map(Option<usize>) -> No;
-        serialize_struct(&'static str, usize) -> No;
-        serialize_struct_variant(&'static str, u32, &'static str, usize) -> No;
     }
 }

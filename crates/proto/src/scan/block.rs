@@ -1,7 +1,7 @@
-//! Sixteen or sixty-four bytes at a time: where a run of ordinary string bytes ends.
+//! Finds the end of a run of plain string bytes, 16 or 64 bytes at a time.
 //!
-//! Used by the scanner, by the reader and by the writer's escape. Knows no JSON beyond the three kinds of byte
-//! that end a run inside a string: <https://www.rfc-editor.org/rfc/rfc8259#section-7>.
+//! Used by the scanner, the reader and the writer of strings. It only knows the three kinds of byte that end a run:
+//! <https://www.rfc-editor.org/rfc/rfc8259#section-7>.
 
 use wide::u8x16;
 
@@ -10,38 +10,38 @@ pub(crate) const WIDTH: usize = 16;
 /// Bytes in a wide block.
 pub(crate) const WIDE: usize = 4 * WIDTH;
 
-/// Some bytes of a text, as many as the processor looks at together.
+/// A block of bytes that the processor compares at once.
 pub(crate) trait Block: Copy {
-    /// How many they are.
+    /// The number of bytes.
     const WIDTH: usize;
 
-    /// Those that begin at `at`; `None` when the text has not so many left.
+    /// Loads the bytes at `at`; `None` when fewer are left.
     fn load(text: &[u8], at: usize) -> Option<Self>;
 
-    /// One bit for each byte that is a quote, a backslash or a control character.
+    /// One bit for each quote, backslash and control character.
     fn stops(self) -> u64;
 
-    /// One bit for each byte that is a quote or a backslash: enough for a text that has been checked.
+    /// One bit for each quote and backslash: enough for validated text.
     fn ends(self) -> u64;
 
-    /// All bytes laid over one another: a high bit tells that one of them is not ASCII.
+    /// All bytes combined with OR: a high bit means that a byte is not ASCII.
     fn merged(self) -> u8x16;
 }
 
-/// All ones where a byte is a quote, a backslash or a control character.
+/// All ones at a quote, a backslash or a control character.
 #[inline(always)]
 fn special(block: u8x16) -> u8x16 {
     let control = block.min(u8x16::splat(0x1f)).cmp_eq(block);
     block.cmp_eq(u8x16::splat(b'"')) | block.cmp_eq(u8x16::splat(b'\\')) | control
 }
 
-/// All ones where a byte is a quote or a backslash.
+/// All ones at a quote or a backslash.
 #[inline(always)]
 fn end(block: u8x16) -> u8x16 {
     block.cmp_eq(u8x16::splat(b'"')) | block.cmp_eq(u8x16::splat(b'\\'))
 }
 
-/// One bit for each byte whose highest bit is set.
+/// One bit for each byte with a high bit.
 #[inline(always)]
 fn bits(block: u8x16) -> u64 {
     u64::from(block.move_mask() as u32)
@@ -72,14 +72,14 @@ impl Block for u8x16 {
     }
 }
 
-/// Four blocks, for long texts: where nothing ends, which is nearly everywhere, one test serves for all four.
+/// Four blocks, for long texts: one test usually serves for all four.
 #[derive(Clone, Copy)]
 pub(crate) struct Wide([u8x16; 4]);
 
 impl Wide {
     #[inline(always)]
     pub(crate) fn new(bytes: &[u8; WIDE]) -> Self {
-        // Arrays, not slices: a copy of a slice is a call where the program is not optimised as one.
+        // Arrays, not slices: without optimisation of the whole program, a copy of a slice is a call.
         let block = |chunk: Option<&[u8; WIDTH]>| u8x16::from(*chunk.expect("four are in a wide block"));
         Self([
             block(bytes.first_chunk()),
@@ -91,7 +91,8 @@ impl Wide {
 
     #[inline(always)]
     fn all(self, which: impl Fn(u8x16) -> u8x16) -> u64 {
-        // Not `map`: without optimisation of the whole program that is a loop over an iterator, and three times the work.
+        // Not `map`: without optimisation of the whole program it is a loop over an iterator and takes three times as
+        // long.
         let [a, b, c, d] = self.0;
         let (a, b, c, d) = (which(a), which(b), which(c), which(d));
         if ((a | b) | (c | d)).move_mask() == 0 {
@@ -126,14 +127,13 @@ impl Block for Wide {
     }
 }
 
-/// Whether a byte is not ASCII, of blocks whose bytes were laid over one another.
+/// Whether a byte of the combined blocks is not ASCII.
 #[inline(always)]
 pub(crate) fn is_high(merged: u8x16) -> bool {
     merged.move_mask() != 0
 }
 
-/// Where the first quote, backslash or control character at or after `at` lies; the length of the text when
-/// there is none.
+/// The first quote, backslash or control character at or after `at`; the length of the text if there is none.
 #[inline]
 pub(crate) fn next_stop(text: &[u8], mut at: usize) -> usize {
     let found = next::<Wide>(text, &mut at, Wide::stops) || next::<u8x16>(text, &mut at, u8x16::stops);
@@ -143,10 +143,10 @@ pub(crate) fn next_stop(text: &[u8], mut at: usize) -> usize {
     at.min(text.len())
 }
 
-/// Where the first quote or backslash at or after `at` lies; the length of the text when there is none.
+/// The first quote or backslash at or after `at`; the length of the text if there is none.
 #[inline]
 pub(crate) fn next_end(text: &[u8], mut at: usize) -> usize {
-    // Most strings are short: one block decides.
+    // Most strings are short, so one block is enough.
     if let Some(block) = u8x16::load(text, at) {
         let ends = block.ends();
         if ends != 0 {
@@ -162,8 +162,7 @@ pub(crate) fn next_end(text: &[u8], mut at: usize) -> usize {
     at.min(text.len())
 }
 
-/// Goes on in whole blocks to the first byte that is looked for. Says whether it is at `at`; if not, no whole block
-/// is left there.
+/// Searches whole blocks. Returns whether the byte is at `at`; otherwise no whole block is left there.
 #[inline(always)]
 fn next<B: Block>(text: &[u8], at: &mut usize, which: impl Fn(B) -> u64) -> bool {
     while let Some(block) = B::load(text, *at) {

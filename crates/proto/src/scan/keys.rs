@@ -1,14 +1,14 @@
-//! Whether an object has a key twice.
+//! Detects repeated keys of an object.
 //!
-//! Few keys are compared with each other; more are kept as places and sorted once at the end of the object, so
-//! that a million keys cost n log n and twelve bytes each.
+//! A few keys are compared with each other. More keys are stored as positions and sorted once at the end of the object,
+//! so that a million keys take n log n time and 12 bytes each.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::walk::unescape_into;
 
-/// Where a key lies in the text, without its quotes.
+/// The position of a key in the text, without its quotes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     start: u32,
@@ -17,36 +17,36 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The scanner has checked that the text's length fits.
+    /// The scanner has checked that the length of the text fits.
     #[inline]
     pub(super) const fn new(start: usize, end: usize, escaped: bool) -> Self {
         Self { start: start as u32, end: end as u32, escaped }
     }
 
-    /// The byte at which the key begins, behind its quote.
+    /// The first byte of the key, behind its quote.
     pub(crate) const fn at(&self) -> usize {
         self.start as usize
     }
 
-    /// The key as it is written, when that is also what it means; `None` when it has escapes.
+    /// The key as written, if it has no escapes.
     #[inline]
     pub(crate) fn plain<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         if self.escaped { None } else { text.get(self.start as usize..self.end as usize) }
     }
 
-    /// What the key means.
+    /// The unescaped key.
     #[cold]
     pub(crate) fn unescaped(&self, text: &[u8]) -> String {
         let mut out = String::new();
         let written = text.get(self.start as usize..self.end as usize).unwrap_or_default();
-        // The scanner has checked the bytes; a key that is not UTF-8 never gets here.
+        // The scanner has validated the bytes as UTF-8.
         unescape_into(core::str::from_utf8(written).unwrap_or_default(), &mut out);
         out
     }
 }
 
-/// A key among others: the place of its meaning in the text or, for one with escapes, in the store behind the
-/// text, and the place where it was written.
+/// A key in a list: the position of its unescaped form in the text or, for a key with escapes, in the store behind the
+/// text; and its position in the text.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     start: u32,
@@ -54,12 +54,12 @@ struct Entry {
     at: u32,
 }
 
-/// How many keys are compared with each other before they are sorted instead.
-const FEW: usize = 16;
+/// The number of keys that are compared with each other before they are sorted.
+const MAX_COMPARED_KEYS: usize = 16;
 
 /// The keys of one object.
 pub(super) struct Keys {
-    few: [Entry; FEW],
+    few: [Entry; MAX_COMPARED_KEYS],
     count: usize,
     many: Vec<Entry>,
     store: Vec<u8>,
@@ -69,7 +69,13 @@ pub(super) struct Keys {
 impl Keys {
     #[inline]
     pub(super) fn new() -> Self {
-        Self { few: [Entry::default(); FEW], count: 0, many: Vec::new(), store: Vec::new(), duplicate: None }
+        Self {
+            few: [Entry::default(); MAX_COMPARED_KEYS],
+            count: 0,
+            many: Vec::new(),
+            store: Vec::new(),
+            duplicate: None,
+        }
     }
 
     #[inline]
@@ -79,10 +85,10 @@ impl Keys {
         } else {
             Entry { start: key.start, end: key.end, at: key.start }
         };
-        if self.count < FEW {
+        if self.count < MAX_COMPARED_KEYS {
             let length = entry.end - entry.start;
             for other in &self.few[..self.count] {
-                // Keys of one object seldom have one length.
+                // Keys of one object rarely have the same length.
                 if other.end - other.start == length
                     && meaning(text, &self.store, other) == meaning(text, &self.store, &entry)
                     && self.duplicate.is_none()
@@ -109,11 +115,11 @@ impl Keys {
     fn keep(&mut self, text: &[u8], key: Key) -> Entry {
         let start = text.len() + self.store.len();
         self.store.extend_from_slice(key.unescaped(text).as_bytes());
-        // Unescaping never lengthens and the text is shorter than 2 GiB, so both places fit 32 bits.
+        // Unescaping never lengthens, and the text is shorter than 2 GiB, so both positions fit 32 bits.
         Entry { start: start as u32, end: (text.len() + self.store.len()) as u32, at: key.start }
     }
 
-    /// The first key, in the order of the text, that repeats an earlier one.
+    /// The first repeated key in the order of the text.
     #[inline]
     pub(super) fn duplicate(&mut self, text: &[u8]) -> Option<Key> {
         if self.many.is_empty() { self.duplicate } else { self.sorted_duplicate(text) }

@@ -1,10 +1,9 @@
-//! The scanner: one pass over a text that decides whether it is JSON, and says where everything lies.
+//! The scanner: validates JSON text in one pass and locates its parts.
 //!
-//! Called by [`decode`](mod@crate::decode) for what comes from a peer and by [`Raw::parse`] for what comes from
-//! elsewhere. It builds no values and copies nothing. The grammar is that of
-//! [RFC 8259](https://www.rfc-editor.org/rfc/rfc8259), with what RFC 8259 leaves open decided for safety: lone
-//! surrogates are refused, nesting is bounded, and a repeated key is refused where a key decides what
-//! happens (the members of a message, and the members of its params, result and error).
+//! Used by [`decode`](mod@crate::decode) for messages of a peer and by [`Raw::parse`] for other text. It builds no
+//! values and copies nothing. The grammar is [RFC 8259](https://www.rfc-editor.org/rfc/rfc8259), with safe choices
+//! where the RFC leaves one: lone surrogates are rejected, nesting is limited, and a repeated key is rejected where
+//! keys control behaviour (in a message, and in its params, result and error).
 
 pub(crate) mod block;
 mod keys;
@@ -20,19 +19,19 @@ pub(crate) use text::{Duplicate, Scanner};
 pub(crate) use walk::{elements, is_integer, members_of, skip_space, skip_value, string_end, unescape};
 pub use walk::{members, string};
 
-/// The nesting of arrays and objects that is accepted; one more is refused.
+/// The maximum nesting of arrays and objects.
 pub const MAX_DEPTH: usize = 128;
 
-/// The length that a text may have, in bytes: 2 GiB less one byte, so that every place in it, and in what has
-/// been unescaped from it, fits 32 bits.
+/// The maximum length of a text, in bytes: 2 GiB less one byte, so that every position in it, and in its unescaped
+/// form, fits 32 bits.
 pub const MAX_LENGTH: usize = i32::MAX as usize;
 
-/// Why a text is not JSON, or not JSON that we take, and where.
+/// Why and where a text is not valid JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanError {
     /// What is wrong.
     pub kind: ScanErrorKind,
-    /// At which byte of the text, counted from 0.
+    /// The byte of the text, counted from 0.
     pub at: usize,
 }
 
@@ -42,25 +41,25 @@ pub struct ScanError {
 pub enum ScanErrorKind {
     /// Nothing but white space.
     Empty,
-    /// The text ends before its value does.
+    /// The text ends within its value.
     Truncated,
-    /// A byte that cannot stand there.
+    /// A byte that is not allowed here.
     Unexpected(u8),
     /// Bytes that are not UTF-8.
     Utf8,
-    /// A backslash with something behind it that JSON does not know.
+    /// An invalid escape.
     Escape,
-    /// Half a surrogate pair (`\ud800`), which names no character.
+    /// Half of a surrogate pair (`\ud800`), which is not a character.
     Surrogate,
-    /// A control character that is not escaped, inside a string.
+    /// An unescaped control character within a string.
     Control(u8),
-    /// A number that JSON does not write that way.
+    /// An invalid number.
     Number,
     /// Arrays and objects nested deeper than the limit.
     Depth(usize),
-    /// Something behind the value.
+    /// Text behind the value.
     Trailing,
-    /// A key that the same object has already had; keys are compared after unescaping.
+    /// A repeated key of one object; keys are compared after unescaping.
     DuplicateKey,
     /// Text in another encoding than UTF-8.
     Encoding(Encoding),
@@ -72,26 +71,26 @@ pub enum ScanErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Encoding {
-    /// UTF-8 with a byte order mark in front.
+    /// UTF-8 with a byte order mark.
     Utf8WithMark,
-    /// UTF-16, little end first.
+    /// UTF-16, little-endian.
     Utf16Le,
-    /// UTF-16, big end first.
+    /// UTF-16, big-endian.
     Utf16Be,
-    /// UTF-32, little end first.
+    /// UTF-32, little-endian.
     Utf32Le,
-    /// UTF-32, big end first.
+    /// UTF-32, big-endian.
     Utf32Be,
 }
 
 impl Encoding {
-    /// The encoding of a text that is not plain UTF-8, by its byte order mark or by its first two characters: JSON and
-    /// most other text begin with ASCII, so UTF-16 and UTF-32 show NUL bytes there. `None` for everything else.
+    /// The encoding of a text other than plain UTF-8, by its byte order mark or its first two characters: JSON and most
+    /// other text start with ASCII, which has NUL bytes in UTF-16 and UTF-32. `None` for everything else.
     #[must_use]
     pub const fn of(text: &[u8]) -> Option<Self> {
         match text {
             [0xef, 0xbb, 0xbf, ..] => Some(Self::Utf8WithMark),
-            // The mark of UTF-16 is a prefix of the one of UTF-32.
+            // The mark of UTF-16 is a prefix of the mark of UTF-32.
             [0xff, 0xfe, 0, 0, ..] => Some(Self::Utf32Le),
             [0, 0, 0xfe, 0xff, ..] => Some(Self::Utf32Be),
             [0xff, 0xfe, ..] => Some(Self::Utf16Le),
@@ -148,12 +147,12 @@ impl fmt::Display for ScanError {
 
 impl core::error::Error for ScanError {}
 
-/// Checks that a text is exactly one JSON value with white space around it, and gives where it lies.
+/// Validates that a text is one JSON value with optional white space around it, and returns its position.
 ///
-/// When the value is an object, its own keys must differ: it may be used as params or as a result.
+/// The keys of an outermost object must be unique, because it may be params or a result.
 ///
 /// # Errors
-/// Says what is wrong and at which byte.
+/// What is wrong, and at which byte.
 pub fn value(text: &[u8]) -> Result<Range<usize>, ScanError> {
     let mut scanner = Scanner::new(text, MAX_DEPTH)?;
     scanner.space();
@@ -172,9 +171,8 @@ pub fn value(text: &[u8]) -> Result<Range<usize>, ScanError> {
 }
 
 impl Raw {
-    /// The value of the member of that name, when the text is an object that has one. Of several members of
-    /// one name (possible below the levels in which the scanner refuses them) it is the last, which is what
-    /// nearly every JSON reader takes.
+    /// The value of a member, if the text is an object that has it. Of repeated members (possible below the levels that
+    /// the scanner checks) the last one, as in most JSON readers.
     #[must_use]
     pub fn member(&self, key: &str) -> Option<Self> {
         let range = members(self).filter(|(name, _)| name == key).last()?.1;

@@ -1,4 +1,4 @@
-//! The pass itself: a place in a text, and what must stand there.
+//! The scanning pass: a position in a text, and what must be there.
 
 use wide::u8x16;
 
@@ -9,14 +9,14 @@ use super::{Encoding, MAX_DEPTH, MAX_LENGTH, ScanError, ScanErrorKind};
 
 type Scanned = Result<(), ScanError>;
 
-/// A key that an object has twice, and how deep that object is (1: the outermost).
+/// A repeated key of an object, and the depth of that object (1: the outermost).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Duplicate {
     pub(crate) key: Key,
     pub(crate) depth: usize,
 }
 
-/// A place in a text. What lies before it has been checked.
+/// A position in a text. Everything before it was validated.
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Begins at the start of a text; nesting deeper than `depth` (at most [`MAX_DEPTH`]) is an error.
+    /// Starts at the beginning of a text. Nesting deeper than `depth` (at most [`MAX_DEPTH`]) is an error.
     pub(crate) fn new(text: &'a [u8], depth: usize) -> Result<Self, ScanError> {
         if text.len() > MAX_LENGTH {
             return Err(ScanError { kind: ScanErrorKind::TooLong, at: MAX_LENGTH });
@@ -46,13 +46,13 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// Passes one byte that the caller has seen.
+    /// Skips one byte that the caller has checked.
     #[inline(always)]
     pub(crate) const fn pass(&mut self) {
         self.at += 1;
     }
 
-    /// Passes white space.
+    /// Skips white space.
     #[inline(always)]
     pub(crate) fn space(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
@@ -60,12 +60,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The first repeated key since it was last asked for.
+    /// The first repeated key since the last call.
     pub(crate) const fn take_duplicate(&mut self) -> Option<Duplicate> {
         self.duplicate.take()
     }
 
-    /// Passes white space up to the end of the text.
+    /// Skips white space up to the end of the text.
     pub(crate) fn end(&mut self) -> Scanned {
         self.space();
         match self.peek() {
@@ -74,14 +74,14 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The error for the byte at the place, which no rule allows.
+    /// The error for a byte that is not allowed here.
     #[cold]
     pub(crate) fn unexpected(&self) -> ScanError {
         let kind = match self.peek() {
             None => ScanErrorKind::Truncated,
             Some(byte) if byte.is_ascii() => ScanErrorKind::Unexpected(byte),
             Some(byte) => {
-                // No character of UTF-8 has more than four bytes.
+                // A UTF-8 character has at most four bytes.
                 let end = self.text.len().min(self.at + 4);
                 match core::str::from_utf8(&self.text[self.at..end]) {
                     Err(error) if error.valid_up_to() == 0 => ScanErrorKind::Utf8,
@@ -92,10 +92,10 @@ impl<'a> Scanner<'a> {
         ScanError { kind, at: self.at }
     }
 
-    /// Passes an object whose keys must differ. The place is its brace, `depth` how deep it is (1: outermost).
+    /// Scans an object whose keys must be unique, at its brace. `depth` is 1 for the outermost.
     ///
-    /// `known` gives the keys that the caller looks for a number below 32. For each member `member` is called
-    /// with that number, and the place at the value, which it must pass.
+    /// `known` returns a number below 32 for the keys that the caller looks for. `member` is called for each member
+    /// with that number, at the value, which it must scan.
     #[inline]
     pub(crate) fn object<K: Copy + Into<u8>>(
         &mut self,
@@ -112,7 +112,7 @@ impl<'a> Scanner<'a> {
             self.at += 1;
             return Ok(());
         }
-        // Keys that are looked for are remembered as bits, others as places.
+        // Known keys are recorded as bits, other keys as positions.
         let mut seen = 0_u32;
         let mut repeated = None;
         let mut keys = None;
@@ -153,7 +153,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Remembers a repeated key, if it is the first one in the order of the text.
+    /// Records a repeated key, if it is the first in the order of the text.
     #[inline]
     fn note(&mut self, key: Option<Key>, depth: usize) {
         let Some(key) = key else { return };
@@ -162,7 +162,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes a key, its colon and the white space around that.
+    /// Scans a key, its colon and the white space around it.
     #[inline(always)]
     fn key(&mut self) -> Result<Key, ScanError> {
         if self.peek() != Some(b'"') {
@@ -181,10 +181,9 @@ impl<'a> Scanner<'a> {
         Ok(key)
     }
 
-    /// Passes a value that lies inside `depth` arrays and objects. The place is its first byte.
+    /// Scans a value within `depth` arrays and objects, at its first byte.
     ///
-    /// Which kind of bracket is open at each level is one bit, so nothing is put on the stack and nothing is
-    /// allocated, however deep it goes.
+    /// The kind of each open bracket is one bit, so a deep value takes no stack and no allocation.
     pub(crate) fn value(&mut self, depth: usize) -> Scanned {
         let room = self.limit.saturating_sub(depth);
         let mut open = 0_usize;
@@ -231,7 +230,7 @@ impl<'a> Scanner<'a> {
                 Some(b'n') => self.literal(b"null")?,
                 _ => return Err(self.unexpected()),
             }
-            // A value has ended: so may the arrays and objects around it.
+            // A value has ended, and the arrays and objects around it may end too.
             loop {
                 if open == 0 {
                     return Ok(());
@@ -271,7 +270,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Passes a number: `-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?`.
+    /// Scans a number: `-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?`.
     fn number(&mut self) -> Scanned {
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -311,10 +310,10 @@ impl<'a> Scanner<'a> {
         Err(fault(kind, self.at))
     }
 
-    /// Passes the rest of a string, behind its opening quote. Gives whether it has escapes.
+    /// Scans a string behind its opening quote. Returns whether it has escapes.
     #[inline(always)]
     fn string(&mut self) -> Result<bool, ScanError> {
-        // Most strings are short and plain: one block decides.
+        // Most strings are short and plain, so one block is enough.
         if let Some(block) = u8x16::load(self.text, self.at) {
             let stops = block.stops();
             if stops != 0 {
@@ -335,7 +334,7 @@ impl<'a> Scanner<'a> {
         let start = self.at;
         let mut at = start;
         let mut escaped = false;
-        // May also have bytes behind the closing quote: that costs a check, never an error.
+        // Bytes behind the closing quote may be included, which costs a check and is never an error.
         let mut merged = u8x16::splat(0);
         if self.blocks::<Wide>(start, &mut at, &mut escaped, &mut merged)?
             || self.blocks::<u8x16>(start, &mut at, &mut escaped, &mut merged)?
@@ -359,8 +358,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Goes on in whole blocks of a string that begins at `start`. Says whether its closing quote is at `at`;
-    /// if not, no whole block is left there.
+    /// Scans whole blocks of a string that starts at `start`. Returns whether its closing quote is at `at`; otherwise
+    /// no whole block is left there.
     #[inline(always)]
     fn blocks<B: Block>(
         &self,
@@ -373,7 +372,7 @@ impl<'a> Scanner<'a> {
             let mut stops = block.stops();
             *merged |= block.merged();
             let mut next = *at + B::WIDTH;
-            // Several escapes in one block are passed without loading it again.
+            // Several escapes in one block are handled without loading it again.
             while stops != 0 {
                 let place = *at + stops.trailing_zeros() as usize;
                 if self.text[place] == b'"' {
@@ -452,11 +451,11 @@ impl<'a> Scanner<'a> {
         self.string_error(start, at, ScanErrorKind::Escape)
     }
 
-    /// The error at `at` in the string that begins at `start`, unless bytes before it are not UTF-8: then that.
+    /// The error at `at` in the string that starts at `start`, or the UTF-8 error before it.
     #[cold]
     fn string_error(&self, start: usize, at: usize, kind: ScanErrorKind) -> ScanError {
         match core::str::from_utf8(&self.text[start..at]) {
-            // A character that the end of the text cuts off is only cut off.
+            // A character that the end of the text truncates is not a UTF-8 error.
             Err(error) if error.error_len().is_some() || kind != ScanErrorKind::Truncated => {
                 ScanError { kind: ScanErrorKind::Utf8, at: start + error.valid_up_to() }
             }

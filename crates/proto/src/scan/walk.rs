@@ -1,7 +1,6 @@
-//! Walking a text that has been checked: where a value ends, which members an object has, what a string means.
+//! Walks over validated text: the end of a value, the members of an object, the value of a string.
 //!
-//! Nothing is checked again. On a text that is not valid JSON the answers are meaningless, but every walk ends
-//! and none panics.
+//! Nothing is validated again. On invalid JSON the results are meaningless, but every walk ends and none panics.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -12,7 +11,7 @@ use wide::u8x16;
 use super::block::{self, Block, Wide};
 use crate::Raw;
 
-/// Where the string that begins at `at` (behind its quote) has its closing quote, and whether it has escapes.
+/// The closing quote of the string that starts at `at` (behind its quote), and whether it has escapes.
 #[inline]
 pub(crate) fn string_end(text: &[u8], mut at: usize) -> (usize, bool) {
     let mut escaped = false;
@@ -34,13 +33,13 @@ pub(crate) fn string_end(text: &[u8], mut at: usize) -> (usize, bool) {
     (text.len(), escaped)
 }
 
-/// The same in whole blocks. Says whether the closing quote is at `at`; if not, no whole block is left there.
+/// The same in whole blocks. Returns whether the closing quote is at `at`; otherwise no whole block is left there.
 #[inline(always)]
 fn end_in_blocks<B: Block>(text: &[u8], at: &mut usize, escaped: &mut bool) -> bool {
     while let Some(block) = B::load(text, *at) {
         let mut ends = block.ends();
         let mut next = *at + B::WIDTH;
-        // Several escapes in one block are passed without loading it again.
+        // Several escapes in one block are handled without loading it again.
         while ends != 0 {
             let place = *at + ends.trailing_zeros() as usize;
             if text[place] == b'"' {
@@ -59,7 +58,7 @@ fn end_in_blocks<B: Block>(text: &[u8], at: &mut usize, escaped: &mut bool) -> b
     false
 }
 
-/// Passes white space.
+/// Skips white space.
 #[inline]
 pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
     while matches!(text.get(at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
@@ -68,7 +67,7 @@ pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where the value that begins at `at` ends. Needs no stack, however deep the value is.
+/// The end of the value at `at`. Does not recurse.
 #[inline]
 pub(crate) fn skip_value(text: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
@@ -101,9 +100,9 @@ pub(crate) fn skip_value(text: &[u8], mut at: usize) -> usize {
     text.len()
 }
 
-/// The members of an object in their order: each key with its escapes resolved, and where its value lies.
+/// The members of an object in order: the unescaped key, and the position of the value.
 ///
-/// Nothing for a text that is no object. The text is not checked again and values are only passed over.
+/// Empty for any other value. The text is not validated again, and values are skipped.
 ///
 /// ```
 /// # use mcpjoin_proto::{Raw, scan};
@@ -116,20 +115,20 @@ pub fn members(raw: &Raw) -> impl Iterator<Item = (Cow<'_, str>, Range<usize>)> 
     members_of(raw.as_str())
 }
 
-/// The same for a text inside a [`Raw`].
+/// The same for a text within a [`Raw`].
 pub(crate) fn members_of(text: &str) -> impl Iterator<Item = (Cow<'_, str>, Range<usize>)> {
     let mut inside = Inside::new(text, b'{');
     core::iter::from_fn(move || {
         let start = inside.next()? + 1;
         let (end, escaped) = string_end(text.as_bytes(), start);
         let key = unescape(text.get(start..end)?, escaped);
-        // Behind the closing quote come white space, the colon and white space again.
+        // Behind the closing quote: white space, the colon, white space.
         let colon = skip_space(text.as_bytes(), end + 1);
         Some((key, inside.value(colon + 1)?))
     })
 }
 
-/// The elements of an array in their order: where each lies. Nothing for a text that is no array.
+/// The positions of the elements of an array. Empty for any other value.
 pub(crate) fn elements(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut inside = Inside::new(text, b'[');
     core::iter::from_fn(move || {
@@ -138,7 +137,7 @@ pub(crate) fn elements(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// A place inside an object or array, between its parts.
+/// A position within an object or array, between its parts.
 struct Inside<'a> {
     text: &'a [u8],
     at: usize,
@@ -151,7 +150,7 @@ impl<'a> Inside<'a> {
         Self { text, at }
     }
 
-    /// Where the next part begins.
+    /// The start of the next part.
     fn next(&mut self) -> Option<usize> {
         let mut at = skip_space(self.text, self.at);
         if self.text.get(at) == Some(&b',') {
@@ -163,7 +162,7 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// Passes the value that begins at or behind `at`. `None` when there is none: the text is not valid.
+    /// Skips the value at or behind `at`. `None` when there is none: the text is not valid.
     fn value(&mut self, at: usize) -> Option<Range<usize>> {
         let start = skip_space(self.text, at);
         self.at = skip_value(self.text, start);
@@ -171,12 +170,12 @@ impl<'a> Inside<'a> {
     }
 }
 
-/// Whether the text of a number is that of an integer: `-?[0-9]+`.
+/// Whether a number is written as an integer: `-?[0-9]+`.
 pub(crate) fn is_integer(number: &str) -> bool {
     !number.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
 }
 
-/// What the inside of a JSON string means.
+/// Unescapes the content of a JSON string.
 pub(crate) fn unescape(written: &str, escaped: bool) -> Cow<'_, str> {
     if !escaped {
         return Cow::Borrowed(written);
@@ -186,8 +185,7 @@ pub(crate) fn unescape(written: &str, escaped: bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Appends what the inside of a JSON string means, up to its closing quote or up to the end of the text, and gives
-/// where that is.
+/// Unescapes the content of a JSON string up to its closing quote or the end of the text, and returns that position.
 pub(crate) fn unescape_into(written: &str, out: &mut String) -> usize {
     let bytes = written.as_bytes();
     let (mut from, mut at) = (0, 0);
@@ -210,8 +208,8 @@ pub(crate) fn unescape_into(written: &str, out: &mut String) -> usize {
     }
 }
 
-/// The same in whole blocks, as far as there are some: what lies before `from` has been appended, between `from`
-/// and `at` is no escape. Gives the closing quote when it was there.
+/// The same in whole blocks. Everything before `from` was appended, and between `from` and `at` is no escape. Returns
+/// the closing quote if it was found.
 #[inline(always)]
 fn unescape_blocks<B: Block>(
     written: &str,
@@ -223,7 +221,7 @@ fn unescape_blocks<B: Block>(
     while let Some(block) = B::load(bytes, *at) {
         let mut ends = block.ends();
         let mut next = *at + B::WIDTH;
-        // Several escapes in one block are found without loading it again.
+        // Several escapes in one block are handled without loading it again.
         while ends != 0 {
             let place = *at + ends.trailing_zeros() as usize;
             append(written, *from..place, out);
@@ -242,8 +240,8 @@ fn unescape_blocks<B: Block>(
     None
 }
 
-/// What the string means that begins at `at` (behind its quote), and where its closing quote is. One pass over a text
-/// that has been checked.
+/// The value of the string at `at` (behind its quote), and the position of its closing quote. One pass over validated
+/// text.
 ///
 /// ```
 /// # use mcpjoin_proto::{Raw, scan};
@@ -254,7 +252,7 @@ fn unescape_blocks<B: Block>(
 #[must_use]
 #[inline]
 pub fn string(text: &str, at: usize) -> (Cow<'_, str>, usize) {
-    // Most strings are short and plain: one block decides, where the caller is.
+    // Most strings are short and plain, so one block is enough, inlined in the caller.
     if let Some(block) = u8x16::load(text.as_bytes(), at) {
         let ends = block.ends();
         let end = at + ends.trailing_zeros() as usize;
@@ -275,7 +273,7 @@ fn long_string(text: &str, at: usize) -> (Cow<'_, str>, usize) {
     let mut out = String::new();
     append(text, at..end, &mut out);
     let length = unescape_into(text.get(end..).unwrap_or_default(), &mut out);
-    // It has room for text that was not its own.
+    // The buffer has capacity for text behind the string.
     if out.capacity() > 2 * out.len() + 2 * block::WIDE {
         out.shrink_to_fit();
     }
@@ -292,19 +290,20 @@ fn append(written: &str, part: Range<usize>, out: &mut String) {
     out.push_str(written.get(part).unwrap_or_default());
 }
 
-/// Makes room for a part and for what is behind it, as far as that is not far more than all that was before: the
-/// text may be one long string or a thousand strings. A text that is written as JSON again finds its room, too.
+/// Reserves capacity for a part and for the text behind it, unless that is much more than all text so far: the text may
+/// be one long string or a thousand strings. This also leaves capacity for escapes, if the text is written as JSON
+/// again.
 #[cold]
 fn make_room(written: &str, part: &Range<usize>, out: &mut String) {
-    let most = GROWTH * (out.len() + part.len()) + 2 * block::WIDTH;
+    let most = MAX_CAPACITY_FACTOR * (out.len() + part.len()) + 2 * block::WIDTH;
     let behind = written.len().saturating_sub(part.end).min(most);
     out.reserve_exact(part.len() + behind + 2 * block::WIDE);
 }
 
-/// How many times what it holds the room of a string may be while nobody knows its length.
-const GROWTH: usize = 15;
+/// The maximum capacity of a string of unknown length, as a multiple of its content.
+const MAX_CAPACITY_FACTOR: usize = 15;
 
-/// Appends what the escape at `place` means, and gives where it ends.
+/// Appends the character of the escape at `place`, and returns the end of the escape.
 #[inline]
 fn unescape_one(bytes: &[u8], place: usize, out: &mut String) -> usize {
     let end = place + 2;
@@ -326,7 +325,7 @@ fn unescape_one(bytes: &[u8], place: usize, out: &mut String) -> usize {
     end
 }
 
-/// The character of the `\u` escape whose digits begin at `at`, and where the escape ends.
+/// The character of the `\u` escape with its digits at `at`, and the end of the escape.
 fn unicode_escape(bytes: &[u8], at: usize) -> (char, usize) {
     let unit = |at: usize| hex4(bytes, at).unwrap_or(0);
     let first = unit(at);

@@ -1,41 +1,42 @@
-//! The requests that we have made and that are not answered yet, with their deadlines.
+//! Our pending requests and their deadlines.
 //!
-//! Ids count up from 1 and are never used again, so an answer that comes too late can never be taken for the
-//! answer to another request. Each call has two deadlines: one that progress starts again, and one that
-//! nothing moves (<https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#timeouts>).
+//! Ids count up from 1 and are never reused, so a late response cannot match another request. Each call has two
+//! deadlines: progress extends the first, nothing extends the second
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#timeouts>).
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use core::time::Duration;
 
 use super::link::Route;
-use super::numbered::Numbered;
+use super::ring_map::RingMap;
 use crate::types::LoggingLevel;
 use crate::{Method, Payload, Raw, RequestId, Time};
 
-/// A request to make.
+/// A request to send.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Call {
-    /// What to ask.
+    /// The method.
     pub method: Method,
-    /// With what: an object.
+    /// The parameters: an object.
     pub params: Option<Payload>,
-    /// They are known to have no `_meta`, so that nobody need look for it. When that is not so, they end up with two.
+    /// The parameters are known to have no `_meta`, so the session does not search for it. If this is wrong, they end
+    /// up with two.
     pub lacks_meta: bool,
-    /// How long to wait without a sign of life; `None`: [`Limits::request`](super::Limits::request).
+    /// The timeout since the start or the last progress; `None`: [`Limits::request`](super::Limits::request).
     pub timeout: Option<Duration>,
-    /// How long to wait in all; `None`: [`Limits::request_total`](super::Limits::request_total).
+    /// The timeout since the start; `None`: [`Limits::request_total`](super::Limits::request_total).
     pub total: Option<Duration>,
-    /// Ask for progress.
+    /// Request progress notifications.
     pub progress: bool,
-    /// Ask for log messages from this level on, in an era where each request asks for its own.
+    /// Request log messages from this level on, in an era where each request does so.
     pub log_level: Option<LoggingLevel>,
-    /// The peer's request that this one belongs to: it then travels on that request's stream.
+    /// The peer's request that this one belongs to. It is sent on the stream of that request.
     pub on_behalf_of: Option<RequestId>,
 }
 
 impl Call {
-    /// A request without parameters, with the session's own timeouts.
+    /// A request without parameters, with the timeouts of the session.
     #[must_use]
     pub const fn new(method: Method) -> Self {
         Self {
@@ -50,14 +51,14 @@ impl Call {
         }
     }
 
-    /// The same with these parameters, which are an object.
+    /// Sets the parameters: an object.
     #[must_use]
     pub fn with_params(mut self, params: Raw) -> Self {
         self.params = Some(Payload::from_raw(params));
         self
     }
 
-    /// The same with another time to wait for a sign of life.
+    /// Sets the timeout since the last progress.
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -69,32 +70,32 @@ impl Call {
     }
 }
 
-/// A request under way.
+/// A pending request.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingCall {
     pub(super) method: Method,
     pub(super) purpose: Purpose,
     timeout: Duration,
     deadline: Time,
-    hard: Time,
+    total_deadline: Time,
     started: Time,
     progress: Option<f64>,
-    /// Whether the peer was asked for progress, and so knows the token.
-    asked_for_progress: bool,
+    /// The peer knows the progress token.
+    wants_progress: bool,
 }
 
-/// For whom the answer is.
+/// The recipient of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// For the owner of the session.
+    /// The owner of the session.
     Owner,
-    /// For the owner; a stream that lives until one side ends it. Acknowledged: no deadline any more.
+    /// The owner, for a stream that one of the sides ends. No deadline once it is acknowledged.
     Listen { acknowledged: bool },
-    /// For the session itself, while it opens.
+    /// The session itself, while it opens.
     Opening,
 }
 
-/// A call whose time is up.
+/// A call that has timed out.
 #[derive(Debug)]
 pub(super) struct Expired {
     pub(super) id: i64,
@@ -107,7 +108,7 @@ pub(super) struct Expired {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     last: i64,
-    pending: Numbered<Pending>,
+    pending: RingMap<PendingCall>,
     deadlines: BTreeSet<(Time, i64)>,
 }
 
@@ -116,7 +117,7 @@ impl Calls {
         self.pending.len()
     }
 
-    /// The id that the next call gets.
+    /// The id of the next call.
     pub(super) const fn next_id(&self) -> i64 {
         self.last + 1
     }
@@ -130,48 +131,48 @@ impl Calls {
         total: Duration,
     ) -> i64 {
         self.last += 1;
-        let hard = now + total;
-        let deadline = (now + timeout).min(hard);
+        let total_deadline = now + total;
+        let deadline = (now + timeout).min(total_deadline);
         self.deadlines.insert((deadline, self.last));
-        let pending = Pending {
+        let pending = PendingCall {
             method,
             purpose,
             timeout,
             deadline,
-            hard,
+            total_deadline,
             started: now,
             progress: None,
-            asked_for_progress: false,
+            wants_progress: false,
         };
         self.pending.insert(self.last, pending);
         self.last
     }
 
-    /// The peer was told the token of this call: its id.
+    /// The progress token of this call was sent: it is the id.
     pub(super) fn expect_progress(&mut self, id: i64) {
         if let Some(pending) = self.pending.get_mut(id) {
-            pending.asked_for_progress = true;
+            pending.wants_progress = true;
         }
     }
 
-    /// Ours and still waited for.
-    pub(super) fn find(&self, id: &RequestId) -> Option<(i64, &Pending)> {
+    /// The pending call with this id.
+    pub(super) fn find(&self, id: &RequestId) -> Option<(i64, &PendingCall)> {
         let id = id.as_i64()?;
         self.pending.get(id).map(|pending| (id, pending))
     }
 
-    /// Ours, waited for or not.
-    pub(super) fn was_made(&self, id: &RequestId) -> bool {
+    /// Whether a request with this id was ever sent.
+    pub(super) fn was_sent(&self, id: &RequestId) -> bool {
         id.as_i64().is_some_and(|id| 0 < id && id <= self.last)
     }
 
-    pub(super) fn take(&mut self, id: i64) -> Option<Pending> {
+    pub(super) fn take(&mut self, id: i64) -> Option<PendingCall> {
         let pending = self.pending.remove(id)?;
         self.deadlines.remove(&(pending.deadline, id));
         Some(pending)
     }
 
-    /// Takes all that are for the owner, in the order in which they were made.
+    /// Takes all calls of the owner, in the order of their ids.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = i64> + use<> {
         self.deadlines.clear();
         self.pending
@@ -179,50 +180,50 @@ impl Calls {
             .filter_map(|(id, pending)| (pending.purpose != Purpose::Opening).then_some(id))
     }
 
-    /// Notes progress of a call; says whether it has grown, `None` when no such call has asked for it.
+    /// Records progress. Returns whether it has grown; `None` when no call has this token.
     pub(super) fn progressed(&mut self, now: Time, id: i64, progress: f64) -> Option<bool> {
-        let pending = self.pending.get_mut(id).filter(|pending| pending.asked_for_progress)?;
+        let pending = self.pending.get_mut(id).filter(|pending| pending.wants_progress)?;
         if pending.progress.is_some_and(|last| progress <= last) || progress.is_nan() {
             return Some(false);
         }
         pending.progress = Some(progress);
-        Some(self.lives(now, id))
+        Some(self.touch(now, id))
     }
 
-    /// A sign of life of a call that has asked for progress: its time begins anew. Says whether there is such a call.
-    pub(super) fn lives(&mut self, now: Time, id: i64) -> bool {
-        let Some(pending) = self.pending.get_mut(id).filter(|pending| pending.asked_for_progress) else {
+    /// Restarts the timeout of a call that requested progress. Returns whether there is such a call.
+    pub(super) fn touch(&mut self, now: Time, id: i64) -> bool {
+        let Some(pending) = self.pending.get_mut(id).filter(|pending| pending.wants_progress) else {
             return false;
         };
         if pending.deadline < Time::FAR {
             self.deadlines.remove(&(pending.deadline, id));
-            pending.deadline = (now + pending.timeout).min(pending.hard);
+            pending.deadline = (now + pending.timeout).min(pending.total_deadline);
             self.deadlines.insert((pending.deadline, id));
         }
         true
     }
 
-    /// From now on it is waited for so long at most.
-    pub(super) fn hasten(&mut self, now: Time, id: i64, patience: Duration) {
+    /// Limits the remaining time of a call.
+    pub(super) fn shorten_deadline(&mut self, now: Time, id: i64, timeout: Duration) {
         let Some(pending) = self.pending.get_mut(id) else { return };
         self.deadlines.remove(&(pending.deadline, id));
-        pending.hard = pending.hard.min(now + patience);
-        pending.deadline = pending.deadline.min(pending.hard);
+        pending.total_deadline = pending.total_deadline.min(now + timeout);
+        pending.deadline = pending.deadline.min(pending.total_deadline);
         self.deadlines.insert((pending.deadline, id));
     }
 
-    /// A stream was acknowledged: it may now live for ever. `None` when there is no such stream.
+    /// Marks a stream as acknowledged and removes its deadline. `None` when there is no such stream.
     pub(super) fn acknowledge(&mut self, id: i64) -> Option<()> {
         let pending = self.pending.get_mut(id)?;
         let Purpose::Listen { .. } = pending.purpose else { return None };
         self.deadlines.remove(&(pending.deadline, id));
         pending.deadline = Time::FAR;
-        pending.hard = Time::FAR;
+        pending.total_deadline = Time::FAR;
         pending.purpose = Purpose::Listen { acknowledged: true };
         Some(())
     }
 
-    /// Gives back its room when nothing is waited for.
+    /// Frees the memory while no call is pending.
     pub(super) fn shrink(&mut self) {
         if self.pending.is_empty() {
             *self = Self { last: self.last, ..Self::default() };
@@ -233,7 +234,7 @@ impl Calls {
         self.deadlines.first().map(|(time, _)| *time)
     }
 
-    /// Takes one call whose time is up.
+    /// Takes one call that has timed out.
     pub(super) fn expire(&mut self, now: Time) -> Option<Expired> {
         let (deadline, id) = *self.deadlines.first()?;
         if deadline > now {
@@ -242,7 +243,7 @@ impl Calls {
         let pending = self.take(id)?;
         Some(Expired {
             id,
-            total: pending.progress.is_some() && pending.deadline == pending.hard,
+            total: pending.progress.is_some() && pending.deadline == pending.total_deadline,
             after: deadline - pending.started.max(deadline_start(&pending)),
             method: pending.method,
             purpose: pending.purpose,
@@ -250,12 +251,42 @@ impl Calls {
     }
 }
 
-/// From when the deadline that has passed was counted: the last sign of life, or the start.
-fn deadline_start(pending: &Pending) -> Time {
-    if pending.progress.is_some() && pending.deadline < pending.hard {
+/// The start of the expired timeout: the last progress, or the start of the call.
+fn deadline_start(pending: &PendingCall) -> Time {
+    if pending.progress.is_some() && pending.deadline < pending.total_deadline {
         Time::from_epoch(pending.deadline.since_epoch().saturating_sub(pending.timeout))
     } else {
         pending.started
+    }
+}
+
+/// How many ended calls are remembered, 8 bytes each: enough for one round trip of a client that cancels many calls. A
+/// response to a forgotten one is reported as [`Violation::LateReply`](super::Violation).
+const MAX_ENDED_CALLS: usize = 1024;
+
+/// The ids of our requests that were cancelled, timed out, or ended by a notification, oldest first.
+///
+/// Cancellation races with the response, so a response to such a request violates no rule:
+/// <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation#timing-considerations>.
+#[derive(Default)]
+pub(super) struct EndedCalls(VecDeque<i64>);
+
+impl EndedCalls {
+    pub(super) fn add(&mut self, id: i64) {
+        if self.0.len() == MAX_ENDED_CALLS {
+            self.0.pop_front();
+        }
+        self.0.push_back(id);
+    }
+
+    pub(super) fn contains(&self, id: i64) -> bool {
+        self.0.contains(&id)
+    }
+
+    /// Removes the id of a response. Returns whether it was known: a second response is not.
+    pub(super) fn remove_answered(&mut self, id: &RequestId) -> bool {
+        let place = id.as_i64().and_then(|id| self.0.iter().position(|abandoned| *abandoned == id));
+        place.and_then(|place| self.0.remove(place)).is_some()
     }
 }
 
@@ -298,8 +329,19 @@ mod tests {
             assert_eq!(id, expected);
             calls.take(id);
         }
-        assert!(calls.was_made(&RequestId::from(3)));
-        assert!(!calls.was_made(&RequestId::from(4)));
-        assert!(!calls.was_made(&RequestId::from("3")));
+        assert!(calls.was_sent(&RequestId::from(3)));
+        assert!(!calls.was_sent(&RequestId::from(4)));
+        assert!(!calls.was_sent(&RequestId::from("3")));
+    }
+
+    #[test]
+    fn each_is_expected_once_and_the_oldest_is_forgotten() {
+        let mut abandoned = EndedCalls::default();
+        (0..=1024).for_each(|id| abandoned.add(id));
+        assert!(!abandoned.contains(0) && !abandoned.remove_answered(&0.into()));
+        assert!(abandoned.contains(1) && abandoned.contains(1024));
+        assert!(abandoned.remove_answered(&1024.into()) && !abandoned.remove_answered(&1024.into()));
+        assert!(!abandoned.remove_answered(&"1".into()));
+        assert_eq!(abandoned.0.len(), 1023);
     }
 }

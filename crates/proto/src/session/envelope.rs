@@ -1,5 +1,4 @@
-//! Puts the members of the envelope into parameters and results, by splicing text: what the caller wrote
-//! stays as it was written, byte for byte.
+//! Adds the members of the envelope to params and results by splicing text. Every byte of the caller's text is kept.
 //!
 //! `_meta` of requests: <https://modelcontextprotocol.io/specification/2026-07-28/basic#meta>; `resultType`:
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic#resulttype>.
@@ -8,28 +7,28 @@ use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::content::result_object;
+use super::shared::result_object;
 use crate::{ErrorObject, Method, Payload, Raw, scan};
 
-/// The members to put into an object.
+/// The members to add to an object.
 #[derive(Debug, Default)]
 pub(super) struct Additions<'a> {
-    /// Text that goes first: complete members, each with its comma behind it.
+    /// Text at the start: complete members, each followed by a comma.
     pub(super) lead: &'a str,
-    /// Members of `_meta`, key and JSON text. They take the place of members of the same key.
+    /// Members of `_meta`, each a key and a JSON text. They replace members with the same key.
     pub(super) meta: &'a [(&'a str, &'a str)],
-    /// One more of them.
+    /// One more member of `_meta`.
     pub(super) token: Option<(&'a str, &'a str)>,
 }
 
 impl<'a> Additions<'a> {
-    /// Whether there is nothing to put in.
+    /// Whether there is nothing to add.
     pub(super) fn is_empty(&self) -> bool {
         self.lead.is_empty() && self.meta().next().is_none()
     }
 
-    /// A bound on how much longer an object becomes, in bytes. The keys are our own, and nothing in them is escaped.
-    pub(super) fn room(&self) -> usize {
+    /// The maximum number of bytes that are added. The keys are our own and need no escapes.
+    pub(super) fn max_added_bytes(&self) -> usize {
         let members: usize = self.meta().map(|(key, value)| key.len() + value.len() + "\"\":,".len()).sum();
         self.lead.len() + members + "{\"_meta\":{},}".len()
     }
@@ -39,8 +38,8 @@ impl<'a> Additions<'a> {
     }
 }
 
-/// The object with the additions in it; of nothing, an object of the additions alone. An object that `lacks_meta` is
-/// known to have no `_meta`, which is then not looked for.
+/// Returns the object with the additions, or an object of the additions alone. An object that `lacks_meta` is known to
+/// have no `_meta` and is not searched for it.
 pub(super) fn splice(object: Option<Payload>, lacks_meta: bool, additions: &Additions<'_>) -> Payload {
     match object {
         Some(object) if additions.is_empty() => object,
@@ -51,8 +50,8 @@ pub(super) fn splice(object: Option<Payload>, lacks_meta: bool, additions: &Addi
     }
 }
 
-/// The same for a large object that has no `_meta`, where it lies: what is added goes to its end. One that somebody else
-/// holds too, or that has no room, is copied after all.
+/// Appends the additions to a large object without `_meta`, in place. Copies the object if its buffer is shared or
+/// full.
 fn append(object: Payload, additions: &Additions<'_>) -> Payload {
     let is_empty = |text: &str| text[1..].trim_start().starts_with('}');
     if is_empty(object.raw().as_str()) {
@@ -67,16 +66,16 @@ fn append(object: Payload, additions: &Additions<'_>) -> Payload {
             text.extend_from_slice(end.as_bytes());
             Payload::from_raw(Raw::trusted(text.freeze()))
         }
-        Err(held) => copy(Some(&Payload::from_raw(Raw::trusted(held))), true, additions),
+        Err(shared) => copy(Some(&Payload::from_raw(Raw::trusted(shared))), true, additions),
     }
 }
 
-/// The same in a text of its own: what is added goes first.
+/// Copies the object, with the additions at the start.
 fn copy(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>) -> Payload {
-    Payload::from_raw(Raw::trusted(copied(object, lacks_meta, additions).into()))
+    Payload::from_raw(Raw::trusted(copied_text(object, lacks_meta, additions).into()))
 }
 
-fn copied(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>) -> String {
+fn copied_text(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>) -> String {
     let empty = Raw::empty_object();
     let has_meta = additions.meta().next().is_some();
     let (text, existing) = match object {
@@ -85,8 +84,7 @@ fn copied(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>)
         None => (empty.as_str(), None),
     };
     let added: usize = additions.meta().map(|(key, value)| key.len() + value.len() + "\"\":,".len()).sum();
-    // Exactly what it is for an object with members and without `_meta`: a text without room to spare is kept without
-    // another allocation.
+    // The exact length for an object with members and without `_meta`, so that the text needs no second allocation.
     let around = if has_meta { "\"_meta\":{},".len() - ",".len() } else { 0 };
     let mut out = String::with_capacity(text.len() + additions.lead.len() + added + around);
     out.push('{');
@@ -114,7 +112,7 @@ fn copied(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>)
     out
 }
 
-/// Writes `existing` (an object) with the members of `ours`, which come first.
+/// Writes the members of `ours`, and then those of the object `existing`.
 fn merge(out: &mut String, existing: &str, ours: &Additions<'_>) {
     out.push('{');
     let mut first = true;
@@ -145,24 +143,23 @@ fn merge(out: &mut String, existing: &str, ours: &Additions<'_>) {
     out.push('}');
 }
 
-/// The same parameters with another token of progress in the place of theirs, and no other byte changed; `None` when they
-/// have none.
+/// Replaces the progress token and no other byte. `None` when the params have no token.
 pub(super) fn replace_token(params: &Payload, token: &str) -> Option<Payload> {
     params.meta()?.member("progressToken")?;
     Some(params.with_meta_member("progressToken", &Raw::trusted(token.to_owned().into())))
 }
 
-/// The kind of a finished result, as the first member.
+/// The `resultType` of a complete result, as a first member.
 pub(super) const COMPLETE: &str = "\"resultType\":\"complete\",";
 
-/// What it takes to put the envelope around a result: see [`Session::enclosure`](super::Session::enclosure).
+/// The data for the envelope of a result: see [`Session::enclosure`](super::Session::enclosure).
 #[derive(Clone, Debug)]
 pub struct Enclosure {
     meta: Vec<(&'static str, String)>,
     method: Method,
 }
 
-/// A result with its envelope around it.
+/// A result with its envelope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Enclosed(pub(super) Payload);
 
@@ -171,16 +168,16 @@ impl Enclosure {
         Self { meta, method }
     }
 
-    /// What the request asks that is answered.
+    /// The method of the request.
     #[must_use]
     pub const fn method(&self) -> &Method {
         &self.method
     }
 
-    /// Puts the envelope around a result. Takes a time that grows with the result.
+    /// Adds the envelope to a result. The time grows with the length of the result.
     ///
     /// # Errors
-    /// When it is no object.
+    /// When the result is not an object.
     pub fn around(&self, result: Raw) -> Result<Enclosed, ErrorObject> {
         let meta: Vec<_> = self.meta.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let result = result_object(result)?.indexed();
@@ -188,12 +185,12 @@ impl Enclosure {
     }
 }
 
-/// Puts the envelope of a finished result around it. A result that a gateway passes on may have it already.
+/// Adds the envelope to a complete result. A result that a gateway forwards may already have it.
 pub(super) fn complete(meta: &[(&str, &str)], method: &Method, result: &Payload) -> Payload {
     let has = |key: &str| result.raw().member(key).is_some();
     let mut hints = String::new();
     if method.is_cacheable() {
-        // Without a hint from the handler the result is stale at once and for nobody else.
+        // Without hints of the handler the result is stale at once and not shared.
         if !has("ttlMs") {
             hints.push_str("\"ttlMs\":0,");
         }
@@ -204,7 +201,7 @@ pub(super) fn complete(meta: &[(&str, &str)], method: &Method, result: &Payload)
     enclose(meta, COMPLETE, &hints, result)
 }
 
-/// Puts the kind of result, where it does not say it itself, and the hints in front.
+/// Adds `resultType`, if it is missing, and the cache hints at the start.
 pub(super) fn enclose(meta: &[(&str, &str)], kind: &str, hints: &str, result: &Payload) -> Payload {
     let kind = if result.result_type().is_some() { "" } else { kind };
     let lead = [kind, hints].concat();
@@ -238,7 +235,7 @@ mod tests {
         let two = [("k", "1"), ("long", "{}")];
         for (meta, token) in [(&[][..], None), (&two[..1], None), (&two, None), (&two, Some(("t", "22")))] {
             for lead in ["", COMPLETE] {
-                let text = copied(Some(&object), false, &Additions { lead, meta, token });
+                let text = copied_text(Some(&object), false, &Additions { lead, meta, token });
                 assert_eq!(text.capacity(), text.len(), "{text}");
             }
         }
@@ -250,13 +247,13 @@ mod tests {
         let payload = |text: &str| Payload::from_raw(Raw::parse(text.to_owned()).expect("valid"));
         let additions = Additions { lead: "", meta: &[("k", "1")], token: Some(("t", "2")) };
         let large = payload(&text(""));
-        let held = large.clone();
-        let copied = splice(Some(large), true, &additions);
+        let shared = large.clone();
+        let copied_text = splice(Some(large), true, &additions);
         assert!(
-            copied.raw().as_str().starts_with(r#"{"_meta":{"k":1,"t":2},"a":"x"#),
+            copied_text.raw().as_str().starts_with(r#"{"_meta":{"k":1,"t":2},"a":"x"#),
             "it is held elsewhere"
         );
-        let appended = splice(Some(held), true, &additions);
+        let appended = splice(Some(shared), true, &additions);
         assert_eq!(appended.raw().as_str(), text(r#","_meta":{"k":1,"t":2}"#));
         Raw::parse(appended.raw().as_str().to_owned()).expect("what is appended is valid");
         // White space alone makes no members.

@@ -1,10 +1,10 @@
-//! What a session tells its owner.
+//! The events that a session reports to its owner, and the reasons why calls, openings and sessions fail.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -20,127 +20,128 @@ use crate::{
     Raw, Request, RequestId, Version,
 };
 
-/// Something that the owner of a session has to know or to do. In the order in which it became true.
+/// An event for the owner of a session, in the order of occurrence.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The peers agree: calls may be made. Told once per agreement; [`Session::peer`](super::Session::peer) says with whom.
+    /// The session is open: calls may be sent. Reported once per negotiation; [`Session::peer`](super::Session::peer)
+    /// describes the peer.
     Opened,
-    /// Handle this request and answer it with [`Session::respond`](super::Session::respond).
+    /// Handle this request and respond with [`Session::respond`](super::Session::respond).
     Request {
-        /// What to do.
+        /// The request.
         request: Request,
-        /// What is known about the asker.
+        /// What is known about the request and its client.
         context: RequestContext,
     },
-    /// The peer tells something.
+    /// A notification of the peer.
     Notification {
-        /// What.
+        /// The notification.
         notification: Notification,
-        /// Our request that it belongs to, where that is known: a subscription, or the stream it came on.
+        /// Our request that it belongs to, where that is known: a subscription, or the stream on which it arrived.
         call: Option<RequestId>,
     },
-    /// How far one of our own requests is. Only growing progress is told.
+    /// Progress of a request of ours. Only growing progress is reported.
     Progress {
         /// Our request.
         id: RequestId,
-        /// How far.
+        /// The progress.
         progress: ProgressParams,
     },
-    /// One of our own requests has ended. Told exactly once for each that was not cancelled by us.
+    /// The end of a request of ours. Reported exactly once for each request that we did not cancel.
     Outcome {
         /// Our request.
         id: RequestId,
-        /// How.
+        /// The result, or why there is none.
         outcome: Result<Reply, CallError>,
     },
-    /// Stop handling this request of the peer: nobody waits for it any more, an answer would be dropped.
+    /// The peer cancelled its request. Stop handling it: a response would be dropped.
     Cancelled {
         /// The peer's request.
         id: RequestId,
-        /// Why, in the peer's words.
+        /// The reason that the peer gives.
         reason: Option<String>,
     },
-    /// The peer has broken a rule. The session goes on.
+    /// The peer violated the protocol. The session continues.
     Violation(Violation),
-    /// Connect afresh, then call [`Session::reopened`](super::Session::reopened): the far end did not survive the probe of the era.
+    /// Reconnect, then call [`Session::reopened`](super::Session::reopened): the peer exited because of the probe.
     Reopen,
-    /// The session is over: the last event.
+    /// The session is closed. The last event.
     Closed(CloseCause),
 }
 
-/// What a handler answers, and what a call brings.
+/// The response of a handler, or of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// The result.
+    /// A result.
     Complete(Raw),
-    /// The request can go on only with input from the client.
+    /// The request needs input of the client.
     NeedInput(Box<InputRequired>),
-    /// The request has become a task (a result with `resultType` `task`), which lives on its own.
+    /// The request has become a task: a result with the `resultType` `task`.
     Task(Raw),
-    /// A result of any kind, with whatever envelope it has: sent as it is, and what each call of a client that
-    /// [`relays`](super::ClientRole::relays) brings.
+    /// A result of any kind with its own envelope. It is sent unchanged, and every call of a client that
+    /// [`relays`](super::ClientRole::relays) returns one.
     Verbatim(Payload),
 }
 
 impl Reply {
-    /// A result without content.
+    /// An empty result.
     #[must_use]
     pub const fn empty() -> Self {
         Self::Complete(Raw::empty_object())
     }
 }
 
-/// What is known about a request that came in, beside what it asks.
+/// What is known about an inbound request beside the request itself.
 #[derive(Clone, Debug)]
 pub struct RequestContext {
-    /// The facts of the revision that the request is made in.
+    /// The facts of the revision of the request.
     pub profile: &'static Profile,
-    /// The name under which its sender wants to hear of progress, if at all.
+    /// The token for progress notifications, if its sender wants them.
     pub progress_token: Option<ProgressToken>,
-    /// From which level on its sender wants log messages; `None`: none.
+    /// The minimum level of log messages that its sender wants; `None`: no messages.
     pub log_level: Option<LoggingLevel>,
-    /// Who asks. In the modern era, as this very request says.
+    /// The client. In the modern era as this request describes it.
     pub asker: Arc<Asker>,
-    /// Over which link it came.
+    /// The link on which it arrived.
     pub origin: Arc<Origin>,
-    /// Counts the requests of the session, so that two that have had the same id are told apart.
+    /// The number of the request in its session. It distinguishes two requests with the same id.
     pub number: u64,
 }
 
-/// The client as it describes itself.
+/// A client as it describes itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asker {
-    /// Its name and version, for display alone.
+    /// Its name and version, for display only.
     pub info: Option<Arc<Implementation>>,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: ClientCapabilities,
 }
 
-/// The other side of a session, once the peers agree.
+/// The peer of an open session.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// The facts of the agreed revision.
+    /// The facts of the negotiated revision.
     pub profile: &'static Profile,
-    /// The peer's name and version, where it gives them.
+    /// The peer's name and version, if it gives them.
     pub info: Option<Arc<Implementation>>,
-    /// What the peer can do.
+    /// The peer's capabilities.
     pub capabilities: PeerCapabilities,
-    /// How a server wants to be used, in its own words.
+    /// The server's instructions for its use.
     pub instructions: Option<String>,
-    /// Every revision that a modern server says it speaks; the agreed one alone in the legacy era.
+    /// All revisions that a modern server supports; the negotiated one alone in the legacy era.
     pub supported_versions: Vec<Version>,
-    /// How a server has presented itself, word for word: the result of `initialize` or `server/discover`, where this side
-    /// [`relays`](super::ClientRole::relays) it.
+    /// The unchanged result of `initialize` or `server/discover`, when this side [`relays`](super::ClientRole::relays)
+    /// the server.
     pub presented: Option<Raw>,
 }
 
-/// What the other side can do.
+/// The capabilities of the peer.
 #[derive(Clone, Debug)]
 pub enum PeerCapabilities {
-    /// It is a server.
+    /// The peer is a server.
     Server(Box<ServerCapabilities>),
-    /// It is a client. In the modern era each request says it anew ([`RequestContext::asker`]).
+    /// The peer is a client. In the modern era each request has its own ([`RequestContext::asker`]).
     Client(Arc<Asker>),
 }
 
@@ -155,56 +156,56 @@ impl Peer {
     }
 }
 
-/// Why a call brought no reply.
+/// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The peer answered with an error.
+    /// The peer responded with an error.
     #[error("{0}")]
     Remote(ErrorObject),
-    /// No answer came in time. The peer was told that nobody waits any more.
-    #[error("{method} was not answered within {}{}", Seconds(*.after), if *.total { " in all, although it reported progress" } else { "" })]
+    /// The call timed out. The request was cancelled at the peer.
+    #[error("{method} was not answered within {}{}", seconds(*.after), if *.total { " in all, although it reported progress" } else { "" })]
     TimedOut {
-        /// What was asked.
+        /// The method of the request.
         method: Method,
-        /// How long it was waited for.
+        /// The timeout.
         after: Duration,
-        /// Whether it was the bound for the whole call, which progress does not extend.
+        /// Whether it is the total timeout, which progress does not extend.
         total: bool,
     },
-    /// We ourselves have cancelled it.
+    /// This side cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
-    /// The session ended before an answer came.
+    /// The session was closed before the response.
     #[error("{0}")]
     Closed(Arc<CloseCause>),
-    /// The stream that owed the answer ended without it.
+    /// The stream of the request ended before the response.
     #[error("the stream ended before the answer: {0}")]
     Lost(LinkError),
-    /// It was never sent.
+    /// The request was not sent.
     #[error("{0}")]
     Refused(#[from] CallRefused),
-    /// An answer came that is none.
+    /// The response is not valid.
     #[error("the answer to {method} is not valid: {problem}")]
     BadReply {
-        /// What was asked.
+        /// The method of the request.
         method: Method,
-        /// What is wrong with the answer.
+        /// What is wrong with the response.
         problem: String,
     },
-    /// An answer came that is longer than a message may be. It was not read; the session goes on.
+    /// The response is longer than the limit of a message. It was not read; the session continues.
     #[error("the answer to {method} is above the limit `message` of {limit} bytes")]
     ReplyTooLarge {
-        /// What was asked.
+        /// The method of the request.
         method: Method,
-        /// The bound in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
 }
 
 impl CallError {
-    /// What came in answer to a request is no message.
-    pub(super) fn no_reply(method: Method, error: &DecodeError) -> Self {
+    /// The error for a response that could not be decoded.
+    pub(super) fn bad_response(method: Method, error: &DecodeError) -> Self {
         match error.kind {
             DecodeErrorKind::TooLarge { limit, .. } => Self::ReplyTooLarge { method, limit },
             _ => Self::BadReply { method, problem: error.to_string() },
@@ -216,104 +217,104 @@ impl CallError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallRefused {
-    /// The peers do not agree yet. (C: requests are made in the state `Ready` alone.)
+    /// The session is not open yet. (C: requests are sent in the state `Ready` only.)
     #[error("the connection is not open yet")]
     NotOpen,
-    /// The session is over.
+    /// The session is closed.
     #[error("the connection is closed")]
     Closed,
-    /// The peer has not declared what this method needs.
+    /// The peer has not declared the capability that the method needs.
     #[error("the peer has not declared the capability `{capability}` that {method} needs")]
     Undeclared {
-        /// What was to be asked.
+        /// The method of the request.
         method: Method,
         /// The missing capability.
         capability: &'static str,
     },
-    /// The agreed revision does not have this method, or not in this direction.
+    /// The negotiated revision does not have this method, or not in this direction.
     #[error("{method} may not be sent to this peer in protocol version {version}")]
     NotInVersion {
-        /// What was to be asked.
+        /// The method of the request.
         method: Method,
-        /// The agreed revision.
+        /// The negotiated revision.
         version: Version,
     },
-    /// Too much is under way. Room comes with the next answer.
+    /// A limit is reached. Retry after the next response.
     #[error("too much is under way: the limit `{limit}` of {value} is reached")]
     Full {
-        /// Which bound.
+        /// The name of the limit.
         limit: &'static str,
         /// Its value.
         value: usize,
     },
-    /// The message would be longer than the bound.
+    /// The message is longer than the limit.
     #[error("the message of {length} bytes is above the limit `message` of {limit} bytes")]
     TooLarge {
         /// Its length in bytes.
         length: usize,
-        /// The bound.
+        /// The limit in bytes.
         limit: usize,
     },
 }
 
-/// Why a session is over.
+/// Why a session is closed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseCause {
-    /// We closed it.
+    /// This side closed it.
     #[error("the connection was closed by this side")]
     Local,
     /// The link ended.
     #[error("{0}")]
     Link(LinkEnd),
-    /// The peers could not agree.
+    /// The negotiation failed.
     #[error("{0}")]
     Opening(#[from] OpeningFailure),
-    /// The peer took not a byte for too long, while we owed it some.
-    #[error("the peer read nothing for {} while replies were waiting for it", Seconds(*.after))]
+    /// The peer read nothing for too long while messages waited for it.
+    #[error("the peer read nothing for {} while replies were waiting for it", seconds(*.after))]
     Stalled {
-        /// For how long.
+        /// The duration.
         after: Duration,
     },
 }
 
-/// What came back while the peers tried to agree.
+/// Why a negotiation failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpeningFailure {
-    /// The opening request could not be sent.
+    /// The opening request was not sent.
     #[error("{method} was not sent: {refused}")]
     Unsent {
         /// `initialize` or `server/discover`.
         method: Method,
-        /// Why not.
+        /// The reason.
         refused: CallRefused,
     },
-    /// The server answered with a version that this side does not speak.
+    /// The server selected a version that this side does not support.
     #[error(
         "the server speaks protocol version {answered}, which this client does not (it offered {offered})"
     )]
     UnsupportedVersion {
-        /// What was offered.
+        /// The version that was offered.
         offered: Version,
-        /// What came back.
+        /// The version that the server selected.
         answered: Version,
     },
-    /// There is no version that both sides speak.
-    #[error("no common protocol version: the server speaks {}, this client does not", List(.supported))]
+    /// Both sides support no common version.
+    #[error("no common protocol version: the server speaks {}, this client does not", list(.supported))]
     NoCommonVersion {
-        /// What the server says it speaks.
+        /// The versions that the server supports.
         supported: Vec<Version>,
     },
-    /// The server refused the opening request.
+    /// The server rejected the opening request.
     #[error("the server refused {method}: {error}")]
     Refused {
         /// `initialize` or `server/discover`.
         method: Method,
-        /// Its words.
+        /// The error of the server.
         error: ErrorObject,
     },
-    /// The answer to the opening request is none.
+    /// The response to the opening request is not valid.
     #[error("the answer to {method} is not valid: {problem}")]
     BadReply {
         /// `initialize` or `server/discover`.
@@ -321,121 +322,96 @@ pub enum OpeningFailure {
         /// What is wrong.
         problem: String,
     },
-    /// Our own messages came back: whoever answers is no peer, and sends what it reads.
+    /// The peer echoes our own messages: it is not a server.
     #[error("{method} was asked, and our own messages came back: what answers is no MCP server")]
     Echo {
         /// `initialize` or `server/discover`.
         method: Method,
     },
-    /// A response came with an id that nobody had asked with, and none with that of the opening request.
+    /// A response with an unknown id was received, and none to the opening request.
     #[error("{method} was asked with the id {asked}, and answered with the id {given}, which nobody asked")]
     UnknownReply {
         /// `initialize` or `server/discover`.
         method: Method,
-        /// The id of that request.
+        /// The id of the opening request.
         asked: RequestId,
-        /// The id of the last response that came.
+        /// The id of the last response.
         given: RequestId,
     },
-    /// No answer to the opening request came in time.
-    #[error("no answer to {method} within {}{}", Seconds(*.after), Noise(.garbage.as_ref()))]
+    /// The opening request timed out.
+    #[error("no answer to {method} within {}{}", seconds(*.after), garbage_note(.garbage.as_ref()))]
     TimedOut {
         /// `initialize` or `server/discover`.
         method: Method,
-        /// How long it was waited for.
+        /// The timeout.
         after: Duration,
-        /// The first bytes that came and were no message, if any.
+        /// The first bytes that were not a message, if any.
         garbage: Option<Bytes>,
     },
-    /// Too much came that is no message.
-    #[error("{}; the first begins {}", Lines(*.lines), Excerpt(.first))]
+    /// Too many lines were not messages.
+    #[error("{}; the first begins {}", line_count(*.lines), excerpt(.first))]
     Garbage {
-        /// How many.
+        /// The number of lines.
         lines: usize,
-        /// How the first begins, at most 200 bytes.
+        /// The start of the first line, at most 200 bytes.
         first: Bytes,
     },
-    /// The far end ended before the peers agreed.
-    #[error("{last}{}{}", Earlier(.probe.as_ref()), Noise(.garbage.as_ref()))]
+    /// The link ended before the session was open.
+    #[error("{last}{}{}", probe_note(.probe.as_ref()), garbage_note(.garbage.as_ref()))]
     Ended {
         /// How it ended.
         last: LinkEnd,
-        /// How the first attempt ended, when it was started a second time without the probe of the era.
+        /// How the first connection ended, when a second one was tried without the probe.
         probe: Option<LinkEnd>,
-        /// The first bytes that came and were no message, if any.
+        /// The first bytes that were not a message, if any.
         garbage: Option<Bytes>,
     },
 }
 
-/// The era a client asks for.
+/// The era that a client requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ask {
-    /// Find out: probe with `server/discover`, fall back to `initialize`.
+    /// Probe with `server/discover`, and fall back to `initialize`.
     #[default]
     Auto,
-    /// This era and no other.
+    /// This era only.
     Only(Era),
 }
 
-struct Seconds(Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.subsec_millis() == 0 {
-            write!(f, "{} s", self.0.as_secs())
-        } else {
-            write!(f, "{} ms", self.0.as_millis())
-        }
+fn seconds(duration: Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{} s", duration.as_secs()),
+        _ => format!("{} ms", duration.as_millis()),
     }
 }
 
-struct Lines(usize);
-
-impl fmt::Display for Lines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            1 => f.write_str("a line came that is no message"),
-            lines => write!(f, "{lines} lines came that are no messages"),
-        }
+fn line_count(lines: usize) -> String {
+    match lines {
+        1 => "a line came that is no message".into(),
+        lines => format!("{lines} lines came that are no messages"),
     }
 }
 
-struct List<'a>(&'a [Version]);
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("none");
-        }
-        for (place, version) in self.0.iter().enumerate() {
-            write!(f, "{}{}", if place == 0 { "" } else { ", " }, Line::of(version.as_str()))?;
-        }
-        Ok(())
+fn list(versions: &[Version]) -> String {
+    if versions.is_empty() {
+        return "none".into();
     }
+    let names: Vec<String> = versions.iter().map(|version| Line::of(version.as_str()).to_string()).collect();
+    names.join(", ")
 }
 
-struct Excerpt<'a>(&'a [u8]);
-
-impl fmt::Display for Excerpt<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", self.0.escape_ascii())
-    }
+fn excerpt(bytes: &Bytes) -> String {
+    format!("`{}`", bytes.escape_ascii())
 }
 
-struct Noise<'a>(Option<&'a Bytes>);
-
-impl fmt::Display for Noise<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |first| {
-            write!(f, "; lines came that are no messages, the first begins {}", Excerpt(first))
-        })
-    }
+fn garbage_note(garbage: Option<&Bytes>) -> String {
+    garbage.map_or_else(String::new, |first| {
+        format!("; lines came that are no messages, the first begins {}", excerpt(first))
+    })
 }
 
-struct Earlier<'a>(Option<&'a LinkEnd>);
-
-impl fmt::Display for Earlier<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |end| write!(f, " (started a second time, because at the first start {end})"))
-    }
+fn probe_note(probe: Option<&LinkEnd>) -> String {
+    probe
+        .as_ref()
+        .map_or_else(String::new, |end| format!(" (started a second time, because at the first start {end})"))
 }

@@ -1,19 +1,18 @@
-//! Which protocol a stream begins with that is no stream of messages. For text in another encoding see `scan::Encoding`.
+//! Detects another protocol by the first bytes of a stream. For text in another encoding see `scan::Encoding`.
 //!
-//! Called by the opening of a client over a socket, by `doctor`, and for the messages about failures. It never decides that
-//! something is a message.
+//! Used by the negotiation of a client over a socket, by `doctor`, and for error messages. It never decides that bytes
+//! are a message.
 
-/// The protocol that somebody speaks who begins with these bytes, where it is a known one and none that MCP goes over as
-/// it is: `SSH`, `HTTP`, `TLS` and others.
+/// The protocol that starts with these bytes: `SSH`, `HTTP`, `TLS` and others. `None` for anything else, MCP included.
 #[must_use]
 pub fn foreign_protocol(first: &[u8]) -> Option<&'static str> {
     let has = |word: &[u8]| memchr::memmem::find(&first.to_ascii_uppercase(), word).is_some();
     Some(match first {
         [b'H', b'T', b'T', b'P', b'/', ..] => "HTTP",
-        // A record of TLS: an alert or a handshake, of any version.
+        // A TLS record: an alert or a handshake of any version.
         [0x15 | 0x16, 0x03, ..] => "TLS",
         [b'S', b'S', b'H', b'-', ..] => "SSH",
-        // The greeting of a server that takes commands (RFC 5321, RFC 959).
+        // The greeting of a command server (RFC 5321, RFC 959).
         [b'2', b'2', b'0', b' ' | b'-', ..] if has(b"SMTP") => "SMTP",
         [b'2', b'2', b'0', b' ' | b'-', ..] if has(b"FTP") => "FTP",
         [b'2', b'2', b'0', b' ' | b'-', ..] => "SMTP or FTP",
@@ -21,9 +20,9 @@ pub fn foreign_protocol(first: &[u8]) -> Option<&'static str> {
         [b'+', b'O', b'K', b' ', ..] => "POP3",
         [b'R', b'F', b'B', b' ', b'0', ..] => "VNC",
         [b'-', b'E', b'R', b'R', b' ', ..] => "Redis",
-        // The length of a packet in 3 bytes and its number 0; version 10 of the handshake behind them ends the line. A
-        // handshake has more than 48 bytes and fewer than 256. In UTF-32, `{` and a line feed begin in the same way, and
-        // a handshake of 123 bytes is the less likely of the two.
+        // The packet length in 3 bytes, the packet number 0, and version 10 of the handshake, which is a line feed and
+        // ends the line. A handshake has 49 to 255 bytes. UTF-32 text that starts with `{` looks the same as a
+        // handshake of 123 bytes, and is more likely.
         [0x30..=0xff, 0, 0, 0] if first[0] != b'{' => "MySQL",
         [_, _, 0, 0, 0x0a, b'0'..=b'9', ..] => "MySQL",
         _ => return None,

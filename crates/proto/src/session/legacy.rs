@@ -1,7 +1,7 @@
-//! The legacy era: one session, opened by `initialize`, with requests in both directions.
+//! The legacy era: one session, opened with `initialize`, with requests in both directions.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>. Which of the four revisions it
-//! is makes no difference here but for the facts of the [`Profile`].
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>. The [`Profile`] holds the differences
+//! between the four revisions.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
@@ -11,10 +11,11 @@ use alloc::vec::Vec;
 
 use super::NotifyRefused;
 use super::calls::{Call, Purpose};
-use super::content::{log_level, result_object, too_long_subscription, too_many_subscriptions};
 use super::event::{Asker, CallRefused, Event, Reply, RequestContext};
+use super::limits::Limits;
 use super::link::{Origin, Route};
 use super::shared::Shared;
+use super::shared::{log_level, result_object, too_long_subscription, too_many_subscriptions};
 use super::violation::Violation;
 use crate::method::MethodKind;
 use crate::types::resource::is_within;
@@ -28,16 +29,16 @@ pub(super) struct Legacy {
     profile: &'static Profile,
     /// The client, when we are the server.
     asker: Arc<Asker>,
-    /// The client has said that it is ready. Until then a server holds back what it tells by itself.
+    /// The client has sent `initialized`. Until then a server queues its notifications.
     ready: bool,
-    held: Vec<Notification>,
+    queued: Vec<Notification>,
     log_level: Option<LoggingLevel>,
     subscribed: BTreeSet<String>,
 }
 
 impl Legacy {
     pub(super) fn new(profile: &'static Profile, asker: Arc<Asker>, ready: bool) -> Self {
-        Self { profile, asker, ready, held: Vec::new(), log_level: None, subscribed: BTreeSet::new() }
+        Self { profile, asker, ready, queued: Vec::new(), log_level: None, subscribed: BTreeSet::new() }
     }
 
     pub(super) const fn profile(&self) -> &'static Profile {
@@ -49,10 +50,10 @@ impl Legacy {
         self.ready
     }
 
-    // ---- what we send ----
+    // ---- outbound ----
 
     pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &mut Call) -> Result<i64, CallRefused> {
-        // A handler may ask on behalf of a request before `initialized`: the client has shown that it is there.
+        // A handler may send a request before `initialized`, on behalf of a request of the client.
         if !self.ready && call.on_behalf_of.is_none() && call.method != Method::Ping {
             return Err(CallRefused::NotOpen);
         }
@@ -61,7 +62,7 @@ impl Legacy {
             let version = self.profile.version.clone();
             return Err(CallRefused::NotInVersion { method: Method::Initialize, version });
         }
-        shared.check_room()?;
+        shared.check_capacity()?;
         shared.send_request(now, call, Purpose::Owner, &[])
     }
 
@@ -88,27 +89,27 @@ impl Legacy {
             }
         }
         match route {
-            Route::ReplyTo(id) if shared.debt.contains(&id) => shared.send_related(notification, &id),
+            Route::ReplyTo(id) if shared.requests.contains(&id) => shared.send_related(notification, &id),
             Route::ReplyTo(_) => Err(NotifyRefused::NoSuchRequest),
             Route::Session if self.ready => shared.send_notification(notification, Route::Session),
-            Route::Session if !relays && self.held.contains(&notification) => Ok(()),
-            Route::Session if self.held.len() >= shared.limits.subscriptions => {
+            Route::Session if !relays && self.queued.contains(&notification) => Ok(()),
+            Route::Session if self.queued.len() >= shared.limits.subscriptions => {
                 let value = shared.limits.subscriptions;
                 Err(CallRefused::Full { limit: "subscriptions", value }.into())
             }
             Route::Session => {
-                self.held.push(notification);
+                self.queued.push(notification);
                 Ok(())
             }
         }
     }
 
-    /// Whether the client wants a log message of that level: before it has said so, the server decides.
+    /// Whether the client wants a log message of this level. Until it sets a level, the server decides.
     pub(super) fn wants_log(&self, level: LoggingLevel) -> bool {
         self.log_level.is_none_or(|from| level >= from)
     }
 
-    // ---- what comes in ----
+    // ---- inbound ----
 
     pub(super) fn request(
         &mut self,
@@ -117,11 +118,8 @@ impl Legacy {
         origin: Arc<Origin>,
         batch: Option<u64>,
     ) {
-        if shared.debt.contains(&request.id) {
-            return shared.refuse_duplicate(request.id, batch);
-        }
-        if shared.relays() {
-            return self.relay(shared, request, origin, batch);
+        if shared.requests.contains(&request.id) {
+            return shared.reject_duplicate(request.id, batch);
         }
         let outcome = match request.method {
             Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
@@ -129,53 +127,45 @@ impl Legacy {
                 shared.violation(Violation::InitializedTwice);
                 Err(ErrorObject::invalid_request("this session is already initialized"))
             }
+            Method::SetLevel if shared.is_server() && shared.relays() => {
+                // The level is noted for the messages of this session. The other side of the gateway checks it.
+                let _ = self.set_level(&request);
+                return self.admit(shared, request, origin, batch);
+            }
             _ => match shared.check_incoming(&request.method, self.profile) {
                 Err(error) => Err(error),
+                Ok(()) if shared.relays() => return self.admit(shared, request, origin, batch),
                 Ok(()) if request.method == Method::SetLevel => self.set_level(&request),
-                Ok(())
-                    if request.method == Method::Subscribe
-                        && uri_of(&request)
-                            .is_some_and(|uri| uri.len() > shared.limits.subscription_bytes) =>
-                {
-                    Err(too_long_subscription(shared.limits.subscription_bytes))
-                }
-                Ok(())
-                    if request.method == Method::Subscribe
-                        && self.is_full(shared.limits.subscriptions, uri_of(&request).as_deref()) =>
-                {
-                    Err(too_many_subscriptions(shared.limits.subscriptions))
-                }
-                Ok(()) => {
-                    let context = self.context(&request, origin);
-                    shared.admit(request, context, batch, None);
-                    return;
-                }
+                Ok(()) => match self.check_subscription(&request, &shared.limits) {
+                    Err(error) => Err(error),
+                    Ok(()) => return self.admit(shared, request, origin, batch),
+                },
             },
         };
         shared.reply(request.id, batch, outcome);
     }
 
-    /// A request that another side answers: all but what opens a session and what asks whether this side is alive.
-    fn relay(&mut self, shared: &mut Shared, request: Request, origin: Arc<Origin>, batch: Option<u64>) {
-        let outcome = match request.method {
-            Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
-            Method::Initialize if shared.is_server() => {
-                shared.violation(Violation::InitializedTwice);
-                Err(ErrorObject::invalid_request("this session is already initialized"))
-            }
-            _ => {
-                if request.method == Method::SetLevel && shared.is_server() {
-                    // Remembered for whoever asks; whether it is right, the other side says.
-                    let _ = self.set_level(&request);
-                }
-                let context = self.context(&request, origin);
-                return shared.admit(request, context, batch, None);
-            }
-        };
-        shared.reply(request.id, batch, outcome);
+    fn admit(&self, shared: &mut Shared, request: Request, origin: Arc<Origin>, batch: Option<u64>) {
+        let context = self.context(&request, origin);
+        shared.admit(request, context, batch, None);
     }
 
-    /// Whether a subscription to this resource would be one too many.
+    /// Whether a request is a subscription above the limits of number or length.
+    fn check_subscription(&self, request: &Request, limits: &Limits) -> Result<(), ErrorObject> {
+        if request.method != Method::Subscribe {
+            return Ok(());
+        }
+        let uri = uri_of(request);
+        if uri.as_ref().is_some_and(|uri| uri.len() > limits.subscription_bytes) {
+            return Err(too_long_subscription(limits.subscription_bytes));
+        }
+        if self.is_full(limits.subscriptions, uri.as_deref()) {
+            return Err(too_many_subscriptions(limits.subscriptions));
+        }
+        Ok(())
+    }
+
+    /// Whether a subscription to this resource would exceed the limit.
     fn is_full(&self, limit: usize, uri: Option<&str>) -> bool {
         self.subscribed.len() >= limit && !uri.is_some_and(|uri| self.subscribed.contains(uri))
     }
@@ -208,8 +198,8 @@ impl Legacy {
             Method::Initialized if shared.is_server() => {
                 if !self.ready {
                     self.ready = true;
-                    for held in self.held.drain(..) {
-                        shared.queue.push_own(Message::Notification(held), Route::Session);
+                    for queued in self.queued.drain(..) {
+                        shared.queue.push_own(Message::Notification(queued), Route::Session);
                     }
                     shared.events.push_back(Event::Opened);
                 }
@@ -241,16 +231,16 @@ impl Legacy {
         };
         let limit = shared.limits.subscriptions;
         let mut granted = outcome.is_ok() && !shared.relays();
-        let settled = shared.settle(id, |incoming| {
-            // Several may have been asked for before one was granted: the bound holds when they are.
-            if granted && incoming.method == Method::Subscribe && self.is_full(limit, incoming.uri()) {
+        let finished = shared.finish_request(id, |pending| {
+            // Several subscriptions may be pending at once, so the limit is checked when each one is granted.
+            if granted && pending.method == Method::Subscribe && self.is_full(limit, pending.uri()) {
                 granted = false;
                 return Err(too_many_subscriptions(limit));
             }
             outcome
         });
-        let Some(incoming) = settled else { return };
-        match (&incoming.method, incoming.uri()) {
+        let Some(pending) = finished else { return };
+        match (&pending.method, pending.uri()) {
             (Method::Subscribe, Some(uri)) if granted => {
                 self.subscribed.insert(uri.to_owned());
             }
@@ -262,12 +252,12 @@ impl Legacy {
     }
 }
 
-/// The resource that a request is about.
+/// The resource of a request.
 fn uri_of(request: &Request) -> Option<String> {
     request.params.as_ref()?.uri()?.to_string_value().map(alloc::borrow::Cow::into_owned)
 }
 
-/// The name under which the sender of a request wants to hear of progress.
+/// The progress token of a request.
 pub(super) fn progress_token(params: Option<&Payload>) -> Option<ProgressToken> {
     params?.meta()?.member("progressToken")?.decode().ok()
 }

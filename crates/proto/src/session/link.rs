@@ -1,8 +1,8 @@
-//! What a link and a session say to each other.
+//! The interface between a link and a session.
 //!
-//! A link is whatever moves messages: a pipe, a socket, an HTTP exchange, a queue in memory. It hands
-//! [`Inbound`] to the session and takes [`Outbound`] from it. Where a message must go is part of the envelope
-//! ([`Route`]), because in the modern era a notification belongs to a request and HTTP has a stream per request:
+//! A link moves messages: a pipe, a socket, an HTTP exchange, a queue in memory. It hands [`Inbound`] items to the
+//! session and takes [`Outbound`] items from it. Each message has a [`Route`], because in the modern era a notification
+//! belongs to a request, and HTTP has a stream per request:
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports>.
 
 use alloc::boxed::Box;
@@ -16,35 +16,34 @@ use bytes::Bytes;
 use crate::text::Line;
 use crate::{DecodeError, Message, RequestId};
 
-/// What can be done over a link.
+/// The capabilities of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCaps {
-    /// Each request has an exchange of its own, which can be closed alone ([`Outbound::Abort`]): HTTP. On a
-    /// stream everything shares one channel and cancelling is a notification.
+    /// Each request has its own exchange, which can be closed alone ([`Outbound::Abort`]): HTTP. Without it, all
+    /// messages share one stream, and a notification cancels a request.
     pub exchanges: bool,
-    /// The far end can be made afresh ([`Event::Reopen`](super::Event::Reopen)): a child process.
+    /// The link can reconnect ([`Event::Reopen`](super::Event::Reopen)): a child process.
     pub reopens: bool,
-    /// The far end is a server that was connected to, a socket: what it writes there, it writes for us. On the standard output
-    /// of a child a line of something else may stand before the first message.
+    /// The peer is a server behind a socket, and only it writes to the connection. The standard output of a child
+    /// process may have other lines before the first message.
     pub remote: bool,
 }
 
-/// From where a message came.
+/// The origin of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The kind of link: `stdio`, `child`, `memory`, `tcp` ...
     pub link: &'static str,
-    /// The far end, as far as the link knows it: a command, an address.
+    /// The peer, as far as the link knows it: a command, an address.
     pub peer: Option<Box<str>>,
-    /// In whose name it was said, where that is proved: what the link's owner made of the message's credentials.
+    /// The authenticated principal, which the owner of the link derived from the credentials of the message.
     pub principal: Option<Box<str>>,
-    /// What may be done in that name, where that is proved: the scopes of the message's credentials, and what these
-    /// imply. `None` where nobody has asked.
+    /// The scopes of these credentials, with those that they imply. `None` when the message was not authenticated.
     pub scopes: Option<Arc<[Box<str>]>>,
 }
 
 impl Origin {
-    /// Over a kind of link; nothing else is known.
+    /// The origin on a link of this kind, with nothing else known.
     #[must_use]
     pub const fn new(link: &'static str) -> Self {
         Self { link, peer: None, principal: None, scopes: None }
@@ -56,53 +55,55 @@ impl Origin {
 pub enum Inbound {
     /// A message.
     Message {
-        /// What was said.
+        /// The message.
         message: Message,
-        /// By whom.
+        /// Its origin.
         origin: Arc<Origin>,
     },
-    /// An array of messages. Whether that is allowed, the session knows.
+    /// An array of messages. The session decides whether it is allowed.
     Batch {
-        /// The messages in their order, or why one is none.
+        /// The messages in their order, each decoded or with its error.
         parts: Vec<Result<Message, DecodeError>>,
-        /// The link's number for the exchange that the array came on, where it has several: the answer has the same.
+        /// The link's number of the exchange on which the array arrived, where it has several. The reply gets the same
+        /// number.
         exchange: Option<u64>,
-        /// By whom.
+        /// Its origin.
         origin: Arc<Origin>,
     },
-    /// Something that is no message.
+    /// Text that is not a message.
     Malformed {
-        /// Why, with the id where one could be read.
+        /// The error, with the id where one could be read.
         error: DecodeError,
-        /// How it begins: at most the first 200 bytes.
+        /// The start of the text: at most 200 bytes.
         excerpt: Bytes,
-        /// By whom.
+        /// Its origin.
         origin: Arc<Origin>,
     },
-    /// The bytes began with a byte order mark. It has been dropped; what follows is read as usual.
+    /// The stream began with a byte order mark. It was dropped, and the rest is read as usual.
     ByteOrderMark,
-    /// The stream that owed the reply to one of our requests ended without it. That call fails, no other.
+    /// The stream of a request of ours ended without a response. Only that call fails.
     Lost {
         /// Our request.
         id: RequestId,
-        /// Why.
+        /// The reason.
         cause: LinkError,
     },
-    /// The peer has left the exchange of one of its requests: in the modern era that cancels it, in the legacy
-    /// era it does not.
+    /// The peer closed the exchange of a request. This cancels the request in the modern era, and does not in the
+    /// legacy era.
     Detached {
         /// The peer's request.
         id: RequestId,
     },
-    /// Nothing more will come: always the last, after everything that could still be read.
+    /// The link ended. Always the last item, after everything that could be read.
     Closed {
-        /// Why.
+        /// The reason.
         cause: LinkEnd,
     },
 }
 
 impl Inbound {
-    /// The bytes that its messages carry, as [`Message::payload_len`] counts them. What is no message keeps 200 at most.
+    /// The bytes of its messages, as [`Message::payload_len`] counts them. Text that is not a message counts as 0: at
+    /// most 200 bytes of it are kept.
     #[must_use]
     pub fn payload_len(&self) -> usize {
         match self {
@@ -118,113 +119,112 @@ impl Inbound {
 pub enum Outbound {
     /// A message to send.
     Message {
-        /// What to say.
+        /// The message.
         message: Message,
-        /// Where it goes.
+        /// Its route.
         route: Route,
     },
-    /// Messages to send as one array: 2025-03-26 alone, and only in answer to one.
+    /// Messages to send as one array, in reply to an array: 2025-03-26 alone.
     Batch {
         /// The messages.
         messages: Vec<Message>,
-        /// That of the [`Inbound::Batch`] which this answers.
+        /// The number of the [`Inbound::Batch`] that it replies to.
         exchange: Option<u64>,
     },
-    /// Close the exchange of one of our requests: on HTTP in the modern era, that is how to cancel.
+    /// Close the exchange of a request of ours: this cancels it on HTTP in the modern era.
     Abort {
         /// Our request.
         id: RequestId,
     },
-    /// Close the stream of a request of the peer, so that the peer comes back for what is still to be sent on it: a
-    /// server may do so in 2025-11-25. The request goes on. Only a link that loses nothing by it does so: HTTP, where
-    /// events are kept. For every other link this is nothing.
+    /// Close the stream of a request of the peer, so that the peer reconnects for the remaining messages, as 2025-11-25
+    /// allows. The request continues. Only a link that stores events (HTTP) does so; every other link ignores it.
     CloseStream {
         /// The peer's request.
         id: RequestId,
     },
 }
 
-/// Where a message goes on a link that has more than one way.
+/// The route of a message on a link with several streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// To the peer, on no stream in particular.
+    /// To the peer, on no particular stream.
     Session,
-    /// On the stream of a request of the peer, which is still open.
+    /// On the open stream of a request of the peer.
     ReplyTo(RequestId),
 }
 
-/// Why a link has ended.
+/// How a link ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkEnd {
     /// What happened.
     pub kind: LinkEndKind,
-    /// How the process at the far end has ended, where there is one.
+    /// How the process of the peer exited, if it has one.
     pub exit: Option<ProcessExit>,
-    /// The last lines that the far end wrote to its standard error, where there is one: at most 64 KiB.
+    /// The last lines that the process wrote to its standard error: at most 64 KiB.
     pub stderr: Bytes,
 }
 
-/// The ways for a link to end.
+/// The kinds of end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkEndKind {
-    /// The far end has closed its side in an orderly way.
+    /// The peer closed its side in order.
     EndOfStream,
-    /// The far end has closed its side in the middle of a message: it has crashed, or the connection was cut.
+    /// The peer closed its side within a message: it crashed, or the connection was cut.
     CutOff {
-        /// So many bytes of the message have come.
+        /// The number of bytes of the message that were received.
         received: usize,
     },
-    /// Reading or writing has failed.
+    /// A read or write failed.
     Failed(LinkError),
 }
 
-/// How a process has ended.
+/// How a process exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessExit {
-    /// By itself, with this code.
+    /// With this exit code.
     Code(i32),
     /// By this signal.
     Signal(i32),
 }
 
-/// A failure of a link to read or to write.
+/// A failed read or write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LinkError {
-    /// What it is about.
+    /// The category.
     pub kind: LinkErrorKind,
-    /// What the system said.
+    /// The message of the system.
     pub message: String,
-    /// Whether the same thing may succeed when tried again on a new link.
+    /// Whether a retry on a new link may succeed.
     pub retryable: bool,
 }
 
-/// What a failure of a link is about, for whoever wants to say what can be done.
+/// The category of a failure, for advice to the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkErrorKind {
-    /// Reading or writing has failed, or what came was not what had to come.
+    /// A read or write failed, or the data was not as expected.
     #[default]
     Broken,
-    /// Nobody was reached.
+    /// The peer was not reached.
     Unreached,
-    /// The far end is not who it says it is, or we do not trust whoever says so: TLS.
+    /// TLS: the peer's certificate is not valid or not trusted.
     Untrusted,
-    /// The far end wants to know who asks, or does not let us in.
+    /// The peer wants credentials, or rejects ours.
     Unauthorized,
-    /// Whoever answers speaks something else than MCP.
+    /// The peer speaks another protocol than MCP.
     Foreign,
 }
 
 impl LinkError {
-    /// Reading or writing has failed.
+    /// A failed read or write.
     #[must_use]
     pub fn new(message: impl Into<String>, retryable: bool) -> Self {
         Self { kind: LinkErrorKind::Broken, message: message.into(), retryable }
     }
 
-    /// The same, about something else.
+    /// Sets the category.
     #[must_use]
     pub fn of(self, kind: LinkErrorKind) -> Self {
         Self { kind, ..self }
@@ -232,7 +232,7 @@ impl LinkError {
 }
 
 impl LinkEndKind {
-    /// Whether the far end has closed its side itself, whatever it has left unfinished.
+    /// Whether the peer closed its side itself, possibly within a message.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         matches!(self, Self::EndOfStream | Self::CutOff { .. })
@@ -240,13 +240,13 @@ impl LinkEndKind {
 }
 
 impl LinkEnd {
-    /// The far end has closed its side, and that is all that is known.
+    /// The peer closed its side; nothing else is known.
     #[must_use]
     pub const fn end_of_stream() -> Self {
         Self { kind: LinkEndKind::EndOfStream, exit: None, stderr: Bytes::new() }
     }
 
-    /// Reading or writing has failed.
+    /// A read or write failed.
     #[must_use]
     pub const fn failed(error: LinkError) -> Self {
         Self { kind: LinkEndKind::Failed(error), exit: None, stderr: Bytes::new() }

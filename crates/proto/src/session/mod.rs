@@ -1,42 +1,37 @@
-//! The session: who may say what when, and what becomes of everything that is said.
+//! The session state machine: it checks and routes every message between two peers.
 //!
-//! A [`Session`] is a state machine without I/O and without a clock. Its owner (the connection of the crate
-//! `mcpjoin`, or a test that moves time by hand) puts in what came ([`Session::handle`]) and what time it is
-//! ([`Session::handle_timeout`]), and takes out what to send ([`Session::poll_transmit`]), what happened
-//! ([`Session::poll_event`]) and when to come again ([`Session::poll_timeout`]).
+//! A [`Session`] does no I/O and reads no clock. Its owner (the connection of the crate `mcpjoin`, or a test with
+//! manual time) passes in what the link received ([`Session::handle`]) and the current time
+//! ([`Session::handle_timeout`]). It takes out messages to send ([`Session::poll_transmit`]), events
+//! ([`Session::poll_event`]) and the time of the next call ([`Session::poll_timeout`]).
 //!
-//! The era is decided once, in `opening` (a client) or `first` (a server); afterwards the session is either `legacy` or
-//! `modern` and nobody asks for the version. <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
+//! The era is decided once, by `client_negotiation` or `server_negotiation`. Afterwards the session is either `legacy`
+//! or `modern`, and no code compares versions.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 //!
-//! It never blocks, never drops a request without an answer, and holds nothing without a bound ([`Limits`]).
+//! A session never blocks, sends a response to every request, and limits everything that it stores ([`Limits`]).
 
-mod abandoned;
-mod admission;
-mod answering;
 mod batch;
 mod calls;
-mod content;
-mod debt;
-mod declared;
-mod ending;
+mod capabilities;
+mod client_negotiation;
 mod envelope;
 mod event;
-mod first;
+mod flow_control;
 mod foreign;
-mod input;
 mod legacy;
 mod limits;
 mod link;
 mod modern;
-mod numbered;
-mod opening;
-mod parting;
+mod outgoing;
+mod pending_requests;
 mod queue;
-mod reading;
-mod relayed;
+mod ring_map;
 mod role;
+mod server_negotiation;
 mod shared;
 mod state;
+mod subscriptions;
 mod violation;
 
 use alloc::boxed::Box;
@@ -57,50 +52,52 @@ pub use limits::Limits;
 pub use link::{
     Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, Origin, Outbound, ProcessExit, Route,
 };
-pub use numbered::Numbered;
+#[doc(hidden)]
+pub use ring_map::RingMap;
 pub use role::{ClientRole, Presents, Role, ServerRole};
 pub use state::{NotifyRefused, State};
 pub use violation::Violation;
 
-use calls::{Expired, Pending, Purpose};
-use first::First;
+use calls::{Expired, PendingCall, Purpose};
+use client_negotiation::{ClientNegotiation, EraDecision};
 use legacy::Legacy;
 use modern::Modern;
-use opening::{ClientOpening, Decided};
+use server_negotiation::FirstRequest;
 use shared::Shared;
 
 use crate::decode::Shape;
 use crate::{DecodeError, ErrorObject, Message, Method, Notification, Request, RequestId, Response, Time};
 
-/// One side of a conversation between two peers.
+/// One side of a connection between two peers.
 pub struct Session {
     phase: Phase,
     shared: Shared,
-    /// Nothing more is read, for this reason; what is being handled may still be answered until then.
+    /// Set while the session drains: it reads nothing more, and pending requests may finish until this time. The cause
+    /// is reported at the end.
     draining: Option<(Time, Box<CloseCause>)>,
-    /// Since when the peer has taken nothing of what waits for it, and how much it had taken by then.
+    /// Since when the peer has read nothing, and how many bytes it had read by then. `None` while nothing waits for it.
     stall: Option<(Time, u64)>,
-    /// When something was read last.
+    /// The time of the last inbound item.
     last_read: Time,
-    /// The modern requests on a connection that was opened with `initialize`: see `answering`.
-    beside: Option<Box<Modern>>,
+    /// State for modern requests on a legacy connection: see `outgoing`.
+    inline_modern: Option<Box<Modern>>,
 }
 
 enum Phase {
-    /// Nothing was said yet.
+    /// [`Session::open`] was not called yet.
     Idle,
-    /// We are the client and find out how the server speaks.
-    Asking(Box<ClientOpening>),
-    /// We are the server and wait for the first request.
-    Waiting,
+    /// We are a client and do not know the era of the server yet.
+    Negotiating(Box<ClientNegotiation>),
+    /// We are a server and wait for the first request.
+    AwaitingFirst,
     Legacy(Legacy),
     Modern(Modern),
     Over,
 }
 
 impl Session {
-    /// A session over a link that can do `caps`. Nothing happens before [`Session::open`]. Limits that many sessions
-    /// have are shared between them.
+    /// A session over a link with the capabilities `caps`. It does nothing before [`Session::open`]. Sessions may share
+    /// one `limits`.
     #[must_use]
     pub fn new(role: Role, caps: LinkCaps, limits: impl Into<Arc<Limits>>) -> Self {
         Self {
@@ -109,37 +106,37 @@ impl Session {
             draining: None,
             stall: None,
             last_read: Time::ZERO,
-            beside: None,
+            inline_modern: None,
         }
     }
 
-    /// Begins: a client sends its first request, a server waits for one. The far end exists by now (a child
-    /// has been spawned), so that the time it is given starts here.
+    /// Opens the session: a client sends its first request, a server waits for one. Call it once the peer exists (the
+    /// child process is spawned), because the opening timeout starts here.
     pub fn open(&mut self, now: Time) {
         if !matches!(self.phase, Phase::Idle) {
             return;
         }
-        self.phase = match self.shared.role.clone() {
+        match self.shared.role.clone() {
             Role::Client(client) => {
-                let (opening, decided) = ClientOpening::start(&mut self.shared, &client, now);
-                self.phase = Phase::Asking(Box::new(opening));
-                return self.decide(decided);
+                let (negotiation, decision) = ClientNegotiation::start(&mut self.shared, client, now);
+                self.phase = Phase::Negotiating(Box::new(negotiation));
+                self.decide(decision);
             }
-            Role::Server(_) => Phase::Waiting,
-        };
-    }
-
-    /// The far end was made afresh, as [`Event::Reopen`] asked for.
-    pub fn reopened(&mut self, now: Time) {
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, self.shared.role.clone()) {
-            let decided = opening.reopened(&mut self.shared, &client, now);
-            self.decide(decided);
+            Role::Server(_) => self.phase = Phase::AwaitingFirst,
         }
     }
 
-    // ---- what comes in ----
+    /// The link has reconnected in response to [`Event::Reopen`].
+    pub fn reopened(&mut self, now: Time) {
+        if let Phase::Negotiating(negotiation) = &mut self.phase {
+            let decision = negotiation.reopened(&mut self.shared, now);
+            self.decide(decision);
+        }
+    }
 
-    /// Takes in what the link has brought.
+    // ---- inbound ----
+
+    /// Handles what the link has received.
     pub fn handle(&mut self, now: Time, inbound: Inbound) {
         if matches!(self.phase, Phase::Over) {
             return;
@@ -151,10 +148,10 @@ impl Session {
             Inbound::Malformed { error, excerpt, .. } => self.malformed(now, error, excerpt),
             Inbound::Lost { id, cause } => self.lost(now, &id, cause),
             Inbound::ByteOrderMark => self.shared.violation(Violation::ByteOrderMark),
-            // In the legacy era a peer that leaves has not cancelled: it may come back for the answer.
+            // In the legacy era a disconnect does not cancel the request: the client may resume the stream.
             Inbound::Detached { id } => {
                 if let Phase::Modern(modern) = &mut self.phase {
-                    modern.left(&mut self.shared, &id);
+                    modern.detach(&mut self.shared, &id);
                 }
             }
             Inbound::Closed { cause } => self.link_ended(now, cause),
@@ -170,39 +167,37 @@ impl Session {
     }
 
     fn lost(&mut self, now: Time, id: &RequestId, cause: LinkError) {
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
-            let client = client.clone();
-            let decided = opening.lost(&mut self.shared, &client, now, id, cause);
-            self.decide(decided);
-            return;
+        if let Phase::Negotiating(negotiation) = &mut self.phase {
+            let decision = negotiation.lost(&mut self.shared, now, id, cause);
+            return self.decide(decision);
         }
         if self.shared.fail_call(id, |_| CallError::Lost(cause))
             && let Some(id) = id.as_i64()
         {
-            self.shared.abandoned.add(id);
+            self.shared.ended_calls.add(id);
         }
     }
 
     fn request(&mut self, mut request: Request, origin: Arc<Origin>, batch: Option<u64>) {
-        // What came over a link in memory was not scanned, and more than one asks from here on.
+        // A message of an in-memory link was not scanned yet, and several lookups follow.
         if let Some(params) = &mut request.params {
             params.index();
         }
-        if self.is_for_modern(&request) {
-            return self.request_beside(request, origin, batch);
+        if self.is_inline_modern(&request) {
+            return self.inline_modern_request(request, origin, batch);
         }
         if self.is_stream(&request.id) {
-            return self.shared.refuse_duplicate(request.id, batch);
+            return self.shared.reject_duplicate(request.id, batch);
         }
         let shared = &mut self.shared;
         match &mut self.phase {
             Phase::Idle | Phase::Over => {}
-            Phase::Asking(_) => {
-                let decided = ClientOpening::request(shared, request);
-                self.decide(decided);
+            Phase::Negotiating(_) => {
+                let decision = ClientNegotiation::request(shared, request);
+                self.decide(decision);
             }
-            Phase::Waiting => self.first_request(request, origin),
-            // A client that probed, gave up waiting, and then read our answer to the probe after all.
+            Phase::AwaitingFirst => self.first_request(request, origin),
+            // The client probed, timed out, sent `initialize`, and then received our response to the probe.
             Phase::Legacy(legacy)
                 if !legacy.is_ready()
                     && request.method != Method::Initialize
@@ -217,16 +212,16 @@ impl Session {
 
     fn first_request(&mut self, request: Request, origin: Arc<Origin>) {
         let Role::Server(server) = self.shared.role.clone() else { return };
-        match first::first_request(&mut self.shared, &server, request) {
-            First::Answered => {}
-            First::Legacy(legacy) => self.phase = Phase::Legacy(legacy),
-            First::Modern(mut modern, request) => {
-                // A probe alone decides nothing: its sender may still choose `initialize`. One that another side answers
-                // does.
+        match server_negotiation::first_request(&mut self.shared, &server, request) {
+            FirstRequest::Answered => {}
+            FirstRequest::Legacy(legacy) => self.phase = Phase::Legacy(legacy),
+            FirstRequest::Modern(mut modern, request) => {
+                // A probe alone does not decide the era: the client may still send `initialize`. A probe that the
+                // server behind a gateway responds to decides it.
                 let decides = (request.method != Method::Discover || server.relays)
                     && modern::names_our_version(&request);
                 if decides {
-                    self.shared.peer = Some(Arc::new(first::anybody()));
+                    self.shared.peer = Some(Arc::new(server_negotiation::unknown_client()));
                     self.shared.events.push_back(Event::Opened);
                 }
                 modern.request(&mut self.shared, request, origin);
@@ -241,19 +236,19 @@ impl Session {
         let shared = &mut self.shared;
         match &mut self.phase {
             Phase::Idle | Phase::Over => {}
-            Phase::Asking(_) => {
-                // A server may log before it has answered `initialize`.
+            Phase::Negotiating(_) => {
+                // A server may log before it responds to `initialize`.
                 if notification.method == Method::LogMessage {
                     shared.events.push_back(Event::Notification { notification, call: None });
                 } else {
                     shared.violation(Violation::TooEarly { method: notification.method });
                 }
             }
-            Phase::Waiting => shared.violation(Violation::TooEarly { method: notification.method }),
-            Phase::Legacy(legacy) => match &mut self.beside {
-                // It may end a stream of a modern request.
-                Some(beside) if notification.method == Method::Cancelled => {
-                    beside.notification(shared, now, notification);
+            Phase::AwaitingFirst => shared.violation(Violation::TooEarly { method: notification.method }),
+            Phase::Legacy(legacy) => match &mut self.inline_modern {
+                // It may cancel the stream of a modern request.
+                Some(inline_modern) if notification.method == Method::Cancelled => {
+                    inline_modern.notification(shared, now, notification);
                 }
                 _ => legacy.notification(shared, now, notification),
             },
@@ -262,33 +257,23 @@ impl Session {
     }
 
     fn response(&mut self, now: Time, response: Response) {
-        let decided = match (&mut self.phase, &self.shared.role) {
-            (Phase::Asking(opening), Role::Client(client)) => {
-                let client = client.clone();
-                opening.response(&mut self.shared, &client, now, response)
+        match &mut self.phase {
+            Phase::Negotiating(negotiation) => {
+                let decision = negotiation.response(&mut self.shared, now, response);
+                self.decide(decision);
             }
-            (Phase::Legacy(legacy), _) => {
-                legacy.response(&mut self.shared, response);
-                None
-            }
-            (Phase::Modern(modern), _) => {
-                modern.response(&mut self.shared, response);
-                None
-            }
-            _ => {
-                self.shared.violation(Violation::UnknownReply { id: response.id });
-                None
-            }
-        };
-        self.decide(decided);
+            Phase::Legacy(legacy) => legacy.response(&mut self.shared, response),
+            Phase::Modern(modern) => modern.response(&mut self.shared, response),
+            _ => self.shared.violation(Violation::UnknownReply { id: response.id }),
+        }
     }
 
-    fn decide(&mut self, decided: Option<Decided>) {
-        match decided {
+    fn decide(&mut self, decision: Option<EraDecision>) {
+        match decision {
             None => {}
-            Some(Decided::Legacy(legacy)) => self.phase = Phase::Legacy(legacy),
-            Some(Decided::Modern(modern)) => self.phase = Phase::Modern(modern),
-            Some(Decided::Failed(cause)) => self.finish(cause),
+            Some(EraDecision::Legacy(legacy)) => self.phase = Phase::Legacy(legacy),
+            Some(EraDecision::Modern(modern)) => self.phase = Phase::Modern(modern),
+            Some(EraDecision::Failed(cause)) => self.finish(cause),
         }
     }
 
@@ -307,68 +292,64 @@ impl Session {
             }
             return;
         }
-        let refused = self.shared.refuses_batches();
-        let number = self.shared.debt.open_batch(exchange);
+        let refused = self.shared.rejects_batches();
+        let number = self.shared.requests.open_batch(exchange);
         for part in parts {
             match part {
-                Ok(Message::Request(request)) if refused => self.shared.refuse_in_batch(request, number),
+                Ok(Message::Request(request)) if refused => self.shared.reject_in_batch(request, number),
                 Ok(message) => self.message(now, message, origin.clone(), Some(number)),
                 Err(error) => {
                     let (id, answer) = (error.id.clone(), error.to_error_object());
-                    if self.owes_answer(&error) {
+                    if self.needs_response(&error) {
                         let response = Response { id, outcome: Err(answer) };
-                        self.shared.debt.batches.add(number, Message::Response(response));
+                        self.shared.requests.batches.add(number, Message::Response(response));
                     }
                     self.shared
                         .violation(Violation::Malformed { error: error.into(), excerpt: Bytes::new() });
                 }
             }
         }
-        let joined = self.shared.debt.batches.complete(number);
+        let joined = self.shared.requests.batches.complete(number);
         self.shared.push_joined(joined);
     }
 
     fn malformed(&mut self, now: Time, error: DecodeError, excerpt: Bytes) {
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
-            let client = client.clone();
-            let decided = opening.malformed(&mut self.shared, &client, now, &error, &excerpt);
+        if let Phase::Negotiating(negotiation) = &mut self.phase {
+            let decision = negotiation.malformed(&mut self.shared, now, &error, &excerpt);
             self.shared.violation(Violation::Malformed { error: error.into(), excerpt });
-            self.decide(decided);
-            return;
+            return self.decide(decision);
         }
         let (id, answer) = (error.id.clone(), error.to_error_object());
-        let owes_answer = self.owes_answer(&error);
+        let needs_response = self.needs_response(&error);
         self.shared.violation(Violation::Malformed { error: error.into(), excerpt });
         match id {
-            Some(id) if owes_answer => self.shared.reply(id, None, Err(answer)),
-            None if owes_answer => self.shared.reply_without_id(answer),
+            Some(id) if needs_response => self.shared.reply(id, None, Err(answer)),
+            None if needs_response => self.shared.reply_without_id(answer),
             _ => {}
         }
     }
 
-    /// Whether something that is no message has to be answered. A bad answer to a request of ours ends that
-    /// request, and no other.
-    fn owes_answer(&mut self, error: &DecodeError) -> bool {
-        let bad_reply = |pending: &Pending| CallError::no_reply(pending.method.clone(), error);
+    /// Whether the peer must get an error response for text that is not a message. An invalid response fails the call
+    /// that it belongs to, and no other.
+    fn needs_response(&mut self, error: &DecodeError) -> bool {
+        let bad_reply = |pending: &PendingCall| CallError::bad_response(pending.method.clone(), error);
         let is_reply = |id: &RequestId| self.shared.fail_call(id, bad_reply);
         if error.shape != Shape::Request && error.id.as_ref().is_some_and(is_reply) {
             return false;
         }
         match &self.phase {
-            // A client does not answer noise on a server's output, but what names itself a request.
+            // A client responds to a malformed request only, and ignores other garbage in a server's output.
             Phase::Legacy(_) if !self.shared.is_server() => error.shape == Shape::Request,
             _ => self.shared.is_server() && matches!(error.shape, Shape::Request | Shape::Unknown),
         }
     }
 
     fn link_ended(&mut self, now: Time, end: LinkEnd) {
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
-            let client = client.clone();
-            let decided = opening.ended(&mut self.shared, &client, end);
-            self.decide(decided);
-            return;
+        if let Phase::Negotiating(negotiation) = &mut self.phase {
+            let decision = negotiation.ended(&mut self.shared, end);
+            return self.decide(decision);
         }
-        // A server whose client has closed its side in an orderly way finishes what it has begun.
+        // The client closed its side in order, so the server finishes the pending requests.
         let orderly = end.kind.is_closed() && end.exit.is_none();
         if self.shared.is_server() && orderly && self.draining.is_none() {
             return self.begin_draining(now, CloseCause::Link(end));
@@ -385,19 +366,18 @@ impl Session {
         }
     }
 
-    // ---- what the owner wants ----
+    // ---- operations of the owner ----
 
-    /// Makes a request. Its end comes as [`Event::Outcome`] with the id that is given back.
+    /// Sends a request. Its end is reported as [`Event::Outcome`] with the returned id.
     ///
     /// # Errors
-    /// When it was not sent: see [`CallRefused`].
+    /// When the request was not sent: see [`CallRefused`].
     pub fn call(&mut self, now: Time, call: &Call) -> Result<RequestId, CallRefused> {
         self.call_taking(now, &mut call.clone())
     }
 
-    /// The same, and takes the parameters out of the call: nobody else holds them then, so large ones are not copied to put
-    /// the envelope into them. A call for which there is no room ([`CallRefused::Full`]) keeps them, so that it can be made
-    /// later.
+    /// As [`Session::call`], and moves the parameters out of `call`. A large text then has one owner, and the envelope
+    /// is added without a copy. The parameters stay in `call` on [`CallRefused::Full`], so that the caller can retry.
     ///
     /// # Errors
     /// As [`Session::call`].
@@ -406,10 +386,12 @@ impl Session {
         let id = match &self.phase {
             Phase::Over => return Err(CallRefused::Closed),
             _ if self.draining.is_some() => return Err(CallRefused::Closed),
-            Phase::Idle | Phase::Asking(_) | Phase::Waiting => return Err(CallRefused::NotOpen),
-            Phase::Legacy(legacy) => match &self.beside {
-                Some(beside) if call.on_behalf_of.as_ref().is_some_and(|id| shared.debt.is_modern(id)) => {
-                    beside.call(shared, now, call)?
+            Phase::Idle | Phase::Negotiating(_) | Phase::AwaitingFirst => return Err(CallRefused::NotOpen),
+            Phase::Legacy(legacy) => match &self.inline_modern {
+                Some(inline_modern)
+                    if call.on_behalf_of.as_ref().is_some_and(|id| shared.requests.is_modern(id)) =>
+                {
+                    inline_modern.call(shared, now, call)?
                 }
                 _ => legacy.call(shared, now, call)?,
             },
@@ -418,30 +400,61 @@ impl Session {
         Ok(RequestId::from(id))
     }
 
-    /// No longer waits for the answer to a request of ours, and tells the peer. No event follows; an answer
-    /// that comes all the same is dropped. Unknown and answered ids are ignored.
+    /// Cancels a request of ours and notifies the peer. No event follows, and a late response is dropped. Unknown and
+    /// finished ids are ignored.
     pub fn cancel(&mut self, id: &RequestId, reason: Option<&str>) {
         let owned = self.shared.calls.find(id).filter(|(_, pending)| pending.purpose != Purpose::Opening);
         let Some((id, _)) = owned else { return };
         self.shared.calls.take(id);
-        let by_leaving = self.cancels_by_leaving();
-        self.shared.send_cancel(id, reason, by_leaving);
+        let by_abort = self.cancels_by_abort();
+        self.shared.send_cancel(id, reason, by_abort);
     }
 
-    fn cancels_by_leaving(&self) -> bool {
-        self.shared.caps.exchanges && self.profile().is_some_and(|profile| profile.leaving_cancels)
+    fn cancels_by_abort(&self) -> bool {
+        self.shared.caps.exchanges && self.profile().is_some_and(|profile| profile.disconnect_cancels)
     }
 
-    /// Ends the session from this side. Calls under way fail; a server ends the streams of its clients in
-    /// the orderly way.
+    /// Closes the session at once. Pending calls fail. A server ends the streams of its clients with a result.
     pub fn close(&mut self) {
         self.end_streams();
         self.finish(CloseCause::Local);
     }
 
+    /// Closes the session once the pending requests of the peer are finished. Nothing more is read, own calls fail, and
+    /// the peer's requests may still get a response for [`Limits::drain`](super::Limits::drain). A client, and a
+    /// session that is not open, closes at once.
+    pub fn drain(&mut self, now: Time) {
+        match self.phase {
+            Phase::Legacy(_) | Phase::Modern(_) | Phase::AwaitingFirst if self.shared.is_server() => {
+                self.begin_draining(now, CloseCause::Local);
+            }
+            _ => self.close(),
+        }
+    }
+
+    fn begin_draining(&mut self, now: Time, cause: CloseCause) {
+        if self.draining.is_some() {
+            return;
+        }
+        self.end_streams();
+        self.shared.fail_calls(&cause);
+        self.draining = Some((now + self.shared.limits.drain, Box::new(cause)));
+        self.finish_draining(now);
+    }
+
+    fn finish_draining(&mut self, now: Time) {
+        let Some((until, cause)) = &self.draining else { return };
+        let done = self.shared.requests.len() == 0 && self.shared.queue.is_empty() && self.stall.is_none();
+        if done || *until <= now {
+            let cause = CloseCause::clone(cause);
+            self.shared.reject_all();
+            self.finish(cause);
+        }
+    }
+
     // ---- time ----
 
-    /// Does what is due. To be called when [`Session::poll_timeout`] says so; earlier it does nothing.
+    /// Handles expired timers. Call it at the time of [`Session::poll_timeout`]; an earlier call does nothing.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(expired) = self.shared.calls.expire(now) {
             self.expired(now, expired);
@@ -452,37 +465,34 @@ impl Session {
             let after = self.shared.limits.write_stall;
             self.finish(CloseCause::Stalled { after });
         }
-        self.read_on(now);
+        self.end_read_pause(now);
         self.finish_draining(now);
     }
 
     fn expired(&mut self, now: Time, expired: Expired) {
         if expired.purpose != Purpose::Opening {
-            let by_leaving = self.cancels_by_leaving();
-            self.shared.call_expired(expired, by_leaving);
-            return;
-        }
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
-            let client = client.clone();
-            let decided = opening.expired(&mut self.shared, &client, now, expired);
-            self.decide(decided);
+            let by_abort = self.cancels_by_abort();
+            self.shared.call_expired(expired, by_abort);
+        } else if let Phase::Negotiating(negotiation) = &mut self.phase {
+            let decision = negotiation.expired(&mut self.shared, now, expired);
+            self.decide(decision);
         }
     }
 
-    /// When to call [`Session::handle_timeout`] next.
+    /// The time of the next call of [`Session::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let stall = self.stall.map(|(since, _)| since + self.shared.limits.write_stall);
         let drain = self.draining.as_ref().map(|(until, _)| *until);
-        [self.shared.calls.next_deadline(), stall, drain, self.held_until()]
+        [self.shared.calls.next_deadline(), stall, drain, self.read_pause_end()]
             .into_iter()
             .flatten()
             .min()
             .filter(|time| *time < Time::FAR)
     }
 
-    /// What the link has done: how many bytes the peer has taken since the link was made, and whether more
-    /// wait for it. A peer that takes nothing for [`Limits::write_stall`] is given up.
+    /// Reports the progress of the link: how many bytes the peer has read since the link was made, and whether more
+    /// bytes wait for it. A peer that reads nothing for [`Limits::write_stall`] is disconnected.
     pub fn link_sent(&mut self, now: Time, sent: u64, waiting: bool) {
         if matches!(self.phase, Phase::Over) {
             return;
@@ -495,20 +505,20 @@ impl Session {
         self.finish_draining(now);
     }
 
-    // ---- what comes out ----
+    // ---- outbound ----
 
-    /// The next thing to send. Replies come before own calls.
+    /// The next item to send. Replies precede own calls.
     pub fn poll_transmit(&mut self) -> Option<Outbound> {
         self.shared.transmit()
     }
 
-    /// The next thing that happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.shared.events.pop_front()
     }
 
-    /// Everything that has happened since it was last asked, behind what the owner still has: the same as
-    /// [`Session::poll_event`] until there is nothing, without moving each of them.
+    /// Moves all events behind those in `events`. The same as polling [`Session::poll_event`] until it is `None`,
+    /// without moving each event.
     pub fn take_events(&mut self, events: &mut VecDeque<Event>) {
         if events.is_empty() {
             core::mem::swap(&mut self.shared.events, events);
@@ -517,12 +527,11 @@ impl Session {
         }
     }
 
-    /// Gives back the room of what is over, but for that of one request. For an owner of thousands of sessions that
-    /// mostly lie idle.
+    /// Frees spare capacity beyond that of one request. For owners of thousands of idle sessions.
     pub fn shrink(&mut self) {
         let shared = &mut self.shared;
         shared.calls.shrink();
-        shared.debt.shrink();
+        shared.requests.shrink();
         shared.queue.shrink();
         if shared.events.is_empty() && shared.events.capacity() > 1 {
             shared.events = VecDeque::new();

@@ -1,8 +1,8 @@
-//! The modern era: no session. Every request says what it is made in and what its client can do, and only
-//! the client asks.
+//! The modern era: no session. Every request carries its version and its client's capabilities, and only the client
+//! sends requests.
 //!
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic>. What this file remembers is no state of
-//! the protocol: streams that are open, and the last client description, to not read the same text again.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic>. This module stores no protocol state. It remembers
+//! open streams, and the last client description, which saves decoding the same text again.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -11,51 +11,45 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::calls::{Call, Pending, Purpose};
-use super::content::{
-    log_level, names, read_input_required, result_object, too_long_subscription, too_many_subscriptions,
-    wants,
+use super::NotifyRefused;
+use super::calls::{Call, PendingCall, Purpose};
+use super::capabilities::{
+    declares_tasks, missing_capability, missing_tasks_capability, supported_in, undeclared_input,
 };
-use super::envelope::{self, Additions, Enclosure};
+use super::envelope::{self, Enclosure};
 use super::event::{Asker, CallRefused, Reply, RequestContext};
 use super::link::{Origin, Route};
 use super::role::{ClientRole, Role, ServerRole};
 use super::shared::{Shared, read};
+use super::shared::{log_level, result_object};
+use super::subscriptions::Stream;
 use super::violation::Violation;
-use super::{NotifyRefused, declared};
 use crate::method::MethodKind;
 use crate::text::Line;
 use crate::types::meta::key;
-use crate::types::{ListenParams, LoggingLevel, SubscriptionFilter, UnsupportedVersionData};
+use crate::types::{InputRequired, LoggingLevel, UnsupportedVersionData};
 use crate::{
-    Era, ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request,
-    RequestId, Response, Time, Version, code, scan,
+    Era, ErrorObject, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId,
+    Response, Time, Version, code, scan,
 };
 
 pub(super) struct Modern {
-    profile: &'static Profile,
-    /// The members of `_meta` that our own requests carry (client), or our results (server).
+    pub(super) profile: &'static Profile,
+    /// The members of `_meta` in our requests (client), or in our results (server).
     meta: Vec<(&'static str, String)>,
-    /// The streams of a client that listens, by the id of its request.
-    streams: BTreeMap<RequestId, Stream>,
-    /// The last description of a client and the texts that it was read from.
-    last_asker: Option<Box<LastAsker>>,
+    /// The streams of the client, by the id of their request.
+    pub(super) streams: BTreeMap<RequestId, Stream>,
+    /// The last client description with the texts that it was decoded from.
+    cached_client: Option<Box<CachedClient>>,
 }
 
-/// A stream that a client listens on.
-struct Stream {
-    filter: SubscriptionFilter,
-    /// In whose name it was opened, where that is proved.
-    principal: Option<Box<str>>,
-}
-
-struct LastAsker {
+struct CachedClient {
     capabilities: Raw,
     info: Option<Raw>,
     asker: Arc<Asker>,
 }
 
-/// What the `_meta` of a request says.
+/// The decoded `_meta` of a request.
 struct RequestMeta {
     progress_token: Option<ProgressToken>,
     log_level: Option<LoggingLevel>,
@@ -71,18 +65,18 @@ impl Modern {
                 .into_iter()
                 .collect(),
         };
-        Self { profile, meta, streams: BTreeMap::new(), last_asker: None }
+        Self { profile, meta, streams: BTreeMap::new(), cached_client: None }
     }
 
     pub(super) const fn profile(&self) -> &'static Profile {
         self.profile
     }
 
-    fn meta(&self) -> Vec<(&str, &str)> {
+    pub(super) fn meta(&self) -> Vec<(&str, &str)> {
         self.meta.iter().map(|(key, value)| (*key, value.as_str())).collect()
     }
 
-    // ---- what we send ----
+    // ---- outbound ----
 
     pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &mut Call) -> Result<i64, CallRefused> {
         shared.check_outgoing(&call.method, MethodKind::Request, self.profile)?;
@@ -90,13 +84,13 @@ impl Modern {
             let version = self.profile.version.clone();
             return Err(CallRefused::NotInVersion { method: call.method.clone(), version });
         }
-        shared.check_room()?;
+        shared.check_capacity()?;
         let purpose = match call.method {
             Method::Listen => Purpose::Listen { acknowledged: false },
             _ => Purpose::Owner,
         };
         if shared.relays() && call.params.as_ref().and_then(version_in).is_some() {
-            // The whole envelope is there, and is another's.
+            // The params already have the complete envelope of the client behind the gateway.
             return shared.send_request(now, call, purpose, &[]);
         }
         let mut meta = self.meta();
@@ -117,9 +111,9 @@ impl Modern {
     ) -> Result<(), NotifyRefused> {
         shared.check_outgoing(&notification.method, MethodKind::Notification, self.profile)?;
         if let Route::ReplyTo(id) = route {
-            let incoming = shared.debt.find(&id).ok_or(NotifyRefused::NoSuchRequest)?;
+            let pending = shared.requests.find(&id).ok_or(NotifyRefused::NoSuchRequest)?;
             let level = log_level(&notification);
-            let from = incoming.notes().and_then(|notes| notes.log_level);
+            let from = pending.details().and_then(|details| details.log_level);
             let wanted = from.is_some_and(|from| level.is_some_and(|level| level >= from));
             if notification.method == Method::LogMessage && !wanted && !shared.relays() {
                 return Ok(());
@@ -129,62 +123,37 @@ impl Modern {
         if !shared.is_server() || shared.relays() {
             return shared.send_notification(notification, Route::Session);
         }
-        // What belongs to no request reaches a client only on a stream that asked for it.
-        let about = match notification.method {
-            Method::Tasks => notification.params.as_ref().and_then(|params| params.raw().member("taskId")),
-            _ => notification.params.as_ref().and_then(Payload::uri),
-        };
-        let about = about.as_ref().and_then(Raw::to_string_value);
-        for (id, stream) in &self.streams {
-            let others = principal.is_some() && stream.principal.as_deref() != principal;
-            if others || !wants(&stream.filter, &notification.method, about.as_deref()) {
-                continue;
-            }
-            let text = id.to_string();
-            let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &text)], ..Additions::default() };
-            let params = Some(envelope::splice(notification.params.clone(), false, &additions));
-            let notification = Notification { method: notification.method.clone(), params };
-            shared.send_notification(notification, Route::ReplyTo(id.clone()))?;
-        }
-        Ok(())
+        self.notify_streams(shared, &notification, principal)
     }
 
-    /// Whether somebody would be told of it, who is told of what belongs to no request.
-    pub(super) fn hears(&self, method: &Method, is_server: bool) -> bool {
-        !is_server || self.streams.values().any(|stream| wants(&stream.filter, method, None))
-    }
-
-    // ---- what comes in ----
+    // ---- inbound ----
 
     pub(super) fn request(&mut self, shared: &mut Shared, request: Request, origin: Arc<Origin>) {
         let Role::Server(server) = &shared.role else {
-            // A server may not ask, and a client may not write responses: there is nothing to answer.
+            // Only clients send requests in this era, and a client must not send responses, so no error is sent.
             shared.violation(Violation::UnexpectedRequest { method: request.method });
             return;
         };
-        if shared.debt.contains(&request.id) || self.streams.contains_key(&request.id) {
-            return shared.refuse_duplicate(request.id, None);
+        if shared.requests.contains(&request.id) || self.streams.contains_key(&request.id) {
+            return shared.reject_duplicate(request.id, None);
         }
         if request.method == Method::Initialize {
-            // A modern server names its versions to a client that opens in the old way.
+            // The error lists our versions for a legacy client.
             let requested = request.params.as_ref().and_then(|params| params.raw().member("protocolVersion"));
             let requested = requested.as_ref().and_then(Raw::to_string_value).unwrap_or_default();
             let error = unsupported_version(server, &requested);
             shared.violation(Violation::UnexpectedRequest { method: request.method });
-            shared.reply(request.id, None, Err(error));
-            return;
+            return shared.reply(request.id, None, Err(error));
         }
         let meta = match self.read_meta(server, request.params.as_ref()) {
             Ok(meta) => meta,
             Err((error, violation)) => {
                 shared.violation(violation);
-                shared.reply(request.id, None, Err(error));
-                return;
+                return shared.reply(request.id, None, Err(error));
             }
         };
         if let Err(error) = shared.check_incoming(&request.method, self.profile) {
-            shared.reply(request.id, None, Err(error));
-            return;
+            return shared.reply(request.id, None, Err(error));
         }
         let relays = shared.relays();
         match request.method {
@@ -257,33 +226,33 @@ impl Modern {
         Ok(RequestMeta { progress_token, log_level, asker })
     }
 
-    /// The client as this request describes it. Most requests of a client carry the same text: then what was
-    /// read from it last time is still right, which is no inference from an earlier request.
+    /// The client as this request describes it. Reuses the last description if the text is the same; the request still
+    /// stands for itself.
     fn asker(&mut self, capabilities: Raw, info: Option<Raw>) -> Option<Arc<Asker>> {
-        if let Some(last) = &self.last_asker
+        if let Some(last) = &self.cached_client
             && last.capabilities == capabilities
             && last.info == info
         {
             return Some(last.asker.clone());
         }
         let asker = Arc::new(Asker {
-            // Self-reported and for display alone: what cannot be read is left out.
+            // For display only, so invalid information is omitted.
             info: info.as_ref().and_then(|info| info.decode().ok()).map(Arc::new),
             capabilities: capabilities.decode().ok()?,
         });
-        // A long text shares the buffer of the whole message, which is not to be kept for it.
+        // A long text shares the buffer of its message and would keep it alive.
         let is_short = |text: &Raw| text.len() < Raw::SHARED_FROM;
-        self.last_asker = (is_short(&capabilities) && info.as_ref().is_none_or(is_short))
-            .then(|| Box::new(LastAsker { capabilities, info, asker: asker.clone() }));
+        self.cached_client = (is_short(&capabilities) && info.as_ref().is_none_or(is_short))
+            .then(|| Box::new(CachedClient { capabilities, info, asker: asker.clone() }));
         Some(asker)
     }
 
-    /// The answer to `server/discover`.
+    /// The response to `server/discover`.
     fn discover(&self, shared: &Shared) -> Result<Payload, ErrorObject> {
         let Role::Server(server) = &shared.role else {
             return Err(ErrorObject::method_not_found("server/discover"));
         };
-        let capabilities = declared::in_revision(server.capabilities.clone(), self.profile);
+        let capabilities = supported_in(server.capabilities.clone(), self.profile);
         let result = crate::types::DiscoverResult::new(server.versions.clone(), capabilities)
             .with_instructions(server.instructions.clone());
         let result =
@@ -291,94 +260,8 @@ impl Modern {
         Ok(envelope::complete(&self.meta(), &Method::Discover, &result))
     }
 
-    // ---- streams ----
-
-    /// Whether a client listens on the stream of that request.
-    pub(super) fn is_stream(&self, id: &RequestId) -> bool {
-        self.streams.contains_key(id)
-    }
-
-    fn listen(&mut self, shared: &mut Shared, request: Request, asker: &Asker, principal: Option<Box<str>>) {
-        let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
-            Some(Ok(params)) => params.notifications,
-            Some(Err(error)) => {
-                shared.reply(request.id, None, Err(ErrorObject::invalid_params(error.to_string())));
-                return;
-            }
-            None => SubscriptionFilter::default(),
-        };
-        if filter.task_ids.is_some() && !declares_tasks(&asker.capabilities) {
-            shared.reply(request.id, None, Err(missing_capability(&tasks_capability())));
-            return;
-        }
-        let limit = shared.limits.subscriptions;
-        let held: usize = self.streams.values().map(|stream| names(&stream.filter).count()).sum();
-        if self.streams.len() >= limit || held + names(&filter).count() > limit {
-            shared.reply(request.id, None, Err(too_many_subscriptions(limit)));
-            return;
-        }
-        let longest = shared.limits.subscription_bytes;
-        if names(&filter).any(|name| name.len() > longest) {
-            shared.reply(request.id, None, Err(too_long_subscription(longest)));
-            return;
-        }
-        let honoured = self.honour(shared, filter);
-        let id = request.id.to_string();
-        let notifications = Raw::from_value(&honoured);
-        let notifications = notifications.as_ref().map_or("{}", Raw::as_str);
-        let params = Raw::trusted(format!("{{\"notifications\":{notifications}}}").into());
-        let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &id)], ..Additions::default() };
-        let params = Some(envelope::splice(Some(Payload::from_raw(params)), true, &additions));
-        let acknowledged = Notification { method: Method::SubscriptionsAcknowledged, params };
-        // In the lane of the events that follow it: the acknowledgement is always the first.
-        shared.queue.push_own(Message::Notification(acknowledged), Route::ReplyTo(request.id.clone()));
-        self.streams.insert(request.id, Stream { filter: honoured, principal });
-    }
-
-    /// The part of a filter that this server can honour.
-    fn honour(&self, shared: &Shared, mut filter: SubscriptionFilter) -> SubscriptionFilter {
-        let offers =
-            |method: Method| shared.check_outgoing(&method, MethodKind::Notification, self.profile).is_ok();
-        let tasks = match &shared.role {
-            Role::Server(server) => server.capabilities.extensions.as_ref(),
-            Role::Client(_) => None,
-        };
-        let tasks = tasks.is_some_and(|known| known.contains_key(crate::types::task::EXTENSION));
-        filter.task_ids = filter.task_ids.filter(|_| tasks);
-        filter.tools_list_changed = filter.tools_list_changed.filter(|_| offers(Method::ToolListChanged));
-        filter.prompts_list_changed =
-            filter.prompts_list_changed.filter(|_| offers(Method::PromptListChanged));
-        filter.resources_list_changed =
-            filter.resources_list_changed.filter(|_| offers(Method::ResourceListChanged));
-        filter.resource_subscriptions =
-            filter.resource_subscriptions.filter(|_| offers(Method::ResourceUpdated));
-        filter
-    }
-
-    /// The server ends every stream: on a shared channel with a notification, and everywhere with the result.
-    pub(super) fn end_streams(&mut self, shared: &mut Shared) {
-        for id in core::mem::take(&mut self.streams).into_keys().chain(shared.relayed_streams()) {
-            let text = id.to_string();
-            if !shared.caps.exchanges {
-                let params = Raw::trusted(format!("{{\"requestId\":{text}}}").into());
-                let params = Some(Payload::from_raw(params));
-                let cancelled = Notification { method: Method::Cancelled, params };
-                shared.queue.push_own(Message::Notification(cancelled), Route::ReplyTo(id.clone()));
-            }
-            let mut meta = self.meta();
-            meta.push((key::SUBSCRIPTION_ID, &text));
-            let result = envelope::splice(
-                None,
-                true,
-                &Additions { lead: envelope::COMPLETE, meta: &meta, token: None },
-            );
-            let response = Response { id: Some(id.clone()), outcome: Ok(result) };
-            shared.queue.push_own(Message::Response(response), Route::ReplyTo(id));
-        }
-    }
-
-    /// The client has ended a stream or left a request.
-    pub(super) fn left(&mut self, shared: &mut Shared, id: &RequestId) {
+    /// The client has closed a stream or the exchange of a request.
+    pub(super) fn detach(&mut self, shared: &mut Shared, id: &RequestId) {
         if self.streams.remove(id).is_none() {
             shared.peer_cancelled(id, None);
         }
@@ -394,12 +277,12 @@ impl Modern {
                 }
             }
             Method::Progress if !shared.is_server() => shared.progress(now, notification),
-            // Only a server has something to report.
+            // Only a server reports progress.
             Method::Progress => {
                 shared.violation(Violation::UnexpectedNotification { method: Method::Progress });
             }
             _ => {
-                // What a stream still brings after its end belongs to no call, but is no less true.
+                // A notification of a finished stream is delivered, but belongs to no call.
                 let stream = subscription(&notification).filter(|id| {
                     let pending = shared.calls.find(id);
                     pending.is_some_and(|(_, pending)| matches!(pending.purpose, Purpose::Listen { .. }))
@@ -408,7 +291,7 @@ impl Modern {
                     let acknowledged = stream.as_ref().and_then(|id| shared.calls.find(id)).map(|(id, _)| id);
                     if acknowledged.and_then(|id| shared.calls.acknowledge(id)).is_none() {
                         let id = subscription(&notification).and_then(|id| id.as_i64());
-                        if id.is_some_and(|id| shared.abandoned.contains(id)) {
+                        if id.is_some_and(|id| shared.ended_calls.contains(id)) {
                             return;
                         }
                         let method = Method::SubscriptionsAcknowledged;
@@ -429,14 +312,14 @@ impl Modern {
             Role::Client(client) => declares_tasks(&client.capabilities),
             Role::Server(_) => false,
         };
-        shared.response(response, |pending, result| judge(pending, result, tasks));
+        shared.response(response, |pending, result| interpret(pending, result, tasks));
     }
 
     pub(super) fn respond(&self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
         let relays = shared.relays();
-        shared.settle(id, |incoming| {
+        shared.finish_request(id, |pending| {
             let (method, asker) =
-                (&incoming.method, incoming.notes().and_then(|notes| notes.asker.as_deref()));
+                (&pending.method, pending.details().and_then(|details| details.asker.as_deref()));
             match reply {
                 Ok(Reply::Complete(result)) => result_object(result)
                     .map(|result| envelope::complete(&self.meta(), method, &result.indexed())),
@@ -445,7 +328,7 @@ impl Modern {
                     result_object(task)
                         .map(|task| envelope::enclose(&self.meta(), "\"resultType\":\"task\",", "", &task))
                 }
-                Ok(Reply::Task(_)) => Err(missing_capability(&tasks_capability())),
+                Ok(Reply::Task(_)) => Err(missing_tasks_capability()),
                 Ok(Reply::Verbatim(result)) => Ok(result),
                 Err(error) if relays => Err(error),
                 Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
@@ -460,7 +343,7 @@ impl Modern {
         &self,
         method: &Method,
         asker: Option<&Asker>,
-        input: &crate::types::InputRequired,
+        input: &InputRequired,
     ) -> Result<Payload, ErrorObject> {
         if !method.may_need_input() {
             return Err(ErrorObject::internal(format!(
@@ -469,7 +352,7 @@ impl Modern {
         }
         let declared = asker.map(|asker| &asker.capabilities);
         for request in input.input_requests.iter().flat_map(|requests| requests.values()) {
-            if let Some(missing) = declared.and_then(|declared| super::input::undeclared(request, declared)) {
+            if let Some(missing) = declared.and_then(|declared| undeclared_input(request, declared)) {
                 return Err(missing_capability(missing));
             }
         }
@@ -482,7 +365,7 @@ impl Modern {
     }
 }
 
-/// The members of `_meta` that every request of a client carries.
+/// The members of `_meta` in every request of a client.
 pub(super) fn client_meta(profile: &Profile, client: &ClientRole) -> Vec<(&'static str, String)> {
     let text = |value: Result<Raw, crate::json::WriteError>| value.map(|raw| String::from(raw.as_str()));
     let mut meta = alloc::vec![(key::PROTOCOL_VERSION, format!("\"{}\"", profile.version))];
@@ -499,8 +382,22 @@ pub(super) fn client_meta(profile: &Profile, client: &ClientRole) -> Vec<(&'stat
     meta
 }
 
-/// What kind of result came back.
-fn judge(pending: &Pending, result: Payload, tasks: bool) -> Result<Reply, String> {
+/// Decodes a result that requests input.
+pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<InputRequired, String> {
+    if !method.may_need_input() {
+        return Err(format!("{method} may not be answered with `input_required`"));
+    }
+    let input: InputRequired = result.decode().map_err(|error| error.to_string())?;
+    if input.input_requests.as_ref().is_none_or(|requests| requests.is_empty())
+        && input.request_state.is_none()
+    {
+        return Err("`input_required` with neither `inputRequests` nor `requestState`".into());
+    }
+    Ok(input)
+}
+
+/// Decodes a result by its `resultType`.
+fn interpret(pending: &PendingCall, result: Payload, tasks: bool) -> Result<Reply, String> {
     let kind = result.result_type();
     let kind = match &kind {
         None => "complete".into(),
@@ -517,23 +414,7 @@ fn judge(pending: &Pending, result: Payload, tasks: bool) -> Result<Reply, Strin
     }
 }
 
-fn declares_tasks(capabilities: &crate::types::ClientCapabilities) -> bool {
-    capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(crate::types::task::EXTENSION))
-}
-
-fn tasks_capability() -> String {
-    format!("{{\"extensions\":{{\"{}\":{{}}}}}}", crate::types::task::EXTENSION)
-}
-
-fn missing_capability(required: &str) -> ErrorObject {
-    ErrorObject::new(
-        code::MISSING_REQUIRED_CLIENT_CAPABILITY,
-        format!("this request needs a client capability that it does not declare: {required}"),
-    )
-    .with_data(Raw::trusted(format!("{{\"requiredCapabilities\":{required}}}").into()))
-}
-
-/// The error that names every version which the server speaks.
+/// The error that lists the versions of the server.
 pub(super) fn unsupported_version(server: &ServerRole, requested: &str) -> ErrorObject {
     version_error(UnsupportedVersionData::new(server.versions.clone(), requested))
 }
@@ -549,24 +430,24 @@ fn version_error(data: UnsupportedVersionData) -> ErrorObject {
     }
 }
 
-/// The error to a modern request on a connection whose version was agreed, and which serves no other.
-pub(super) fn agreed_otherwise(request: &Request, agreed: &Profile) -> ErrorObject {
+/// The error to a modern request on a connection that negotiated another version and serves no second one.
+pub(super) fn other_version_agreed(request: &Request, agreed: &Profile) -> ErrorObject {
     let requested = version_of(request);
     let requested = requested.as_ref().and_then(Raw::to_string_value).unwrap_or_default();
     version_error(UnsupportedVersionData::new(alloc::vec![agreed.version.clone()], &requested))
 }
 
-/// The stream of ours that a notification came on.
+/// The id of the subscription that a notification belongs to.
 fn subscription(notification: &Notification) -> Option<RequestId> {
     notification.params.as_ref()?.meta()?.member(key::SUBSCRIPTION_ID)?.decode().ok()
 }
 
-/// Whether a request is made in the modern way: it names its version itself.
+/// Whether a request carries its protocol version.
 pub(super) fn names_its_version(request: &Request) -> bool {
     version_of(request).is_some()
 }
 
-/// Whether it names the version that this crate speaks.
+/// Whether a request carries the modern version of this crate.
 pub(super) fn names_our_version(request: &Request) -> bool {
     version_of(request).is_some_and(|version| {
         version.to_string_value().is_some_and(|version| version == newest().version.as_str())
@@ -581,7 +462,7 @@ fn version_in(params: &Payload) -> Option<Raw> {
     params.meta()?.member(key::PROTOCOL_VERSION)
 }
 
-/// The profile that a modern session has.
+/// The profile of a modern session.
 pub(super) fn newest() -> &'static Profile {
     Profile::newest(Era::Modern)
 }

@@ -1,30 +1,30 @@
-//! What waits to be taken by the link.
+//! The queue of messages that wait for the link.
 //!
-//! Two lanes. Replies, and the notifications that belong to a request, go first: two peers that both answer
-//! before they ask can never block each other (`tests/session_debt.rs` shows it over pipes of 4 KiB). Within
-//! a lane, order is never changed, because in MCP order has meaning: progress before the result, the
-//! acknowledgement of a subscription before its first event.
+//! It has two lanes. Replies, and notifications that belong to a request, are sent first, so that two peers that both
+//! reply before they request can never deadlock (`tests/session_debt.rs` shows it over pipes of 4 KiB). The order
+//! within a lane never changes, because it has meaning in MCP: progress precedes the result, and the acknowledgement of
+//! a subscription precedes its first event.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::cmp::Ordering;
 
-use super::batch::Joined;
+use super::batch::JoinedReplies;
 use super::link::{Outbound, Route};
 use crate::{Message, Method, Notification, Request, RequestId};
 
-/// What a message costs beside its payload: a generous bound on the text around it.
-const ENVELOPE: usize = 96;
+/// An upper bound of the bytes of a message beside its payload.
+const MESSAGE_OVERHEAD_BYTES: usize = 96;
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     replies: Lane,
     own: Lane,
-    /// The changes that wait to be told, each with its place.
-    changes: BTreeMap<Change, Place>,
+    /// The positions of the queued change notifications.
+    changes: BTreeMap<Change, Position>,
 }
 
-/// What a notification says that something has changed: the same twice is said once. Its parameters have the resource
-/// that it is about, and the stream that it is told on.
+/// A change notification (`list_changed`, `resources/updated`), compared by its method and params. Equal ones are
+/// queued once.
 #[derive(Debug)]
 struct Change(Notification);
 
@@ -57,8 +57,8 @@ impl PartialOrd for Change {
     }
 }
 
-/// Whether a notification only says that something has changed.
-pub(super) const fn tells_change(method: &Method) -> bool {
+/// Whether a notification only reports a change.
+pub(super) const fn is_change(method: &Method) -> bool {
     matches!(
         method,
         Method::ToolListChanged
@@ -69,42 +69,42 @@ pub(super) const fn tells_change(method: &Method) -> bool {
     )
 }
 
-/// A first-in first-out line that knows the place of each of its items.
+/// A first-in, first-out queue in which an item can be found by its position.
 #[derive(Debug, Default)]
 struct Lane {
     items: VecDeque<Item>,
-    /// What the items take on the wire, as [`size`] bounds it.
+    /// The encoded size of the items, as bounded by [`size`].
     bytes: usize,
-    /// The same of the replies that no handler has made.
+    /// The part of replies that were made without a handler.
     immediate: usize,
-    /// The place of the first item, counted from the beginning of the session.
+    /// The position of the first item, counted from the start of the session.
     first: u64,
 }
 
 #[derive(Debug)]
 struct Item {
     outbound: Outbound,
-    /// A reply that no handler has made.
+    /// A reply that was made without a handler.
     immediate: bool,
 }
 
-/// Where something was put, to find it again while it still waits.
+/// The position of an item. It stays valid while the item is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(u64);
+pub(super) struct Position(u64);
 
 impl Lane {
-    fn push(&mut self, outbound: Outbound, immediate: bool) -> Place {
+    fn push(&mut self, outbound: Outbound, immediate: bool) -> Position {
         let bytes = size(&outbound);
         self.bytes += bytes;
         if immediate {
             self.immediate += bytes;
         }
         if self.items.capacity() == 0 {
-            // Mostly there is never more than one, and the first growth by itself would be to four.
+            // Usually one item is queued, and the default growth would be to four.
             self.items.reserve_exact(1);
         }
         self.items.push_back(Item { outbound, immediate });
-        Place(self.first + self.items.len() as u64 - 1)
+        Position(self.first + self.items.len() as u64 - 1)
     }
 
     fn pop(&mut self) -> Option<Outbound> {
@@ -118,9 +118,9 @@ impl Lane {
         Some(outbound)
     }
 
-    /// What still waits in that place.
-    fn waiting(&mut self, place: Place) -> Option<&mut Outbound> {
-        let index = usize::try_from(place.0.checked_sub(self.first)?).ok()?;
+    /// The item at this position, if it is still queued.
+    fn waiting(&mut self, position: Position) -> Option<&mut Outbound> {
+        let index = usize::try_from(position.0.checked_sub(self.first)?).ok()?;
         self.items.get_mut(index).map(|item| &mut item.outbound)
     }
 }
@@ -130,7 +130,7 @@ impl Queue {
         self.replies.bytes
     }
 
-    /// The part of them that no handler has made.
+    /// The part of replies that were made without a handler.
     pub(super) const fn immediate_bytes(&self) -> usize {
         self.replies.immediate
     }
@@ -143,19 +143,19 @@ impl Queue {
         self.replies.items.is_empty() && self.own.items.is_empty()
     }
 
-    /// Replies go first, and what belongs to a request goes with them.
-    pub(super) fn push_reply(&mut self, message: Message, route: Route) -> Place {
+    /// Queues a reply of a handler, or a notification that belongs to a request.
+    pub(super) fn push_reply(&mut self, message: Message, route: Route) -> Position {
         self.replies.push(Outbound::Message { message, route }, false)
     }
 
-    /// A reply that no handler has made.
+    /// Queues a reply that was made without a handler.
     pub(super) fn push_immediate_reply(&mut self, message: Message, route: Route) {
         self.replies.push(Outbound::Message { message, route }, true);
     }
 
-    /// The replies to a batch.
-    pub(super) fn push_reply_batch(&mut self, joined: Joined) {
-        let Joined { replies: messages, exchange, handled } = joined;
+    /// Queues the replies of a batch.
+    pub(super) fn push_reply_batch(&mut self, joined: JoinedReplies) {
+        let JoinedReplies { replies: messages, exchange, handled } = joined;
         self.replies.push(Outbound::Batch { messages, exchange }, !handled);
     }
 
@@ -163,38 +163,44 @@ impl Queue {
         self.own.push(Outbound::Message { message, route }, false);
     }
 
-    /// Whether a notification that says the same waits already.
+    /// Whether an equal change notification is queued.
     pub(super) fn has_change(&self, notification: &Notification) -> bool {
         self.changes.contains_key(&Change(notification.clone()))
     }
 
-    /// A notification that says that something has changed.
+    /// Queues a change notification.
     pub(super) fn push_change(&mut self, notification: Notification, route: Route) {
         let message = Message::Notification(notification.clone());
-        let place = self.own.push(Outbound::Message { message, route }, false);
-        self.changes.insert(Change(notification), place);
+        let position = self.own.push(Outbound::Message { message, route }, false);
+        self.changes.insert(Change(notification), position);
     }
 
     pub(super) fn push_abort(&mut self, id: RequestId) {
         self.own.push(Outbound::Abort { id }, false);
     }
 
-    /// Progress: takes the place of older progress that nobody has taken yet, else it goes behind everything.
-    pub(super) fn push_progress(&mut self, older: Option<Place>, message: Message, route: Route) -> Place {
+    /// Queues progress, or replaces the older progress of the same request if it is still queued.
+    pub(super) fn push_progress(
+        &mut self,
+        older: Option<Position>,
+        message: Message,
+        route: Route,
+    ) -> Position {
         let newer = Outbound::Message { message, route };
-        let Some((place, waiting)) = older.and_then(|place| Some((place, self.replies.waiting(place)?)))
+        let Some((position, waiting)) =
+            older.and_then(|position| Some((position, self.replies.waiting(position)?)))
         else {
             return self.replies.push(newer, false);
         };
         let (old, new) = (size(waiting), size(&newer));
         *waiting = newer;
         self.replies.bytes = self.replies.bytes - old + new;
-        place
+        position
     }
 
-    /// To close the stream of a request, behind what is to be sent on it. Said once, however often it is wanted.
-    pub(super) fn push_close_stream(&mut self, older: Option<Place>, id: RequestId) -> Place {
-        let waits = older.filter(|place| self.replies.waiting(*place).is_some());
+    /// Queues the closing of a request's stream behind the messages for it, once.
+    pub(super) fn push_close_stream(&mut self, older: Option<Position>, id: RequestId) -> Position {
+        let waits = older.filter(|position| self.replies.waiting(*position).is_some());
         waits.unwrap_or_else(|| self.replies.push(Outbound::CloseStream { id }, false))
     }
 
@@ -202,21 +208,21 @@ impl Queue {
         if !self.replies.items.is_empty() {
             return self.replies.pop();
         }
-        let place = Place(self.own.first);
+        let position = Position(self.own.first);
         let outbound = self.own.pop()?;
-        if let Outbound::Message { message: Message::Notification(told), .. } = &outbound
-            && tells_change(&told.method)
+        if let Outbound::Message { message: Message::Notification(notification), .. } = &outbound
+            && is_change(&notification.method)
         {
-            let change = Change(told.clone());
-            // One that was held back for a client that was not ready yet is not noted.
-            if self.changes.get(&change) == Some(&place) {
+            let change = Change(notification.clone());
+            // A notification that waited for the client to become ready has no entry.
+            if self.changes.get(&change) == Some(&position) {
                 self.changes.remove(&change);
             }
         }
         Some(outbound)
     }
 
-    /// Gives back the room that nothing waits in, but for one.
+    /// Frees the memory of empty lanes, except for one item.
     pub(super) fn shrink(&mut self) {
         for lane in [&mut self.replies, &mut self.own] {
             if lane.items.is_empty() && lane.items.capacity() > 1 {
@@ -225,19 +231,19 @@ impl Queue {
         }
     }
 
-    /// Forgets everything: nobody can take it any more.
+    /// Removes everything when the link has ended.
     pub(super) fn clear(&mut self) {
         while self.pop().is_some() {}
     }
 }
 
-/// A bound on the bytes that this takes on the wire.
+/// An upper bound of the encoded size.
 fn size(outbound: &Outbound) -> usize {
     match outbound {
         Outbound::Message { message, .. } => message_size(message),
         Outbound::Batch { messages, .. } => messages.iter().map(message_size).sum(),
-        Outbound::Abort { .. } => ENVELOPE,
-        Outbound::CloseStream { id } => id.held() + ENVELOPE,
+        Outbound::Abort { .. } => MESSAGE_OVERHEAD_BYTES,
+        Outbound::CloseStream { id } => id.held() + MESSAGE_OVERHEAD_BYTES,
     }
 }
 
@@ -247,18 +253,18 @@ pub(super) fn message_size(message: &Message) -> usize {
         Message::Notification(_) => 0,
         Message::Response(response) => response.id.as_ref().map_or(0, RequestId::held),
     };
-    id + message.payload_len() + ENVELOPE
+    id + message.payload_len() + MESSAGE_OVERHEAD_BYTES
 }
 
-/// What a request holds. Its sender chooses the lengths of its id and of an unknown method, too.
+/// The memory of a request. Its sender also chooses the lengths of its id and of an unknown method.
 pub(super) fn request_size(request: &Request) -> usize {
     let params = request.params.as_ref().map_or(0, |params| params.raw().len());
     params + bare_size(&request.id, &request.method)
 }
 
-/// The same of a request without parameters.
+/// The same for a request without params.
 pub(super) fn bare_size(id: &RequestId, method: &Method) -> usize {
-    id.held() + method.held() + ENVELOPE
+    id.held() + method.held() + MESSAGE_OVERHEAD_BYTES
 }
 
 #[cfg(test)]
@@ -300,9 +306,9 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_was_told_is_told_again() {
+    fn a_change_that_was_sent_is_queued_again() {
         let mut queue = Queue::default();
-        // As what is told to a client that has just become ready.
+        // As for a client that has just become ready.
         queue.push_own(Message::Notification(updated(1)), Route::Session);
         queue.push_change(updated(1), Route::Session);
         queue.push_change(updated(2), Route::Session);

@@ -1,4 +1,4 @@
-//! What the two sides of a session are and want: the settings that an owner gives.
+//! The settings that an owner gives to a client session and to a server session.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -8,78 +8,76 @@ use super::event::Ask;
 use crate::types::{ClientCapabilities, Implementation, ServerCapabilities};
 use crate::{Era, Raw, Version};
 
-/// Which side of the session this is.
+/// The side of the session.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// The side that opens, asks and calls.
+    /// The client.
     Client(Arc<ClientRole>),
-    /// The side that offers. Shared, for one server has many sessions.
+    /// The server. Shared, because one server has many sessions.
     Server(Arc<ServerRole>),
 }
 
-/// How a client presents itself and what it asks for.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientRole {
-    /// Its name and version.
+    /// The name and version.
     pub info: Implementation,
-    /// What it can do for a server.
+    /// The capabilities.
     pub capabilities: ClientCapabilities,
-    /// Which era it asks for.
+    /// The era to request.
     pub ask: Ask,
-    /// The one legacy version to offer, and to accept; `None`: offer the newest, accept every known one.
+    /// The only legacy version to offer and accept; `None`: offer the newest, accept every known one.
     pub version: Option<Version>,
-    /// It stands for another client, as one side of a gateway: nothing is refused because it was not declared or is not
-    /// in the agreed revision, in either direction; results and progress come as they are ([`Reply::Verbatim`],
-    /// [`Event::Notification`]); parameters that name their version themselves are sent as they are but for the token of
-    /// their progress; and [`ClientRole::version`] is the version to offer, while every known one of its era is accepted.
+    /// The session relays for another client, as one side of a gateway. Undeclared capabilities and methods outside the
+    /// negotiated revision are allowed in both directions. Results and progress are delivered unchanged
+    /// ([`Reply::Verbatim`], [`Event::Notification`]). Params that carry their own version are sent unchanged except
+    /// for the progress token. [`ClientRole::version`] is offered, and every known version of its era is accepted.
     ///
     /// [`Reply::Verbatim`]: super::Reply::Verbatim
     /// [`Event::Notification`]: super::Event::Notification
     pub relays: bool,
-    /// What it says of itself, word for word, in place of `info` and `capabilities`.
+    /// Texts to present in place of `info` and `capabilities`.
     pub presents: Option<Arc<Presents>>,
 }
 
-/// What a client says of itself, word for word. What is `None` is said as the role says it.
+/// Texts that a client presents unchanged. `None` presents what the role contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Presents {
-    /// The parameters of `initialize`, an object.
+    /// The params of `initialize`: an object.
     pub initialize: Option<Raw>,
-    /// Who it is, in the `_meta` of modern requests: an object.
+    /// The client information in the `_meta` of modern requests: an object.
     pub info: Option<Raw>,
-    /// What it can do, there: an object.
+    /// The capabilities there: an object.
     pub capabilities: Option<Raw>,
 }
 
-/// How a server presents itself.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerRole {
-    /// Its name and version.
+    /// The name and version.
     pub info: Implementation,
-    /// What it offers.
+    /// The capabilities.
     pub capabilities: ServerCapabilities,
-    /// How it wants to be used, for a model to read.
+    /// Instructions for the use of the server, for a model.
     pub instructions: Option<String>,
-    /// The versions that it speaks, of those this crate knows.
+    /// The supported versions, of those that this crate knows.
     pub versions: Vec<Version>,
-    /// Whether it lets in a client that says in `initialize` neither what it can nor who it is, although it must: some
-    /// were written after documents that do not say so.
+    /// Accepts an `initialize` without the required capabilities and client information, as some clients send it.
     pub lenient_opening: bool,
-    /// It stands for another server, as one side of a gateway: nothing is refused because it was not declared or is not
-    /// in the agreed revision, in either direction; what a session answers by itself otherwise (`logging/setLevel`,
-    /// `server/discover`, `subscriptions/listen`) reaches the handler; and what the handler tells is not looked at for
-    /// its level or its resource. A request to listen is then one as any other, whose handler tells what comes and ends
-    /// it.
+    /// The session relays for another server, as one side of a gateway. Undeclared capabilities and methods outside the
+    /// negotiated revision are allowed in both directions. The handler also gets the requests that a session otherwise
+    /// handles itself (`logging/setLevel`, `server/discover`, `subscriptions/listen`). Notifications are not filtered
+    /// by level or resource. The handler of `subscriptions/listen` sends the notifications of the stream and ends it.
     pub relays: bool,
-    /// The result of `initialize`, word for word. It names the one legacy version of `versions`.
+    /// The unchanged result of `initialize`. It names the one legacy version of `versions`.
     pub presents: Option<Raw>,
 }
 
 impl ClientRole {
-    /// A client that speaks every version and asks for whatever the server speaks.
+    /// A client that supports every version and accepts the era of the server.
     #[must_use]
     pub fn new(info: Implementation, capabilities: ClientCapabilities) -> Self {
         Self { info, capabilities, ask: Ask::Auto, version: None, relays: false, presents: None }
@@ -87,7 +85,7 @@ impl ClientRole {
 }
 
 impl Role {
-    /// Whether this side stands for another one.
+    /// Whether this side relays for a gateway.
     pub(super) fn relays(&self) -> bool {
         match self {
             Self::Client(client) => client.relays,
@@ -97,7 +95,7 @@ impl Role {
 }
 
 impl ServerRole {
-    /// A server that speaks every version.
+    /// A server that supports every version.
     #[must_use]
     pub fn new(info: Implementation, capabilities: ServerCapabilities) -> Self {
         Self {
@@ -111,12 +109,12 @@ impl ServerRole {
         }
     }
 
-    /// Whether it speaks any version of that era.
+    /// Whether it supports a version of this era.
     pub(super) fn speaks(&self, era: Era) -> bool {
         self.newest(era).is_some()
     }
 
-    /// The newest version of an era that it speaks.
+    /// The newest supported version of an era.
     pub(super) fn newest(&self, era: Era) -> Option<&'static Version> {
         Version::newest_among(era, &self.versions)
     }

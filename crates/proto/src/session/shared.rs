@@ -1,8 +1,8 @@
-//! What the session holds whatever the era: its role and bounds, the calls under way, the requests to be
-//! answered, the queue to the link and the events to the owner.
+//! The state that both eras share: role and limits, our pending calls, the pending requests of the peer, the queue to
+//! the link and the events to the owner.
 //!
-//! The eras ([`legacy`](super::legacy), [`modern`](super::modern)) decide what is allowed and how the
-//! envelope looks; everything that is the same for both is done here, once.
+//! [`legacy`](super::legacy) and [`modern`](super::modern) decide what is allowed and add the envelope. Everything that
+//! is the same in both is here.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
@@ -10,22 +10,23 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
-use super::abandoned::Abandoned;
-use super::calls::{Call, Calls, Expired, Pending, Purpose};
-use super::debt::{Debt, Incoming};
+use super::NotifyRefused;
+use super::calls::EndedCalls;
+use super::calls::{Call, Calls, Expired, PendingCall, Purpose};
+use super::capabilities::{client_declares, server_declares};
 use super::envelope::{self, Additions};
 use super::event::{CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply};
 use super::limits::Limits;
 use super::link::{LinkCaps, Outbound, Route};
-use super::queue::{Queue, bare_size, message_size, tells_change};
+use super::pending_requests::{PendingRequest, PendingRequests};
+use super::queue::{Queue, bare_size, is_change, message_size};
 use super::role::Role;
 use super::violation::Violation;
-use super::{NotifyRefused, declared};
 use crate::method::{MethodFacts, MethodKind, Needs};
-use crate::types::{CancelledParams, ProgressParams};
+use crate::types::{CancelledParams, LoggingLevel, ProgressParams};
 use crate::{
-    Direction, ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request,
-    RequestId, Response, Time, encode,
+    Direction, ErrorObject, Kind, Message, Method, Notification, Payload, Profile, ProgressToken, Raw,
+    Request, RequestId, Response, Time, encode,
 };
 
 pub(super) struct Shared {
@@ -34,13 +35,13 @@ pub(super) struct Shared {
     pub(super) limits: Arc<Limits>,
     pub(super) peer: Option<Arc<Peer>>,
     pub(super) calls: Calls,
-    pub(super) debt: Debt,
+    pub(super) requests: PendingRequests,
     pub(super) queue: Queue,
     pub(super) events: VecDeque<Event>,
-    pub(super) abandoned: Abandoned,
+    pub(super) ended_calls: EndedCalls,
     pub(super) dropped_logs: u64,
-    /// Reading was held back for as long as it may be: see `reading`.
-    pub(super) reads_on: bool,
+    /// The read pause has reached its timeout: see `flow_control`.
+    pub(super) forces_reading: bool,
 }
 
 impl Shared {
@@ -51,13 +52,13 @@ impl Shared {
             limits,
             peer: None,
             calls: Calls::default(),
-            debt: Debt::default(),
+            requests: PendingRequests::default(),
             queue: Queue::default(),
-            // Room for one: thousands of sessions lie idle, and the first growth by itself would be to four.
+            // Capacity for one event: thousands of sessions may be idle, and the default growth would be to four.
             events: VecDeque::with_capacity(1),
-            abandoned: Abandoned::default(),
+            ended_calls: EndedCalls::default(),
             dropped_logs: 0,
-            reads_on: false,
+            forces_reading: false,
         }
     }
 
@@ -65,7 +66,7 @@ impl Shared {
         matches!(self.role, Role::Server(_))
     }
 
-    /// Whether this side stands for another one.
+    /// Whether this side relays for a gateway.
     pub(super) fn relays(&self) -> bool {
         self.role.relays()
     }
@@ -74,21 +75,38 @@ impl Shared {
         self.events.push_back(Event::Violation(violation));
     }
 
-    // ---- what we ask ----
+    // ---- our requests ----
 
-    /// Whether a call may be made now; else which bound is reached.
-    pub(super) fn check_room(&self) -> Result<(), CallRefused> {
+    /// Whether a call may be sent now, or which limit is reached.
+    pub(super) fn check_capacity(&self) -> Result<(), CallRefused> {
         if self.calls.len() >= self.limits.in_flight {
             return Err(CallRefused::Full { limit: "in_flight", value: self.limits.in_flight });
         }
-        if self.queue.own_bytes() >= self.limits.queued_calls {
-            return Err(CallRefused::Full { limit: "queued_calls", value: self.limits.queued_calls });
-        }
-        Ok(())
+        self.check_own_queue()
     }
 
-    /// Whether we may send this method to this peer: it exists in the revision, goes in this direction, and
-    /// what it needs was declared.
+    /// Whether the queue of own messages is below its limit.
+    fn check_own_queue(&self) -> Result<(), CallRefused> {
+        let value = self.limits.queued_calls;
+        if self.queue.own_bytes() < value {
+            Ok(())
+        } else {
+            Err(CallRefused::Full { limit: "queued_calls", value })
+        }
+    }
+
+    /// Whether the queue of replies is within its limit.
+    fn check_reply_queue(&self) -> Result<(), CallRefused> {
+        let value = self.limits.queued_replies;
+        if self.queue.reply_bytes() <= value {
+            Ok(())
+        } else {
+            Err(CallRefused::Full { limit: "queued_replies", value })
+        }
+    }
+
+    /// Whether this method may be sent to the peer: the revision has it in this direction, and its capability is
+    /// declared.
     pub(super) fn check_outgoing(
         &self,
         method: &Method,
@@ -96,7 +114,7 @@ impl Shared {
         profile: &Profile,
     ) -> Result<(), CallRefused> {
         let Some(facts) = method.facts().filter(|_| !self.relays()) else { return Ok(()) };
-        if !may_go(facts, kind, !self.is_server(), profile) {
+        if !is_allowed(facts, kind, !self.is_server(), profile) {
             return Err(CallRefused::NotInVersion {
                 method: method.clone(),
                 version: profile.version.clone(),
@@ -111,7 +129,7 @@ impl Shared {
         }
     }
 
-    /// Whether the side that must declare this has declared it.
+    /// Whether the capability that a method needs is declared by the side that must declare it.
     fn declares(&self, needs: Needs, path: &str, profile: &Profile) -> bool {
         if path == "completions" && !profile.completions_capability {
             return true;
@@ -119,25 +137,25 @@ impl Shared {
         let peer = self.peer.as_ref().map(|peer| &peer.capabilities);
         match (needs, &self.role) {
             (Needs::Nothing, _) => true,
-            (Needs::Server(_), Role::Server(server)) => declared::by_server(&server.capabilities, path),
-            (Needs::Client(_), Role::Client(client)) => declared::by_client(&client.capabilities, path),
+            (Needs::Server(_), Role::Server(server)) => server_declares(&server.capabilities, path),
+            (Needs::Client(_), Role::Client(client)) => client_declares(&client.capabilities, path),
             (Needs::Server(_), Role::Client(_)) => {
-                matches!(peer, Some(PeerCapabilities::Server(server)) if declared::by_server(server, path))
+                matches!(peer, Some(PeerCapabilities::Server(server)) if server_declares(server, path))
             }
             (Needs::Client(_), Role::Server(_)) => {
-                matches!(peer, Some(PeerCapabilities::Client(asker)) if declared::by_client(&asker.capabilities, path))
+                matches!(peer, Some(PeerCapabilities::Client(asker)) if client_declares(&asker.capabilities, path))
             }
         }
     }
 
-    /// The length of a message on the wire, when it is above the bound. Counted exactly only near the bound.
+    /// The encoded length of a message, if it exceeds the limit. Computed only near the limit.
     fn too_large(&self, message: &Message) -> Option<usize> {
         let limit = self.limits.message;
         let may_be = message_size(message) > limit;
         may_be.then(|| encode::length(message)).filter(|length| *length > limit)
     }
 
-    /// Sends a request with these additions in its envelope. Its parameters are taken out of the call.
+    /// Sends a request with these additions in its envelope. Moves the params out of the call.
     pub(super) fn send_request(
         &mut self,
         now: Time,
@@ -151,8 +169,8 @@ impl Shared {
         let token = core::str::from_utf8(token).unwrap_or("0");
         let token = call.progress.then_some(("progressToken", token));
         let additions = Additions { lead: "", meta, token };
-        // Never less than the message's own size. A call that may be too large keeps its parameters.
-        let size = call.params.as_ref().map_or(0, |params| params.raw().len()) + additions.room();
+        // An upper bound of the length. The params stay in a call that may be too large.
+        let size = call.params.as_ref().map_or(0, |params| params.raw().len()) + additions.max_added_bytes();
         let may_be_too_large = size + bare_size(&RequestId::from(id), &call.method) > self.limits.message;
         let mut params = if may_be_too_large { call.params.clone() } else { call.params.take() };
         if !additions.is_empty() {
@@ -177,10 +195,10 @@ impl Shared {
         Ok(id)
     }
 
-    /// Tells the peer that nobody waits for the answer to this request of ours any more.
-    pub(super) fn send_cancel(&mut self, id: i64, reason: Option<&str>, by_leaving: bool) {
-        self.abandoned.add(id);
-        if by_leaving {
+    /// Cancels a request of ours at the peer.
+    pub(super) fn send_cancel(&mut self, id: i64, reason: Option<&str>, by_abort: bool) {
+        self.ended_calls.add(id);
+        if by_abort {
             self.queue.push_abort(RequestId::from(id));
             return;
         }
@@ -197,8 +215,8 @@ impl Shared {
         );
     }
 
-    /// Sends a notification that belongs to no request of the peer but perhaps to a stream of its own. One that
-    /// only says that something has changed, and waits already, says that for both.
+    /// Sends a notification on the session or on a stream of the peer. A change notification that already waits in the
+    /// queue is not queued again.
     pub(super) fn send_notification(
         &mut self,
         notification: Notification,
@@ -207,14 +225,12 @@ impl Shared {
         if self.relays() && self.is_server() {
             return self.relayed_notification(notification, route);
         }
-        let tells_change = tells_change(&notification.method);
-        if tells_change && self.queue.has_change(&notification) {
+        let is_change = is_change(&notification.method);
+        if is_change && self.queue.has_change(&notification) {
             return Ok(());
         }
-        if self.queue.own_bytes() >= self.limits.queued_calls {
-            return Err(CallRefused::Full { limit: "queued_calls", value: self.limits.queued_calls }.into());
-        }
-        if tells_change {
+        self.check_own_queue()?;
+        if is_change {
             self.queue.push_change(notification, route);
         } else {
             self.queue.push_own(Message::Notification(notification), route);
@@ -222,58 +238,76 @@ impl Shared {
         Ok(())
     }
 
-    // ---- what comes back ----
+    /// Sends a notification of the server behind a gateway, in the reply lane, so that it stays in front of the later
+    /// response.
+    pub(super) fn relayed_notification(
+        &mut self,
+        notification: Notification,
+        route: Route,
+    ) -> Result<(), NotifyRefused> {
+        self.check_reply_queue()?;
+        self.queue.push_reply(Message::Notification(notification), route);
+        Ok(())
+    }
 
-    /// A response to one of our requests, or to none. `judge` reads a successful result for its era.
+    // ---- responses to us ----
+
+    /// Handles a response. `interpret` decodes a result in its era.
     pub(super) fn response(
         &mut self,
         response: Response,
-        judge: impl FnOnce(&Pending, Payload) -> Result<Reply, String>,
+        interpret: impl FnOnce(&PendingCall, Payload) -> Result<Reply, String>,
     ) {
         let Some((id, _)) = response.id.as_ref().and_then(|id| self.calls.find(id)) else {
-            self.stray_response(response.id);
+            self.unmatched_response(response.id);
             return;
         };
         let Some(pending) = self.calls.take(id) else { return };
         let outcome = match response.outcome {
             Err(error) => Err(CallError::Remote(error)),
-            Ok(result) => judge(&pending, result)
+            Ok(result) => interpret(&pending, result)
                 .map_err(|problem| CallError::BadReply { method: pending.method, problem }),
         };
-        self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+        self.push_outcome(id, outcome);
     }
 
-    fn stray_response(&mut self, id: Option<RequestId>) {
+    fn unmatched_response(&mut self, id: Option<RequestId>) {
         let violation = match id {
-            Some(id) if self.abandoned.answered(&id) => return,
-            Some(id) if self.calls.was_made(&id) => Violation::LateReply { id },
+            Some(id) if self.ended_calls.remove_answered(&id) => return,
+            Some(id) if self.calls.was_sent(&id) => Violation::LateReply { id },
             id => Violation::UnknownReply { id },
         };
         self.violation(violation);
     }
 
-    /// One of our requests fails for a reason of the link or of the bytes.
-    pub(super) fn fail_call(&mut self, id: &RequestId, error: impl FnOnce(&Pending) -> CallError) -> bool {
+    /// Fails a pending call. Returns whether there was one with this id.
+    pub(super) fn fail_call(
+        &mut self,
+        id: &RequestId,
+        error: impl FnOnce(&PendingCall) -> CallError,
+    ) -> bool {
         let Some((id, _)) = self.calls.find(id) else { return false };
         let Some(pending) = self.calls.take(id) else { return false };
-        let outcome = Err(error(&pending));
-        self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+        self.push_outcome(id, Err(error(&pending)));
         true
     }
 
-    pub(super) fn call_expired(&mut self, expired: Expired, by_leaving: bool) {
-        self.send_cancel(expired.id, Some("timeout"), by_leaving);
+    pub(super) fn call_expired(&mut self, expired: Expired, by_abort: bool) {
+        self.send_cancel(expired.id, Some("timeout"), by_abort);
         let Expired { id, method, after, total, .. } = expired;
-        let outcome = Err(CallError::TimedOut { method, after, total });
+        self.push_outcome(id, Err(CallError::TimedOut { method, after, total }));
+    }
+
+    fn push_outcome(&mut self, id: i64, outcome: Result<Reply, CallError>) {
         self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
     }
 
-    // ---- what the peer asks ----
+    // ---- requests of the peer ----
 
-    /// Whether the peer may ask this of us: else the error to answer with.
+    /// Whether the peer may send this request; otherwise the error to respond with.
     pub(super) fn check_incoming(&mut self, method: &Method, profile: &Profile) -> Result<(), ErrorObject> {
         let Some(facts) = method.facts().filter(|_| !self.relays()) else { return Ok(()) };
-        if !may_go(facts, MethodKind::Request, self.is_server(), profile) {
+        if !is_allowed(facts, MethodKind::Request, self.is_server(), profile) {
             self.violation(Violation::UnexpectedRequest { method: method.clone() });
             return Err(ErrorObject::method_not_found(facts.name));
         }
@@ -285,37 +319,37 @@ impl Shared {
         }
     }
 
-    /// A reply that needs no handler, or the refusal of a request.
+    /// Sends a response that was made without a handler.
     pub(super) fn reply(&mut self, id: RequestId, batch: Option<u64>, outcome: Result<Payload, ErrorObject>) {
         let message = Message::Response(Response { id: Some(id.clone()), outcome });
         match batch {
-            Some(batch) => self.debt.batches.add(batch, message),
+            Some(batch) => self.requests.batches.add(batch, message),
             None => self.queue.push_immediate_reply(message, Route::ReplyTo(id)),
         }
     }
 
-    /// The refusal of a request with the id of another one that has no reply yet.
-    pub(super) fn refuse_duplicate(&mut self, id: RequestId, batch: Option<u64>) {
+    /// Rejects a request with the id of a pending one.
+    pub(super) fn reject_duplicate(&mut self, id: RequestId, batch: Option<u64>) {
         self.violation(Violation::DuplicateId { id: id.clone() });
         let error = ErrorObject::invalid_request("a request with this id is still being handled");
         self.reply(id, batch, Err(error));
     }
 
-    /// An error about something that has no readable id.
+    /// Sends an error for text without a readable id.
     pub(super) fn reply_without_id(&mut self, error: ErrorObject) {
         let message = Message::Response(Response { id: None, outcome: Err(error) });
         self.queue.push_immediate_reply(message, Route::Session);
     }
 
-    /// The answer of a handler, which `judge` makes from what is known about the request. Says which request it
-    /// settles, `None` when nobody waits for it.
-    pub(super) fn settle(
+    /// Finishes a pending request with the response of its handler, which `interpret` derives from the request. Returns
+    /// the request, or `None` when it is no longer pending.
+    pub(super) fn finish_request(
         &mut self,
         id: &RequestId,
-        judge: impl FnOnce(&Incoming) -> Result<Payload, ErrorObject>,
-    ) -> Option<Incoming> {
-        let incoming = self.debt.settle(id)?;
-        let outcome = judge(&incoming);
+        interpret: impl FnOnce(&PendingRequest) -> Result<Payload, ErrorObject>,
+    ) -> Option<PendingRequest> {
+        let pending = self.requests.remove(id)?;
+        let outcome = interpret(&pending);
         let mut message = Message::Response(Response { id: Some(id.clone()), outcome });
         if let Some(length) = self.too_large(&message) {
             let limit = self.limits.message;
@@ -324,33 +358,33 @@ impl Shared {
             ));
             message = Message::Response(Response { id: Some(id.clone()), outcome: Err(error) });
         }
-        match incoming.batch() {
-            Some(batch) => self.settle_in_batch(batch, id, Some(message)),
+        match pending.batch() {
+            Some(batch) => self.finish_in_batch(batch, id, Some(message)),
             None => {
                 self.queue.push_reply(message, Route::ReplyTo(id.clone()));
             }
         }
         self.dispatch();
-        Some(incoming)
+        Some(pending)
     }
 
-    /// The peer no longer waits for the answer to this request of its own.
+    /// Handles the cancellation of a request by the peer. Returns whether it was pending.
     pub(super) fn peer_cancelled(&mut self, id: &RequestId, reason: Option<String>) -> bool {
-        let Some(incoming) = self.debt.settle(id) else { return false };
-        if let Some(batch) = incoming.batch() {
-            self.settle_in_batch(batch, id, None);
+        let Some(pending) = self.requests.remove(id) else { return false };
+        if let Some(batch) = pending.batch() {
+            self.finish_in_batch(batch, id, None);
         }
-        if incoming.is_handled() {
+        if pending.is_handled() {
             self.events.push_back(Event::Cancelled { id: id.clone(), reason });
         }
         self.dispatch();
         true
     }
 
-    // ---- notifications that mean the same in both eras ----
+    // ---- notifications with the same meaning in both eras ----
 
-    /// `notifications/cancelled`: about a request of the peer, or (from a modern server) about a stream of
-    /// ours. Invalid ones are ignored, as the specification asks.
+    /// `notifications/cancelled`: for a request of the peer, or (from a modern server) for a stream of ours. Invalid
+    /// ones are ignored, as the specification requires.
     pub(super) fn cancelled(&mut self, notification: &Notification) {
         let Some(params) = read::<CancelledParams>(notification) else {
             self.violation(Violation::BadNotification { method: Method::Cancelled });
@@ -364,13 +398,12 @@ impl Shared {
             self.calls.find(&id).filter(|(_, pending)| matches!(pending.purpose, Purpose::Listen { .. }));
         if let Some((id, _)) = stream {
             self.calls.take(id);
-            self.abandoned.add(id);
-            let outcome = Ok(Reply::empty());
-            self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+            self.ended_calls.add(id);
+            self.push_outcome(id, Ok(Reply::empty()));
         }
     }
 
-    /// `notifications/progress` about a request of ours.
+    /// `notifications/progress` for a request of ours.
     pub(super) fn progress(&mut self, now: Time, notification: Notification) {
         if self.relays() {
             return self.relayed_progress(now, notification);
@@ -389,14 +422,29 @@ impl Shared {
         }
     }
 
-    /// Progress of nothing that is under way: it may have crossed the cancellation of its request.
+    /// Passes progress of a request of ours unchanged to its caller.
+    pub(super) fn relayed_progress(&mut self, now: Time, notification: Notification) {
+        let Some(token) = progress_token(&notification) else {
+            self.violation(Violation::BadNotification { method: Method::Progress });
+            return;
+        };
+        match token.as_i64().filter(|id| self.calls.touch(now, *id)) {
+            Some(id) => {
+                let call = Some(RequestId::from(id));
+                self.events.push_back(Event::Notification { notification, call });
+            }
+            None => self.unknown_progress(token),
+        }
+    }
+
+    /// Reports progress for an unknown request, unless the request was cancelled meanwhile.
     pub(super) fn unknown_progress(&mut self, token: ProgressToken) {
-        if token.as_i64().is_none_or(|id| !self.abandoned.contains(id)) {
+        if token.as_i64().is_none_or(|id| !self.ended_calls.contains(id)) {
             self.violation(Violation::UnknownProgress { token });
         }
     }
 
-    /// Any other notification: to the owner, when the peer may send it.
+    /// Any other notification: delivered if the peer may send it.
     pub(super) fn notification(
         &mut self,
         notification: Notification,
@@ -405,7 +453,7 @@ impl Shared {
     ) {
         let facts = notification.method.facts().filter(|_| !self.relays());
         let expected =
-            facts.is_none_or(|facts| may_go(facts, MethodKind::Notification, self.is_server(), profile));
+            facts.is_none_or(|facts| is_allowed(facts, MethodKind::Notification, self.is_server(), profile));
         if expected {
             self.events.push_back(Event::Notification { notification, call });
         } else {
@@ -413,7 +461,7 @@ impl Shared {
         }
     }
 
-    /// Tells the peer how far one of its requests is. Progress that nobody has taken yet is replaced.
+    /// Sends progress of a request of the peer, or replaces progress that still waits in the queue.
     pub(super) fn send_progress(
         &mut self,
         id: &RequestId,
@@ -421,34 +469,34 @@ impl Shared {
         total: Option<f64>,
         text: Option<&str>,
     ) -> Result<(), NotifyRefused> {
-        let incoming = self.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
-        let Some(token) = incoming.notes().and_then(|notes| notes.progress_token.clone()) else {
+        let pending = self.requests.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
+        let Some(token) = pending.details().and_then(|details| details.progress_token.clone()) else {
             return Ok(());
         };
-        let notes = incoming.notes_mut();
+        let details = pending.details_mut();
         if !progress.is_finite() {
             return Err(NotifyRefused::Invalid("progress is not a number".into()));
         }
-        // Every value must be above the one before.
-        if notes.reported.is_some_and(|last| progress <= last) {
+        // The specification requires growing values.
+        if details.reported.is_some_and(|last| progress <= last) {
             return Ok(());
         }
-        notes.reported = Some(progress);
-        let older = notes.progress;
+        details.reported = Some(progress);
+        let older = details.progress;
         let params =
             ProgressParams::new(token, progress).with_total_and_message(total, text.map(ToOwned::to_owned));
         let params =
             Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let message = Message::Notification(Notification { method: Method::Progress, params: Some(params) });
-        let place = self.queue.push_progress(older, message, Route::ReplyTo(id.clone()));
-        if let Some(incoming) = self.debt.find(id) {
-            incoming.notes_mut().progress = Some(place);
+        let position = self.queue.push_progress(older, message, Route::ReplyTo(id.clone()));
+        if let Some(pending) = self.requests.find(id) {
+            pending.details_mut().progress = Some(position);
         }
         Ok(())
     }
 
-    /// Sends a notification that belongs to a request of the peer. Log messages are dropped, and counted,
-    /// when the peer takes too little.
+    /// Sends a notification for a request of the peer. Log messages are dropped and counted while the peer reads too
+    /// little.
     pub(super) fn send_related(
         &mut self,
         notification: Notification,
@@ -460,21 +508,18 @@ impl Shared {
             self.dropped_logs += 1;
             return Ok(());
         }
-        if self.queue.reply_bytes() > self.limits.queued_replies {
-            let value = self.limits.queued_replies;
-            return Err(CallRefused::Full { limit: "queued_replies", value }.into());
-        }
+        self.check_reply_queue()?;
         self.queue.push_reply(Message::Notification(notification), Route::ReplyTo(id.clone()));
         Ok(())
     }
 
     // ---- the end ----
 
-    /// The time to finish is over: what is not answered by now is refused.
-    pub(super) fn refuse_all(&mut self) {
-        for id in self.debt.ids() {
-            let handled = self.debt.find(&id).is_some_and(|incoming| incoming.is_handled());
-            self.settle(&id, |_| {
+    /// Responds to all pending requests with an error, after the drain timeout.
+    pub(super) fn reject_all(&mut self) {
+        for id in self.requests.ids() {
+            let handled = self.requests.find(&id).is_some_and(|pending| pending.is_handled());
+            self.finish_request(&id, |_| {
                 Err(ErrorObject::internal("the server ended before the request was answered"))
             });
             if handled {
@@ -483,14 +528,18 @@ impl Shared {
         }
     }
 
-    /// Everything that is under way ends with the session.
-    pub(super) fn end(&mut self, cause: CloseCause) {
-        let shared = Arc::new(cause.clone());
+    /// Fails all pending calls: no response can be read any more.
+    pub(super) fn fail_calls(&mut self, cause: &CloseCause) {
+        let cause = Arc::new(cause.clone());
         for id in self.calls.take_all() {
-            let outcome = Err(CallError::Closed(shared.clone()));
-            self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+            self.push_outcome(id, Err(CallError::Closed(cause.clone())));
         }
-        for id in self.debt.take_handled() {
+    }
+
+    /// Ends all pending calls and requests with the session.
+    pub(super) fn end(&mut self, cause: CloseCause) {
+        self.fail_calls(&cause);
+        for id in self.requests.take_handled() {
             self.events.push_back(Event::Cancelled { id, reason: None });
         }
         self.events.push_back(Event::Closed(cause));
@@ -505,8 +554,8 @@ impl Shared {
     }
 }
 
-/// Whether a method exists in a revision, as what it is used for, in the direction it goes.
-fn may_go(facts: &MethodFacts, kind: MethodKind, to_server: bool, profile: &Profile) -> bool {
+/// Whether a revision has a method of this kind in this direction.
+fn is_allowed(facts: &MethodFacts, kind: MethodKind, to_server: bool, profile: &Profile) -> bool {
     let direction_fits = match facts.direction {
         Direction::Both => true,
         Direction::ToServer => to_server,
@@ -516,7 +565,37 @@ fn may_go(facts: &MethodFacts, kind: MethodKind, to_server: bool, profile: &Prof
     direction_fits && kind_fits && facts.exists_in(&profile.version)
 }
 
-/// The parameters of a notification, when they fit.
+/// Decodes the params of a notification.
 pub(super) fn read<T: serde::de::DeserializeOwned>(notification: &Notification) -> Option<T> {
     notification.params.as_ref()?.raw().decode().ok()
+}
+
+/// The progress token of a notification.
+fn progress_token(notification: &Notification) -> Option<ProgressToken> {
+    notification.params.as_ref().map(Payload::raw)?.member("progressToken")?.decode().ok()
+}
+
+/// A result must be an object in every revision. Anything else is a bug of the handler.
+pub(super) fn result_object(result: Raw) -> Result<Payload, ErrorObject> {
+    match result.kind() {
+        Kind::Object => Ok(Payload::from_raw(result)),
+        _ => Err(ErrorObject::internal("the handler's result is not an object".to_owned())),
+    }
+}
+
+/// The level of a log message.
+pub(super) fn log_level(notification: &Notification) -> Option<LoggingLevel> {
+    notification.params.as_ref()?.raw().member("level")?.decode().ok()
+}
+
+/// The error for a subscription above the limit of their number.
+pub(super) fn too_many_subscriptions(limit: usize) -> ErrorObject {
+    ErrorObject::internal(format!("too many subscriptions: the limit `subscriptions` of {limit} is reached"))
+}
+
+/// The error for a subscription with a name above the limit of its length.
+pub(super) fn too_long_subscription(limit: usize) -> ErrorObject {
+    ErrorObject::internal(format!(
+        "the name of what is subscribed to is above the limit `subscription_bytes` of {limit}"
+    ))
 }

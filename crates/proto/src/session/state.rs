@@ -1,4 +1,4 @@
-//! Where a session stands: what its owner may ask of it at any time, and why it does not send something.
+//! Queries that the owner may use at any time: the state, the peer, counters.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -8,19 +8,18 @@ use super::event::{CallRefused, Peer};
 use super::{Limits, Phase, Session};
 use crate::{Method, Profile, RequestId};
 
-/// The states of a connection that the source documents name (R54). A modern session is `Ready` once the
-/// server was discovered.
+/// The states of a connection that the source documents name (R54). A modern session is `Ready` after discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not opened yet, or over.
+    /// Not opened yet, or closed.
     Disconnected,
-    /// The opening request is under way.
+    /// The opening request is pending.
     Connecting,
-    /// A legacy server has answered `initialize` and waits for the client to be ready.
+    /// A legacy server has responded to `initialize` and waits for `initialized`.
     Initializing,
-    /// Requests may be made.
+    /// Requests may be sent.
     Ready,
-    /// The peer has closed its side, or we are closing: what is under way is finished.
+    /// The session drains: pending requests are finished.
     ShuttingDown,
 }
 
@@ -28,60 +27,58 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotifyRefused {
-    /// The same reasons that a call is refused for.
+    /// For the same reason as a call.
     #[error("{0}")]
     NotAllowed(#[from] CallRefused),
-    /// The request that it belongs to is answered or cancelled, or was never made.
+    /// The request that it belongs to has finished, was cancelled, or never existed.
     #[error("the request that the notification belongs to is no longer being handled")]
     NoSuchRequest,
-    /// What it says does not fit it.
+    /// Its params are not valid.
     #[error("the notification is not valid: {0}")]
     Invalid(String),
 }
 
-/// Where it stands.
 impl Session {
-    /// Whether a request of the peer is still to be answered by its handler: the one with that id and that
-    /// [`number`](super::RequestContext::number).
+    /// Whether a handler works on the request of the peer with this id and [`number`](super::RequestContext::number).
     #[must_use]
     pub fn is_handling(&self, id: &RequestId, number: u64) -> bool {
-        self.shared.debt.is_handled(id, number)
+        self.shared.requests.is_handled(id, number)
     }
 
-    /// Whether more may be owed to the peer: less than half of the bound of replies waits for it. An owner that
-    /// runs many handlers in one go asks in between.
+    /// Whether less than half of the limit of queued replies is used. An owner that runs many handlers in one go checks
+    /// this in between.
     #[must_use]
-    pub fn has_reply_room(&self) -> bool {
-        self.shared.has_reply_room()
+    pub fn has_reply_capacity(&self) -> bool {
+        self.shared.has_reply_capacity()
     }
 
-    /// Whether a call may be made now; if not, room comes with the next answer or when the link takes more. A server that
-    /// stands for another one has room for what that one tells as long as it has room for replies.
+    /// Whether a call may be sent now. If not, check again after the next response or once the link has sent something.
+    /// A server that relays for a gateway also needs reply capacity for relayed notifications.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let relayed = self.shared.relays() && self.shared.is_server();
-        self.shared.check_room().is_ok() && (!relayed || self.shared.has_reply_room())
+        self.shared.check_capacity().is_ok() && (!relayed || self.shared.has_reply_capacity())
     }
 
-    /// The other side, once the peers agree.
+    /// The peer of an open session.
     #[must_use]
     pub fn peer(&self) -> Option<&Arc<Peer>> {
         self.shared.peer.as_ref()
     }
 
-    /// Where the session stands.
+    /// The state of the session.
     #[must_use]
     pub const fn state(&self) -> State {
         match &self.phase {
             _ if self.draining.is_some() => State::ShuttingDown,
             Phase::Idle | Phase::Over => State::Disconnected,
-            Phase::Asking(_) | Phase::Waiting => State::Connecting,
+            Phase::Negotiating(_) | Phase::AwaitingFirst => State::Connecting,
             Phase::Legacy(legacy) if !legacy.is_ready() => State::Initializing,
             Phase::Legacy(_) | Phase::Modern(_) => State::Ready,
         }
     }
 
-    /// The facts of the agreed revision.
+    /// The facts of the negotiated revision.
     #[must_use]
     pub const fn profile(&self) -> Option<&'static Profile> {
         match &self.phase {
@@ -91,45 +88,55 @@ impl Session {
         }
     }
 
-    /// Our requests that wait for an answer.
+    /// The number of our pending requests.
     #[must_use]
     pub fn calls_in_flight(&self) -> usize {
         self.shared.calls.len()
     }
 
-    /// The peer's requests that have no answer yet.
+    /// The number of the peer's pending requests.
     #[must_use]
     pub fn requests_in_flight(&self) -> usize {
-        self.shared.debt.len()
+        self.shared.requests.len()
     }
 
-    /// Log messages that were dropped because the peer took too little.
+    /// The number of requests of the peer that handlers work on, and the oldest of them. Takes linear time.
+    #[must_use]
+    pub fn handled_requests(&self) -> (usize, Option<RequestId>) {
+        (self.shared.requests.handled(), self.shared.requests.oldest_handled())
+    }
+
+    /// The number of log messages that were dropped because the peer read too little.
     #[must_use]
     pub const fn dropped_logs(&self) -> u64 {
         self.shared.dropped_logs
     }
 
-    /// The bounds in force.
+    /// The limits of the session.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
 
-    /// Whether a notification of that kind, one that belongs to no request and to no resource in particular, would reach
-    /// the peer: a legacy peer that is ready, or a stream of a modern client that has asked for it.
+    /// Whether a notification of this kind that belongs to no request and no resource would be delivered: to a legacy
+    /// peer that is ready, or to a stream of a modern client with a matching filter.
     #[must_use]
-    pub fn hears(&self, method: &Method) -> bool {
+    pub fn has_listener(&self, method: &Method) -> bool {
         match &self.phase {
             Phase::Legacy(legacy) => {
-                legacy.is_ready() || self.beside.as_ref().is_some_and(|beside| beside.hears(method, true))
+                legacy.is_ready()
+                    || self
+                        .inline_modern
+                        .as_ref()
+                        .is_some_and(|inline_modern| inline_modern.has_listener(method, true))
             }
-            Phase::Modern(modern) => modern.hears(method, self.shared.is_server()),
+            Phase::Modern(modern) => modern.has_listener(method, self.shared.is_server()),
             _ => false,
         }
     }
 }
 
-/// Where it stands and how much is under way; never what is said.
+/// Shows the state and counters, and never the content of messages.
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")

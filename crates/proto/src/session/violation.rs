@@ -1,4 +1,4 @@
-//! What a peer did wrong, typed. A violation never ends a session; it is counted and told.
+//! The protocol violations of a peer. A violation never ends a session; it is reported and counted.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -9,58 +9,58 @@ use crate::http::params::InvalidHeaderMark;
 use crate::text::Line;
 use crate::{DecodeError, Method, ProgressToken, RequestId, Version};
 
-/// A rule that the peer has broken.
+/// A rule that the peer has violated.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Something came that is no message.
+    /// Text that is not a message.
     Malformed {
-        /// Why.
+        /// The error.
         error: Box<DecodeError>,
-        /// How it begins: at most 200 bytes; empty for a part of a batch.
+        /// The start of the text: at most 200 bytes; empty for a part of a batch.
         excerpt: Bytes,
     },
-    /// A response to a request that was never made, or with an id of another type than ours.
+    /// A response to a request that was never sent, or with an id of another type.
     UnknownReply {
         /// Its id; `None` for an error without one.
         id: Option<RequestId>,
     },
-    /// A second response to the same request. The response to one that was cancelled or has timed out is no violation; it
-    /// is taken for one when 1,024 others were given up after it.
+    /// A second response to the same request. A response to a cancelled or timed-out request is no violation, unless
+    /// 1,024 others have ended since.
     LateReply {
         /// Its id.
         id: RequestId,
     },
-    /// A request with the id of one that is still being handled.
+    /// A request with the id of a pending one.
     DuplicateId {
         /// The id.
         id: RequestId,
     },
-    /// A request that the peer may not make in this revision or in this direction.
+    /// A request that the peer may not send in this revision or direction.
     UnexpectedRequest {
-        /// What it asked.
+        /// Its method.
         method: Method,
     },
-    /// A notification that the peer may not send in this revision or in this direction.
+    /// A notification that the peer may not send in this revision or direction.
     UnexpectedNotification {
-        /// What it told.
+        /// Its method.
         method: Method,
     },
-    /// Parameters of a notification that do not fit it.
+    /// A notification with invalid params.
     BadNotification {
-        /// What it told.
+        /// Its method.
         method: Method,
     },
-    /// A request before the session is open.
+    /// A message before the session is open.
     TooEarly {
-        /// What it asked.
+        /// Its method.
         method: Method,
     },
     /// A second `initialize`.
     InitializedTwice,
     /// An array of messages in a revision without batches.
     Batch,
-    /// Progress for nothing that is under way.
+    /// Progress for an unknown request.
     UnknownProgress {
         /// Its token.
         token: ProgressToken,
@@ -70,19 +70,19 @@ pub enum Violation {
         /// Its token.
         token: ProgressToken,
     },
-    /// A request of a modern client without the members of `_meta` that every request must carry.
+    /// A modern request without a required member of `_meta`.
     MissingMeta {
         /// The member.
         key: &'static str,
     },
-    /// A version that this side does not speak.
+    /// A version that this side does not support.
     UnsupportedVersion {
         /// The version.
         requested: Version,
     },
-    /// The bytes began with a byte order mark, which JSON-RPC does not have.
+    /// A byte order mark at the start, which JSON-RPC does not have.
     ByteOrderMark,
-    /// A tool whose `x-mcp-header` marks are invalid: over HTTP it is left out of the list.
+    /// A tool with invalid `x-mcp-header` marks. Over HTTP it is omitted from the list.
     HeaderMark {
         /// The tool.
         tool: Box<str>,

@@ -1,8 +1,8 @@
-//! What a client and a server say that they can do.
+//! The capabilities of clients and servers.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#capability-negotiation>. Used by the
-//! session, which refuses what was not declared. Names that this crate does not know are kept, at every level:
-//! a capability is an invitation, and a gateway passes on invitations that it does not understand.
+//! session, which rejects undeclared methods. Unknown members are kept at every level, so that a gateway can forward
+//! capabilities that it does not know.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -15,8 +15,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::members::Members;
 use crate::{Method, Raw};
 
-/// Declares an object of capabilities: each known name optional (`null` reads as absent), the unknown ones kept
-/// behind them in their order.
+/// Declares a capability object. Known members are optional (`null` reads as absent); unknown members are kept in their
+/// order behind them.
 macro_rules! capability {
     ($(#[$attribute:meta])* $name:ident {
         $($(#[$doc:meta])* $word:literal $field:ident: $type:ty => $setter:ident,)*
@@ -26,13 +26,13 @@ macro_rules! capability {
         #[non_exhaustive]
         pub struct $name {
             $($(#[$doc])* pub $field: Option<$type>,)*
-            /// Members with names that this crate does not know, in their order.
+            /// Unknown members in their order.
             pub other: Members<Raw>,
         }
 
         impl $name {
             $(
-                #[doc = concat!("The same with `", $word, "`.")]
+                #[doc = concat!("Sets `", $word, "`.")]
                 #[must_use]
                 pub fn $setter(mut self, $field: impl Into<$type>) -> Self {
                     self.$field = Some($field.into());
@@ -92,125 +92,125 @@ macro_rules! capability {
 }
 
 capability! {
-    /// What a client can do.
+    /// The capabilities of a client.
     ClientCapabilities {
-        /// What is outside the specification, by name.
+        /// Experimental capabilities by name.
         "experimental" experimental: BTreeMap<String, Raw> => with_experimental,
-        /// It has roots. Deprecated in 2026-07-28.
+        /// Roots. Deprecated in 2026-07-28.
         "roots" roots: RootsCapability => with_roots,
-        /// It can ask a model. Deprecated in 2026-07-28.
+        /// Sampling. Deprecated in 2026-07-28.
         "sampling" sampling: SamplingCapability => with_sampling,
-        /// It can ask its user; since 2025-06-18.
+        /// Elicitation; since 2025-06-18.
         "elicitation" elicitation: ElicitationCapability => with_elicitation,
-        /// It answers requests with tasks; 2025-11-25 alone.
+        /// Tasks for requests; 2025-11-25 alone.
         "tasks" tasks: Box<TasksCapability> => with_tasks,
-        /// The extensions that it speaks, by name, with their settings; since 2026-07-28.
+        /// The supported extensions by name, with their settings; since 2026-07-28.
         "extensions" extensions: BTreeMap<String, Raw> => with_extensions,
     }
 }
 
 capability! {
-    /// What a server can do.
+    /// The capabilities of a server.
     ServerCapabilities {
-        /// What is outside the specification, by name.
+        /// Experimental capabilities by name.
         "experimental" experimental: BTreeMap<String, Raw> => with_experimental,
-        /// It sends log messages. Deprecated in 2026-07-28.
+        /// Log messages. Deprecated in 2026-07-28.
         "logging" logging: Raw => with_logging,
-        /// It proposes values for arguments; since 2025-03-26.
+        /// Argument completion; since 2025-03-26.
         "completions" completions: Raw => with_completions,
-        /// It has prompts.
+        /// Prompts.
         "prompts" prompts: PromptsCapability => with_prompts,
-        /// It has resources.
+        /// Resources.
         "resources" resources: ResourcesCapability => with_resources,
-        /// It has tools.
+        /// Tools.
         "tools" tools: ToolsCapability => with_tools,
-        /// It answers requests with tasks; 2025-11-25 alone.
+        /// Tasks for requests; 2025-11-25 alone.
         "tasks" tasks: Box<TasksCapability> => with_tasks,
-        /// The extensions that it speaks, by name, with their settings; since 2026-07-28.
+        /// The supported extensions by name, with their settings; since 2026-07-28.
         "extensions" extensions: BTreeMap<String, Raw> => with_extensions,
     }
 }
 
 capability! {
-    /// What a client does with roots.
+    /// The roots capability of a client.
     RootsCapability {
-        /// It tells when they change; until 2025-11-25.
+        /// The client notifies the server when the roots change; until 2025-11-25.
         "listChanged" list_changed: bool => with_list_changed,
     }
 }
 
 capability! {
-    /// How a client asks a model.
+    /// The sampling capability of a client.
     SamplingCapability {
-        /// It adds context from servers when asked to (`includeContext`).
+        /// The client can add context of servers (`includeContext`).
         "context" context: Raw => with_context,
-        /// It lets the model use tools that the request brings along; since 2025-11-25.
+        /// The model may use the tools of the request; since 2025-11-25.
         "tools" tools: Raw => with_tools,
     }
 }
 
 capability! {
-    /// How a client asks its user. One that declares neither kind means forms.
+    /// The elicitation capability of a client. An empty object means forms.
     ElicitationCapability {
-        /// With a form.
+        /// Forms.
         "form" form: Raw => with_form,
-        /// With a page in a browser; since 2025-11-25.
+        /// Web pages; since 2025-11-25.
         "url" url: Raw => with_url,
     }
 }
 
 capability! {
-    /// What a server does with its prompts.
+    /// The prompts capability of a server.
     PromptsCapability {
-        /// It tells when the list changes.
+        /// The server notifies clients when the list changes.
         "listChanged" list_changed: bool => with_list_changed,
     }
 }
 
 capability! {
-    /// What a server does with its resources.
+    /// The resources capability of a server.
     ResourcesCapability {
-        /// It tells when a resource changes that somebody has subscribed to.
+        /// Clients can subscribe to changes of a resource.
         "subscribe" subscribe: bool => with_subscribe,
-        /// It tells when the list changes.
+        /// The server notifies clients when the list changes.
         "listChanged" list_changed: bool => with_list_changed,
     }
 }
 
 capability! {
-    /// What a server does with its tools.
+    /// The tools capability of a server.
     ToolsCapability {
-        /// It tells when the list changes.
+        /// The server notifies clients when the list changes.
         "listChanged" list_changed: bool => with_list_changed,
     }
 }
 
 capability! {
-    /// What a peer of 2025-11-25 does with tasks.
+    /// The tasks capability of 2025-11-25.
     TasksCapability {
-        /// It answers `tasks/list`.
+        /// `tasks/list` is supported.
         "list" list: Raw => with_list,
-        /// It answers `tasks/cancel`.
+        /// `tasks/cancel` is supported.
         "cancel" cancel: Raw => with_cancel,
-        /// The requests that it answers with a task when asked to.
+        /// The requests that may become tasks.
         "requests" requests: TaskRequestsCapability => with_requests,
     }
 }
 
 capability! {
-    /// The requests that a peer of 2025-11-25 answers with a task, by the first half of their method's name.
+    /// The requests that may become tasks in 2025-11-25, by the first part of their method.
     TaskRequestsCapability {
-        /// A server's: `call`.
+        /// Of a server: `call`.
         "tools" tools: Raw => with_tools,
-        /// A client's: `createMessage`.
+        /// Of a client: `createMessage`.
         "sampling" sampling: Raw => with_sampling,
-        /// A client's: `create`.
+        /// Of a client: `create`.
         "elicitation" elicitation: Raw => with_elicitation,
     }
 }
 
 impl TasksCapability {
-    /// Whether a request of that method may ask for a task.
+    /// Whether a request of this method may ask for a task.
     #[must_use]
     pub fn covers(&self, method: &Method) -> bool {
         let Some(requests) = &self.requests else { return false };

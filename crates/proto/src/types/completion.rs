@@ -1,4 +1,4 @@
-//! Proposals for the value of an argument while its user types it.
+//! Completion: suggested values for an argument while the user types it.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion>.
 
@@ -6,52 +6,47 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::meta::Meta;
-
 record! {
     /// Parameters of `completion/complete`.
-    CompleteParams {
-        /// Whose argument it is.
+    CompleteParams [request] {
+        /// The prompt or resource template of the argument.
         #[serde(rename = "ref")]
         reference: Reference as impl Into<Reference>,
         /// The argument.
         argument: CompleteArgument,
         ---
-        /// What is known already; since 2025-06-18.
+        /// Context for the completion; since 2025-06-18.
         context: CompleteContext => with_context,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 union! {
-    /// Whose argument is to be completed.
+    /// The owner of an argument.
     Reference by "type" {
-        /// A prompt's.
+        /// A prompt.
         "ref/prompt" => Prompt(PromptReference),
-        /// A resource template's.
+        /// A resource template.
         "ref/resource" => Resource(ResourceTemplateReference),
     }
 }
 
 record! {
-    /// Names a prompt.
+    /// A reference to a prompt.
     #[serde(tag = "type", rename = "ref/prompt")]
     PromptReference {
-        /// Its name, for programs.
+        /// The name, for programs.
         name: String as impl Into<String>,
         ---
-        /// Its name, for people; since 2025-06-18.
+        /// The display name; since 2025-06-18.
         title: String => with_title,
     }
 }
 
 record! {
-    /// Names a resource or a resource template.
+    /// A reference to a resource or a resource template.
     #[serde(tag = "type", rename = "ref/resource")]
     ResourceTemplateReference {
-        /// Its URI or its URI template.
+        /// The URI or URI template.
         uri: String as impl Into<String>,
         ---
     }
@@ -60,52 +55,47 @@ record! {
 record! {
     /// The argument to complete.
     CompleteArgument {
-        /// Its name.
+        /// The name.
         name: String as impl Into<String>,
-        /// What has been typed of its value.
+        /// The value typed so far.
         value: String as impl Into<String>,
         ---
     }
 }
 
 record! {
-    /// What is known already.
+    /// Context for a completion.
     #[derive(Default)]
     CompleteContext {
         ---
-        /// The arguments that have their values.
+        /// The other arguments with their values.
         arguments: BTreeMap<String, String> => with_arguments,
     }
 }
 
 record! {
     /// Result of `completion/complete`.
-    CompleteResult {
-        /// The proposals.
+    CompleteResult [result] {
+        /// The suggestions.
         completion: Completion,
         ---
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// Proposals for a value.
+    /// Suggested values.
     Completion {
-        /// The best ones, in order; at most [`Completion::MAX_VALUES`].
+        /// The best values in order; at most [`Completion::MAX_VALUES`].
         values: Vec<String>,
         ---
-        /// How many there are in all.
+        /// The total number of suggestions.
         total: i64 => with_total,
-        /// Whether there are more than these.
+        /// Whether there are more suggestions.
         has_more: bool => with_has_more,
     }
 }
 
 impl Completion {
-    /// How many values a result may have, by the specification.
+    /// The maximum number of values in a result, by the specification.
     pub const MAX_VALUES: usize = 100;
 }

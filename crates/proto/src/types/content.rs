@@ -1,23 +1,22 @@
-//! What tools, prompts and resources give: text, pictures, sound, resources.
+//! Content of tools, prompts and resources: text, images, audio, resources.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-result>,
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources#resource-contents>. Binary data stays
-//! in base64, as it came: whether it is needed is not known here.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources#resource-contents>. Binary data stays in
+//! base64 and is not decoded here.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, de};
 
 use super::lifecycle::Icon;
-use super::meta::Meta;
-use super::number;
+use super::record;
 use crate::{Kind, Raw};
 
 open! {
-    /// Who speaks, or who is spoken to.
+    /// The sender or the recipient of a message.
     Role {
-        /// The person.
+        /// The user.
         User = "user",
         /// The model.
         Assistant = "assistant",
@@ -25,16 +24,16 @@ open! {
 }
 
 record! {
-    /// Hints for showing and choosing.
+    /// Hints for display and selection.
     #[derive(Default)]
     Annotations {
         ---
-        /// Whom it is for.
+        /// The intended recipients.
         audience: Vec<Role> => with_audience,
-        /// How important it is, from 0 (can be left out) to 1 (cannot).
-        #[serde(serialize_with = "number::write_option")]
+        /// The importance, from 0 (optional) to 1 (required).
+        #[serde(serialize_with = "record::write_optional_number")]
         priority: f64 => with_priority,
-        /// When it last changed, in ISO 8601; since 2025-06-18.
+        /// The last modification, in ISO 8601; since 2025-06-18.
         last_modified: String => with_last_modified,
     }
 }
@@ -44,11 +43,11 @@ union! {
     Content by "type" {
         /// Text.
         "text" => Text(TextContent),
-        /// A picture.
+        /// An image.
         "image" => Image(ImageContent),
-        /// Sound; since 2025-03-26.
+        /// Audio; since 2025-03-26.
         "audio" => Audio(AudioContent),
-        /// A resource that can be read; since 2025-06-18.
+        /// A link to a resource; since 2025-06-18.
         "resource_link" => ResourceLink(ResourceLink),
         /// A resource with its contents.
         "resource" => Resource(EmbeddedResource),
@@ -62,7 +61,7 @@ impl Content {
         Self::Text(TextContent::new(text))
     }
 
-    /// The text, when it is one.
+    /// The text, if this is text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -75,158 +74,113 @@ impl Content {
 record! {
     /// Text for a model.
     #[serde(tag = "type", rename = "text")]
-    TextContent {
+    TextContent [annotated item] {
         /// The text.
         text: String as impl Into<String>,
         ---
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// A picture for a model.
+    /// An image for a model.
     #[serde(tag = "type", rename = "image")]
-    ImageContent {
-        /// The picture in base64.
+    ImageContent [annotated item] {
+        /// The image in base64.
         data: String as impl Into<String>,
-        /// Its media type.
+        /// The media type.
         mime_type: String as impl Into<String>,
         ---
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// Sound for a model.
+    /// Audio for a model.
     #[serde(tag = "type", rename = "audio")]
-    AudioContent {
-        /// The sound in base64.
+    AudioContent [annotated item] {
+        /// The audio in base64.
         data: String as impl Into<String>,
-        /// Its media type.
+        /// The media type.
         mime_type: String as impl Into<String>,
         ---
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// A resource that can be read with `resources/read`. It need not be in the list of resources.
+    /// A link to a resource that `resources/read` reads. The list of resources may omit it.
     #[serde(tag = "type", rename = "resource_link")]
-    ResourceLink {
-        /// Where it is.
+    ResourceLink [meta] {
+        /// The URI.
         uri: String as impl Into<String>,
-        /// Its name, for programs.
+        /// The name, for programs.
         name: String as impl Into<String>,
         ---
-        /// Its name, for people.
+        /// The display name.
         title: String => with_title,
-        /// What it is.
+        /// The description.
         description: String => with_description,
-        /// Its media type.
+        /// The media type.
         mime_type: String => with_mime_type,
-        /// The length of its contents in bytes, before any encoding.
+        /// The length of the contents in bytes, before any encoding.
         size: i64 => with_size,
-        /// Its pictures; since 2025-11-25.
+        /// Icons; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
-        /// Hints.
+        /// Hints for display and selection.
         annotations: Annotations => with_annotations,
-        /// What is said beside it.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// A resource with its contents.
     #[serde(tag = "type", rename = "resource")]
-    EmbeddedResource {
+    EmbeddedResource [annotated item] {
         /// The contents.
         resource: ResourceContents as impl Into<ResourceContents>,
         ---
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// The contents of a resource that is text.
-    TextResourceContents {
-        /// Where the resource is.
+    /// The contents of a text resource.
+    TextResourceContents [item] {
+        /// The URI of the resource.
         uri: String as impl Into<String>,
         /// The text.
         text: String as impl Into<String>,
         ---
-        /// Its media type.
+        /// The media type.
         mime_type: String => with_mime_type,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// The contents of a resource that is not text.
-    BlobResourceContents {
-        /// Where the resource is.
+    /// The contents of a binary resource.
+    BlobResourceContents [item] {
+        /// The URI of the resource.
         uri: String as impl Into<String>,
-        /// The bytes in base64.
+        /// The contents in base64.
         blob: String as impl Into<String>,
         ---
-        /// Its media type.
+        /// The media type.
         mime_type: String => with_mime_type,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
-/// The contents of a resource, or of one of the resources inside it. Which kind it is shows in the member that
-/// is there, `text` or `blob`.
+/// The contents of a resource or of one of its sub-resources. The kind is the member that is present, `text` or `blob`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ResourceContents {
     /// Text.
     Text(TextResourceContents),
-    /// Bytes.
+    /// Binary data.
     Blob(BlobResourceContents),
-    /// An object with neither, as it was written.
+    /// An object with neither member, unchanged.
     Other(Raw),
 }
 
-impl From<TextResourceContents> for ResourceContents {
-    fn from(contents: TextResourceContents) -> Self {
-        Self::Text(contents)
-    }
-}
-
-impl From<BlobResourceContents> for ResourceContents {
-    fn from(contents: BlobResourceContents) -> Self {
-        Self::Blob(contents)
-    }
-}
-
-impl Serialize for ResourceContents {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Text(contents) => contents.serialize(serializer),
-            Self::Blob(contents) => contents.serialize(serializer),
-            Self::Other(raw) => raw.serialize(serializer),
-        }
+variants! {
+    ResourceContents {
+        Text(TextResourceContents),
+        Blob(BlobResourceContents),
     }
 }
 

@@ -1,68 +1,52 @@
-//! Asking a client's user: with a form, or with a page in a browser.
+//! Elicitation: questions to a client's user, in a form or on a web page.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>. Used by the session, which asks
-//! only in the way that the client has declared.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>. Used by the session, which sends only
+//! the kinds that the client has declared.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, de};
 
 use super::members::Members;
-use super::meta::Meta;
 use super::schema::ElicitationSchema;
 use super::task::TaskMetadata;
 use crate::{Kind, Raw};
 
 open! {
-    /// The way in which a user is asked.
+    /// The kind of an elicitation.
     ElicitationMode {
-        /// With a form.
+        /// A form.
         Form = "form",
-        /// With a page in a browser.
+        /// A web page.
         Url = "url",
     }
 }
 
-/// Parameters of `elicitation/create`; `mode` says which, and its absence means a form.
+/// Parameters of `elicitation/create`. `mode` selects the kind; an absent `mode` means a form.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitParams {
-    /// With a form.
+    /// A form.
     Form(ElicitFormParams),
-    /// With a page in a browser; since 2025-11-25.
+    /// A web page; since 2025-11-25.
     Url(ElicitUrlParams),
-    /// In a way that this crate does not know, as it was written.
+    /// An unknown kind, unchanged.
     Other(Raw),
 }
 
 impl ElicitParams {
-    /// Whether the user is asked with a page in a browser.
+    /// Whether the user is sent to a web page.
     #[must_use]
     pub const fn is_url(&self) -> bool {
         matches!(self, Self::Url(_))
     }
 }
 
-impl From<ElicitFormParams> for ElicitParams {
-    fn from(params: ElicitFormParams) -> Self {
-        Self::Form(params)
-    }
-}
-
-impl From<ElicitUrlParams> for ElicitParams {
-    fn from(params: ElicitUrlParams) -> Self {
-        Self::Url(params)
-    }
-}
-
-impl Serialize for ElicitParams {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Form(params) => params.serialize(serializer),
-            Self::Url(params) => params.serialize(serializer),
-            Self::Other(raw) => raw.serialize(serializer),
-        }
+variants! {
+    ElicitParams {
+        Form(ElicitFormParams),
+        Url(ElicitUrlParams),
     }
 }
 
@@ -84,88 +68,72 @@ impl<'de> Deserialize<'de> for ElicitParams {
 }
 
 record! {
-    /// Asks with a form.
-    ElicitFormParams {
-        /// What is asked, for the user.
+    /// Asks the user to fill in a form.
+    ElicitFormParams [request] {
+        /// The question to the user.
         message: String as impl Into<String>,
-        /// The form.
+        /// The schema of the form.
         requested_schema: ElicitationSchema,
         ---
-        /// `form`, or absent, which means the same and is understood by 2025-06-18 too.
+        /// `form`, or absent with the same meaning, which 2025-06-18 understands too.
         mode: ElicitationMode => with_mode,
-        /// Asks for a task instead of the result; 2025-11-25 alone.
+        /// Requests a task instead of the result; 2025-11-25 alone.
         task: TaskMetadata => with_task,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// Asks with a page in a browser, where the user tells what the client need not know.
+    /// Asks the user to open a web page, so that the client does not see what the user enters there.
     #[serde(tag = "mode", rename = "url")]
-    ElicitUrlParams {
-        /// Why the page is to be opened, for the user.
+    ElicitUrlParams [request] {
+        /// The purpose of the page, for the user.
         message: String as impl Into<String>,
-        /// The page.
+        /// The URL of the page.
         url: String as impl Into<String>,
         ---
-        /// The name under which `notifications/elicitation/complete` speaks of it; in 2025-11-25, where it
-        /// must be there.
+        /// The id that `notifications/elicitation/complete` refers to. Required in 2025-11-25.
         elicitation_id: String => with_elicitation_id,
-        /// Asks for a task instead of the result; 2025-11-25 alone.
+        /// Requests a task instead of the result; 2025-11-25 alone.
         task: TaskMetadata => with_task,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `elicitation/create`.
-    ElicitResult {
-        /// What the user did.
+    ElicitResult [result] {
+        /// The reaction of the user.
         action: ElicitAction,
         ---
-        /// What the user filled in: strings, numbers, booleans, and lists of strings. Only with
-        /// [`ElicitAction::Accept`] and only of a form.
+        /// The values of the form: strings, numbers, booleans, and lists of strings. Only with
+        /// [`ElicitAction::Accept`], and only of a form.
         content: Members<Raw> => with_content,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 open! {
-    /// What the user did.
+    /// The reaction of the user.
     ElicitAction {
-        /// Filled in the form, or agreed to open the page.
+        /// The user submitted the form, or agreed to open the page.
         Accept = "accept",
-        /// Said no.
+        /// The user refused.
         Decline = "decline",
-        /// Went away without saying anything.
+        /// The user closed the question without a decision.
         Cancel = "cancel",
     }
 }
 
 record! {
-    /// Parameters of `notifications/elicitation/complete`, 2025-11-25 alone: the user has done what the page
-    /// was for.
-    ElicitationCompleteParams {
-        /// The name that the request gave.
+    /// Parameters of `notifications/elicitation/complete`, 2025-11-25 alone: the user has finished on the web page.
+    ElicitationCompleteParams [notification] {
+        /// The id of the elicitation.
         elicitation_id: String as impl Into<String>,
         ---
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// `data` of the error -32042, 2025-11-25 alone: the request can be made again when the user has done what
-    /// these pages are for.
+    /// `data` of the error -32042, 2025-11-25 alone: the request can be repeated once the user has finished on these
+    /// pages.
     UrlElicitationRequiredData {
         /// The pages.
         elicitations: Vec<ElicitUrlParams>,

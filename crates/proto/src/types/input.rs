@@ -1,62 +1,55 @@
-//! What a server asks a client in place of a result, and the answers in the request made again.
+//! Input requests: what a server asks of a client in a result, and the responses in the repeated request.
 //!
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>. Used by the session, which lets
-//! a server ask only for what the client has declared.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>. Used by the session, which allows
+//! only input requests that the client has declared.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 
-use serde::ser::SerializeMap;
+use serde::ser::{self, SerializeMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::elicitation::{ElicitParams, ElicitResult};
 use super::members::Members;
-use super::meta::Meta;
 use super::roots::{ListRootsParams, ListRootsResult};
 use super::sampling::{CreateMessageParams, CreateMessageResult};
 use crate::json::{ReadError, WriteError};
 use crate::{Kind, Raw};
 
-/// The questions of a server, by names of its choice.
+/// The input requests of a server, by keys of its choice.
 pub type InputRequests = Members<InputRequest>;
 
-/// The answers to them, by the same names.
+/// The responses, by the same keys.
 pub type InputResponses = Members<InputResponse>;
 
 record! {
-    /// A result that asks for input: the specification's `InputRequiredResult`. At least one of the two members
-    /// is there.
+    /// A result that requests input: the specification's `InputRequiredResult`. It has at least one of the two members.
     #[derive(Default)]
-    InputRequired {
+    InputRequired [result] {
         ---
-        /// The questions.
+        /// The input requests.
         input_requests: InputRequests => with_input_requests,
-        /// What is to be given back unchanged when the request is made again.
+        /// A text to send back unchanged with the repeated request.
         request_state: String => with_request_state,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
-/// A question of a server: a method and its parameters, without an id, since it is no request of its own.
+/// An input request: a method and its params, without an id, because it is not a message of its own.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum InputRequest {
-    /// `sampling/createMessage`: to the client's model.
+    /// `sampling/createMessage`: for the client's model.
     CreateMessage(Box<CreateMessageParams>),
-    /// `elicitation/create`: to the client's user.
+    /// `elicitation/create`: for the client's user.
     Elicit(ElicitParams),
-    /// `roots/list`: to the client itself.
+    /// `roots/list`: for the client itself.
     ListRoots(ListRootsParams),
-    /// A method that this crate does not know, with its parameters as they were written.
+    /// An unknown method with its unchanged params.
     Other {
         /// The method.
         method: Box<str>,
-        /// The parameters.
+        /// The params.
         params: Option<Raw>,
     },
 }
@@ -73,7 +66,7 @@ impl InputRequest {
         }
     }
 
-    /// Whether the user is asked with a page in a browser.
+    /// Whether the user is sent to a web page.
     #[must_use]
     pub fn is_url_elicitation(&self) -> bool {
         match self {
@@ -85,10 +78,10 @@ impl InputRequest {
         }
     }
 
-    /// The parameters as JSON; `None` when there are none.
+    /// The params as JSON; `None` when there are none.
     ///
     /// # Errors
-    /// When they cannot be written: a number in them is not finite.
+    /// When a number in them is not finite.
     pub fn params(&self) -> Result<Option<Raw>, WriteError> {
         match self {
             Self::CreateMessage(params) => Raw::from_value(params).map(Some),
@@ -99,10 +92,10 @@ impl InputRequest {
         }
     }
 
-    /// A question from the name of its method and its parameters, as a request of a legacy server has them.
+    /// Builds an input request from a method and its params, as a request of a legacy server has them.
     ///
     /// # Errors
-    /// When the method is one of the three and the parameters are not its parameters; says where.
+    /// When the method is one of the three and its params are not valid; the error says where.
     pub fn from_parts(method: &str, params: Option<Raw>) -> Result<Self, ReadError> {
         let or_empty = |params: Option<Raw>| params.unwrap_or_else(Raw::empty_object);
         match method {
@@ -136,13 +129,8 @@ impl Serialize for InputRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(None)?;
         object.serialize_entry("method", self.method())?;
-        match self {
-            Self::CreateMessage(params) => object.serialize_entry("params", params)?,
-            Self::Elicit(params) => object.serialize_entry("params", params)?,
-            Self::ListRoots(params) if params.meta.is_none() => {}
-            Self::ListRoots(params) => object.serialize_entry("params", params)?,
-            Self::Other { params: None, .. } => {}
-            Self::Other { params: Some(params), .. } => object.serialize_entry("params", params)?,
+        if let Some(params) = self.params().map_err(ser::Error::custom)? {
+            object.serialize_entry("params", &params)?;
         }
         object.end()
     }
@@ -163,82 +151,77 @@ impl<'de> Deserialize<'de> for InputRequest {
     }
 }
 
-/// The answer to a question: the bare result of its method. What it must be shows in the question alone, so it
-/// stays a JSON text until somebody knows that.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The response to an input request: the plain result of its method. It stays JSON until the caller reads it as the
+/// result type of the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct InputResponse(Raw);
 
 impl InputResponse {
-    /// The answer to `sampling/createMessage`.
+    /// A response to `sampling/createMessage`.
     ///
     /// # Errors
-    /// When the result cannot be written: a number in it is not finite.
+    /// When a number in the result is not finite.
     pub fn from_create_message(result: &CreateMessageResult) -> Result<Self, WriteError> {
         Raw::from_value(result).map(Self)
     }
 
-    /// The answer to `elicitation/create`.
+    /// A response to `elicitation/create`.
     ///
     /// # Errors
-    /// When the result cannot be written.
+    /// When the result cannot be serialized.
     pub fn from_elicit(result: &ElicitResult) -> Result<Self, WriteError> {
         Raw::from_value(result).map(Self)
     }
 
-    /// The answer to `roots/list`.
+    /// A response to `roots/list`.
     ///
     /// # Errors
-    /// When the result cannot be written.
+    /// When the result cannot be serialized.
     pub fn from_list_roots(result: &ListRootsResult) -> Result<Self, WriteError> {
         Raw::from_value(result).map(Self)
     }
 
-    /// A result that is JSON already: an object. `None` when it is something else.
+    /// A response from JSON. `None` when it is not an object.
     #[must_use]
     pub fn from_raw(result: Raw) -> Option<Self> {
         (result.kind() == Kind::Object).then_some(Self(result))
     }
 
-    /// Reads it as the answer to `sampling/createMessage`.
+    /// Reads it as a response to `sampling/createMessage`.
     ///
     /// # Errors
-    /// When it is none; says where.
+    /// When it is not one; the error says where.
     pub fn to_create_message(&self) -> Result<CreateMessageResult, ReadError> {
         self.0.decode()
     }
 
-    /// Reads it as the answer to `elicitation/create`.
+    /// Reads it as a response to `elicitation/create`.
     ///
     /// # Errors
-    /// When it is none; says where.
+    /// When it is not one; the error says where.
     pub fn to_elicit(&self) -> Result<ElicitResult, ReadError> {
         self.0.decode()
     }
 
-    /// Reads it as the answer to `roots/list`.
+    /// Reads it as a response to `roots/list`.
     ///
     /// # Errors
-    /// When it is none; says where.
+    /// When it is not one; the error says where.
     pub fn to_list_roots(&self) -> Result<ListRootsResult, ReadError> {
         self.0.decode()
     }
 
-    /// The answer as JSON.
+    /// The response as JSON.
     #[must_use]
     pub const fn raw(&self) -> &Raw {
         &self.0
     }
 
-    /// The answer as JSON.
+    /// The response as JSON.
     #[must_use]
     pub fn into_raw(self) -> Raw {
         self.0
-    }
-}
-
-impl Serialize for InputResponse {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who the peers are, how they agree on a revision, and how a request is called off.
+//! Negotiation of the revision, descriptions of the peers, and cancellation.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>,
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/discover>,
@@ -8,46 +8,44 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::capability::{ClientCapabilities, ServerCapabilities};
-use super::meta::Meta;
-use super::page::CacheScope;
 use crate::{RequestId, Version};
 
 record! {
-    /// Who a client or a server is. For display: nothing may hang on it.
+    /// The name and version of a client or server. For display: no decision may depend on it.
     Implementation {
-        /// Its name, for programs.
+        /// The name, for programs.
         name: String as impl Into<String>,
-        /// Its own version.
+        /// The version of the program.
         version: String as impl Into<String>,
         ---
-        /// Its name, for people; since 2025-06-18.
+        /// The display name; since 2025-06-18.
         title: String => with_title,
-        /// What it is; since 2025-11-25.
+        /// The description; since 2025-11-25.
         description: String => with_description,
-        /// Its pictures; since 2025-11-25.
+        /// Icons; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
-        /// Its page on the web; since 2025-11-25.
+        /// The website; since 2025-11-25.
         website_url: String => with_website_url,
     }
 }
 
 record! {
-    /// A picture; since 2025-11-25.
+    /// An icon; since 2025-11-25.
     Icon {
-        /// Where it is: an `https:` or a `data:` URL.
+        /// The location: an `https:` or a `data:` URL.
         src: String as impl Into<String>,
         ---
-        /// Its media type, where the server of the URL says nothing or something too general.
+        /// The media type, when that of the HTTP response is missing or too general.
         mime_type: String => with_mime_type,
-        /// The sizes that it is made for, as in `48x48`, or `any`.
+        /// The sizes, as in `48x48`, or `any`.
         sizes: Vec<String> => with_sizes,
-        /// The background that it is made for.
+        /// The background that the icon is designed for.
         theme: IconTheme => with_theme,
     }
 }
 
 open! {
-    /// The background that a picture is made for.
+    /// The background that an icon is designed for.
     IconTheme {
         /// A light one.
         Light = "light",
@@ -58,42 +56,34 @@ open! {
 
 record! {
     /// Parameters of `initialize`, until 2025-11-25.
-    InitializeParams {
-        /// The newest revision that the client wants to speak.
+    InitializeParams [request] {
+        /// The newest revision that the client supports.
         protocol_version: Version,
-        /// What the client can do.
+        /// The capabilities of the client.
         capabilities: ClientCapabilities,
-        /// Who the client is.
+        /// The name and version of the client.
         client_info: Implementation,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `initialize`, until 2025-11-25.
-    InitializeResult {
-        /// The revision that is spoken from now on, unless the client cannot and leaves.
+    InitializeResult [result] {
+        /// The negotiated revision. A client that does not support it disconnects.
         protocol_version: Version,
-        /// What the server can do.
+        /// The capabilities of the server.
         capabilities: ServerCapabilities,
-        /// Who the server is.
+        /// The name and version of the server.
         server_info: Implementation,
         ---
-        /// How the server is meant to be used, for a model.
+        /// Instructions for the use of the server, for a model.
         instructions: String,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 impl InitializeResult {
-    /// The same with or without instructions.
+    /// Sets or removes the instructions.
     #[must_use]
     pub fn with_instructions(mut self, instructions: Option<String>) -> Self {
         self.instructions = instructions;
@@ -103,28 +93,19 @@ impl InitializeResult {
 
 record! {
     /// Result of `server/discover`, since 2026-07-28.
-    DiscoverResult {
-        /// The revisions that the server speaks. Legacy ones may be among them.
+    DiscoverResult [cached result] {
+        /// The supported revisions, possibly with legacy ones.
         supported_versions: Vec<Version>,
-        /// What the server can do.
+        /// The capabilities of the server.
         capabilities: ServerCapabilities,
         ---
-        /// How the server is meant to be used, for a model.
+        /// Instructions for the use of the server, for a model.
         instructions: String,
-        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        ttl_ms: i64 => with_ttl_ms,
-        /// Who may be given the cached result.
-        cache_scope: CacheScope => with_cache_scope,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 impl DiscoverResult {
-    /// The same with or without instructions.
+    /// Sets or removes the instructions.
     #[must_use]
     pub fn with_instructions(mut self, instructions: Option<String>) -> Self {
         self.instructions = instructions;
@@ -133,36 +114,32 @@ impl DiscoverResult {
 }
 
 record! {
-    /// Parameters of `notifications/cancelled`: the sender no longer wants an answer.
+    /// Parameters of `notifications/cancelled`: the sender does not wait for the response any more.
     #[derive(Default)]
-    CancelledParams {
+    CancelledParams [notification] {
         ---
-        /// The request. Every revision that lets it be absent (2025-11-25) means a task, which is cancelled
-        /// by `tasks/cancel` instead.
+        /// The request. Absent only in 2025-11-25, for a task, which is cancelled by `tasks/cancel` instead.
         request_id: RequestId => with_request_id,
-        /// Why, for a person.
+        /// The reason, for a person.
         reason: String => with_reason,
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// `data` of the error -32022: the receiver does not speak the revision of the request.
+    /// `data` of the error -32022: the receiver does not support the revision of the request.
     UnsupportedVersionData {
-        /// The revisions that it speaks.
+        /// The supported revisions.
         supported: Vec<Version>,
-        /// The one that was asked for.
+        /// The requested revision.
         requested: String as &str,
         ---
     }
 }
 
 record! {
-    /// `data` of the error -32021: the request needs capabilities that it did not declare.
+    /// `data` of the error -32021: the request needs undeclared capabilities.
     MissingCapabilityData {
-        /// Those that are missing.
+        /// The missing capabilities.
         required_capabilities: ClientCapabilities,
         ---
     }

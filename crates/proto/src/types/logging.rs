@@ -1,40 +1,39 @@
-//! Log messages from a server.
+//! Log messages of a server.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>. Used by the session, which
-//! passes only what was asked for. Deprecated in 2026-07-28.
+//! sends only the levels that the client requested. Deprecated in 2026-07-28.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::meta::Meta;
 use crate::Raw;
 
-/// How serious a log message is, from the least to the most; the levels of
-/// [RFC 5424](https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1).
+/// The severity of a log message, in ascending order: the levels of [RFC
+/// 5424](https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LoggingLevel {
-    /// For whoever looks for a fault.
+    /// Debugging information.
     Debug,
-    /// All is well.
+    /// Normal operation.
     Info,
-    /// All is well, but something out of the ordinary has happened.
+    /// Normal but significant.
     Notice,
-    /// Something may go wrong.
+    /// A problem may occur.
     Warning,
-    /// Something has gone wrong.
+    /// A problem has occurred.
     Error,
-    /// A part does not work.
+    /// A component does not work.
     Critical,
-    /// Somebody has to do something at once.
+    /// Immediate action is required.
     Alert,
-    /// Nothing works.
+    /// The system does not work.
     Emergency,
 }
 
 impl LoggingLevel {
-    /// All levels, from the least serious to the most.
+    /// All levels in ascending order.
     pub const ALL: [Self; 8] = [
         Self::Debug,
         Self::Info,
@@ -46,13 +45,13 @@ impl LoggingLevel {
         Self::Emergency,
     ];
 
-    /// The level of that name; `None` for another word.
+    /// The level with this name; `None` for any other name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == name)
     }
 
-    /// The name as it stands on the wire.
+    /// The name of the level.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -83,28 +82,22 @@ impl<'de> Deserialize<'de> for LoggingLevel {
 
 record! {
     /// Parameters of `logging/setLevel`, until 2025-11-25.
-    SetLevelParams {
-        /// The least serious level that the client wants to hear of.
+    SetLevelParams [request] {
+        /// The minimum level of the messages to send.
         level: LoggingLevel,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `notifications/message`.
-    LogMessageParams {
-        /// How serious it is.
+    LogMessageParams [notification] {
+        /// The severity.
         level: LoggingLevel,
-        /// What there is to say: any value.
+        /// The message: any JSON value.
         data: Raw,
         ---
-        /// Which part of the server says it.
+        /// The component of the server that logs.
         logger: String => with_logger,
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }

@@ -1,4 +1,4 @@
-//! The members of a JSON object whose names are free, in the order in which they were written.
+//! The members of a JSON object with arbitrary names, in their original order.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,33 +8,32 @@ use core::marker::PhantomData;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A map from names to values that keeps its order. Made for the few entries that such objects have: looking
-/// one up passes over those before it.
+/// A map from names to values that keeps its order. Lookup is linear: such objects have few members.
 ///
-/// An object that has a name twice is not read.
+/// Deserializing an object with a repeated name fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members<V>(Vec<(String, V)>);
 
 impl<V> Members<V> {
-    /// No members.
+    /// An empty map.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// The value of that name.
+    /// The value with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&V> {
         self.0.iter().find_map(|(known, value)| (known == name).then_some(value))
     }
 
-    /// Whether there is a value of that name.
+    /// Whether there is a value with this name.
     #[must_use]
     pub fn contains_key(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Puts a value in, at the place of the one that had the name, which is given back, or at the end.
+    /// Inserts a value. Replaces and returns the value with the same name, or appends.
     pub fn insert(&mut self, name: impl Into<String>, value: V) -> Option<V> {
         let name = name.into();
         match self.0.iter_mut().find(|(known, _)| *known == name) {
@@ -46,54 +45,54 @@ impl<V> Members<V> {
         }
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     pub fn remove(&mut self, name: &str) -> Option<V> {
         let place = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.remove(place).1)
     }
 
-    /// The same with that value in it.
+    /// Inserts a value and returns the map.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: V) -> Self {
         self.insert(name, value);
         self
     }
 
-    /// How many there are.
+    /// The number of members.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Names and values in their order.
+    /// Names and values in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &V)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The names in their order.
+    /// The names in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The values in the order of their names.
+    /// The values in order.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &V> {
         self.0.iter().map(|(_, value)| value)
     }
 
-    /// Puts a value at the end; the caller knows that the name is new or checks with [`Self::refuse_duplicates`].
+    /// Appends a value. The caller ensures that the name is new, or checks with [`Self::refuse_duplicates`].
     pub(super) fn push(&mut self, name: String, value: V) {
         self.0.push((name, value));
     }
 
-    /// An error when a name stands twice.
+    /// Fails when a name is repeated.
     pub(super) fn refuse_duplicates<E: de::Error>(&self) -> Result<(), E> {
-        // Sorted, because the peer decides how many there are.
+        // Sorted, because the peer controls the number of members.
         let mut names: Vec<&str> = self.keys().collect();
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -119,7 +118,7 @@ impl<V> IntoIterator for Members<V> {
 }
 
 impl<N: Into<String>, V> FromIterator<(N, V)> for Members<V> {
-    /// Of several values with one name, the last stays.
+    /// For repeated names, the last value is kept.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(entries: I) -> Self {
         let mut members = Self::new();
         for (name, value) in entries {

@@ -1,7 +1,7 @@
-//! `_meta`: what is said beside a request, a result, a notification or a thing inside them.
+//! `_meta`: metadata of a request, a result, a notification or an object inside them.
 //!
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic#meta>. Used by the session, which puts its
-//! own keys in by splicing text, and by everyone who reads or adds a key. Never drops a key that it does not know.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic#meta>. Used by the session, which splices in its own
+//! keys, and by every reader or writer of a key. Unknown keys are kept.
 
 use alloc::string::String;
 
@@ -15,42 +15,42 @@ use super::members::Members;
 use super::task::RelatedTask;
 use crate::{ProgressToken, Raw, RequestId, Version};
 
-/// The keys that the specification gives a meaning.
+/// The keys that the specification defines.
 pub mod key {
-    /// Which revision a request speaks; in every request from 2026-07-28 on.
+    /// The revision of a request; in every request since 2026-07-28.
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-    /// What the client can do; in every request from 2026-07-28 on.
+    /// The capabilities of the client; in every request since 2026-07-28.
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-    /// Who the client is, from 2026-07-28 on.
+    /// The name and version of the client; since 2026-07-28.
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-    /// From which level on a request wants log messages, from 2026-07-28 on.
+    /// The minimum level of log messages for a request; since 2026-07-28.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-    /// Who the server is; in every result from 2026-07-28 on.
+    /// The name and version of the server; in every result since 2026-07-28.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-    /// Which `subscriptions/listen` a notification belongs to, from 2026-07-28 on.
+    /// The `subscriptions/listen` request that a notification belongs to; since 2026-07-28.
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-    /// Which task a message belongs to, in 2025-11-25.
+    /// The task that a message belongs to; 2025-11-25 alone.
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-    /// That the structured result of a tool is a value inside an object, as its member `result`, because the revision wants
-    /// an object: `true`. This library's own, and no word of the specification.
+    /// Marks a structured result that is wrapped in an object, as its member `result`, because the revision requires an
+    /// object. The value is `true`. Defined by this library and not by the specification.
     pub const WRAPPED_RESULT: &str = "io.github.mcpjoin/wrapped-result";
-    /// Under which name a request's progress is to be reported.
+    /// The token for progress notifications of a request.
     pub const PROGRESS_TOKEN: &str = "progressToken";
-    /// The place in a trace ([W3C Trace Context](https://www.w3.org/TR/trace-context/)).
+    /// The position in a trace ([W3C Trace Context](https://www.w3.org/TR/trace-context/)).
     pub const TRACEPARENT: &str = "traceparent";
-    /// What the systems on the way add to the trace.
+    /// Vendor data of a trace.
     pub const TRACESTATE: &str = "tracestate";
-    /// What the application gives along ([W3C Baggage](https://www.w3.org/TR/baggage/)).
+    /// Application data of a trace ([W3C Baggage](https://www.w3.org/TR/baggage/)).
     pub const BAGGAGE: &str = "baggage";
 }
 
-/// The keys of a `_meta` object with their values, all of them, in their order.
+/// All keys and values of a `_meta` object, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Meta(Members<Raw>);
 
 impl Meta {
-    /// Without any key.
+    /// An empty object.
     #[must_use]
     pub const fn new() -> Self {
         Self(Members::new())
@@ -62,97 +62,97 @@ impl Meta {
         self.0.get(key)
     }
 
-    /// The same with that value; it takes the place of one with the same key.
+    /// Inserts a value and returns the object. Replaces a value with the same key.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: Raw) -> Self {
         self.insert(key, value);
         self
     }
 
-    /// Puts a value in; the one that had the key is given back.
+    /// Inserts a value and returns the one that it replaces.
     pub fn insert(&mut self, key: impl Into<String>, value: Raw) -> Option<Raw> {
         self.0.insert(key, value)
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     pub fn remove(&mut self, key: &str) -> Option<Raw> {
         self.0.remove(key)
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no key.
+    /// Whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Keys and values in their order.
+    /// Keys and values in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Raw)> {
         self.0.iter()
     }
 
-    /// The value of a key, when it has the right shape.
+    /// The decoded value of a key; `None` when it is invalid.
     fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         self.member(key)?.decode().ok()
     }
 
-    /// Which revision a request speaks.
+    /// The revision of a request.
     #[must_use]
     pub fn protocol_version(&self) -> Option<Version> {
         self.read(key::PROTOCOL_VERSION)
     }
 
-    /// What the client can do.
+    /// The capabilities of the client.
     #[must_use]
     pub fn client_capabilities(&self) -> Option<ClientCapabilities> {
         self.read(key::CLIENT_CAPABILITIES)
     }
 
-    /// Who the client is. `None` also when it does not say so in the right shape: it is for display only.
+    /// The name and version of the client. For display, so an invalid value is `None`.
     #[must_use]
     pub fn client_info(&self) -> Option<Implementation> {
         self.read(key::CLIENT_INFO)
     }
 
-    /// From which level on log messages are wanted.
+    /// The minimum level of log messages.
     #[must_use]
     pub fn log_level(&self) -> Option<LoggingLevel> {
         self.read(key::LOG_LEVEL)
     }
 
-    /// Who the server is. `None` also when it does not say so in the right shape: it is for display only.
+    /// The name and version of the server. For display, so an invalid value is `None`.
     #[must_use]
     pub fn server_info(&self) -> Option<Implementation> {
         self.read(key::SERVER_INFO)
     }
 
-    /// Which subscription a notification or the end of a stream belongs to.
+    /// The subscription that a notification or the end of a stream belongs to.
     #[must_use]
     pub fn subscription_id(&self) -> Option<RequestId> {
         self.read(key::SUBSCRIPTION_ID)
     }
 
-    /// Under which name progress is to be reported.
+    /// The token for progress notifications.
     #[must_use]
     pub fn progress_token(&self) -> Option<ProgressToken> {
         self.read(key::PROGRESS_TOKEN)
     }
 
-    /// Which task a message belongs to.
+    /// The task that a message belongs to.
     #[must_use]
     pub fn related_task(&self) -> Option<RelatedTask> {
         self.read(key::RELATED_TASK)
     }
 
-    /// Whether a key has the form that the specification asks for: an optional prefix of labels joined by dots
-    /// with a slash behind it (a label starts with a letter, ends with a letter or a digit, and has hyphens at
-    /// most in between), then a name that starts and ends with a letter or a digit, has `-`, `_` and `.` at
-    /// most in between, and may be empty.
+    /// Whether a key has the form that the specification requires: an optional prefix with a slash, and a name. The
+    /// prefix consists of labels joined by dots; a label starts with a letter, ends with a letter or digit, and may
+    /// contain hyphens. The name starts and ends with a letter or digit, may contain `-`, `_` and `.`, and may be
+    /// empty.
     #[must_use]
     pub fn key_is_valid(key: &str) -> bool {
         let (prefix, name) = match key.split_once('/') {
@@ -183,37 +183,25 @@ impl<N: Into<String>> FromIterator<(N, Raw)> for Meta {
 }
 
 record! {
-    /// Parameters of a request that says nothing but its `_meta`: `ping`, `server/discover`.
+    /// Parameters with `_meta` only: `ping`, `server/discover`.
     #[derive(Default)]
-    RequestParams {
+    RequestParams [request] {
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// Parameters of a notification that says nothing but its `_meta`: `notifications/initialized` and the
-    /// list changes.
+    /// Parameters with `_meta` only: `notifications/initialized` and the list changes.
     #[derive(Default)]
-    NotificationParams {
+    NotificationParams [notification] {
         ---
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// A result that says nothing but that it is one.
+    /// A result with `_meta` only.
     #[derive(Default)]
-    EmptyResult {
+    EmptyResult [result] {
         ---
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }

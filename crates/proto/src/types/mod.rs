@@ -1,15 +1,13 @@
-//! What the messages say: parameters, results and everything inside them, one file per chapter of the
+//! The protocol types: params, results and their parts, one file per chapter of the
 //! [specification](https://modelcontextprotocol.io/specification).
 //!
-//! There is one type per concept, with the union of the members that the five revisions give it; what any
-//! revision lacks is optional. What only one era's envelope knows (`resultType`, the reserved keys of `_meta`)
-//! is put in and taken out by the session; the types can hold it, so that a complete message keeps its meaning
-//! when it is read and written again. Used by the session and by everyone who reads a [`Raw`](crate::Raw);
-//! nothing here knows who may say what when.
+//! There is one type per concept, with all members of the five revisions; members that some revision lacks are
+//! optional. The session adds and removes the members of an era's envelope (`resultType`, reserved keys of `_meta`).
+//! The types also have these members, so that a complete message survives decoding and encoding. Used by the session
+//! and by every reader of a [`Raw`](crate::Raw). The types do not check who may send what.
 //!
-//! A member that a type does not know is passed over, except where the specification invites strangers:
-//! capabilities, `_meta`, and unions, which keep an unknown kind word for word. A word that an enumeration does
-//! not know is kept as `Other`, because a later revision may add one.
+//! Unknown members are ignored, except in extensible objects: capabilities, `_meta`, and unions, which keep an unknown
+//! kind unchanged. An unknown word of an enumeration is kept as `Other`, because a later revision may add words.
 //!
 //! ```
 //! use mcpjoin_proto::Raw;
@@ -38,7 +36,6 @@ pub mod lifecycle;
 pub mod logging;
 mod members;
 pub mod meta;
-pub(crate) mod number;
 pub mod page;
 pub mod progress;
 pub mod prompt;

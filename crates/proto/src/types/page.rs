@@ -1,31 +1,26 @@
-//! Lists that come in pages, and how long a result stays fresh.
+//! Pagination and cache lifetime of results.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>,
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching>. Used by every list.
 
 use alloc::string::String;
 
-use super::meta::Meta;
-
 record! {
-    /// Parameters of a request for a page of a list.
+    /// Parameters of a request for one page of a list.
     #[derive(Default)]
-    PageParams {
+    PageParams [request] {
         ---
-        /// Where the page begins: the `nextCursor` of the page before it, unchanged. Absent for the first page.
+        /// The `nextCursor` of the previous page, unchanged. Absent for the first page.
         cursor: String => with_cursor,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 open! {
-    /// Who may be given a cached result.
+    /// Which clients may share a cached result.
     CacheScope {
-        /// Everyone.
+        /// All clients.
         Public = "public",
-        /// Only those who share the authorization of the one who asked.
+        /// Clients with the same authorization as the one that sent the request.
         Private = "private",
     }
 }

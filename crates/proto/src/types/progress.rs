@@ -1,36 +1,32 @@
-//! How far a request is.
+//! Progress of a request.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/progress>. Used by the session, which
-//! holds senders to growing values.
+//! requires growing values.
 
 use alloc::string::String;
 
-use super::meta::Meta;
-use super::number;
+use super::record;
 use crate::ProgressToken;
 
 record! {
     /// Parameters of `notifications/progress`.
-    ProgressParams {
-        /// The name that the request gave for this.
+    ProgressParams [notification] {
+        /// The token of the request.
         progress_token: ProgressToken,
-        /// How far it is; more each time, even when the total is not known.
-        #[serde(serialize_with = "number::write")]
+        /// The progress so far. Each value is larger than the last, even without a known total.
+        #[serde(serialize_with = "record::write_number")]
         progress: f64,
         ---
-        /// How far it has to go, in the same unit.
-        #[serde(serialize_with = "number::write_option")]
+        /// The total, in the same unit.
+        #[serde(serialize_with = "record::write_optional_number")]
         total: f64 => with_total,
-        /// What is being done, for a person; since 2025-03-26.
+        /// The current activity, for a person; since 2025-03-26.
         message: String => with_message,
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 impl ProgressParams {
-    /// The same with or without a total and a message.
+    /// Sets or removes the total and the message.
     #[must_use]
     pub fn with_total_and_message(mut self, total: Option<f64>, message: Option<String>) -> Self {
         self.total = total;

@@ -1,23 +1,145 @@
-//! The three shapes that everything on the wire has: an object with fixed members, a word from an open list, and
-//! a union told apart by one member. Used by the files beside this one; each macro is the one place that says
-//! how such a shape is read and written.
+//! Macros for the kinds of protocol types: an object with fixed members, a word of an open list, and a union with a
+//! tag. Used by the other files of this module. Each macro defines how its kind is read and written.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::Raw;
 
-/// Reads any value, `null` too, for a member that may be absent: there and `null` says something else than not
-/// there. Called by serde, for the members that name it.
+/// Reads any value of an optional member, so that `null` differs from an absent member. Named in `deserialize_with`.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
     Raw::deserialize(deserializer).map(Some)
 }
 
-/// Declares an object: the members that it must have, `---`, and those that it may have.
+/// Above 2^53 an `f64` does not represent every integer ([RFC 8259, section
+/// 6](https://www.rfc-editor.org/rfc/rfc8259#section-6)).
+const MAX_EXACT_INTEGER: i64 = 1 << 53;
+
+/// The integer that equals the number, if there is one.
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "compared after the fact")]
+fn whole(value: f64) -> Option<i64> {
+    let whole = value as i64;
+    (whole.abs() <= MAX_EXACT_INTEGER && whole as f64 == value).then_some(whole)
+}
+
+/// Writes a whole number as an integer: `50`, not `50.0`. They are the same JSON number, and every reader accepts `50`.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+pub(crate) fn write_number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    match whole(*value) {
+        Some(whole) => serializer.serialize_i64(whole),
+        None => serializer.serialize_f64(*value),
+    }
+}
+
+/// The same for an optional member.
+#[allow(clippy::ref_option, reason = "the signature that serde calls")]
+pub(crate) fn write_optional_number<S: Serializer>(
+    value: &Option<f64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => write_number(value, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Declares an object: the required members, `---`, and the optional members.
 ///
-/// Member names are written in camelCase. A member that it may have is absent when it is `None`, and `null`
-/// reads as absent. `new` takes the members that it must have, in their order (`as` gives the type of the
-/// argument where it is not the member's own); `=>` names a chained setter.
+/// Member names are camelCase in JSON. An optional member is omitted when it is `None`, and `null` is read as absent.
+/// `new` takes the required members in their order (`as` gives the type of the argument where it differs from the type
+/// of the member); `=>` names a chained setter.
+///
+/// Groups in square brackets behind the name add members that many objects share. `field` adds them before the other
+/// optional members, every other group adds them at the end, in the order of the groups.
 macro_rules! record {
+    ($(#[$attribute:meta])* $name:ident [$($group:ident)+] {
+        $($(#[$must_attribute:meta])* $must:ident: $must_type:ty $(as $argument:ty)?,)*
+        ---
+        $($may:tt)*
+    }) => {
+        record! {
+            @add [$($group)+]
+            { $(#[$attribute])* $name }
+            { $($(#[$must_attribute])* $must: $must_type $(as $argument)?,)* }
+            { $($may)* }
+        }
+    };
+    (@add [] { $($head:tt)* } { $($must:tt)* } { $($may:tt)* }) => {
+        record! { $($head)* { $($must)* --- $($may)* } }
+    };
+    (@add [field $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must {
+            /// The display name.
+            title: alloc::string::String => with_title,
+            /// The description of the expected value.
+            description: alloc::string::String => with_description,
+            $($may)*
+        } }
+    };
+    (@add [page $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// The cursor of the next page. Absent on the last page.
+            next_cursor: alloc::string::String => with_next_cursor,
+        } }
+    };
+    (@add [cached $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// How long the result is fresh, in milliseconds from its arrival. Absent or negative: it is stale at once.
+            ttl_ms: i64 => with_ttl_ms,
+            /// Which clients may share the cached result.
+            cache_scope: $crate::types::CacheScope => with_cache_scope,
+        } }
+    };
+    (@add [retry $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// The responses to the input requests of the server's last result; since 2026-07-28.
+            input_responses: $crate::types::InputResponses => with_input_responses,
+            /// The `requestState` of the server's last result, unchanged; since 2026-07-28.
+            request_state: alloc::string::String => with_request_state,
+        } }
+    };
+    (@add [annotated $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Hints for display and selection.
+            annotations: $crate::types::Annotations => with_annotations,
+        } }
+    };
+    (@add [request $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Metadata of the request.
+            #[serde(rename = "_meta")]
+            meta: $crate::types::Meta => with_meta,
+        } }
+    };
+    (@add [notification $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Metadata of the notification.
+            #[serde(rename = "_meta")]
+            meta: $crate::types::Meta => with_meta,
+        } }
+    };
+    (@add [result $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Set by the session; leave it `None` when you build a result.
+            result_type: alloc::string::String,
+            /// Metadata of the result.
+            #[serde(rename = "_meta")]
+            meta: $crate::types::Meta => with_meta,
+        } }
+    };
+    (@add [item $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Metadata; since 2025-06-18.
+            #[serde(rename = "_meta")]
+            meta: $crate::types::Meta => with_meta,
+        } }
+    };
+    (@add [meta $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
+        record! { @add [$($more)*] $head $must { $($may)*
+            /// Metadata.
+            #[serde(rename = "_meta")]
+            meta: $crate::types::Meta => with_meta,
+        } }
+    };
     (
         $(#[$attribute:meta])*
         $name:ident {
@@ -40,19 +162,19 @@ macro_rules! record {
         }
 
         impl $name {
-            #[doc = concat!("A `", stringify!($name), "` with what it must have, and nothing that it may have.")]
+            #[doc = concat!("A `", stringify!($name), "` with its required members only.")]
             #[must_use]
             #[allow(
                 clippy::new_without_default,
                 clippy::too_many_arguments,
-                reason = "one argument for each member that it must have"
+                reason = "one argument for each required member"
             )]
             pub fn new($($must: record!(@argument $must_type $(, $argument)?)),*) -> Self {
                 Self { $($must: $must.into(),)* $($may: None,)* }
             }
 
             $($(
-                #[doc = concat!("The same with its `", stringify!($may), "`.")]
+                #[doc = concat!("Sets `", stringify!($may), "`.")]
                 #[must_use]
                 pub fn $setter(mut self, $may: impl Into<$may_type>) -> Self {
                     self.$may = Some($may.into());
@@ -65,7 +187,7 @@ macro_rules! record {
     (@argument $type:ty, $argument:ty) => { $argument };
 }
 
-/// Declares a word from an open list: an unknown one is kept as it is.
+/// Declares a word of an open list. An unknown word is kept.
 macro_rules! open {
     ($(#[$attribute:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$attribute])*
@@ -73,12 +195,12 @@ macro_rules! open {
         #[non_exhaustive]
         pub enum $name {
             $($(#[$doc])* $variant,)*
-            /// A word that this crate does not know.
+            /// An unknown word.
             Other(alloc::boxed::Box<str>),
         }
 
         impl $name {
-            /// The word as it stands on the wire.
+            /// The word in JSON.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
@@ -112,23 +234,10 @@ macro_rules! open {
     };
 }
 
-/// Declares a union of records that say in the member `$tag` which one they are. The records write that member
-/// themselves (`#[serde(tag = ..., rename = ...)]`); the union reads it, a record alone passes it over. An unknown
-/// kind is kept word for word.
-macro_rules! union {
-    (
-        $(#[$attribute:meta])*
-        $name:ident by $tag:literal { $($(#[$doc:meta])* $word:literal => $variant:ident($type:ty),)* }
-    ) => {
-        $(#[$attribute])*
-        #[derive(Clone, Debug, PartialEq)]
-        #[non_exhaustive]
-        pub enum $name {
-            $($(#[$doc])* $variant($type),)*
-            /// A kind that this crate does not know, as it was written.
-            Other(crate::Raw),
-        }
-
+/// Implements `From` for each variant of an enum, and `Serialize`, which writes the value of the variant. The enum also
+/// has the variant `Other` for the JSON text of an unknown kind.
+macro_rules! variants {
+    ($name:ident { $($variant:ident($type:ty),)* }) => {
         $(
             impl From<$type> for $name {
                 fn from(value: $type) -> Self {
@@ -145,17 +254,37 @@ macro_rules! union {
                 }
             }
         }
+    };
+}
+
+/// Declares a union of records with the tag `$tag`. The records write the tag themselves (`#[serde(tag = ..., rename =
+/// ...)]`); the union reads it, and a record alone ignores it. An unknown kind is kept unchanged.
+macro_rules! union {
+    (
+        $(#[$attribute:meta])*
+        $name:ident by $tag:literal { $($(#[$doc:meta])* $word:literal => $variant:ident($type:ty),)* }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$doc])* $variant($type),)*
+            /// An unknown kind, unchanged.
+            Other(crate::Raw),
+        }
+
+        variants! { $name { $($variant($type),)* } }
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 use serde::de::Error;
-                // Where it lies: its text may be long, and is read once the kind is known.
+                // Borrowed: the text may be long, and is decoded once the kind is known.
                 let text = crate::json::deserialize_text(deserializer)?;
                 match crate::json::string_member(&text, $tag).as_deref() {
                     $(Some($word) => {
                         crate::json::from_text(&text).map(Self::$variant).map_err(D::Error::custom)
                     })*
-                    Some(_) => Ok(Self::Other(crate::json::kept(&text))),
+                    Some(_) => Ok(Self::Other(crate::json::copy_text(&text))),
                     None => Err(D::Error::custom(concat!("the member `", $tag, "` is missing or no string"))),
                 }
             }

@@ -1,185 +1,125 @@
-//! Resources: what a server lets others read.
+//! Resources: data of a server that clients can read.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources>. URIs and URI templates stay the
-//! strings that they are.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources>. URIs and URI templates are plain
+//! strings.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::content::{Annotations, ResourceContents};
-use super::input::InputResponses;
+use super::content::ResourceContents;
 use super::lifecycle::Icon;
-use super::meta::Meta;
-use super::page::CacheScope;
 
 record! {
     /// A resource.
-    Resource {
-        /// Where it is, by which it is read.
+    Resource [annotated item] {
+        /// The URI, which identifies the resource.
         uri: String as impl Into<String>,
-        /// Its name, for programs.
+        /// The name, for programs.
         name: String as impl Into<String>,
         ---
-        /// Its name, for people; since 2025-06-18.
+        /// The display name; since 2025-06-18.
         title: String => with_title,
-        /// What it is.
+        /// The description.
         description: String => with_description,
-        /// Its media type.
+        /// The media type.
         mime_type: String => with_mime_type,
-        /// The length of its contents in bytes, before any encoding.
+        /// The length of the contents in bytes, before any encoding.
         size: i64 => with_size,
-        /// Its pictures; since 2025-11-25.
+        /// Icons; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// Resources that differ in parts of their URI.
-    ResourceTemplate {
-        /// The URI with places to fill in ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570)).
+    /// A template for the URIs of similar resources.
+    ResourceTemplate [annotated item] {
+        /// The URI template ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570)).
         uri_template: String as impl Into<String>,
-        /// Their name, for programs.
+        /// The name, for programs.
         name: String as impl Into<String>,
         ---
-        /// Their name, for people; since 2025-06-18.
+        /// The display name; since 2025-06-18.
         title: String => with_title,
-        /// What they are.
+        /// The description.
         description: String => with_description,
-        /// The media type that all of them have.
+        /// The media type of all these resources.
         mime_type: String => with_mime_type,
-        /// Their pictures; since 2025-11-25.
+        /// Icons; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
-        /// Hints.
-        annotations: Annotations => with_annotations,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `resources/list`.
-    ListResourcesResult {
+    ListResourcesResult [page cached result] {
         /// The resources of this page.
         resources: Vec<Resource>,
         ---
-        /// Where the next page begins; absent on the last one.
-        next_cursor: String => with_next_cursor,
-        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        ttl_ms: i64 => with_ttl_ms,
-        /// Who may be given the cached result.
-        cache_scope: CacheScope => with_cache_scope,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `resources/templates/list`.
-    ListResourceTemplatesResult {
+    ListResourceTemplatesResult [page cached result] {
         /// The templates of this page.
         resource_templates: Vec<ResourceTemplate>,
         ---
-        /// Where the next page begins; absent on the last one.
-        next_cursor: String => with_next_cursor,
-        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        ttl_ms: i64 => with_ttl_ms,
-        /// Who may be given the cached result.
-        cache_scope: CacheScope => with_cache_scope,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `resources/read`.
-    ReadResourceParams {
-        /// The resource.
+    ReadResourceParams [retry request] {
+        /// The URI of the resource.
         uri: String as impl Into<String>,
         ---
-        /// The answers to what the server asked for in its last reply; since 2026-07-28.
-        input_responses: InputResponses => with_input_responses,
-        /// What the server's last reply said is to be given back, unchanged; since 2026-07-28.
-        request_state: String => with_request_state,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `resources/read`.
-    ReadResourceResult {
-        /// The contents; several when the resource has resources inside it.
+    ReadResourceResult [cached result] {
+        /// The contents; several when the resource has sub-resources.
         contents: Vec<ResourceContents>,
         ---
-        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        ttl_ms: i64 => with_ttl_ms,
-        /// Who may be given the cached result.
-        cache_scope: CacheScope => with_cache_scope,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `resources/subscribe`, until 2025-11-25.
-    SubscribeParams {
-        /// The resource.
+    SubscribeParams [request] {
+        /// The URI of the resource.
         uri: String as impl Into<String>,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `resources/unsubscribe`, until 2025-11-25.
-    UnsubscribeParams {
-        /// The resource.
+    UnsubscribeParams [request] {
+        /// The URI of the resource.
         uri: String as impl Into<String>,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `notifications/resources/updated`.
-    ResourceUpdatedParams {
-        /// The resource that has changed; it may lie inside the one that was subscribed to.
+    ResourceUpdatedParams [notification] {
+        /// The URI of the changed resource, which may be a sub-resource of the subscribed one.
         uri: String as impl Into<String>,
         ---
-        /// What is said beside the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
-/// Whether a resource is another one, or lies below it: a client that subscribed to `above` is told when `uri` changes,
-/// and what was read of `above` is stale then.
+/// Whether `uri` is the resource `above` or lies below it. A client that subscribed to `above` is notified when `uri`
+/// changes, and cached contents of `above` become stale.
 ///
-/// The specification lets a server tell of a "sub-resource" of what was subscribed to
-/// (<https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotificationparams>) and does not say
-/// what one is. Here it is what [RFC 3986](https://www.rfc-editor.org/rfc/rfc3986#section-3) puts behind the whole of
-/// another URI: further segments of its path (`/`), a query (`?`) or a fragment (`#`). One change too many costs a client
-/// a request; one too few leaves it with old contents.
+/// The specification lets a server report a "sub-resource" of a subscribed one
+/// (<https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotificationparams>) and does not
+/// define the word. Here it is a URI that continues the whole of the other one with a path segment (`/`), a query (`?`)
+/// or a fragment (`#`) of [RFC 3986](https://www.rfc-editor.org/rfc/rfc3986#section-3). A superfluous notification
+/// costs a client a request; a missing one leaves it with old contents.
 ///
 /// ```
 /// use mcpjoin_proto::types::resource::is_within;

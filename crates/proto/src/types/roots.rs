@@ -1,47 +1,34 @@
-//! Roots: the places that a client lets a server work in.
+//! Roots: the directories and files of the client that a server may use.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/client/roots>. Deprecated in 2026-07-28.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::meta::Meta;
-
 record! {
     /// Parameters of `roots/list`.
     #[derive(Default)]
-    ListRootsParams {
+    ListRootsParams [request] {
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `roots/list`.
-    ListRootsResult {
+    ListRootsResult [result] {
         /// The roots.
         roots: Vec<Root>,
         ---
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// A place that a server may work in.
-    Root {
-        /// Where it is: a `file:` URI.
+    /// A root.
+    Root [item] {
+        /// A `file:` URI.
         uri: String as impl Into<String>,
         ---
-        /// Its name, for people.
+        /// The display name.
         name: String => with_name,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }

@@ -1,4 +1,4 @@
-//! Asking a client's model.
+//! Sampling: requests to a client's model.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/client/sampling>. Deprecated in 2026-07-28.
 
@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::content::{AudioContent, Content, ImageContent, Role, TextContent};
 use super::meta::Meta;
-use super::number;
 use super::record;
 use super::task::TaskMetadata;
 use super::tool::Tool;
@@ -17,62 +16,59 @@ use crate::{Kind, Raw};
 
 record! {
     /// Parameters of `sampling/createMessage`.
-    CreateMessageParams {
+    CreateMessageParams [request] {
         /// The conversation so far.
         messages: Vec<SamplingMessage>,
-        /// The most tokens that the answer may have.
+        /// The maximum number of tokens of the response.
         max_tokens: i64,
         ---
-        /// Which model to take.
+        /// Preferences for the choice of a model.
         model_preferences: ModelPreferences => with_model_preferences,
-        /// What the model is told first. The client may change it or leave it out.
+        /// The system prompt. The client may change or omit it.
         system_prompt: String => with_system_prompt,
-        /// Which servers' context the client is asked to add.
+        /// The servers whose context the client should add.
         include_context: IncludeContext => with_include_context,
-        /// How freely the model chooses its words.
-        #[serde(serialize_with = "number::write_option")]
+        /// The sampling temperature.
+        #[serde(serialize_with = "record::write_optional_number")]
         temperature: f64 => with_temperature,
-        /// Where the model is to stop.
+        /// Sequences that end the response.
         stop_sequences: Vec<String> => with_stop_sequences,
-        /// For whoever runs the model, in a shape of its own.
+        /// Metadata for the model provider, in a format of its own.
         metadata: Raw => with_metadata,
         /// The tools that the model may use; since 2025-11-25.
         tools: Vec<Tool> => with_tools,
-        /// Whether it must use them; since 2025-11-25.
+        /// Whether the model must use tools; since 2025-11-25.
         tool_choice: ToolChoice => with_tool_choice,
-        /// Asks for a task instead of the result; 2025-11-25 alone.
+        /// Requests a task instead of the result; 2025-11-25 alone.
         task: TaskMetadata => with_task,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// A message of the conversation.
     SamplingMessage {
-        /// Who speaks.
+        /// The sender.
         role: Role,
-        /// What is said.
+        /// The content.
         content: SamplingContents as impl Into<SamplingContents>,
         ---
-        /// What is said beside it; since 2025-11-25.
+        /// Metadata; since 2025-11-25.
         #[serde(rename = "_meta")]
         meta: Meta => with_meta,
     }
 }
 
-/// What is said in a message: one piece, or, since 2025-11-25, a list of them.
+/// The content of a message: one piece or, since 2025-11-25, a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SamplingContents {
-    /// One, as every revision reads it.
+    /// One piece, as in every revision.
     One(SamplingContent),
     /// A list.
     Many(Vec<SamplingContent>),
 }
 
 impl SamplingContents {
-    /// The pieces, however they were written.
+    /// The pieces in both cases.
     #[must_use]
     pub fn as_slice(&self) -> &[SamplingContent] {
         match self {
@@ -115,17 +111,17 @@ impl<'de> Deserialize<'de> for SamplingContents {
 }
 
 union! {
-    /// A piece of what is said to or by a model.
+    /// A piece of content in a conversation with a model.
     SamplingContent by "type" {
         /// Text.
         "text" => Text(TextContent),
-        /// A picture.
+        /// An image.
         "image" => Image(ImageContent),
-        /// Sound; since 2025-03-26.
+        /// Audio; since 2025-03-26.
         "audio" => Audio(AudioContent),
-        /// The model wants a tool to be called; since 2025-11-25.
+        /// A tool call of the model; since 2025-11-25.
         "tool_use" => ToolUse(ToolUseContent),
-        /// What the tool gave; since 2025-11-25.
+        /// The result of a tool call; since 2025-11-25.
         "tool_result" => ToolResult(ToolResultContent),
     }
 }
@@ -139,79 +135,73 @@ impl SamplingContent {
 }
 
 record! {
-    /// The model wants a tool to be called.
+    /// A tool call of the model.
     #[serde(tag = "type", rename = "tool_use")]
-    ToolUseContent {
-        /// The name of this call, by which its result speaks of it.
+    ToolUseContent [meta] {
+        /// The id of this call, which its result refers to.
         id: String as impl Into<String>,
         /// The tool.
         name: String as impl Into<String>,
-        /// Its arguments: an object.
+        /// The arguments: an object.
         input: Raw,
         ---
-        /// What is said beside it.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// What a tool gave that the model wanted to be called.
+    /// The result of a tool call of the model.
     #[serde(tag = "type", rename = "tool_result")]
-    ToolResultContent {
-        /// The name of the call.
+    ToolResultContent [meta] {
+        /// The id of the call.
         tool_use_id: String as impl Into<String>,
-        /// What the tool gave.
+        /// The content of the result.
         content: Vec<Content>,
         ---
-        /// The same for a program. `null` is `Some`, an absent member is `None`.
+        /// The structured result, for programs. `null` is `Some`, an absent member is `None`.
         #[serde(deserialize_with = "record::present")]
         structured_content: Raw => with_structured_content,
-        /// The tool has failed. Absent: it has not.
+        /// Whether the tool failed. Absent: `false`.
         is_error: bool => with_is_error,
-        /// What is said beside it.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// Which model to take. Hints come first, then the three priorities, from 0 (does not matter) to 1.
+    /// Preferences for the choice of a model. Hints come first, then the three priorities, from 0 (irrelevant) to 1.
     #[derive(Default)]
     ModelPreferences {
         ---
-        /// Models, the best first.
+        /// Model hints in order of preference.
         hints: Vec<ModelHint> => with_hints,
-        /// That it is cheap.
-        #[serde(serialize_with = "number::write_option")]
+        /// The priority of low cost.
+        #[serde(serialize_with = "record::write_optional_number")]
         cost_priority: f64 => with_cost_priority,
-        /// That it is fast.
-        #[serde(serialize_with = "number::write_option")]
+        /// The priority of speed.
+        #[serde(serialize_with = "record::write_optional_number")]
         speed_priority: f64 => with_speed_priority,
-        /// That it is clever.
-        #[serde(serialize_with = "number::write_option")]
+        /// The priority of capability.
+        #[serde(serialize_with = "record::write_optional_number")]
         intelligence_priority: f64 => with_intelligence_priority,
     }
 }
 
 record! {
-    /// A model.
+    /// A model hint.
     #[derive(Default)]
     ModelHint {
         ---
-        /// Its name or a part of it; the client may take another family's model of the same kind.
+        /// The name of a model or a part of it. The client may use an equivalent model of another family.
         name: String => with_name,
     }
 }
 
 open! {
-    /// Which servers' context the client is asked to add.
+    /// The servers whose context the client should add.
     IncludeContext {
         /// None.
         None = "none",
-        /// That of the server that asks.
+        /// The server that sent the request.
         ThisServer = "thisServer",
-        /// That of all servers.
+        /// All servers.
         AllServers = "allServers",
     }
 }
@@ -221,7 +211,7 @@ record! {
     #[derive(Default)]
     ToolChoice {
         ---
-        /// Absent: as the model likes.
+        /// Absent: `auto`.
         mode: ToolChoiceMode => with_mode,
     }
 }
@@ -229,45 +219,40 @@ record! {
 open! {
     /// Whether the model must use tools.
     ToolChoiceMode {
-        /// As it likes.
+        /// The model decides.
         Auto = "auto",
-        /// At least one.
+        /// At least one tool.
         Required = "required",
-        /// None.
+        /// No tool.
         None = "none",
     }
 }
 
 record! {
     /// Result of `sampling/createMessage`.
-    CreateMessageResult {
-        /// Who speaks: the model.
+    CreateMessageResult [result] {
+        /// The sender: the model.
         role: Role,
-        /// What it says.
+        /// The content.
         content: SamplingContents as impl Into<SamplingContents>,
-        /// Its name.
+        /// The name of the model.
         model: String as impl Into<String>,
         ---
-        /// Why it stopped, where that is known.
+        /// Why the model stopped, if known.
         stop_reason: StopReason => with_stop_reason,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 open! {
     /// Why a model stopped.
     StopReason {
-        /// It had said what it had to say.
+        /// The response is complete.
         EndTurn = "endTurn",
-        /// It came to a stop sequence.
+        /// A stop sequence was generated.
         StopSequence = "stopSequence",
-        /// It had used its tokens up.
+        /// The maximum number of tokens was reached.
         MaxTokens = "maxTokens",
-        /// It wants tools to be called.
+        /// The model calls tools.
         ToolUse = "toolUse",
     }
 }

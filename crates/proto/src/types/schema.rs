@@ -1,29 +1,28 @@
-//! The schema of a form that a user is asked to fill in: a flat object of primitive values.
+//! The schema of an elicitation form: a flat object of primitive values.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#requested-schema>. A small part of
-//! JSON Schema; a field that is none of the known kinds is kept as it was written, for whoever shows the form
-//! to refuse or to make something of.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#requested-schema>. A small subset of
+//! JSON Schema. A field of an unknown kind is kept unchanged, so that the client decides what to do with it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, de};
 
 use super::members::Members;
-use super::number;
+use super::record;
 use crate::{Kind, Raw};
 
 record! {
     /// The schema of a form.
     #[serde(tag = "type", rename = "object")]
     ElicitationSchema {
-        /// The fields in the order in which they are to be shown.
+        /// The fields in display order.
         properties: Members<PrimitiveSchema>,
         ---
-        /// The dialect of JSON Schema; since 2025-11-25.
+        /// The JSON Schema dialect; since 2025-11-25.
         #[serde(rename = "$schema")]
         schema: String => with_schema,
-        /// The fields that must be filled in.
+        /// The required fields.
         required: Vec<String> => with_required,
     }
 }
@@ -32,60 +31,41 @@ record! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PrimitiveSchema {
-    /// A line of text.
+    /// A text.
     String(StringSchema),
     /// A number.
     Number(NumberSchema),
-    /// Yes or no.
+    /// A boolean.
     Boolean(BooleanSchema),
-    /// One of several values.
+    /// A choice of one value.
     UntitledSingleSelect(UntitledSingleSelectEnumSchema),
-    /// One of several values that have names for people; since 2025-11-25.
+    /// A choice of one value with display names; since 2025-11-25.
     TitledSingleSelect(TitledSingleSelectEnumSchema),
-    /// Some of several values; since 2025-11-25.
+    /// A choice of several values; since 2025-11-25.
     UntitledMultiSelect(UntitledMultiSelectEnumSchema),
-    /// Some of several values that have names for people; since 2025-11-25.
+    /// A choice of several values with display names; since 2025-11-25.
     TitledMultiSelect(TitledMultiSelectEnumSchema),
-    /// One of several values, the names for people beside them: the form of 2025-06-18.
+    /// A choice of one value with display names in a second list, as in 2025-06-18.
     LegacyTitled(LegacyTitledEnumSchema),
-    /// None of these, as it was written.
+    /// An unknown kind, unchanged.
     Other(Raw),
 }
 
-macro_rules! kinds {
-    ($($variant:ident($type:ty),)*) => {
-        $(
-            impl From<$type> for PrimitiveSchema {
-                fn from(schema: $type) -> Self {
-                    Self::$variant(schema)
-                }
-            }
-        )*
-
-        impl Serialize for PrimitiveSchema {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                match self {
-                    $(Self::$variant(schema) => schema.serialize(serializer),)*
-                    Self::Other(raw) => raw.serialize(serializer),
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    String(StringSchema),
-    Number(NumberSchema),
-    Boolean(BooleanSchema),
-    UntitledSingleSelect(UntitledSingleSelectEnumSchema),
-    TitledSingleSelect(TitledSingleSelectEnumSchema),
-    UntitledMultiSelect(UntitledMultiSelectEnumSchema),
-    TitledMultiSelect(TitledMultiSelectEnumSchema),
-    LegacyTitled(LegacyTitledEnumSchema),
+variants! {
+    PrimitiveSchema {
+        String(StringSchema),
+        Number(NumberSchema),
+        Boolean(BooleanSchema),
+        UntitledSingleSelect(UntitledSingleSelectEnumSchema),
+        TitledSingleSelect(TitledSingleSelectEnumSchema),
+        UntitledMultiSelect(UntitledMultiSelectEnumSchema),
+        TitledMultiSelect(TitledMultiSelectEnumSchema),
+        LegacyTitled(LegacyTitledEnumSchema),
+    }
 }
 
 impl PrimitiveSchema {
-    /// Which kind it is shows in `type` and in the members that only one kind has.
+    /// Selects the kind by `type` and by the members that only one kind has.
     fn of(raw: Raw) -> Result<Self, crate::json::ReadError> {
         let kind = raw.member("type");
         let kind = kind.as_ref().and_then(Raw::to_string_value);
@@ -118,174 +98,150 @@ impl<'de> Deserialize<'de> for PrimitiveSchema {
 }
 
 record! {
-    /// A line of text.
+    /// A text field.
     #[derive(Default)]
     #[serde(tag = "type", rename = "string")]
-    StringSchema {
+    StringSchema [field] {
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
-        /// The shortest that it may be, in characters.
+        /// The minimum length, in characters.
         min_length: i64 => with_min_length,
-        /// The longest that it may be, in characters.
+        /// The maximum length, in characters.
         max_length: i64 => with_max_length,
-        /// What it must be.
+        /// The format of the text.
         format: StringFormat => with_format,
-        /// What stands there before anything is typed; since 2025-11-25.
+        /// The initial value; since 2025-11-25.
         default: String => with_default,
     }
 }
 
 open! {
-    /// What a line of text must be.
+    /// The format of a text.
     StringFormat {
-        /// An address for mail.
+        /// An email address.
         Email = "email",
         /// A URI.
         Uri = "uri",
-        /// A day.
+        /// A date.
         Date = "date",
-        /// A moment.
+        /// A date with a time.
         DateTime = "date-time",
     }
 }
 
 record! {
-    /// A number.
-    NumberSchema {
-        /// Which numbers are meant.
+    /// A number field.
+    NumberSchema [field] {
+        /// The kind of number.
         #[serde(rename = "type")]
         kind: NumberType,
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
-        /// The smallest that it may be.
-        #[serde(serialize_with = "number::write_option")]
+        /// The minimum.
+        #[serde(serialize_with = "record::write_optional_number")]
         minimum: f64 => with_minimum,
-        /// The largest that it may be.
-        #[serde(serialize_with = "number::write_option")]
+        /// The maximum.
+        #[serde(serialize_with = "record::write_optional_number")]
         maximum: f64 => with_maximum,
-        /// What stands there before anything is typed; since 2025-11-25.
-        #[serde(serialize_with = "number::write_option")]
+        /// The initial value; since 2025-11-25.
+        #[serde(serialize_with = "record::write_optional_number")]
         default: f64 => with_default,
     }
 }
 
 open! {
-    /// Which numbers are meant.
+    /// The kind of a number.
     NumberType {
-        /// All.
+        /// Any number.
         Number = "number",
-        /// Those without a fraction.
+        /// An integer.
         Integer = "integer",
     }
 }
 
 record! {
-    /// Yes or no.
+    /// A boolean field.
     #[derive(Default)]
     #[serde(tag = "type", rename = "boolean")]
-    BooleanSchema {
+    BooleanSchema [field] {
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
-        /// What stands there before anything is chosen.
+        /// The initial value.
         default: bool => with_default,
     }
 }
 
 record! {
-    /// One of several values.
+    /// A choice of one value.
     #[serde(tag = "type", rename = "string")]
-    UntitledSingleSelectEnumSchema {
+    UntitledSingleSelectEnumSchema [field] {
         /// The values.
         #[serde(rename = "enum")]
         values: Vec<String>,
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
-        /// What stands there before anything is chosen.
+        /// The initial value.
         default: String => with_default,
     }
 }
 
 record! {
-    /// One of several values that have names for people.
+    /// A choice of one value with display names.
     #[serde(tag = "type", rename = "string")]
-    TitledSingleSelectEnumSchema {
-        /// The values with their names.
+    TitledSingleSelectEnumSchema [field] {
+        /// The values with their display names.
         one_of: Vec<EnumOption>,
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
-        /// What stands there before anything is chosen.
+        /// The initial value.
         default: String => with_default,
     }
 }
 
 record! {
-    /// A value with its name.
+    /// A value with its display name.
     EnumOption {
         /// The value.
         #[serde(rename = "const")]
         value: String as impl Into<String>,
-        /// Its name, for people.
+        /// The display name.
         title: String as impl Into<String>,
         ---
     }
 }
 
 record! {
-    /// One of several values, the names for people beside them.
+    /// A choice of one value, with the display names in a second list.
     #[serde(tag = "type", rename = "string")]
     LegacyTitledEnumSchema {
         /// The values.
         #[serde(rename = "enum")]
         values: Vec<String>,
         ---
-        /// The names for people, in the order of the values.
+        /// The display names in the order of the values.
         enum_names: Vec<String> => with_enum_names,
-        /// Its name, for people.
+        /// The display name.
         title: String => with_title,
-        /// What belongs there.
+        /// The description of the expected value.
         description: String => with_description,
-        /// What stands there before anything is chosen.
+        /// The initial value.
         default: String => with_default,
     }
 }
 
 record! {
-    /// Some of several values.
+    /// A choice of several values.
     #[serde(tag = "type", rename = "array")]
-    UntitledMultiSelectEnumSchema {
+    UntitledMultiSelectEnumSchema [field] {
         /// The values.
         items: UntitledItems,
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
-        /// How many must be chosen.
+        /// The minimum number of values.
         min_items: i64 => with_min_items,
-        /// How many may be chosen.
+        /// The maximum number of values.
         max_items: i64 => with_max_items,
-        /// What is chosen before the user chooses.
+        /// The initial values.
         default: Vec<String> => with_default,
     }
 }
 
 record! {
-    /// The values of which some are chosen.
+    /// The values of a choice.
     #[serde(tag = "type", rename = "string")]
     UntitledItems {
         /// The values.
@@ -296,29 +252,25 @@ record! {
 }
 
 record! {
-    /// Some of several values that have names for people.
+    /// A choice of several values with display names.
     #[serde(tag = "type", rename = "array")]
-    TitledMultiSelectEnumSchema {
-        /// The values with their names.
+    TitledMultiSelectEnumSchema [field] {
+        /// The values with their display names.
         items: TitledItems,
         ---
-        /// Its name, for people.
-        title: String => with_title,
-        /// What belongs there.
-        description: String => with_description,
-        /// How many must be chosen.
+        /// The minimum number of values.
         min_items: i64 => with_min_items,
-        /// How many may be chosen.
+        /// The maximum number of values.
         max_items: i64 => with_max_items,
-        /// What is chosen before the user chooses.
+        /// The initial values.
         default: Vec<String> => with_default,
     }
 }
 
 record! {
-    /// The values with their names, of which some are chosen.
+    /// The values of a choice, with their display names.
     TitledItems {
-        /// The values with their names.
+        /// The values with their display names.
         any_of: Vec<EnumOption>,
         ---
     }

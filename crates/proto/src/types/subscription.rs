@@ -1,7 +1,7 @@
-//! Streams of notifications that a client opens.
+//! Subscription streams that a client opens.
 //!
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>. Used by the session,
-//! which sends nothing that a filter did not ask for.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>. Used by the session, which
+//! sends only notifications that match the filter.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,17 +9,17 @@ use alloc::vec::Vec;
 use super::meta::Meta;
 
 record! {
-    /// What a stream is to carry. Absent is no.
+    /// The notifications of a stream. An absent member means no.
     #[derive(Default)]
     SubscriptionFilter {
         ---
-        /// Changes of the list of tools.
+        /// Changes of the tool list.
         tools_list_changed: bool => with_tools_list_changed,
-        /// Changes of the list of prompts.
+        /// Changes of the prompt list.
         prompts_list_changed: bool => with_prompts_list_changed,
-        /// Changes of the list of resources.
+        /// Changes of the resource list.
         resources_list_changed: bool => with_resources_list_changed,
-        /// Changes of the resources with these URIs, and of those inside them.
+        /// Changes of the resources with these URIs, and of their sub-resources.
         resource_subscriptions: Vec<String> => with_resource_subscriptions,
         /// Changes of these tasks: the extension [`EXTENSION`](super::task::EXTENSION).
         task_ids: Vec<String> => with_task_ids,
@@ -28,36 +28,33 @@ record! {
 
 record! {
     /// Parameters of `subscriptions/listen`.
-    ListenParams {
-        /// What the stream is to carry.
+    ListenParams [request] {
+        /// The notifications to send.
         notifications: SubscriptionFilter,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `notifications/subscriptions/acknowledged`, the first message of a stream.
     AcknowledgedParams {
-        /// The part of what was asked for that the server honours.
+        /// The part of the filter that the server supports.
         notifications: SubscriptionFilter,
         ---
-        /// What is said beside the notification: the stream it belongs to.
+        /// Metadata of the notification: the id of the subscription.
         #[serde(rename = "_meta")]
         meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// Result of `subscriptions/listen`: the stream has ended, by the server's wish.
+    /// Result of `subscriptions/listen`: the server has ended the stream.
     #[derive(Default)]
     ListenResult {
         ---
         /// Set by the session's envelope; `None` when written by hand.
         result_type: String,
-        /// What is said beside the result: the stream that has ended.
+        /// Metadata of the result: the id of the subscription.
         #[serde(rename = "_meta")]
         meta: Meta => with_meta,
     }

@@ -1,8 +1,7 @@
-//! Tasks: requests whose result is fetched later. Two shapes that have little in common but their statuses.
+//! Tasks: requests whose result is fetched later. The two forms have little in common but the statuses.
 //!
-//! Part of the core in 2025-11-25:
-//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>; an extension of 2026-07-28,
-//! [`EXTENSION`]: <https://modelcontextprotocol.io/seps/2663-tasks-extension>.
+//! 2025-11-25 has tasks in its core: <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>.
+//! 2026-07-28 has them as an extension, [`EXTENSION`]: <https://modelcontextprotocol.io/seps/2663-tasks-extension>.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,24 +14,24 @@ use crate::{ErrorObject, Raw};
 pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 open! {
-    /// How a task stands.
+    /// The status of a task.
     TaskStatus {
-        /// It is being worked on.
+        /// The task runs.
         Working = "working",
-        /// It waits for input from whoever asked for it.
+        /// The task waits for input.
         InputRequired = "input_required",
-        /// It has a result.
+        /// The task has a result.
         Completed = "completed",
-        /// It has failed. In 2025-11-25 that may be a tool's own failure; in the extension it is an error, and a
-        /// tool's own failure is a result.
+        /// The task failed. In 2025-11-25 this includes a result with `isError`; in the extension it is an error, and a
+        /// result with `isError` completes the task.
         Failed = "failed",
-        /// It was called off.
+        /// The task was cancelled.
         Cancelled = "cancelled",
     }
 }
 
 impl TaskStatus {
-    /// Whether it stays so.
+    /// Whether the status is final.
     #[must_use]
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
@@ -40,28 +39,28 @@ impl TaskStatus {
 }
 
 record! {
-    /// A task of 2025-11-25. Also, with the members that they have in addition, the results of `tasks/get` and
-    /// `tasks/cancel` and the parameters of `notifications/tasks/status`.
+    /// A task of 2025-11-25. Also the results of `tasks/get` and `tasks/cancel` and the params of
+    /// `notifications/tasks/status`.
     Task {
-        /// Its name, by which it is asked for.
+        /// The id of the task.
         task_id: String as impl Into<String>,
-        /// How it stands.
+        /// The status.
         status: TaskStatus,
-        /// When it was created, in ISO 8601.
+        /// The time of creation, in ISO 8601.
         created_at: String as impl Into<String>,
-        /// When it last changed, in ISO 8601.
+        /// The time of the last change, in ISO 8601.
         last_updated_at: String as impl Into<String>,
-        /// How long it is kept, in milliseconds from its creation; `None`, on the wire `null`, for ever.
+        /// How long the task is kept, in milliseconds from its creation; `None` (`null` in JSON): without limit.
         #[serde(default)]
         ttl: Option<i64>,
         ---
-        /// How it stands, for a person.
+        /// The status, for a person.
         status_message: String => with_status_message,
-        /// How long to wait before asking again, in milliseconds.
+        /// The recommended polling interval, in milliseconds.
         poll_interval: i64 => with_poll_interval,
-        /// Set by the session's envelope; `None` when written by hand.
+        /// Set by the session; leave it `None` when you build a result.
         result_type: String,
-        /// What is said beside the result or the notification.
+        /// Metadata of the result or the notification.
         #[serde(rename = "_meta")]
         meta: Meta => with_meta,
     }
@@ -77,18 +76,18 @@ pub type CancelTaskResult = Task;
 pub type TaskStatusParams = Task;
 
 record! {
-    /// What a request says that asks for a task; 2025-11-25 alone.
+    /// The member of a request that asks for a task; 2025-11-25 alone.
     #[derive(Default)]
     TaskMetadata {
         ---
-        /// How long the task is to be kept, in milliseconds from its creation.
+        /// How long to keep the task, in milliseconds from its creation.
         ttl: i64 => with_ttl,
     }
 }
 
 record! {
-    /// The task that a message belongs to: the value of
-    /// [`key::RELATED_TASK`](super::meta::key::RELATED_TASK) in its `_meta`; 2025-11-25 alone.
+    /// The task that a message belongs to: the value of [`key::RELATED_TASK`](super::meta::key::RELATED_TASK) in its
+    /// `_meta`; 2025-11-25 alone.
     RelatedTask {
         /// The task.
         task_id: String as impl Into<String>,
@@ -98,99 +97,81 @@ record! {
 
 record! {
     /// Result of a request that asked for a task; 2025-11-25 alone.
-    CreateTaskResult {
+    CreateTaskResult [result] {
         /// The task.
         task: Task,
         ---
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `tasks/list`, 2025-11-25 alone.
-    ListTasksResult {
+    ListTasksResult [page result] {
         /// The tasks of this page.
         tasks: Vec<Task>,
         ---
-        /// Where the next page begins; absent on the last one.
-        next_cursor: String => with_next_cursor,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// Parameters that name a task and nothing else.
-    TaskParams {
+    /// Parameters that only name a task.
+    TaskParams [request] {
         /// The task.
         task_id: String as impl Into<String>,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 /// Parameters of `tasks/get`.
 pub type GetTaskParams = TaskParams;
 
-/// Parameters of `tasks/result`, 2025-11-25 alone. Its result is that of the request that the task stands for.
+/// Parameters of `tasks/result`, 2025-11-25 alone. Its result is the result of the original request.
 pub type GetTaskPayloadParams = TaskParams;
 
 /// Parameters of `tasks/cancel`.
 pub type CancelTaskParams = TaskParams;
 
 record! {
-    /// A task of the extension: the result of `tools/call` (with the result type `task`) and of `tasks/get`, and
-    /// the parameters of `notifications/tasks`.
+    /// A task of the extension: the result of `tools/call` (with the result type `task`) and of `tasks/get`, and the
+    /// params of `notifications/tasks`.
     ExtensionTask {
-        /// Its name, by which it is asked for.
+        /// The id of the task.
         task_id: String as impl Into<String>,
-        /// How it stands.
+        /// The status.
         status: TaskStatus,
-        /// When it was created, in ISO 8601.
+        /// The time of creation, in ISO 8601.
         created_at: String as impl Into<String>,
-        /// When it last changed, in ISO 8601.
+        /// The time of the last change, in ISO 8601.
         last_updated_at: String as impl Into<String>,
-        /// How long it is kept, in milliseconds from its creation; `None`, on the wire `null`, for ever.
+        /// How long the task is kept, in milliseconds from its creation; `None` (`null` in JSON): without limit.
         #[serde(default)]
         ttl_ms: Option<i64>,
         ---
-        /// How it stands, for a person.
+        /// The status, for a person.
         status_message: String => with_status_message,
-        /// How long to wait before asking again, in milliseconds.
+        /// The recommended polling interval, in milliseconds.
         poll_interval_ms: i64 => with_poll_interval_ms,
-        /// What it waits for, with [`TaskStatus::InputRequired`].
+        /// The input requests, with [`TaskStatus::InputRequired`].
         input_requests: InputRequests => with_input_requests,
-        /// The result of the request that it stands for, with [`TaskStatus::Completed`].
+        /// The result of the original request, with [`TaskStatus::Completed`].
         result: Raw => with_result,
-        /// Why there is none, with [`TaskStatus::Failed`].
+        /// The error, with [`TaskStatus::Failed`].
         error: ErrorObject => with_error,
-        /// Set by the session's envelope, or `task` by whoever answers with a task.
+        /// Set by the session, or to `task` by a handler that responds with a task.
         result_type: String => with_result_type,
-        /// What is said beside the result or the notification.
+        /// Metadata of the result or the notification.
         #[serde(rename = "_meta")]
         meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// Parameters of `tasks/update`, in the extension: answers to what the task waits for.
-    UpdateTaskParams {
+    /// Parameters of `tasks/update`, in the extension: the responses to the input requests of a task.
+    UpdateTaskParams [request] {
         /// The task.
         task_id: String as impl Into<String>,
-        /// The answers, by the names of the questions.
+        /// The responses by the keys of the input requests.
         input_responses: InputResponses,
         ---
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }

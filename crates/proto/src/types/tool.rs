@@ -1,61 +1,55 @@
-//! Tools: what a model can have a server do.
+//! Tools: functions of a server that a model can call.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. Schemas, arguments and structured
-//! results stay JSON texts: nothing here validates one against the other.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. Schemas, arguments and structured results
+//! stay JSON text and are not validated here.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::content::Content;
-use super::input::InputResponses;
 use super::lifecycle::Icon;
-use super::meta::Meta;
-use super::page::CacheScope;
 use super::record;
 use super::task::TaskMetadata;
 use crate::{Raw, json};
 
 record! {
     /// A tool.
-    Tool {
-        /// Its name, by which it is called.
+    Tool [item] {
+        /// The name, which identifies the tool.
         name: String as impl Into<String>,
-        /// The JSON Schema of its arguments: an object schema.
+        /// The JSON Schema of the arguments: an object schema.
         input_schema: Raw,
         ---
-        /// Its name, for people; since 2025-06-18.
+        /// The display name; since 2025-06-18.
         title: String => with_title,
-        /// What it does, for a model.
+        /// The description, for a model.
         description: String => with_description,
-        /// The JSON Schema of its structured result; since 2025-06-18. Until 2025-11-25 an object schema.
+        /// The JSON Schema of the structured result; since 2025-06-18. Until 2025-11-25 an object schema.
         output_schema: Raw => with_output_schema,
-        /// What it does to the world; since 2025-03-26.
+        /// The effects of the tool; since 2025-03-26.
         annotations: ToolAnnotations => with_annotations,
-        /// Its pictures; since 2025-11-25.
+        /// Icons; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
-        /// How it may be run; 2025-11-25 alone.
+        /// How the tool may be run; 2025-11-25 alone.
         execution: ToolExecution => with_execution,
-        /// What is said beside it; since 2025-06-18.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
-    /// What a tool does to the world, in the server's words: hints, not to be relied on unless the server is
-    /// trusted. The specification says what an absent one means.
+    /// The effects of a tool, as the server describes them: hints that a client must not rely on unless it trusts the
+    /// server. The specification defines the defaults.
     #[derive(Default)]
     ToolAnnotations {
         ---
-        /// Its name, for people, where the tool itself has no title.
+        /// The display name, when the tool itself has no title.
         title: String => with_title,
-        /// It changes nothing. Absent: `false`.
+        /// The tool modifies nothing. Absent: `false`.
         read_only_hint: bool => with_read_only_hint,
-        /// It may destroy and not only add. Absent: `true`.
+        /// The tool may destroy data, and not only add some. Absent: `true`.
         destructive_hint: bool => with_destructive_hint,
-        /// Doing it again with the same arguments changes nothing more. Absent: `false`.
+        /// A repeated call with the same arguments has no further effect. Absent: `false`.
         idempotent_hint: bool => with_idempotent_hint,
-        /// It deals with things outside the server's own world. Absent: `true`.
+        /// The tool interacts with entities outside the server. Absent: `true`.
         open_world_hint: bool => with_open_world_hint,
     }
 }
@@ -65,99 +59,75 @@ record! {
     #[derive(Default)]
     ToolExecution {
         ---
-        /// Whether it can be run as a task. Absent: not.
+        /// Whether the tool can run as a task. Absent: `forbidden`.
         task_support: TaskSupport => with_task_support,
     }
 }
 
 open! {
-    /// Whether a tool can be run as a task.
+    /// Whether a tool can run as a task.
     TaskSupport {
-        /// It cannot.
+        /// Never.
         Forbidden = "forbidden",
-        /// It can.
+        /// If the client asks for it.
         Optional = "optional",
-        /// It cannot be run otherwise.
+        /// Always.
         Required = "required",
     }
 }
 
 record! {
     /// Result of `tools/list`.
-    ListToolsResult {
+    ListToolsResult [page cached result] {
         /// The tools of this page.
         tools: Vec<Tool>,
         ---
-        /// Where the next page begins; absent on the last one.
-        next_cursor: String => with_next_cursor,
-        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        ttl_ms: i64 => with_ttl_ms,
-        /// Who may be given the cached result.
-        cache_scope: CacheScope => with_cache_scope,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Parameters of `tools/call`.
-    CallToolParams {
-        /// The tool.
+    CallToolParams [retry request] {
+        /// The name of the tool.
         name: String as impl Into<String>,
         ---
-        /// Its arguments: an object.
+        /// The arguments: an object.
         arguments: Raw => with_arguments,
-        /// Asks for a task instead of the result; 2025-11-25 alone.
+        /// Requests a task instead of the result; 2025-11-25 alone.
         task: TaskMetadata => with_task,
-        /// The answers to what the server asked for in its last reply; since 2026-07-28.
-        input_responses: InputResponses => with_input_responses,
-        /// What the server's last reply said is to be given back, unchanged; since 2026-07-28.
-        request_state: String => with_request_state,
-        /// What is said beside the request.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 record! {
     /// Result of `tools/call`.
-    CallToolResult {
-        /// What the tool gives, for a model. Read as empty when it is absent: not every server writes it
-        /// beside a structured result.
+    CallToolResult [result] {
+        /// The content, for a model. Read as empty when it is absent: some servers omit it beside a structured result.
         #[serde(default)]
         content: Vec<Content>,
         ---
-        /// The same for a program: what the tool's output schema describes; since 2025-06-18. An object until
-        /// 2025-11-25, any value after that, `null` too: that is `Some`, an absent member is `None`.
+        /// The structured result, for programs, as the tool's output schema describes it; since 2025-06-18. An object
+        /// until 2025-11-25, any value since then. `null` is `Some`, an absent member is `None`.
         #[serde(deserialize_with = "record::present")]
         structured_content: Raw => with_structured_content,
-        /// The tool has failed, and the content says how. Absent: it has not.
+        /// The tool failed, and the content says why. Absent: `false`.
         is_error: bool => with_is_error,
-        /// Set by the session's envelope; `None` when written by hand.
-        result_type: String,
-        /// What is said beside the result.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
     }
 }
 
 impl CallToolResult {
-    /// A result of one text.
+    /// A result with one text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(alloc::vec![Content::text(text)])
     }
 
-    /// A result of one text as JSON, which is the same in all revisions. A large text becomes its result where it
-    /// lies, without a second one beside it.
+    /// A result with one text as JSON, which is the same in all revisions. A large text is converted in place, without
+    /// a second copy.
     #[must_use]
     pub fn written_text(text: String) -> Raw {
         const BEFORE: &[u8] = br#"{"content":[{"type":"text","text":"#;
         const AFTER: &[u8] = b"}]}";
-        // A smaller one is written sooner than it is moved.
+        // For a smaller text, copying is faster than converting it in place.
         const LARGE: usize = 16 * 1024;
         let written = if text.len() < LARGE {
             let mut written = Vec::with_capacity(BEFORE.len() + text.len() + 128);
@@ -171,13 +141,13 @@ impl CallToolResult {
         Raw::trusted(written.into())
     }
 
-    /// The tool has failed: the text says how, in a way that lets a model do better.
+    /// A failed result. The text should help the model to correct its call.
     #[must_use]
     pub fn error(text: impl Into<String>) -> Self {
         Self::text(text).with_is_error(true)
     }
 
-    /// A structured result, and the same as text for those who read no structured results.
+    /// A structured result, and the same as text for clients without structured results.
     #[must_use]
     pub fn structured(value: Raw) -> Self {
         Self::text(value.as_str()).with_structured_content(value)

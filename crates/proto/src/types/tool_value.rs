@@ -1,4 +1,4 @@
-//! The value of a tool's result as a type of Rust, the same in every revision.
+//! Reads the result of a tool as a Rust type, in the same way for every revision.
 
 use alloc::string::String;
 use core::fmt;
@@ -10,18 +10,18 @@ use super::{CallToolResult, Members};
 use crate::json::ReadError;
 use crate::{Kind, Raw};
 
-/// The member that a value is wrapped in where a structured result has to be an object.
+/// The member that contains a value in revisions whose structured results are objects.
 const WRAPPED_IN: &str = "result";
 
-/// Why a result of a tool gives no value of a type.
+/// Why the result of a tool cannot be read as a type.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ToolValueError {
-    /// The tool has failed: the texts of its content, which say how.
+    /// The tool failed: the texts of its content.
     Failed(String),
-    /// There is neither a structured result nor exactly one text that is JSON.
+    /// There is neither a structured result nor a single text with JSON.
     Absent,
-    /// The value does not fit the type.
+    /// The value does not match the type.
     Unfit(ReadError),
 }
 
@@ -46,15 +46,15 @@ impl core::error::Error for ToolValueError {
 }
 
 impl CallToolResult {
-    /// The value of the result: what a tool answered as `Json(value)` of this library, in every revision.
+    /// The value that a tool of this library returned as `Json(value)`, in every revision.
     ///
-    /// Revisions without structured results carry the value as a text of JSON. From 2025-06-18 to 2025-11-25 a structured
-    /// result has to be an object, and another value comes inside one, as its member `result`. A server of this library
-    /// says so in `_meta` ([`key::WRAPPED_RESULT`]); of another server's object whose only member is `result`, that member
-    /// is the value where the whole does not fit `T`.
+    /// Revisions without structured results carry the value as JSON text. From 2025-06-18 to 2025-11-25 a structured
+    /// result must be an object, so any other value is wrapped in an object with the member `result`. A server of this
+    /// library marks that in `_meta` ([`key::WRAPPED_RESULT`]). For other servers, an object whose only member is
+    /// `result` is unwrapped if the whole object does not match `T`.
     ///
     /// # Errors
-    /// When the tool has failed, with what it said; when there is no value, or one that does not fit.
+    /// When the tool failed, with its text; when there is no value; when the value does not match `T`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ToolValueError> {
         if self.is_error == Some(true) {
             return Err(ToolValueError::Failed(self.texts()));
@@ -83,7 +83,7 @@ impl CallToolResult {
         mark.is_some_and(|mark| mark.as_str() == "true")
     }
 
-    /// The texts of the content, one below the other.
+    /// The texts of the content, one per line.
     fn texts(&self) -> String {
         let mut texts = String::new();
         for text in self.content.iter().filter_map(|content| content.as_text()) {
@@ -96,7 +96,7 @@ impl CallToolResult {
     }
 }
 
-/// The value of the member `result` of an object without other members.
+/// The member `result` of an object without other members.
 fn only_member(value: &Raw) -> Option<Raw> {
     if value.kind() != Kind::Object {
         return None;

@@ -1,4 +1,4 @@
-//! Batches of 2025-03-26: what is held until a batch is complete is bounded, and every request has its reply.
+//! Batches of 2025-03-26: the stored replies are limited, and every request has its reply.
 
 use mcpjoin_proto::session::{Limits, Reply};
 use mcpjoin_proto::{Raw, RequestId};
@@ -18,7 +18,7 @@ fn filler(bytes: usize) -> Raw {
     raw(&format!(r#"{{"x":"{}"}}"#, "x".repeat(bytes)))
 }
 
-/// The replies of one line: each id with the message of its error, or with nothing.
+/// The replies in one line: each id with the message of its error, or `None`.
 fn replies(line: &str) -> Vec<(u64, Option<String>)> {
     let parts: Vec<Value> = serde_json::from_str(line).unwrap();
     parts
@@ -79,7 +79,7 @@ fn the_last_reply_of_a_batch_may_fill_the_message() {
     }
 }
 
-/// A batch is held until its last request has its reply: here none of them ever has, until the end.
+/// A batch is stored until its last request has a reply, which never happens here before the end.
 #[test]
 fn replies_that_wait_for_the_rest_of_their_batches_are_bounded_in_all() {
     let mut limits = Limits::default();
@@ -90,7 +90,7 @@ fn replies_that_wait_for_the_rest_of_their_batches_are_bounded_in_all() {
         say(&mut server, &lists([2 * number, 2 * number + 1]));
         let admitted = requests(&mut server);
         if admitted.is_empty() {
-            // Refused as a whole, so that nothing of it is held.
+            // The batch is rejected as a whole, so none of it is stored.
             let lines = sent(&mut server);
             let ids: Vec<_> = replies(&lines[0]).iter().map(|(id, _)| *id).collect();
             assert_eq!(ids, [u64::from(2 * number), u64::from(2 * number + 1)]);
@@ -110,7 +110,7 @@ fn replies_that_wait_for_the_rest_of_their_batches_are_bounded_in_all() {
     }
     let held: usize = sent(&mut server).iter().map(String::len).sum();
     assert!(held <= 64 * 1024 + 4096, "{held} bytes were held");
-    // What was held has left, and there is room again.
+    // The stored replies were sent, and there is capacity again.
     say(&mut server, &lists([1000]));
     assert_eq!(requests(&mut server).len(), 1);
 }
@@ -135,7 +135,7 @@ fn a_result_that_would_take_all_batches_above_the_bound_is_an_error() {
     assert!(second[0].1.as_ref().is_some_and(|error| error.contains("limit `queued_replies` of 65536")));
 }
 
-/// With a bound of one byte there is one batch at a time, which is answered in full.
+/// With a limit of one byte there is one batch at a time, and it gets all its replies.
 #[test]
 fn one_batch_alone_is_bounded_by_the_size_of_a_message() {
     let mut limits = Limits::default();
@@ -151,7 +151,7 @@ fn one_batch_alone_is_bounded_by_the_size_of_a_message() {
     assert!(replies(&lines[0]).iter().all(|(_, error)| error.is_none()));
 }
 
-/// Replies that need no handler are held, too: with names of four kilobytes they would be most of it.
+/// Replies without a handler are stored too: with ids of 4 KiB they would be most of the bytes.
 #[test]
 fn pings_in_batches_that_wait_are_counted() {
     let mut limits = Limits::default();

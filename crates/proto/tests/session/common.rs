@@ -1,4 +1,4 @@
-//! Sessions that talk in memory, and what a test says to one and hears from it.
+//! Sessions in memory, and helpers that feed them and collect their output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn server_over(caps: LinkCaps, limits: Limits) -> Session {
     Session::new(Role::Server(role.into()), caps, limits)
 }
 
-/// A legacy server of that version whose client is played by the test, and agreed with it.
+/// An open legacy server of this version; the test acts as the client.
 pub(crate) fn opened_server(version: &str, limits: Limits) -> Session {
     opened_server_over(LinkCaps::default(), version, limits)
 }
@@ -65,7 +65,7 @@ pub(crate) fn opened_server_over(caps: LinkCaps, version: &str, limits: Limits) 
     server
 }
 
-/// A legacy client whose server is played by the test, and agreed with it.
+/// An open legacy client; the test acts as the server.
 pub(crate) fn opened_client(limits: Limits) -> Session {
     let mut client = client(Ask::Only(Era::Legacy), limits);
     client.open(Time::ZERO);
@@ -80,7 +80,7 @@ pub(crate) fn opened_client(limits: Limits) -> Session {
     client
 }
 
-/// Something arrives, as bytes.
+/// Hands bytes to a session.
 pub(crate) fn say(session: &mut Session, text: &str) {
     say_at(session, Time::ZERO, &Bytes::from(text.to_owned()));
 }
@@ -116,7 +116,7 @@ pub(crate) fn events(session: &mut Session) -> Vec<Event> {
     std::iter::from_fn(|| session.poll_event()).collect()
 }
 
-/// The outcomes among what a session tells now.
+/// The outcomes among the events of a session.
 pub(crate) fn outcomes(session: &mut Session) -> Vec<(RequestId, Result<Reply, CallError>)> {
     events(session)
         .into_iter()
@@ -135,7 +135,7 @@ pub(crate) fn call(session: &mut Session, method: Method) -> RequestId {
     session.call(Time::ZERO, &Call::new(method)).unwrap()
 }
 
-/// Two sessions that agree on a version, joined by a link without delay.
+/// Two sessions of one version, joined by a link without delay.
 pub(crate) struct Pair {
     pub(crate) client: Session,
     pub(crate) server: Session,
@@ -157,7 +157,7 @@ impl Pair {
         pair
     }
 
-    /// Moves messages until none is left.
+    /// Delivers messages until none is left.
     pub(crate) fn exchange(&mut self) {
         let origin = Arc::new(Origin::new("memory"));
         let mut quiet = false;
@@ -174,7 +174,7 @@ impl Pair {
     }
 }
 
-/// What an [`Outbound`] is at the other end.
+/// The [`Inbound`] that the peer gets for an [`Outbound`].
 pub(crate) fn arrives(outbound: Outbound, origin: &Arc<Origin>) -> Inbound {
     let origin = origin.clone();
     match outbound {
@@ -187,7 +187,7 @@ pub(crate) fn arrives(outbound: Outbound, origin: &Arc<Origin>) -> Inbound {
     }
 }
 
-/// The requests that a server is handed now.
+/// The requests among the events of a server.
 pub(crate) fn requests(session: &mut Session) -> Vec<RequestId> {
     events(session)
         .into_iter()

@@ -1,4 +1,4 @@
-//! Group E of the catalogue: many at once, races, storms, and the end in the middle of it.
+//! Group E of the catalogue: many requests at once, races, storms, and an end within them.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ fn e89_ten_thousand_replies_in_any_order_find_their_requests() {
     }
 }
 
-/// Each request is answered and cancelled at once; which of both the peers hear of first is random.
+/// Each request gets its response and is cancelled at once; the order in which the peers read them is random.
 #[test]
 fn e90_a_cancel_that_races_with_its_reply_ends_the_call_once() {
     for version in &ERAS {
@@ -136,7 +136,7 @@ fn e90_a_cancel_that_races_with_its_reply_ends_the_call_once() {
             pair.exchange();
             ends += outcomes(&mut pair.client).len();
             events(&mut pair.server);
-            // Either it was answered before it was cancelled, or it was cancelled and nothing is told.
+            // Either the response precedes the cancellation, or the request is cancelled and nothing is reported.
             assert_eq!(ends, usize::from(!wanted), "{steps:?}");
             if ends == 1 {
                 answered += 1;
@@ -171,7 +171,7 @@ fn e95_a_storm_of_requests_and_cancels_leaves_nothing_behind() {
     let mut limits = Limits::default();
     limits.handling = 256;
     let mut server = opened_server("2025-11-25", limits);
-    // All slots are taken by handlers that do not come back.
+    // All slots are taken by handlers that never finish.
     for id in 0..256 {
         say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
     }
@@ -188,7 +188,7 @@ fn e95_a_storm_of_requests_and_cancels_leaves_nothing_behind() {
     }
     assert!(events(&mut server).is_empty(), "no handler has heard of any");
     assert!(sent(&mut server).is_empty(), "and none was refused: what was cancelled takes no room");
-    // With free slots each is begun and ended.
+    // With free slots each request is dispatched and finished.
     let mut server = opened_server("2025-11-25", Limits::default());
     let mut running = 0_i64;
     for id in 0..100_000 {
@@ -245,7 +245,7 @@ fn e97_a_peer_that_reads_no_notifications_fills_no_memory() {
     limits.queued_calls = 64 * 1024;
     limits.queued_replies = 64 * 1024;
     let mut pair = Pair::new(&Version::V2025_11_25, Limits::default(), limits);
-    // Logs of a request: dropped and counted.
+    // Log messages of a request: dropped and counted.
     let mut wanted = Call::new(Method::CallTool);
     wanted.progress = true;
     let id = pair.client.call(Time::ZERO, &wanted).unwrap();
@@ -256,7 +256,7 @@ fn e97_a_peer_that_reads_no_notifications_fills_no_memory() {
         pair.server.log(&id, &message).unwrap();
     }
     assert!(pair.server.dropped_logs() > 9_900, "{}", pair.server.dropped_logs());
-    // Other notifications of a request, and of none: refused, with the name of the bound.
+    // Other notifications, with and without a request: rejected with the name of the limit.
     let own = Notification {
         method: Method::parse("notifications/own"),
         params: Some(Payload::from_raw(raw(&format!("{{\"x\":\"{}\"}}", "x".repeat(1000))))),
@@ -317,17 +317,17 @@ fn e97_requests_that_wait_count_with_what_is_kept_beside_them() {
     for id in 0..40_000 {
         say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
     }
-    // Each of them holds about 580 bytes; 16 MiB are what 8 MiB of requests may take.
+    // Each of them takes about 580 bytes; 8 MiB of requests may take 16 MiB.
     let refused = sent(&mut server).iter().filter(|line| line.contains("`waiting`")).count();
     assert!(refused > 40_000 - (16 << 20) / 580, "{refused} of 40,000 requests were refused");
     assert!(refused < 25_000, "{refused}: ten thousand calls at once are taken");
 }
 
-/// A session at rest gives its room back: what is under way stays.
+/// An idle session frees its memory and keeps what is pending.
 #[test]
 fn a_session_that_gives_its_room_back_forgets_nothing_that_is_under_way() {
     let mut pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
-    // Many at once, so that there is room to give back.
+    // Many at once, so that there is memory to free.
     let calls: Vec<_> = (0..200).map(|_| call(&mut pair.client, Method::ListTools)).collect();
     pair.client.notify(changed(), Route::Session).unwrap();
     pair.client.shrink();

@@ -1,4 +1,4 @@
-//! Group C of the catalogue: opening and what was declared.
+//! Group C of the catalogue: the negotiation and declared capabilities.
 
 use mcpjoin_proto::session::{
     Ask, Call, CallRefused, CloseCause, Event, Limits, LinkCaps, LinkEnd, NotifyRefused, OpeningFailure,
@@ -186,7 +186,7 @@ fn c65_a_storm_of_changes_is_one_of_each_kind() {
 
 #[test]
 fn the_bounds_of_what_waits_are_wired() {
-    // queued_calls: a second call and a notification wait for room.
+    // queued_calls: a second call and a notification wait.
     let mut limits = Limits::default();
     limits.queued_calls = 1;
     let mut client = opened_client(limits);
@@ -214,7 +214,7 @@ fn the_bounds_of_what_waits_are_wired() {
     assert_eq!(requests(&mut server).len(), 1);
 }
 
-/// A session that stands for another one has the version that was agreed, and no other.
+/// A relaying session has the negotiated version and no other.
 #[test]
 fn a_modern_request_to_a_session_that_stands_for_a_legacy_one_is_refused_with_what_was_agreed() {
     let mut role = ServerRole::new(Implementation::new("s", "1"), raw("{}").decode().unwrap());

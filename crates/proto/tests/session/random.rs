@@ -1,5 +1,5 @@
-//! Random conversations between two sessions of both eras: whatever the order of delivery, of answers, of
-//! cancels and of time, every call ends exactly once, nothing panics, and nothing is left over.
+//! Random conversations between two sessions of both eras: for any order of delivery, responses, cancellations and
+//! timeouts, every call ends exactly once, nothing panics, and nothing is left over.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One side and what its owner knows.
+/// One side, with the state of its owner.
 struct Side {
     session: Session,
     wire: VecDeque<Bytes>,
@@ -57,7 +57,7 @@ struct Side {
     handling: BTreeSet<RequestId>,
     acknowledged: BTreeSet<RequestId>,
     progress: f64,
-    /// Its link has said that it is over.
+    /// The link of this side has ended.
     ended: bool,
     closed: bool,
 }
@@ -189,7 +189,7 @@ impl World {
         self.listen();
     }
 
-    /// Both owners hear what has happened, and hold the session to its word.
+    /// Both owners take their events and check them.
     fn listen(&mut self) {
         for side in &mut self.sides {
             while let Some(event) = side.session.poll_event() {
@@ -214,7 +214,7 @@ impl World {
                             assert!(side.acknowledged.contains(&id), "an event before the acknowledgement");
                         }
                     }
-                    // No link delivers anything after it has said that it is over.
+                    // A link delivers nothing after its end.
                     Event::Violation(violation) => assert!(side.ended, "a well-behaved peer: {violation}"),
                     Event::Closed(_) => side.closed = true,
                     Event::Opened | Event::Notification { call: None, .. } => {}

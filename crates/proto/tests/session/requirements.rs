@@ -1,4 +1,4 @@
-//! What the project's source documents ask of a session, by number.
+//! The requirements of the project's source documents for a session, by number.
 
 use mcpjoin_proto::session::{
     Ask, Call, CallError, CallRefused, Event, Inbound, Limits, LinkEnd, Reply, State,

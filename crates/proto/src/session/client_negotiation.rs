@@ -1,9 +1,10 @@
-//! Before the era is known: a client's decider for streams. Afterwards nobody asks again.
+//! How a client on a stream finds out the era of its server.
 //!
-//! A client on a stream probes with `server/discover` and falls back to `initialize`
-//! (<https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#backward-compatibility>);
-//! a server is decided by the first request that it gets (`first`). What published servers really do with a probe
-//! (exit, stay mute, answer late, answer with any code) is part of the rules below.
+//! Used by `Session` until the era is known, and never afterwards. The client probes with `server/discover` and falls
+//! back to `initialize`
+//! (<https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#backward-compatibility>). The rules
+//! below also cover what published servers do with a probe: exit, send nothing, respond late, respond with any error
+//! code. The server side is in `server_negotiation`.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -28,82 +29,84 @@ use crate::{
     Response, Time, Version, code,
 };
 
-/// What becomes of an opening that has been decided.
-pub(super) enum Decided {
+/// The result of the negotiation.
+pub(super) enum EraDecision {
     Legacy(Legacy),
     Modern(Modern),
     Failed(CloseCause),
 }
 
-/// A client that does not know yet how its server speaks.
-pub(super) struct ClientOpening {
-    /// Our `server/discover`, which may still be answered.
+/// A client that does not know the era of its server yet.
+pub(super) struct ClientNegotiation {
+    client: Arc<ClientRole>,
+    /// The id of our `server/discover`, while its response may still come.
     probe: Option<i64>,
-    /// Our `initialize`.
+    /// The id of our `initialize`.
     initialize: Option<i64>,
     offered: Version,
-    /// Lines that were no messages, and how the first of them begins.
+    /// The number of lines that are not messages, and an excerpt of the first of them.
     garbage: usize,
     first_garbage: Option<Bytes>,
-    /// The id of the last response to what was never asked.
-    unknown: Option<RequestId>,
-    /// How the far end ended at the first start, when it is started afresh.
+    /// The id of the last response that matches no request of ours.
+    unmatched_id: Option<RequestId>,
+    /// How the first connection ended, once the link has reconnected.
     probe_end: Option<LinkEnd>,
-    /// How `initialize` was refused, when the refusal named a modern version: then there is one more probe,
-    /// and no more.
-    refusal: Option<ErrorObject>,
-    /// A probe was made again because it was refused for a version that the refusal lists: once, and no more.
-    insisted: bool,
+    /// The error to `initialize`, when it lists a modern version. Then one more probe is sent, and no further one.
+    initialize_error: Option<ErrorObject>,
+    /// The probe was repeated because the server rejected its version and lists the same version. It is repeated once.
+    probe_repeated: bool,
 }
 
-impl ClientOpening {
+impl ClientNegotiation {
     /// Sends the first request.
-    pub(super) fn start(shared: &mut Shared, client: &ClientRole, now: Time) -> (Self, Option<Decided>) {
-        let mut opening = Self {
+    pub(super) fn start(
+        shared: &mut Shared,
+        client: Arc<ClientRole>,
+        now: Time,
+    ) -> (Self, Option<EraDecision>) {
+        let mut negotiation = Self {
             probe: None,
             initialize: None,
             offered: client.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy)),
             garbage: 0,
             first_garbage: None,
-            unknown: None,
+            unmatched_id: None,
             probe_end: None,
-            refusal: None,
-            insisted: false,
+            initialize_error: None,
+            probe_repeated: false,
+            client,
         };
-        let decided = match client.ask {
+        let decision = match negotiation.client.ask {
             Ask::Auto | Ask::Only(Era::Modern) => {
-                let patience = patience(shared, client);
-                opening.send_probe(shared, client, now, patience)
+                let timeout = negotiation.probe_timeout(shared);
+                negotiation.send_probe(shared, now, timeout)
             }
-            Ask::Only(Era::Legacy) => opening.send_initialize(shared, client, now),
+            Ask::Only(Era::Legacy) => negotiation.send_initialize(shared, now),
         };
-        (opening, decided)
+        (negotiation, decision)
     }
 
-    /// The far end was made afresh: now without the probe.
-    pub(super) fn reopened(
-        &mut self,
-        shared: &mut Shared,
-        client: &ClientRole,
-        now: Time,
-    ) -> Option<Decided> {
+    /// The link has reconnected. The new connection gets no probe.
+    pub(super) fn reopened(&mut self, shared: &mut Shared, now: Time) -> Option<EraDecision> {
         self.probe = None;
         self.garbage = 0;
-        self.unknown = None;
-        self.send_initialize(shared, client, now)
+        self.unmatched_id = None;
+        self.send_initialize(shared, now)
     }
 
-    fn send_probe(
-        &mut self,
-        shared: &mut Shared,
-        client: &ClientRole,
-        now: Time,
-        patience: Duration,
-    ) -> Option<Decided> {
-        let meta = modern::client_meta(modern::newest(), client);
+    /// The timeout of a probe. It is shorter where there is a fallback.
+    fn probe_timeout(&self, shared: &Shared) -> Duration {
+        match self.client.ask {
+            Ask::Auto => shared.limits.probe,
+            Ask::Only(_) => shared.limits.initialize,
+        }
+    }
+
+    fn send_probe(&mut self, shared: &mut Shared, now: Time, timeout: Duration) -> Option<EraDecision> {
+        let meta = modern::client_meta(modern::newest(), &self.client);
         let meta: Vec<(&str, &str)> = meta.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        let mut call = Call::new(Method::Discover).with_timeout(patience);
-        call.total = Some(patience);
+        let mut call = Call::new(Method::Discover).with_timeout(timeout);
+        call.total = Some(timeout);
         match shared.send_request(now, &mut call, Purpose::Opening, &meta) {
             Ok(id) => {
                 self.probe = Some(id);
@@ -113,17 +116,17 @@ impl ClientOpening {
         }
     }
 
-    fn send_initialize(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) -> Option<Decided> {
-        let mut patience = shared.limits.initialize;
+    fn send_initialize(&mut self, shared: &mut Shared, now: Time) -> Option<EraDecision> {
+        let mut timeout = shared.limits.initialize;
         if shared.caps.remote && self.first_garbage.is_some() {
-            patience = patience.min(shared.limits.probe);
+            timeout = timeout.min(shared.limits.probe);
         }
-        let mut call = Call::new(Method::Initialize).with_timeout(patience);
-        call.total = Some(patience);
-        call.params = match client.presents.as_ref().and_then(|presents| presents.initialize.clone()) {
+        let mut call = Call::new(Method::Initialize).with_timeout(timeout);
+        call.total = Some(timeout);
+        call.params = match self.client.presents.as_ref().and_then(|presents| presents.initialize.clone()) {
             Some(params) => Some(Payload::from_raw(params)),
             None => {
-                let (capabilities, info) = (client.capabilities.clone(), client.info.clone());
+                let (capabilities, info) = (self.client.capabilities.clone(), self.client.info.clone());
                 Payload::from_value(&InitializeParams::new(self.offered.clone(), capabilities, info)).ok()
             }
         };
@@ -139,39 +142,38 @@ impl ClientOpening {
     pub(super) fn response(
         &mut self,
         shared: &mut Shared,
-        client: &ClientRole,
         now: Time,
         response: Response,
-    ) -> Option<Decided> {
+    ) -> Option<EraDecision> {
         let id = response.id.as_ref().and_then(RequestId::as_i64);
         if id.is_some() && id == self.probe {
             self.probe = None;
             if let Some(id) = id {
                 shared.calls.take(id);
             }
-            return self.probe_answered(shared, client, now, response.outcome);
+            return self.probe_answered(shared, now, response.outcome);
         }
         if id.is_some() && id == self.initialize {
             if let Some(id) = id {
                 shared.calls.take(id);
             }
-            return self.initialize_answered(shared, client, now, response.outcome);
+            return self.initialize_answered(shared, now, response.outcome);
         }
         match (response, self.probe, self.initialize) {
-            // An error without an id while one request is open can only be about that one. Some servers
-            // answer the probe so, because they do not read it as a request.
+            // An error without an id belongs to the one request that is pending. Some servers respond to the probe in
+            // this way because they cannot parse it as a request.
             (Response { id: None, outcome: Err(error) }, Some(probe), None) => {
                 self.probe = None;
                 shared.calls.take(probe);
-                self.probe_answered(shared, client, now, Err(error))
+                self.probe_answered(shared, now, Err(error))
             }
             (Response { id: None, outcome: Err(error) }, None, Some(initialize)) => {
                 shared.calls.take(initialize);
-                self.initialize_answered(shared, client, now, Err(error))
+                self.initialize_answered(shared, now, Err(error))
             }
             (response, ..) => {
                 if response.id.is_some() {
-                    self.unknown.clone_from(&response.id);
+                    self.unmatched_id.clone_from(&response.id);
                 }
                 shared.violation(Violation::UnknownReply { id: response.id });
                 None
@@ -182,48 +184,47 @@ impl ClientOpening {
     fn probe_answered(
         &mut self,
         shared: &mut Shared,
-        client: &ClientRole,
         now: Time,
         outcome: Result<Payload, ErrorObject>,
-    ) -> Option<Decided> {
-        let only_modern = client.ask == Ask::Only(Era::Modern);
+    ) -> Option<EraDecision> {
+        let only_modern = self.client.ask == Ask::Only(Era::Modern);
         match outcome {
             Ok(result) => match result.raw().decode::<DiscoverResult>() {
                 Ok(discovered) => {
-                    let presented = client.relays.then(|| result.into_raw());
-                    self.choose(shared, client, now, discovered, presented)
+                    let presented = self.client.relays.then(|| result.into_raw());
+                    self.choose(shared, now, discovered, presented)
                 }
                 Err(problem) if only_modern => Some(failed(OpeningFailure::BadReply {
                     method: Method::Discover,
                     problem: problem.to_string(),
                 })),
-                // It answers anything with some result: an old server that does not look at the method.
-                Err(_) => self.fall_back(shared, client, now),
+                // An old server may send a result to any method without looking at it.
+                Err(_) => self.fall_back(shared, now),
             },
             Err(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => {
                 let supported = supported_versions(&error);
-                if !self.insisted && lists_ours(client, &supported) {
-                    // A version that both speak is to be tried, and there is no other.
-                    self.insisted = true;
-                    let patience = patience(shared, client);
-                    return self.send_probe(shared, client, now, patience);
+                if !self.probe_repeated && self.lists_probed_version(&supported) {
+                    // Both sides list this version, and no other modern version exists.
+                    self.probe_repeated = true;
+                    let timeout = self.probe_timeout(shared);
+                    return self.send_probe(shared, now, timeout);
                 }
-                self.choose_version(shared, client, now, supported, error)
+                self.choose_version(shared, now, supported, error)
             }
             Err(error) if only_modern || is_modern(&error) => {
                 Some(failed(OpeningFailure::Refused { method: Method::Discover, error }))
             }
-            // Any other error, whatever its code: seen are -32601, -32602, -32603, -32000 and 0.
-            Err(_) => self.fall_back(shared, client, now),
+            // Any other error means a legacy server. Published servers use -32601, -32602, -32603, -32000 and 0.
+            Err(_) => self.fall_back(shared, now),
         }
     }
 
-    fn fall_back(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) -> Option<Decided> {
-        if let Some(error) = self.refusal.take() {
+    fn fall_back(&mut self, shared: &mut Shared, now: Time) -> Option<EraDecision> {
+        if let Some(error) = self.initialize_error.take() {
             return Some(failed(OpeningFailure::Refused { method: Method::Initialize, error }));
         }
         match self.initialize {
-            None => self.send_initialize(shared, client, now),
+            None => self.send_initialize(shared, now),
             Some(_) => None,
         }
     }
@@ -231,11 +232,10 @@ impl ClientOpening {
     fn choose(
         &mut self,
         shared: &mut Shared,
-        client: &ClientRole,
         now: Time,
         discovered: DiscoverResult,
         presented: Option<Raw>,
-    ) -> Option<Decided> {
+    ) -> Option<EraDecision> {
         let profile = modern::newest();
         if discovered.supported_versions.contains(&profile.version) {
             let info = discovered.meta.as_ref().and_then(crate::types::Meta::server_info);
@@ -251,36 +251,41 @@ impl ClientOpening {
                 shared.calls.take(id);
             }
             shared.events.push_back(Event::Opened);
-            return Some(Decided::Modern(Modern::new(profile, &shared.role)));
+            return Some(EraDecision::Modern(Modern::new(profile, &shared.role)));
         }
         let error = ErrorObject::new(code::UNSUPPORTED_PROTOCOL_VERSION, "no common version");
-        self.choose_version(shared, client, now, discovered.supported_versions, error)
+        self.choose_version(shared, now, discovered.supported_versions, error)
     }
 
-    /// The server is modern and names its versions, and ours is not among them. A legacy version that both
-    /// speak is then a choice of version, not a guess.
+    /// Whether the server lists the version of a probe, and this client may use that version.
+    fn lists_probed_version(&self, supported: &[Version]) -> bool {
+        let probed = &modern::newest().version;
+        self.client.version.as_ref().is_none_or(|only| only == probed) && supported.contains(probed)
+    }
+
+    /// A modern server lists its versions, and ours is not among them. Falls back to `initialize` when both sides
+    /// support a legacy version.
     fn choose_version(
         &mut self,
         shared: &mut Shared,
-        client: &ClientRole,
         now: Time,
         supported: Vec<Version>,
         error: ErrorObject,
-    ) -> Option<Decided> {
-        let newest = match &client.version {
+    ) -> Option<EraDecision> {
+        let newest = match &self.client.version {
             None => Version::newest_among(Era::Legacy, &supported),
             only => only.as_ref().filter(|only| supported.contains(only)),
         };
         match newest {
-            Some(version) if client.ask == Ask::Auto && self.initialize.is_none() => {
-                if self.refusal.is_none() {
+            Some(version) if self.client.ask == Ask::Auto && self.initialize.is_none() => {
+                if self.initialize_error.is_none() {
                     self.offered = version.clone();
                 }
-                self.fall_back(shared, client, now)
+                self.fall_back(shared, now)
             }
             Some(_) if self.initialize.is_some() => None,
-            // A version that it lists, and refuses all the same, is none that this client does not speak.
-            _ if supported.is_empty() || lists_ours(client, &supported) => {
+            // `NoCommonVersion` would be wrong for a version that the server lists and still rejects.
+            _ if supported.is_empty() || self.lists_probed_version(&supported) => {
                 Some(failed(OpeningFailure::Refused { method: Method::Discover, error }))
             }
             _ => Some(failed(OpeningFailure::NoCommonVersion { supported })),
@@ -290,39 +295,38 @@ impl ClientOpening {
     fn initialize_answered(
         &mut self,
         shared: &mut Shared,
-        client: &ClientRole,
         now: Time,
         outcome: Result<Payload, ErrorObject>,
-    ) -> Option<Decided> {
+    ) -> Option<EraDecision> {
         let answered = match outcome {
             Ok(result) => {
                 let read = result.raw().decode::<InitializeResult>().map_err(|problem| {
                     OpeningFailure::BadReply { method: Method::Initialize, problem: problem.to_string() }
                 });
-                read.map(|read| (read, client.relays.then(|| result.into_raw())))
+                read.map(|read| (read, self.client.relays.then(|| result.into_raw())))
             }
             Err(error) => Err(OpeningFailure::Refused { method: Method::Initialize, error }),
         };
         let (result, presented) = match answered {
             Ok(result) => result,
-            // A modern-only server that never saw the probe names its versions when it refuses `initialize`.
+            // A modern-only server that did not receive the probe lists its versions in the error to `initialize`.
             Err(OpeningFailure::Refused { error, .. })
-                if client.ask == Ask::Auto
+                if self.client.ask == Ask::Auto
                     && error.code == code::UNSUPPORTED_PROTOCOL_VERSION
                     && supported_versions(&error).contains(&modern::newest().version) =>
             {
-                if self.refusal.is_some() {
+                if self.initialize_error.is_some() {
                     return Some(failed(OpeningFailure::Refused { method: Method::Initialize, error }));
                 }
-                self.refusal = Some(error);
+                self.initialize_error = Some(error);
                 self.initialize = None;
-                let patience = shared.limits.initialize;
-                return self.send_probe(shared, client, now, patience);
+                let timeout = shared.limits.initialize;
+                return self.send_probe(shared, now, timeout);
             }
             Err(failure) => return Some(failed(failure)),
         };
         let profile = Profile::of(&result.protocol_version).filter(|profile| {
-            let only = client.version.as_ref().filter(|_| !client.relays);
+            let only = self.client.version.as_ref().filter(|_| !self.client.relays);
             profile.era == Era::Legacy && only.is_none_or(|only| *only == profile.version)
         });
         let Some(profile) = profile else {
@@ -340,18 +344,18 @@ impl ClientOpening {
             presented,
         }));
         if let Some(probe) = self.probe.take() {
-            // From now on a late answer to the probe decides nothing any more.
+            // A late response to the probe must not change the decision.
             shared.calls.take(probe);
         }
         let initialized = Notification { method: Method::Initialized, params: None };
         shared.queue.push_own(Message::Notification(initialized), Route::Session);
         shared.events.push_back(Event::Opened);
-        Some(Decided::Legacy(Legacy::new(profile, Arc::new(Asker::default()), true)))
+        Some(EraDecision::Legacy(Legacy::new(profile, Arc::new(Asker::default()), true)))
     }
 
-    /// The server asks while nothing is agreed: a ping is answered, nothing else is. What clients alone ask comes from
-    /// whoever sends back what they read.
-    pub(super) fn request(shared: &mut Shared, request: Request) -> Option<Decided> {
+    /// A request of the server before the era is known. Responds to `ping` and rejects every other method. A method that
+    /// only clients send shows a peer that echoes our own messages.
+    pub(super) fn request(shared: &mut Shared, request: Request) -> Option<EraDecision> {
         if matches!(request.method, Method::Initialize | Method::Discover) {
             return Some(failed(OpeningFailure::Echo { method: request.method }));
         }
@@ -365,15 +369,14 @@ impl ClientOpening {
         None
     }
 
-    /// Something that is no message came: a bad answer to what we have asked, or noise.
+    /// The peer sent something that is not a message: an invalid response to a request of ours, or garbage.
     pub(super) fn malformed(
         &mut self,
         shared: &mut Shared,
-        client: &ClientRole,
         now: Time,
         error: &DecodeError,
         excerpt: &Bytes,
-    ) -> Option<Decided> {
+    ) -> Option<EraDecision> {
         let id = error.id.as_ref().filter(|_| error.shape != Shape::Request).and_then(RequestId::as_i64);
         let bad = |method| failed(OpeningFailure::BadReply { method, problem: error.to_string() });
         if id.is_some() && id == self.initialize {
@@ -382,48 +385,47 @@ impl ClientOpening {
         if let Some(probe) = id.filter(|id| self.probe == Some(*id)) {
             self.probe = None;
             shared.calls.take(probe);
-            return match client.ask {
+            return match self.client.ask {
                 Ask::Only(_) => Some(bad(Method::Discover)),
-                Ask::Auto => self.fall_back(shared, client, now),
+                Ask::Auto => self.fall_back(shared, now),
             };
         }
         self.garbage += 1;
         let first = self.first_garbage.get_or_insert_with(|| excerpt.clone()).clone();
         let lines = self.garbage;
         if shared.caps.remote {
-            // Nothing but the server writes there. Who greets in the words of another protocol is no peer; who greets in
-            // others may have begun to log, but listens already, and need not be waited for as long as a start.
+            // Only the server writes to this connection. The greeting of another protocol ends the negotiation. Other
+            // lines may be logs: the server is up, so the long start timeout no longer applies.
             if foreign_protocol(excerpt).is_some() {
                 return Some(failed(OpeningFailure::Garbage { lines, first }));
             }
             for id in [self.probe, self.initialize].into_iter().flatten() {
-                shared.calls.hasten(now, id, shared.limits.probe);
+                shared.calls.shorten_deadline(now, id, shared.limits.probe);
             }
         }
         (lines >= shared.limits.opening_garbage).then(|| failed(OpeningFailure::Garbage { lines, first }))
     }
 
-    /// The stream that owed one of the opening answers has ended without it.
+    /// The stream of a pending opening request ended without a response.
     pub(super) fn lost(
         &mut self,
         shared: &mut Shared,
-        client: &ClientRole,
         now: Time,
         id: &RequestId,
         cause: LinkError,
-    ) -> Option<Decided> {
+    ) -> Option<EraDecision> {
         let id = id.as_i64()?;
         let probed = self.probe == Some(id);
         if !probed && self.initialize != Some(id) {
             return None;
         }
         shared.calls.take(id);
-        if probed && client.ask == Ask::Auto {
+        if probed && self.client.ask == Ask::Auto {
             self.probe = None;
-            return self.fall_back(shared, client, now);
+            return self.fall_back(shared, now);
         }
         let method = if probed { Method::Discover } else { Method::Initialize };
-        if let Some(failure) = self.misdirected(method, id) {
+        if let Some(failure) = self.unmatched_response(method, id) {
             return Some(failed(failure));
         }
         Some(failed(OpeningFailure::Ended {
@@ -433,24 +435,23 @@ impl ClientOpening {
         }))
     }
 
-    /// What is told in place of silence, where a response came to something else.
-    fn misdirected(&mut self, method: Method, asked: i64) -> Option<OpeningFailure> {
-        let given = self.unknown.take()?;
+    /// The failure to report in place of a timeout, when a response to no request of ours was received.
+    fn unmatched_response(&mut self, method: Method, asked: i64) -> Option<OpeningFailure> {
+        let given = self.unmatched_id.take()?;
         Some(OpeningFailure::UnknownReply { method, asked: RequestId::from(asked), given })
     }
 
     pub(super) fn expired(
         &mut self,
         shared: &mut Shared,
-        client: &ClientRole,
         now: Time,
         expired: Expired,
-    ) -> Option<Decided> {
-        if self.probe == Some(expired.id) && client.ask == Ask::Auto {
-            // Silence. The probe may still be answered: a slow start in front of a modern-only server.
-            return self.fall_back(shared, client, now);
+    ) -> Option<EraDecision> {
+        if self.probe == Some(expired.id) && self.client.ask == Ask::Auto {
+            // The probe stays pending: a modern-only server may start slowly and respond later.
+            return self.fall_back(shared, now);
         }
-        if let Some(failure) = self.misdirected(expired.method.clone(), expired.id) {
+        if let Some(failure) = self.unmatched_response(expired.method.clone(), expired.id) {
             return Some(failed(failure));
         }
         Some(failed(OpeningFailure::TimedOut {
@@ -460,14 +461,9 @@ impl ClientOpening {
         }))
     }
 
-    /// The far end has ended. Whoever was probed gets a second chance without the probe.
-    pub(super) fn ended(
-        &mut self,
-        shared: &mut Shared,
-        client: &ClientRole,
-        end: LinkEnd,
-    ) -> Option<Decided> {
-        let probed = client.ask == Ask::Auto && self.probe_end.is_none();
+    /// The link ended. After a probe, reconnects once and tries without the probe.
+    pub(super) fn ended(&mut self, shared: &mut Shared, end: LinkEnd) -> Option<EraDecision> {
+        let probed = self.client.ask == Ask::Auto && self.probe_end.is_none();
         if shared.caps.reopens && probed {
             for id in [self.probe.take(), self.initialize.take()].into_iter().flatten() {
                 shared.calls.take(id);
@@ -485,25 +481,11 @@ impl ClientOpening {
     }
 }
 
-/// How long a probe may take: where there is another way to open, less.
-fn patience(shared: &Shared, client: &ClientRole) -> Duration {
-    match client.ask {
-        Ask::Auto => shared.limits.probe,
-        Ask::Only(_) => shared.limits.initialize,
-    }
+fn failed(failure: OpeningFailure) -> EraDecision {
+    EraDecision::Failed(CloseCause::Opening(failure))
 }
 
-/// Whether the version that a probe asks for is among these, and is one that this client may speak.
-fn lists_ours(client: &ClientRole, supported: &[Version]) -> bool {
-    let ours = &modern::newest().version;
-    client.version.as_ref().is_none_or(|only| only == ours) && supported.contains(ours)
-}
-
-fn failed(failure: OpeningFailure) -> Decided {
-    Decided::Failed(CloseCause::Opening(failure))
-}
-
-/// Errors that only a modern server sends.
+/// Whether only a modern server sends this error.
 fn is_modern(error: &ErrorObject) -> bool {
     matches!(
         error.code,

@@ -1,7 +1,6 @@
-//! What we owe because of what we read: requests of the peer that are being handled or wait for it.
+//! The requests of the peer that have no response yet: those that a handler works on, and those that wait for one.
 //!
-//! Over the bound of handled requests the next ones wait, up to a bound in bytes. Beyond that they are refused with an
-//! error that names the bound, or reading is held back: `admission` says when.
+//! `flow_control` decides which requests are dispatched, wait, or are rejected.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -11,44 +10,44 @@ use alloc::vec::Vec;
 
 use super::batch::Batches;
 use super::event::{Asker, RequestContext};
-use super::queue::Place;
+use super::queue::Position;
 use crate::types::LoggingLevel;
 use crate::{Method, ProgressToken, Request, RequestId};
 
-/// What a request that waits holds beside its own bytes: its places in the tables and what is known of its sender.
-/// Measured with 80,000 requests of sixty bytes: 580 bytes each in all, so 8 MiB of them are less than 16 MiB.
-pub(super) const ENTRY: usize = 256;
+/// The memory of a waiting request beside its own bytes: its table entries and its context. Measured with 80,000
+/// requests of 60 bytes: 580 bytes each in total, so 8 MiB of them take less than 16 MiB.
+pub(super) const WAITING_OVERHEAD_BYTES: usize = 256;
 
-/// A request of the peer that has no answer yet.
+/// A request of the peer without a response.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct PendingRequest {
     pub(super) method: Method,
-    /// The rest. Boxed, and absent where there is nothing to note, so that an entry is quickly moved.
-    notes: Option<Box<Notes>>,
+    /// Further data, boxed to keep an entry small, and `None` when there is none.
+    details: Option<Box<RequestDetails>>,
     number: u64,
     size: usize,
     handled: bool,
 }
 
-/// What is noted of a request while it has no answer.
-#[derive(Debug, Default)]
-pub(super) struct Notes {
-    /// The name under which its sender wants to hear of progress, if at all.
+/// Further data of a pending request.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct RequestDetails {
+    /// The token for progress notifications, if its sender wants them.
     pub(super) progress_token: Option<ProgressToken>,
-    /// From which level on its sender wants log messages; `None`: none.
+    /// The minimum level of log messages that its sender wants; `None`: no messages.
     pub(super) log_level: Option<LoggingLevel>,
-    /// Who asks, where each request says so itself and its answer depends on it.
+    /// The client, in the era where each request describes it.
     pub(super) asker: Option<Arc<Asker>>,
-    /// The batch that it came in and that its answer goes into.
+    /// The batch of the request.
     pub(super) batch: Option<u64>,
-    /// The resource that this request subscribes to or unsubscribes from, when it is granted.
+    /// The resource that the request subscribes to or unsubscribes from.
     pub(super) uri: Option<String>,
-    /// Progress that may still wait in the queue.
-    pub(super) progress: Option<Place>,
-    /// What was last reported.
+    /// The queue position of the last progress notification, which may have been sent since.
+    pub(super) progress: Option<Position>,
+    /// The last reported progress.
     pub(super) reported: Option<f64>,
-    /// That its stream is to be closed may still wait in the queue.
-    pub(super) closing: Option<Place>,
+    /// The queue position of the message that closes the stream, which may have been sent since.
+    pub(super) closing: Option<Position>,
 }
 
 #[derive(Debug)]
@@ -59,14 +58,14 @@ struct Waiting {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Debt {
-    /// In which place each request is. Most names are integers, which are found faster alone.
+pub(super) struct PendingRequests {
+    /// The place of each request. Most ids are integers, and a map of integers is faster.
     integers: BTreeMap<i64, usize>,
     others: BTreeMap<RequestId, usize>,
-    /// The requests. A place is used again, so that a request that is answered at once costs no memory of its own.
-    places: Vec<Option<Incoming>>,
+    /// The requests. Places are reused, so a short request allocates nothing.
+    places: Vec<Option<PendingRequest>>,
     free: Vec<usize>,
-    /// By the number of their arrival.
+    /// By the number of the request.
     waiting: BTreeMap<u64, Waiting>,
     waiting_bytes: usize,
     handled: usize,
@@ -75,49 +74,35 @@ pub(super) struct Debt {
     pub(super) batches: Batches,
 }
 
-/// So many free places are kept when nothing is owed any more.
-const KEPT_PLACES: usize = 64;
+/// The maximum number of places that are kept while no request is pending.
+const MAX_FREE_SLOTS: usize = 64;
 
-impl Incoming {
-    /// Whether a handler has begun with it.
+impl PendingRequest {
+    /// Whether the request was dispatched to a handler.
     pub(super) const fn is_handled(&self) -> bool {
         self.handled
     }
 
-    pub(super) fn notes(&self) -> Option<&Notes> {
-        self.notes.as_deref()
+    pub(super) fn details(&self) -> Option<&RequestDetails> {
+        self.details.as_deref()
     }
 
-    pub(super) fn notes_mut(&mut self) -> &mut Notes {
-        self.notes.get_or_insert_default()
+    pub(super) fn details_mut(&mut self) -> &mut RequestDetails {
+        self.details.get_or_insert_default()
     }
 
-    /// The batch that its answer goes into.
+    /// The batch of the request.
     pub(super) fn batch(&self) -> Option<u64> {
-        self.notes()?.batch
+        self.details()?.batch
     }
 
-    /// The resource that it subscribes to or unsubscribes from.
+    /// The resource that the request subscribes to or unsubscribes from.
     pub(super) fn uri(&self) -> Option<&str> {
-        self.notes()?.uri.as_deref()
+        self.details()?.uri.as_deref()
     }
 }
 
-impl Notes {
-    fn is_something(&self) -> bool {
-        let Self { progress_token, log_level, asker, batch, uri, progress, reported, closing } = self;
-        progress_token.is_some()
-            || log_level.is_some()
-            || asker.is_some()
-            || batch.is_some()
-            || uri.is_some()
-            || progress.is_some()
-            || reported.is_some()
-            || closing.is_some()
-    }
-}
-
-impl Debt {
+impl PendingRequests {
     fn place(&self, id: &RequestId) -> Option<usize> {
         match id.as_i64() {
             Some(number) => self.integers.get(&number).copied(),
@@ -129,31 +114,32 @@ impl Debt {
         self.place(id).is_some()
     }
 
-    pub(super) fn find(&mut self, id: &RequestId) -> Option<&mut Incoming> {
+    fn get(&self, id: &RequestId) -> Option<&PendingRequest> {
+        self.places.get(self.place(id)?)?.as_ref()
+    }
+
+    pub(super) fn find(&mut self, id: &RequestId) -> Option<&mut PendingRequest> {
         let place = self.place(id)?;
         self.places.get_mut(place)?.as_mut()
     }
 
-    /// Whether a handler works on the request with that id and that number.
+    /// Whether a handler works on the request with this id and number.
     pub(super) fn is_handled(&self, id: &RequestId, number: u64) -> bool {
-        let incoming = self.place(id).and_then(|place| self.places.get(place)?.as_ref());
-        incoming.is_some_and(|incoming| incoming.handled && incoming.number == number)
+        self.get(id).is_some_and(|pending| pending.handled && pending.number == number)
     }
 
-    /// Whether the request with that id says itself who asks, as those of the modern era do.
+    /// Whether the request describes its client, as requests of the modern era do.
     pub(super) fn is_modern(&self, id: &RequestId) -> bool {
-        let incoming = self.place(id).and_then(|place| self.places.get(place)?.as_ref());
-        incoming.and_then(Incoming::notes).is_some_and(|notes| notes.asker.is_some())
+        self.get(id).and_then(PendingRequest::details).is_some_and(|details| details.asker.is_some())
     }
 
-    /// What the request with that id asks, while a handler works on it.
+    /// The method of the request, if a handler works on it.
     pub(super) fn method_of(&self, id: &RequestId) -> Option<&Method> {
-        let incoming = self.place(id).and_then(|place| self.places.get(place)?.as_ref())?;
-        incoming.handled.then_some(&incoming.method)
+        let pending = self.get(id)?;
+        pending.handled.then_some(&pending.method)
     }
 
-    /// The ids of all requests that have no answer yet: those that wait first, so that none of them is begun
-    /// while the others are settled.
+    /// The ids of all pending requests. Waiting ones come first, so that finishing the others dispatches none of them.
     pub(super) fn ids(&self) -> Vec<RequestId> {
         let waiting = self.waiting.values().map(|waiting| waiting.request.id.clone());
         waiting.chain(self.handled_ids()).collect()
@@ -163,30 +149,27 @@ impl Debt {
         let integers = self.integers.iter().map(|(id, place)| (RequestId::from(*id), *place));
         let others = self.others.iter().map(|(id, place)| (id.clone(), *place));
         integers.chain(others).filter_map(|(id, place)| {
-            let incoming = self.places.get(place)?.as_ref()?;
-            incoming.handled.then_some(id)
+            let pending = self.places.get(place)?.as_ref()?;
+            pending.handled.then_some(id)
         })
     }
 
-    /// Of the requests that a handler works on, the one that came first.
+    /// The oldest request that a handler works on.
     pub(super) fn oldest_handled(&self) -> Option<RequestId> {
-        let number = |id: &RequestId| {
-            self.place(id).and_then(|place| self.places.get(place)?.as_ref()).map(|incoming| incoming.number)
-        };
-        self.handled_ids().min_by_key(number)
+        self.handled_ids().min_by_key(|id| self.get(id).map(|pending| pending.number))
     }
 
-    /// Requests that have no answer yet.
+    /// The number of pending requests.
     pub(super) fn len(&self) -> usize {
         self.integers.len() + self.others.len()
     }
 
-    /// Requests that a handler works on.
+    /// The number of requests that handlers work on.
     pub(super) const fn handled(&self) -> usize {
         self.handled
     }
 
-    /// What those requests hold, in bytes.
+    /// The bytes of these requests.
     pub(super) const fn handled_bytes(&self) -> usize {
         self.handled_bytes
     }
@@ -195,28 +178,34 @@ impl Debt {
         self.waiting_bytes
     }
 
-    /// Whether a request that may be handled at once has no other before it.
-    pub(super) fn is_nobody_waiting(&self) -> bool {
+    /// Whether no request waits for a handler.
+    pub(super) fn has_none_waiting(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes a request in and lets it wait its turn.
-    pub(super) fn admit(&mut self, request: Request, size: usize, mut context: RequestContext, notes: Notes) {
-        self.enter(&request, size, &mut context, notes, false);
-        let size = size + ENTRY;
+    /// Adds a request that waits for a handler.
+    pub(super) fn admit(
+        &mut self,
+        request: Request,
+        size: usize,
+        mut context: RequestContext,
+        details: RequestDetails,
+    ) {
+        self.enter(&request, size, &mut context, details, false);
+        let size = size + WAITING_OVERHEAD_BYTES;
         self.waiting_bytes += size;
         self.waiting.insert(self.numbers, Waiting { request, context, size });
     }
 
-    /// Takes a request in that a handler begins with now.
+    /// Adds a request that a handler starts with now.
     pub(super) fn begin(
         &mut self,
         request: &Request,
         size: usize,
         context: &mut RequestContext,
-        notes: Notes,
+        details: RequestDetails,
     ) {
-        self.enter(request, size, context, notes, true);
+        self.enter(request, size, context, details, true);
         self.handled += 1;
         self.handled_bytes += size;
     }
@@ -226,33 +215,33 @@ impl Debt {
         request: &Request,
         size: usize,
         context: &mut RequestContext,
-        notes: Notes,
+        details: RequestDetails,
         handled: bool,
     ) {
         self.numbers += 1;
         context.number = self.numbers;
-        if let Some(batch) = notes.batch {
+        if let Some(batch) = details.batch {
             self.batches.admit(batch, &request.id);
         }
-        let incoming = Some(Incoming {
+        let pending = Some(PendingRequest {
             method: request.method.clone(),
-            notes: notes.is_something().then(|| Box::new(notes)),
+            details: (details != RequestDetails::default()).then(|| Box::new(details)),
             number: self.numbers,
             size,
             handled,
         });
         let place = match self.free.pop() {
             Some(place) => {
-                self.places[place] = incoming;
+                self.places[place] = pending;
                 place
             }
             None => {
                 if self.places.capacity() == 0 {
-                    // Mostly there is one at a time, and the first growth by itself would be to four.
+                    // Usually one request is pending, and the default growth would be to four.
                     self.places.reserve_exact(1);
                     self.free.reserve_exact(1);
                 }
-                self.places.push(incoming);
+                self.places.push(pending);
                 self.places.len() - 1
             }
         };
@@ -262,7 +251,7 @@ impl Debt {
         };
     }
 
-    /// The next request that a handler may begin with.
+    /// Takes the next waiting request for a handler.
     pub(super) fn dispatch(&mut self) -> Option<(Request, RequestContext)> {
         let (_, Waiting { request, context, size }) = self.waiting.pop_first()?;
         self.waiting_bytes -= size;
@@ -274,8 +263,8 @@ impl Debt {
         Some((request, context))
     }
 
-    /// The request is answered or cancelled.
-    pub(super) fn settle(&mut self, id: &RequestId) -> Option<Incoming> {
+    /// Removes a request that has its response or was cancelled.
+    pub(super) fn remove(&mut self, id: &RequestId) -> Option<PendingRequest> {
         let place = match id.as_i64() {
             Some(number) => self.integers.remove(&number),
             None => self.others.remove(id),
@@ -285,7 +274,7 @@ impl Debt {
         }
         let entry = self.places.get_mut(place)?.take()?;
         self.free.push(place);
-        if self.places.len() > KEPT_PLACES && self.len() == 0 {
+        if self.places.len() > MAX_FREE_SLOTS && self.len() == 0 {
             (self.places, self.free) = (Vec::new(), Vec::new());
         }
         if entry.handled {
@@ -297,15 +286,15 @@ impl Debt {
         Some(entry)
     }
 
-    /// Forgets everything and says which requests a handler still works on.
+    /// Removes all requests and returns those that a handler works on.
     pub(super) fn take_handled(&mut self) -> Vec<RequestId> {
         let handled = self.handled_ids().collect();
-        // Their numbers are never used again.
+        // Numbers are never reused.
         *self = Self { numbers: self.numbers, ..Self::default() };
         handled
     }
 
-    /// Gives back its room when nothing is owed, but for that of one request.
+    /// Frees the memory, except for one request, while none is pending.
     pub(super) fn shrink(&mut self) {
         if self.places.capacity() > 1 && self.len() == 0 && self.batches.is_empty() {
             *self = Self { numbers: self.numbers, ..Self::default() };

@@ -1,13 +1,13 @@
-//! The first request that a server gets, which decides the era of a stream; until then it is asked nothing else.
+//! How a server finds out the era of a stream: the first request decides.
 //!
-//! Called by the session while it waits; what a client does before it is in `opening`.
+//! Used by `Session` until the era is known. The client side is in `client_negotiation`.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 
 use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 
-use super::declared;
+use super::capabilities::supported_in;
 use super::event::{Asker, Peer, PeerCapabilities};
 use super::legacy::Legacy;
 use super::modern::{self, Modern};
@@ -18,24 +18,24 @@ use crate::json::ReadError;
 use crate::types::{ClientCapabilities, Implementation, InitializeParams, InitializeResult};
 use crate::{Era, ErrorObject, Method, Payload, Profile, Raw, Request, Version};
 
-/// What a server does with the first request.
-pub(super) enum First {
-    /// It was answered, or refused, and decides nothing.
+/// The effect of a request before the era is known.
+pub(super) enum FirstRequest {
+    /// It has its response and decides nothing.
     Answered,
     /// It opens a legacy session.
     Legacy(Legacy),
-    /// It is a request of the modern era, to be handled there.
+    /// It is a modern request and is still to be handled.
     Modern(Modern, Request),
 }
 
-/// A request to a server that nobody has opened yet.
-pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: Request) -> First {
+/// Handles a request before the era is known.
+pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: Request) -> FirstRequest {
     let speaks_modern = server.speaks(Era::Modern);
     let speaks_legacy = server.speaks(Era::Legacy);
     let modern_way = request.method != Method::Initialize && modern::names_its_version(&request);
     if speaks_modern && (modern_way || !speaks_legacy) {
         let modern = Modern::new(modern::newest(), &shared.role);
-        return First::Modern(modern, request);
+        return FirstRequest::Modern(modern, request);
     }
     let outcome = match request.method {
         Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
@@ -43,7 +43,7 @@ pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: R
             Ok((legacy, peer, result)) => {
                 shared.peer = Some(Arc::new(peer));
                 shared.reply(request.id, None, Ok(result));
-                return First::Legacy(legacy);
+                return FirstRequest::Legacy(legacy);
             }
             Err(error) => Err(error),
         },
@@ -62,7 +62,7 @@ pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: R
         }
     };
     shared.reply(request.id, None, outcome);
-    First::Answered
+    FirstRequest::Answered
 }
 
 fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, Payload), ErrorObject> {
@@ -80,7 +80,7 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
     let result = match &server.presents {
         Some(result) => Payload::from_raw(result.clone()),
         None => {
-            let capabilities = declared::in_revision(server.capabilities.clone(), profile);
+            let capabilities = supported_in(server.capabilities.clone(), profile);
             let result = InitializeResult::new(profile.version.clone(), capabilities, server.info.clone())
                 .with_instructions(server.instructions.clone());
             Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?
@@ -97,7 +97,7 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
     Ok((Legacy::new(profile, asker, false), peer, result))
 }
 
-/// What a client asks for, who it is and what it can.
+/// The version, the name and the capabilities that a client presents.
 fn presented(
     server: &ServerRole,
     params: &Raw,
@@ -114,8 +114,8 @@ fn presented(
     Ok((params.protocol_version, Some(params.client_info), params.capabilities))
 }
 
-/// The peer of a modern server: whoever asks, as each request says.
-pub(super) fn anybody() -> Peer {
+/// The peer of a modern server. Each request describes its own client.
+pub(super) fn unknown_client() -> Peer {
     Peer {
         profile: modern::newest(),
         info: None,
