@@ -13,7 +13,7 @@ use mcpjoin::proto::{Era, Message, Response};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, Refusal};
 use serde_json::json;
 
-use super::lanes::Person;
+use super::pools::Person;
 use super::{
     INITIALIZE, INITIALIZED, INITIALIZED_RESULT, Raw, Servers, client, legacy, modern_request, open_legacy,
     open_modern, run,

@@ -1,18 +1,18 @@
-//! Any client to any server: what crosses a gateway, and how it ends.
+//! What crosses a gateway, and how its connections end.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod authorization;
+mod capacity;
 mod ends;
 mod http;
 mod kinds;
-mod lanes;
 mod legacy_to_modern;
 mod levels;
 mod modern_to_legacy;
 mod owners;
+mod pools;
 mod raw;
 mod same_era;
-mod shares;
 
 use std::future::{Ready, ready};
 use std::io;

@@ -192,6 +192,8 @@ fn accepted() -> Value {
 struct Wire {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
+    /// What it declares as a client.
+    capabilities: Value,
 }
 
 impl Wire {
@@ -200,7 +202,13 @@ impl Wire {
         let (reader, writer) = tokio::io::split(theirs);
         let link = Link::stream(reader, writer, "test");
         let (reader, writer) = tokio::io::split(ours);
-        (Self { lines: BufReader::new(reader).lines(), writer }, link)
+        let capabilities = json!({ "elicitation": { "form": {}, "url": {} }, "roots": {} });
+        (Self { lines: BufReader::new(reader).lines(), writer, capabilities }, link)
+    }
+
+    /// A client of a gateway that cannot be asked anything, so that several of its calls share a server.
+    fn without_capabilities(gateway: &Gateway) -> Self {
+        Self { capabilities: json!({}), ..Self::client(gateway) }
     }
 
     /// A client of a gateway.
@@ -258,7 +266,7 @@ impl Wire {
     async fn ask(&mut self, id: i64, method: &str, mut params: Value, meta: Value) {
         let mut all = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {}, "url": {} }, "roots": {} },
+            "io.modelcontextprotocol/clientCapabilities": self.capabilities,
         });
         all.as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
         params["_meta"] = all;
@@ -704,7 +712,7 @@ fn the_server_is_told_the_lowest_level_that_is_wanted() {
     run(async {
         let (builder, mut servers) = by_hand();
         let gateway = builder.build();
-        let mut client = Wire::client(&gateway);
+        let mut client = Wire::without_capabilities(&gateway);
         let level = |level: &str| json!({ "io.modelcontextprotocol/logLevel": level });
         let log = |level: &str, data: &str| {
             json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": level, "data": data, "own": 1 } }).to_string()
@@ -848,7 +856,7 @@ fn a_client_that_cancels_calls_the_task_off() {
     run(async {
         let (builder, mut servers) = by_hand();
         let gateway = builder.build();
-        let mut client = Wire::client(&gateway);
+        let mut client = Wire::without_capabilities(&gateway);
         client.ask(1, "tools/call", json!({ "name": "t", "arguments": { "a": 1 } }), json!({})).await;
         let mut server = servers.recv().await.unwrap();
         let tasks = json!({ "requests": { "tools": { "call": {} } }, "cancel": {} });
@@ -895,7 +903,7 @@ fn a_server_that_does_not_list_its_tools_holds_up_all_who_wait_for_that_once() {
     run(async {
         let (builder, mut servers) = by_hand();
         let gateway = builder.build();
-        let mut client = Wire::client(&gateway);
+        let mut client = Wire::without_capabilities(&gateway);
         client.ask(1, "tools/call", json!({ "name": "t" }), json!({})).await;
         let mut server = servers.recv().await.unwrap();
         server

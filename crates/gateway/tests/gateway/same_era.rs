@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::lanes::Person;
+use super::pools::Person;
 use super::{DISCOVERED, Servers, client, legacy, modern_request, open_modern, run};
 use mcpjoin_gateway::Gateway;
 

@@ -460,7 +460,7 @@ impl World {
                 return;
             }
         }
-        // A question that is in doubt is held for ten seconds.
+        // A call may wait for the start of another server.
         for _ in 0..ROUNDS {
             passes(1_000).await;
             self.hear();

@@ -1,4 +1,4 @@
-//! Modern clients that nobody can tell apart before a legacy server that asks: whose question it is, is certain.
+//! Modern clients that cannot be told apart, in front of a legacy server that asks: each question reaches its own call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,10 @@ use super::{Raw, client, modern_request, run};
 
 const HOME: &str = "192.0.2.1:7";
 const ASKABLE: &str = r#"{"elicitation":{},"roots":{}}"#;
-/// What a server of ours keeps beyond the first is kept so long.
-const IDLE: Duration = Duration::from_secs(300);
+/// How long an unused server beyond the first is kept.
+const UNUSED_UPSTREAM_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Somebody who comes over HTTP, as the gateway sees it: there is no session, and nothing but an address.
+/// A client over HTTP as the gateway sees it: without a session, and known only by an address.
 pub(crate) struct Person {
     driver: LinkDriver,
     origin: Arc<Origin>,
@@ -32,7 +32,7 @@ impl Person {
         Self::with(gateway, address, LinkCaps { exchanges: true, ..LinkCaps::default() })
     }
 
-    /// Somebody with a connection that is no exchange over HTTP.
+    /// A client with a connection of its own.
     pub(crate) fn on_stream(gateway: &Gateway, address: &str) -> Self {
         Self::with(gateway, address, LinkCaps::default())
     }
@@ -143,7 +143,7 @@ impl Person {
     }
 }
 
-/// So much time passes, in which everything happens that can.
+/// Lets this much time pass.
 async fn passes(time: Duration) {
     let nothing = std::future::pending::<()>();
     assert!(tokio::time::timeout(time, nothing).await.is_err());
@@ -466,7 +466,7 @@ fn who_can_be_asked_nothing_shares_one_server_and_so_does_what_is_no_call() {
 }
 
 #[test]
-fn a_question_that_may_be_about_what_another_has_asked_waits_until_it_is_not() {
+fn a_question_beside_the_request_of_another_is_refused_at_once() {
     run(async {
         let (mut servers, builder) = Programs::before();
         let gateway = builder.build();
@@ -475,21 +475,76 @@ fn a_question_that_may_be_about_what_another_has_asked_waits_until_it_is_not() {
         let (server, _) = servers.hear("tools/call").await;
         two.ask(1, "tools/list", json!({})).await;
         let (_, list) = servers.hear("tools/list").await;
-        servers.ask(server, "one?");
+        let began = tokio::time::Instant::now();
+        servers.ask(server, "whose?");
+        let (_, refused) = servers.next().await;
+        assert_eq!(refused["error"]["data"]["gateway"], "severalClients", "{refused}");
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         one.is_silent().await;
-        // A server that wants to know this for the list does not answer the list before it does.
+        // Once the list is answered, the call is the only request that a question can be about.
         servers.say(server, &json!({ "jsonrpc": "2.0", "id": list, "result": { "tools": [] } }));
         two.next().await;
+        servers.ask(server, "one?");
         let (words, state) = one.asked().await;
         assert_eq!(words, "one?");
         one.answer(2, "one", &state, "yes").await;
         assert_eq!(servers.next().await.1["result"]["content"]["said"], "yes");
-        two.ask(2, "tools/list", json!({})).await;
-        servers.hear("tools/list").await;
-        servers.ask(server, "whose?");
-        let (_, refused) = servers.next().await;
-        assert_eq!(refused["error"]["data"]["gateway"], "severalClients", "{refused}");
-        one.is_silent().await;
+    });
+}
+
+#[test]
+fn a_fifth_call_of_one_client_waits_for_one_of_its_four_servers() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        // Of one address, and of one connection.
+        let mut people: Vec<_> = (0..4).map(|_| Person::at(&gateway, HOME)).collect();
+        let mut calls = Vec::new();
+        for person in &mut people {
+            person.call(1, "t").await;
+            calls.push(servers.hear("tools/call").await);
+        }
+        let at: Vec<_> = calls.iter().map(|(server, _)| *server).collect();
+        assert_eq!(at, [0, 1, 2, 3]);
+        let mut fifth = Person::at(&gateway, HOME);
+        fifth.call(1, "fifth").await;
+        servers.is_silent().await;
+        servers.ask(2, "third?");
+        assert_eq!(people[2].asked().await.0, "third?");
+        servers.answer(1, &calls[1].1, "second");
+        assert_eq!(people[1].text().await, "second");
+        assert_eq!(servers.hear("tools/call").await.0, 1);
+        assert_eq!(servers.starts(), 4);
+
+        let (mut alone, served) = client(&gateway);
+        for id in 1..=5 {
+            alone.say(&modern_request(&id.to_string(), "tools/call", r#""name":"t","#, "")).await;
+        }
+        let mut calls = Vec::new();
+        for _ in 1..=4 {
+            calls.push(servers.hear("tools/call").await);
+        }
+        servers.is_silent().await;
+        assert_eq!(calls.iter().map(|(server, _)| *server).collect::<Vec<_>>(), [4, 5, 6, 7]);
+        // Each question reaches the call that it is about.
+        for (call, (server, _)) in calls.iter().enumerate().rev() {
+            servers.ask(*server, &format!("{call}?"));
+            let asked = alone.value().await;
+            assert_eq!(asked["id"], call + 1);
+            let questions = &asked["result"]["inputRequests"];
+            assert_eq!(questions["ask-1"]["params"]["message"], format!("{call}?"), "{asked}");
+        }
+        // All servers of a connection end with it.
+        drop(alone);
+        served.await.unwrap();
+        let mut ended = std::collections::BTreeSet::new();
+        while ended.len() < 4 {
+            let (server, said) = servers.next().await;
+            if said.is_null() {
+                ended.insert(server);
+            }
+        }
+        assert_eq!(ended.into_iter().collect::<Vec<_>>(), [4, 5, 6, 7]);
     });
 }
 
@@ -613,7 +668,11 @@ fn streams_hear_once_levels_hold_everywhere_and_what_is_idle_ends() {
         }
         let began = tokio::time::Instant::now();
         assert_eq!(servers.next().await, (beyond, Value::Null));
-        assert!(began.elapsed() >= IDLE && began.elapsed() < IDLE * 2, "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() >= UNUSED_UPSTREAM_TIMEOUT && began.elapsed() < UNUSED_UPSTREAM_TIMEOUT * 2,
+            "{:?}",
+            began.elapsed()
+        );
         servers.is_silent().await;
         gateway.close().await;
         assert_eq!(servers.next().await, (home, Value::Null));
@@ -628,9 +687,9 @@ fn a_client_of_a_stream_has_its_server_for_itself_and_it_ends_with_it() {
         let mut people = Vec::new();
         for number in 0..2 {
             let (mut person, served) = client(&gateway);
-            for id in 0..2 {
-                person.say(&modern_request(&id.to_string(), "tools/call", r#""name":"t","#, "")).await;
-                assert_eq!(servers.hear("tools/call").await.0, number);
+            for (id, method) in [(0, "tools/call"), (1, "tools/list")] {
+                person.say(&modern_request(&id.to_string(), method, r#""name":"t","#, "")).await;
+                assert_eq!(servers.hear(method).await.0, number);
             }
             people.push((person, served));
         }

@@ -1,4 +1,4 @@
-//! What one principal or one address may take of what all clients share.
+//! How many servers and pools one principal or address may use.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::lanes::Person;
+use super::pools::Person;
 use super::{Raw, run};
 
 /// Starts of one account that are at once or wait for their time: 8, and 4 a second for 10 s.
