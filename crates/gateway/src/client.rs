@@ -3,10 +3,10 @@
 //! Used by `lib`, which drains connections, by `capacity` for unused sessions, and by `legacy` and `modern`, which make the
 //! connection.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use mcpjoin_proto::Version;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use mcpjoin::connection::Connection;
 
@@ -15,47 +15,35 @@ pub(super) struct ClientHandle(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    state: Mutex<State>,
-    drained: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    connection: Option<Connection>,
-    draining: bool,
+    connection: OnceLock<Connection>,
+    draining: watch::Sender<bool>,
 }
 
 impl ClientHandle {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets the connection. It is drained at once if [`ClientHandle::drain`] was called before.
     pub(super) fn connected(&self, connection: Connection) {
-        let mut state = self.lock();
-        if state.draining {
+        let connection = self.0.connection.get_or_init(|| connection);
+        if *self.0.draining.borrow() {
             connection.drain();
         }
-        state.connection = Some(connection);
     }
 
-    pub(super) fn connection(&self) -> Option<Connection> {
-        self.lock().connection.clone()
+    pub(super) fn connection(&self) -> Option<&Connection> {
+        self.0.connection.get()
     }
 
     /// Ends the connection in order. If it does not exist yet, it is never made.
     pub(super) fn drain(&self) {
-        let mut state = self.lock();
-        state.draining = true;
-        match &state.connection {
-            Some(connection) => connection.drain(),
-            None => self.0.drained.notify_one(),
+        self.0.draining.send_replace(true);
+        if let Some(connection) = self.connection() {
+            connection.drain();
         }
     }
 
-    /// Ready when it was drained before the connection was made.
+    /// Ready when [`ClientHandle::drain`] was called.
     pub(super) async fn drained(&self) {
-        self.0.drained.notified().await;
+        // The sender lives as long as `self`.
+        let _ = self.0.draining.subscribe().wait_for(|draining| *draining).await;
     }
 }
 

@@ -17,11 +17,11 @@ use super::capacity::Caller;
 use super::client::ClientHandle;
 use super::end::GatewayEnd;
 use super::errors::ErrorTexts;
-use super::modern_to_legacy::{Untranslated, discover_result};
+use super::modern_to_legacy::discover_result;
 use super::opening::{self, First, Opening};
 use super::pool::{InUse, Pool};
 use super::pools::Pools;
-use super::relay::{call, forward, forward_with};
+use super::relay::{call, forward_with};
 use super::tools::{HeaderMarks, ToolFilter};
 use mcpjoin::client::{Client, NoClient};
 use mcpjoin::connection::{Connection, Context, Setup};
@@ -180,10 +180,7 @@ impl Handler for FromClient {
         let translation = &pool.first.relay.translation;
         let reply = match (server.profile().initialize, &method) {
             (false, Method::Listen) => listen(&server, request, &cx, timeout, errors).await?,
-            (false, _) => {
-                let in_flight = translation.begin_untranslated(&server, &cx);
-                relay(&server, request, &cx, timeout, errors, in_flight).await?
-            }
+            (false, _) => translation.relay_unchanged(&server, request, &cx, errors).await?,
             (true, Method::Discover) => discover_result(&server)?,
             (true, Method::Listen) => tokio::select! {
                 biased;
@@ -220,25 +217,6 @@ impl Handler for FromClient {
         if !matches!(sent, Some(Ok(()))) {
             tracing::debug!(target: "mcpjoin", ?sent, "a notification of a client was not forwarded");
         }
-    }
-}
-
-/// Relays a request to a modern server. Only its progress token changes.
-async fn relay(
-    server: &Client,
-    request: Request,
-    cx: &Context,
-    timeout: Duration,
-    errors: &ErrorTexts,
-    in_flight: Untranslated,
-) -> Result<Reply, ErrorObject> {
-    let call = call(request.method, request.params, cx, timeout);
-    let outcome = forward(server.connection().call(call), cx).await;
-    in_flight.ended(&outcome);
-    drop(in_flight);
-    match outcome {
-        Ok(result) => Ok(Reply::Verbatim(result)),
-        Err(error) => Err(errors.call_error(error, server.connection()).await),
     }
 }
 

@@ -311,7 +311,7 @@ impl Relay {
     fn notify(&self, notification: Notification) {
         let client = self.client().clone();
         let is_log = notification.method == Method::LogMessage;
-        let sent = match (client, self.translation.untranslated_recipient(&notification)) {
+        let sent = match (client, self.translation.unstreamed_recipient(&notification)) {
             (Some(client), _) if !is_log => client.notify(notification),
             (_, Some(cx)) => cx.notify(notification),
             (Some(client), None) => client.notify(notification),

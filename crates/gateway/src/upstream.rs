@@ -3,8 +3,7 @@
 //! Each server has one task, which holds the slot of the server until nothing of the server is left. Used by `legacy` and by
 //! `pool`, once the first request of a client has said what kind of client it is.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcpjoin_proto::session::{Ask, CloseCause, OpeningFailure, Presents};
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
@@ -48,37 +47,24 @@ pub(super) trait UpstreamHandler: Handler + Clone {
     }
 }
 
-/// The only era that the servers of a gateway speak, known once a server did not speak the era of its client. The next
-/// server is asked for it first.
-#[derive(Debug, Default)]
-struct KnownEra(AtomicU8);
-
-impl KnownEra {
-    /// Whether the servers are opened with `initialize`; `None` if that is not known.
-    fn get(&self) -> Option<bool> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
-            known => Some(known == 1),
-        }
-    }
-
-    fn set(&self, initialize: bool) {
-        self.0.store(if initialize { 1 } else { 2 }, Ordering::Relaxed);
-    }
-}
-
 /// Starts servers. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Launcher {
     pub(super) settings: Arc<Settings>,
     pub(super) slots: Arc<Slots>,
-    known_era: Arc<KnownEra>,
+    /// Whether the servers are opened with `initialize`. Known once a server did not speak the era of its client; the next
+    /// server is asked for this era first.
+    known_era: Arc<Mutex<Option<bool>>>,
 }
 
 impl Launcher {
     pub(super) fn new(settings: Settings) -> Self {
         let slots = Slots::new(settings.upstreams);
         Self { settings: Arc::new(settings), slots, known_era: Arc::default() }
+    }
+
+    fn known_era(&self) -> MutexGuard<'_, Option<bool>> {
+        self.known_era.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a server. Dropping the future ends the server in any phase of its start; its slot is held until nothing of it
@@ -185,7 +171,7 @@ impl Life {
             let initialize = client.profile().initialize;
             // A server that speaks the era of its client may speak the other one, too.
             if initialize != self.hello.initializes {
-                self.launcher.known_era.set(initialize);
+                *self.launcher.known_era() = Some(initialize);
             }
         }
         // If the start is not waited for any more, this drops the last handle, and the server ends.
@@ -205,7 +191,7 @@ impl Life {
         if version.is_some() || *ask != Ask::Auto {
             return vec![*ask];
         }
-        match (self.hello.initializes, self.launcher.known_era.get()) {
+        match (self.hello.initializes, *self.launcher.known_era()) {
             (true, Some(false)) => vec![modern, legacy],
             (true, _) => vec![legacy, modern],
             // A known era need not be probed.

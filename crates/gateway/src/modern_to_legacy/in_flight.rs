@@ -343,18 +343,9 @@ impl<C: Clone> RequestGuard<C> {
         self.with(|request, _| request.at_server = false);
     }
 
-    /// The server refused the call, and the call is repeated when its client returns. Until then its client cannot be asked,
-    /// and no other call may own the server.
-    pub(super) fn pause(&self) {
-        self.set_requester(None);
-    }
-
-    /// The call is made, for the first time or again.
-    pub(super) fn start(&self, requester: Requester<C>) {
-        self.set_requester(Some(requester));
-    }
-
-    fn set_requester(&self, requester: Option<Requester<C>>) {
+    /// Sets the client when the call is made, for the first time or again. `None`: the server refused the call, and it is
+    /// repeated when its client returns. Until then the call still owns the server, and its client cannot be asked.
+    pub(super) fn set_requester(&self, requester: Option<Requester<C>>) {
         self.with(|request, owner| {
             if let Some(owner) = owner {
                 owner.accepts_questions = requester.is_some();

@@ -176,13 +176,7 @@ impl ModernToLegacy {
         let guard = run.in_flight.begin(Some(requester(&cx)));
         run.update_log_level(&cx).await;
         let call = call(&method, params.as_ref(), &cx, self.pool.timeout);
-        guard.sent();
-        let outcome = relay::forward(run.connection.call(call), &cx).await;
-        if is_answered(&outcome) {
-            guard.answered();
-        }
-        drop(guard);
-        match outcome {
+        match run.forward(guard, call, &cx).await {
             Ok(result) => Ok(Reply::Complete(translate::result(&method, result))),
             Err(error) => Err(call_error(error, &run.connection, &cx, errors).await),
         }
@@ -241,17 +235,29 @@ impl ModernToLegacy {
         }
     }
 
-    /// Begins a request to a server of the modern era. It needs no translation; it counts as in flight, so that log messages
-    /// find their request.
-    pub(super) fn begin_untranslated(&self, upstream: &Client, cx: &Context) -> Untranslated {
-        let guard = self.run(upstream.connection()).in_flight.begin(Some(requester(cx)));
-        guard.sent();
-        Untranslated(guard)
+    /// Relays a request to a server of the modern era. Only its progress token changes.
+    ///
+    /// # Errors
+    /// The error to answer the client with.
+    pub(super) async fn relay_unchanged(
+        &self,
+        upstream: &Client,
+        request: Request,
+        cx: &Context,
+        errors: &ErrorTexts,
+    ) -> Result<Reply, ErrorObject> {
+        let run = self.run(upstream.connection());
+        let guard = run.in_flight.begin(Some(requester(cx)));
+        let call = relay::call(request.method, request.params, cx, self.pool.timeout);
+        match run.forward(guard, call, cx).await {
+            Ok(result) => Ok(Reply::Verbatim(result)),
+            Err(error) => Err(errors.call_error(error, &run.connection).await),
+        }
     }
 
     /// The client that receives a notification which a modern server sends outside of its streams. A log message goes to a
     /// request that wants it. Anything else goes to the oldest request if all requests are those of one client.
-    pub(super) fn untranslated_recipient(&self, notification: &Notification) -> Option<Context> {
+    pub(super) fn unstreamed_recipient(&self, notification: &Notification) -> Option<Context> {
         let run = self.current()?;
         let level = level_of(notification).filter(|_| notification.method == Method::LogMessage);
         let recipient = level.and_then(|level| run.in_flight.log_recipient(level, notification));
@@ -350,18 +356,22 @@ impl ModernToLegacy {
     }
 }
 
-/// A request at a server of the modern era, until this is dropped.
-pub(super) struct Untranslated(RequestGuard<Context>);
-
-impl Untranslated {
-    pub(super) fn ended<T>(&self, outcome: &Result<T, CallError>) {
-        if is_answered(outcome) {
-            self.0.answered();
-        }
-    }
-}
-
 impl Run {
+    /// Makes the call of a request during which its client cannot be asked.
+    async fn forward(
+        &self,
+        guard: RequestGuard<Context>,
+        call: Call,
+        cx: &Context,
+    ) -> Result<Payload, CallError> {
+        guard.sent();
+        let outcome = relay::forward(self.connection.call(call), cx).await;
+        if is_answered(&outcome) {
+            guard.answered();
+        }
+        outcome
+    }
+
     /// Sends `logging/setLevel` if the request asks for log messages and the server declares that it logs.
     async fn update_log_level(&self, cx: &Context) {
         let wants = cx.request().is_some_and(|request| request.log_level.is_some());

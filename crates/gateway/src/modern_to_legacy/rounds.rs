@@ -140,7 +140,7 @@ impl ModernToLegacy {
                 // The call was repeated at once, because not every server waits for the user to finish.
                 Some(pages) if may_wait_for_pages && pages.ids.iter().all(|id| agreed.contains(id)) => {
                     may_wait_for_pages = false;
-                    at.request.pause();
+                    at.request.set_requester(None);
                     at.run.completed_pages.wait(&pages.ids).await;
                     claim = Some(at);
                 }
@@ -158,7 +158,7 @@ impl ModernToLegacy {
     /// Makes the call.
     async fn begin(claim: Claim, method: &Method, params: Option<&Payload>, cx: &Context) -> OpenCall {
         let Claim { run, request } = &claim;
-        request.start(requester(cx));
+        request.set_requester(Some(requester(cx)));
         let tool = params.filter(|_| *method == Method::CallTool).and_then(Payload::name_string);
         let as_task = match &tool {
             Some(tool) => run.task_tools.contains(&run.connection, tool).await,
@@ -266,7 +266,7 @@ impl ModernToLegacy {
     /// Answers the client with the pages as questions, and keeps the claim for the repeated call.
     fn suspend_for_pages(&self, pages: Pages, at: Claim, owner: Owner) -> Result<Reply, ErrorObject> {
         let (questions, bytes) = pages.questions();
-        at.request.pause();
+        at.request.set_requester(None);
         let state = self.pool.suspended.add(SuspendedCall::Refused(pages, at), owner, bytes)?;
         Ok(need_input(questions, state))
     }

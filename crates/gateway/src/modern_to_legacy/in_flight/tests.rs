@@ -129,10 +129,10 @@ fn a_call_that_is_repeated_later_owns_the_server_and_is_not_asked_meanwhile() {
     let requests = of(true);
     let call = claimed(&requests, by("a", None));
     call.answered();
-    call.pause();
+    call.set_requester(None);
     assert!(refusal(&requests).contains("none of them is under way"));
     assert!(requests.claim(by("b", None)).is_none());
-    call.start(by("a", None));
+    call.set_requester(Some(by("a", None)));
     call.sent();
     assert!(ask(&requests).is_ok());
 }
