@@ -66,7 +66,7 @@ impl Person {
         assert!(self.tries(text).await, "the connection is over");
     }
 
-    /// The same on a connection that may be over; whether it was taken.
+    /// Sends on a connection that may have ended; returns whether it was accepted.
     pub(crate) async fn tries(&mut self, text: String) -> bool {
         let Ok(decode::Decoded::Message(message)) = decode::decode(&Bytes::from(text), &Default::default())
         else {
@@ -83,14 +83,14 @@ impl Person {
         self.ask(id, "tools/call", json!({ "name": tool })).await;
     }
 
-    /// Comes back with the answer to the first question.
+    /// Repeats the request with the answer to the first question.
     async fn answer(&mut self, id: i64, tool: &str, state: &str, answer: &str) {
         let answers = json!({ "ask-1": { "action": "accept", "content": { "said": answer } } });
         let params = json!({ "name": tool, "requestState": state, "inputResponses": answers });
         self.ask(id, "tools/call", params).await;
     }
 
-    /// Leaves the exchange of a request.
+    /// Closes the HTTP exchange of a request.
     async fn leave(&mut self, id: i64) {
         self.leaves(RequestId::from(id)).await;
     }
@@ -103,7 +103,7 @@ impl Person {
         self.heard().await.expect("an answer")
     }
 
-    /// The next message; `None` when the connection is over.
+    /// The next message; `None` if the connection has ended.
     pub(crate) async fn heard(&mut self) -> Option<Value> {
         loop {
             if let Outbound::Message { message, .. } = self.driver.recv().await? {
@@ -114,7 +114,7 @@ impl Person {
         }
     }
 
-    /// What it is asked: the question's words and the state.
+    /// The message and the state of the question that it receives.
     async fn asked(&mut self) -> (String, String) {
         let reply = self.next().await;
         let result = &reply["result"];
@@ -149,7 +149,7 @@ async fn passes(time: Duration) {
     assert!(tokio::time::timeout(time, nothing).await.is_err());
 }
 
-/// The servers that a gateway starts, by their numbers: each opens by itself.
+/// The servers that a gateway starts, by number. Each answers `initialize` without the test.
 struct Programs {
     said: UnboundedReceiver<(usize, Value)>,
     to: Arc<Mutex<Vec<UnboundedSender<Option<String>>>>>,
@@ -178,12 +178,12 @@ impl Programs {
         self.to.lock().unwrap().len()
     }
 
-    /// The next request or notification that any of them gets; `Null`: that one has ended.
+    /// The next request or notification that a server receives; `Null`: the server has ended.
     async fn next(&mut self) -> (usize, Value) {
         self.said.recv().await.unwrap()
     }
 
-    /// The next one, which is of this method: at which of them, and its id.
+    /// The next message, which has this method: its server and its id.
     async fn hear(&mut self, method: &str) -> (usize, Value) {
         let (server, said) = self.next().await;
         assert_eq!(said["method"], method, "{server}: {said}");
@@ -275,7 +275,7 @@ fn two_at_one_address_are_each_asked_what_their_own_call_asks() {
                 person.call(1, tool).await;
                 calls.push(servers.hear("tools/call").await);
             }
-            // In reverse order, so that the oldest is not by luck the right one.
+            // In reverse order, so that the oldest call is not the right one by chance.
             for ((server, _), words) in calls.iter().zip(["the first's", "the second's"]).rev() {
                 servers.ask(*server, words);
                 passes(Duration::from_secs(1)).await;
@@ -292,7 +292,7 @@ fn two_at_one_address_are_each_asked_what_their_own_call_asks() {
             }
         }
         assert_eq!(servers.starts(), 4);
-        // One after the other there is nothing to tell apart, and one server is enough.
+        // One server is enough for calls in sequence.
         let mut person = Person::at(&gateway, "192.0.2.3:1");
         for id in 1..=3 {
             person.call(id, "alone").await;
@@ -377,7 +377,7 @@ fn a_call_that_waits_for_its_client_holds_its_server_and_fails_with_it() {
         let (words, second_state) = two.asked().await;
         assert_eq!(words, "two?");
         servers.die(second);
-        // It is there again, and knows nothing of the call.
+        // The server has restarted, and does not know the call.
         while servers.starts() < 3 {
             passes(Duration::from_secs(1)).await;
         }
@@ -441,7 +441,7 @@ fn who_can_be_asked_nothing_shares_one_server_and_so_does_what_is_no_call() {
             person.call(1, "t").await;
             ids.push(servers.hear("tools/call").await);
         }
-        // It is told at once that nobody can be asked.
+        // The question is refused at once.
         servers.ask(0, "anybody?");
         assert_eq!(servers.next().await.1["error"]["code"], -32601);
         for (person, (server, id)) in people.iter_mut().zip(&ids).rev() {
@@ -450,7 +450,7 @@ fn who_can_be_asked_nothing_shares_one_server_and_so_does_what_is_no_call() {
             assert_eq!(person.text().await, "t");
         }
         assert_eq!(servers.starts(), 1);
-        // Who can be asked has a call under way: what nobody is asked in goes past it.
+        // A call that can be asked is in flight. Requests during which nothing can be asked go to the same server.
         let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
         one.call(1, "one").await;
         let (busy, _) = servers.hear("tools/call").await;
@@ -554,7 +554,7 @@ fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_hear_its_que
         let (mut servers, builder) = Programs::before();
         let gateway = builder.build();
         let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
-        // A stream keeps the server, which serves everything else.
+        // A stream keeps the server in use for other requests.
         let filter = json!({ "notifications": { "toolsListChanged": true } });
         two.ask(9, "subscriptions/listen", filter).await;
         two.next().await;
@@ -573,7 +573,7 @@ fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_hear_its_que
         assert_eq!(servers.hear("tools/list").await.0, left);
         servers.answer(other, &id, "two");
         assert_eq!(two.text().await, "two");
-        // Once nobody uses it, it makes room for one of which nothing is in doubt.
+        // When it is unused, it is replaced by a server without an unanswered call.
         let mut three = Person::at(&gateway, "192.0.2.9:1");
         three.call(1, "three").await;
         let (left, _) = servers.hear("tools/call").await;
@@ -615,7 +615,7 @@ fn who_waits_in_vain_for_a_server_is_told_the_limit_and_its_option() {
         assert_eq!(error["data"], json!({ "gateway": "noTurn", "limit": 1, "afterMs": 30_000 }));
         let words = error["message"].as_str().unwrap();
         assert!(words.contains("--max-sessions") && words.contains("within 30 s"), "{words}");
-        // Who leaves while it waits is not waited for.
+        // A client that leaves while it waits keeps no place in the queue.
         two.call(2, "two").await;
         passes(Duration::from_secs(1)).await;
         two.leave(2).await;
@@ -705,7 +705,7 @@ fn a_client_of_a_stream_has_its_server_for_itself_and_it_ends_with_it() {
         }
         servers.is_silent().await;
         assert_eq!(servers.starts(), 2);
-        // Whoever serves is dropped.
+        // The future that serves the client is dropped.
         let (_person, served) = people.remove(0);
         served.abort();
         loop {
@@ -736,7 +736,7 @@ fn pages_that_a_server_wants_visited_bring_the_call_back_to_that_server() {
         let asked = one.next().await["result"].clone();
         two.call(1, "two").await;
         assert_ne!(servers.hear("tools/call").await.0, server);
-        // Nobody has a call there that it could be about.
+        // No call is in flight there.
         servers.ask(server, "anybody?");
         assert_eq!(servers.next().await.1["error"]["data"]["gateway"], "nobodyToAsk");
         let answers = json!({ "page-1": { "action": "accept" } });
@@ -799,7 +799,7 @@ fn streams_of_two_clients_share_what_the_server_is_asked_for() {
         servers.say(0, &updated);
         assert_eq!(other.next().await["method"], "notifications/resources/updated");
         one.is_silent().await;
-        // The run that follows is asked anew, and what may have changed meanwhile is told.
+        // The next run receives the subscriptions again, and the streams are notified of possible changes.
         servers.die(0);
         let (again, said) = servers.next().await;
         assert_eq!((again, &said["params"]), (1, &json!({ "uri": "x://b" })));
@@ -816,7 +816,7 @@ fn a_server_that_did_not_answer_in_time_gets_no_other_call_that_could_hear_its_q
             let (mut servers, builder) = Programs::before();
             let gateway = builder.timeout(Duration::from_secs(30)).build();
             let [mut hears, mut one, mut two] = [0; 3].map(|_| Person::at(&gateway, HOME));
-            // A stream keeps the server.
+            // A stream keeps the server in use.
             let filter = json!({ "notifications": { "toolsListChanged": true } });
             hears.ask(9, "subscriptions/listen", filter).await;
             hears.next().await;
