@@ -55,15 +55,15 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the limits of each connection to a server. Default: [`Limits::default`]. How long a request may take is set by
-    /// [`GatewayBuilder::timeout`].
+    /// Sets the limits of each connection to a server. Default: [`Limits::default`]. How long a request may take is set
+    /// by [`GatewayBuilder::timeout`].
     pub fn upstream_limits(mut self, limits: Limits) -> Self {
         self.0.upstream_limits = limits;
         self
     }
 
-    /// Sets the era that servers are asked for. Default: the era of the client first, then the other one if the server does
-    /// not speak it.
+    /// Sets the era that servers are asked for. Default: the era of the client first, then the other one if the server
+    /// does not speak it.
     pub const fn ask(mut self, ask: Ask) -> Self {
         self.0.ask = ask;
         self
@@ -87,25 +87,26 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets how many servers may run at once. Default: 100. A client that needs one more receives an error that names this
-    /// limit.
+    /// Sets how many servers may run at once. Default: 100. A client that needs one more receives an error that names
+    /// this limit.
     ///
-    /// While a client that can be asked something has a call in flight at a legacy server, its next such call uses another
-    /// server, up to four for one client. A call that finds none waits, at most [`GatewayBuilder::timeout`].
+    /// While a client that can be asked something has a call in flight at a legacy server, its next such call uses
+    /// another server, up to four for one client. A call that finds none waits, at most [`GatewayBuilder::timeout`].
     pub const fn upstreams(mut self, most: usize) -> Self {
         self.0.upstreams = most;
         self
     }
 
-    /// Sets how long a relayed request may take without progress. Default: 10 minutes. The total time is not limited: a request
-    /// also ends when the client cancels it or one of the connections ends.
+    /// Sets how long a relayed request may take without progress. Default: 10 minutes. The total time is not limited: a
+    /// request also ends when the client cancels it or one of the connections ends.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.0.timeout = timeout;
         self
     }
 
-    /// Sets a function that removes secrets from the gateway's own error texts before clients receive them. A text about the
-    /// end of a server may contain anything that the server has written. The function must neither block nor panic.
+    /// Sets a function that removes secrets from the gateway's own error texts before clients receive them. A text
+    /// about the end of a server may contain anything that the server has written. The function must neither block nor
+    /// panic.
     ///
     /// Clients that connect to a listener or over HTTP never receive text from the standard error of a server.
     pub fn words(mut self, words: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
@@ -113,8 +114,8 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets a function that is called for each event: servers that start and end, and clients that are refused. It must neither
-    /// block nor panic.
+    /// Sets a function that is called for each event: servers that start and end, and clients that are refused. It must
+    /// neither block nor panic.
     pub fn on_event(mut self, on_event: impl Fn(&GatewayEvent<'_>) + Send + Sync + 'static) -> Self {
         self.0.on_event = Some(Arc::new(on_event));
         self

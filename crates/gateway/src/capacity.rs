@@ -1,11 +1,12 @@
 //! How many servers run at once, and how many of them one account may take.
 //!
-//! Each server holds a [`Slot`], which is charged to an account: a principal, or the network of an address. While another
-//! account waits, an account may hold at most half of the slots. Each account starts servers at a limited rate. A client
-//! with neither a principal nor an address (standard input and output, a Unix socket, a link of the program's own) belongs
-//! to a user who can start programs here anyway, so its rate is not limited.
+//! Each server holds a [`Slot`], which is charged to an account: a principal, or the network of an address. While
+//! another account waits, an account may hold at most half of the slots. Each account starts servers at a limited rate.
+//! A client with neither a principal nor an address (standard input and output, a Unix socket, a link of the program's
+//! own) belongs to a user who can start programs here anyway, so its rate is not limited.
 //!
-//! Used by `pools` and `legacy`, which take slots, and by `upstream`, which keeps one until nothing of its server is left.
+//! Used by `pools` and `legacy`, which take slots, and by `upstream`, which keeps one until nothing of its server is
+//! left.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -19,15 +20,16 @@ use tokio::time::Instant;
 use super::end::Refusal;
 use mcpjoin::internal::subscriber;
 
-/// Starts of servers a second for one account: a start of a program with a package manager takes 1 to 2 s of processor time.
+/// Starts of servers a second for one account: a start of a program with a package manager takes 1 to 2 s of processor
+/// time.
 const STARTS_PER_SECOND: u32 = 4;
 /// Starts at once after a pause: clients that open several connections when they begin.
 const STARTS_AT_ONCE: u32 = 8;
-/// How long a start may be delayed: well below the minute after which usual clients stop waiting. So at most 48 starts of
-/// one account are in progress or delayed.
+/// How long a start may be delayed: well below the minute after which usual clients stop waiting. So at most 48 starts
+/// of one account are in progress or delayed.
 const MAX_START_DELAY: Duration = Duration::from_secs(10);
-/// How long a session without a stream must be unused before it may be ended for another client: longer than a person or a
-/// model usually takes between two requests.
+/// How long a session without a stream must be unused before it may be ended for another client: longer than a person
+/// or a model usually takes between two requests.
 const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The sender of a request, as far as it is known.
@@ -246,8 +248,8 @@ impl Slots {
         EvictFrom::choose(state.taken.values().map(|taken| &taken.account), self.limit, account)
     }
 
-    /// Ends the session of these accounts that has been unused for the longest time. If an account holds more than its share
-    /// and all its sessions are in use, ends its newest server. Returns whether one was ended.
+    /// Ends the session of these accounts that has been unused for the longest time. If an account holds more than its
+    /// share and all its sessions are in use, ends its newest server. Returns whether one was ended.
     pub(super) fn evict_session(&self, from: &EvictFrom) -> bool {
         let state = self.lock();
         let is_above = matches!(from, EvictFrom::AboveShare(_));

@@ -1,7 +1,7 @@
 //! A handle to the connection of a client, which exists before the connection does.
 //!
-//! Used by `lib`, which drains connections, by `capacity` for unused sessions, and by `legacy` and `modern`, which make the
-//! connection.
+//! Used by `lib`, which drains connections, by `capacity` for unused sessions, and by `legacy` and `modern`, which make
+//! the connection.
 
 use std::sync::{Arc, OnceLock};
 

@@ -72,8 +72,8 @@ pub enum GatewayEvent<'a> {
         /// The pause before it is started again. `None`: it is given up, or its first start failed.
         next: Option<Duration>,
     },
-    /// Nothing is left of a server that has run, and it is not started again: its client left, the gateway was closed, or it
-    /// was given up.
+    /// Nothing is left of a server that has run, and it is not started again: its client left, the gateway was closed,
+    /// or it was given up.
     Over {
         /// The number of the server.
         upstream: u64,

@@ -1,9 +1,9 @@
 //! The errors that the gateway itself answers with.
 //!
 //! The end of a server may carry its standard error, and that may contain secrets. So each text passes
-//! [`GatewayBuilder::words`](super::GatewayBuilder::words), and a client that came over a listener or over HTTP receives
-//! nothing from standard error. Used wherever the gateway answers with an error of its own; an error of a server never
-//! passes through here.
+//! [`GatewayBuilder::words`](super::GatewayBuilder::words), and a client that came over a listener or over HTTP
+//! receives nothing from standard error. Used wherever the gateway answers with an error of its own; an error of a
+//! server never passes through here.
 
 use std::borrow::Cow;
 use std::time::Duration;

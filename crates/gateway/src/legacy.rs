@@ -1,7 +1,7 @@
 //! Clients of the legacy era: serves one session, which has a server for itself.
 //!
-//! If the server is of the modern era, [`legacy_to_modern`](super::legacy_to_modern) answers; otherwise requests are relayed
-//! unchanged (`pair`).
+//! If the server is of the modern era, [`legacy_to_modern`](super::legacy_to_modern) answers; otherwise requests are
+//! relayed unchanged (`pair`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 

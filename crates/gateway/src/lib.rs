@@ -1,22 +1,23 @@
 //! Connects any client of the Model Context Protocol to any server, with one session on each side.
 //!
-//! A [`Gateway`] serves clients of every revision over every link. A function that the caller gives makes links to one kind
-//! of server: a child process, an address, anything that gives a [`Link`]. Request ids, deadlines, cancellation, limits and
-//! the envelope of an era belong to the two sessions. Parameters and results travel between them as text, so the gateway
-//! drops nothing because it does not know it: methods, capabilities, members, content.
+//! A [`Gateway`] serves clients of every revision over every link. A function that the caller gives makes links to one
+//! kind of server: a child process, an address, anything that gives a [`Link`]. Request ids, deadlines, cancellation,
+//! limits and the envelope of an era belong to the two sessions. Parameters and results travel between them as text, so
+//! the gateway drops nothing because it does not know it: methods, capabilities, members, content.
 //!
-//! If both sides speak the same era, requests and results are relayed byte for byte. Otherwise `legacy_to_modern` translates
-//! for a client that opens with `initialize` and a server that does not know it, and `modern_to_legacy` for the opposite case.
+//! If both sides speak the same era, requests and results are relayed byte for byte. Otherwise `legacy_to_modern`
+//! translates for a client that opens with `initialize` and a server that does not know it, and `modern_to_legacy` for
+//! the opposite case.
 //!
-//! A client of the legacy era has a server for itself, which ends with the client's session. Clients of the modern era use a
-//! pool of servers (`pools`). A pool belongs to one connection or, over HTTP, where this era has no sessions, to one
-//! principal or address; its clients have the same name and capabilities. If its servers are of the legacy era and can ask
-//! something, each call that can be asked has a server for itself. So a question of a server reaches the client whose call
-//! it is about, or is refused.
+//! A client of the legacy era has a server for itself, which ends with the client's session. Clients of the modern era
+//! use a pool of servers (`pools`). A pool belongs to one connection or, over HTTP, where this era has no sessions, to
+//! one principal or address; its clients have the same name and capabilities. If its servers are of the legacy era and
+//! can ask something, each call that can be asked has a server for itself. So a question of a server reaches the client
+//! whose call it is about, or is refused.
 //!
 //! The gateway never forwards HTTP headers, above all not `Authorization`
-//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/security_best_practices#token-passthrough>), and never
-//! forwards messages of one client to another.
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/security_best_practices#token-passthrough>), and
+//! never forwards messages of one client to another.
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
 //! translations, then `pair` and `upstream`, then `capacity`, `relay`, `errors`, `settings` and `end`.
@@ -77,8 +78,8 @@ use mcpjoin::link::{HttpListener, HttpOptions, HttpService, Link, Listener};
 
 /// Connects any client to any server of one kind. Made by [`Gateway::builder`], cheap to clone.
 ///
-/// The server of a legacy client lives as long as the client. The servers of modern clients live until they are unused and
-/// their place is needed, or until [`Gateway::close`]. Dropping the last handle ends those that no request uses.
+/// The server of a legacy client lives as long as the client. The servers of modern clients live until they are unused
+/// and their place is needed, or until [`Gateway::close`]. Dropping the last handle ends those that no request uses.
 #[derive(Clone)]
 pub struct Gateway {
     pools: Arc<Pools>,
@@ -100,23 +101,23 @@ impl Gateway {
         Self { pools: Pools::new(Launcher::new(settings)), header_marks: Arc::default() }
     }
 
-    /// Serves one client until its connection ends, and returns how it ended. A server that the client has for itself has
-    /// ended by then. Dropping the future ends the connection and that server.
+    /// Serves one client until its connection ends, and returns how it ended. A server that the client has for itself
+    /// has ended by then. Dropping the future ends the connection and that server.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn serve(&self, link: Link) -> GatewayEnd {
-        // In a task, because a runtime with several threads polls its main future on a thread that must be woken for every
-        // message.
+        // In a task, because a runtime with several threads polls its main future on a thread that must be woken for
+        // every message.
         let serving = self.clone().serve_client(link, ClientHandle::default(), false);
         let mut task = AbortOnDrop(tokio::spawn(serving));
         (&mut task.0).await.unwrap_or(GatewayEnd::Client(CloseCause::Local))
     }
 
-    /// Serves all clients that connect to the listener until `end` is ready, each in its own task. Then no client is accepted
-    /// and nothing is read any more, requests in progress are finished, and the method returns after the last connection
-    /// has ended, as in [`Server::serve_all`](mcpjoin::Server::serve_all). Servers of modern clients run until
-    /// [`Gateway::close`].
+    /// Serves all clients that connect to the listener until `end` is ready, each in its own task. Then no client is
+    /// accepted and nothing is read any more, requests in progress are finished, and the method returns after the last
+    /// connection has ended, as in [`Server::serve_all`](mcpjoin::Server::serve_all). Servers of modern clients run
+    /// until [`Gateway::close`].
     ///
     /// Dropping the future ends all connections at once.
     ///

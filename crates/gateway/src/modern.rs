@@ -1,8 +1,8 @@
 //! Clients of the modern era: serves one connection of such a client.
 //!
-//! Each request of the era carries the client's capabilities, so each request finds its pool of servers by them (`pools`).
-//! Usually all requests of a connection find the same pool, which is remembered. If the server is of the legacy era,
-//! [`modern_to_legacy`](super::modern_to_legacy) answers; otherwise the request is relayed unchanged.
+//! Each request of the era carries the client's capabilities, so each request finds its pool of servers by them
+//! (`pools`). Usually all requests of a connection find the same pool, which is remembered. If the server is of the
+//! legacy era, [`modern_to_legacy`](super::modern_to_legacy) answers; otherwise the request is relayed unchanged.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

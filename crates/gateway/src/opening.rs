@@ -1,8 +1,8 @@
 //! The first request of a client, which says what kind of server the client needs.
 //!
-//! Messages that arrive before the server is ready are buffered in order, and the client's connection then reads them first.
-//! A message that says nothing about the client (a `ping`, a request without a session) is answered at once, as by a server
-//! whose session is not open. Used by `lib`, `legacy` and `modern`.
+//! Messages that arrive before the server is ready are buffered in order, and the client's connection then reads them
+//! first. A message that says nothing about the client (a `ping`, a request without a session) is answered at once, as
+//! by a server whose session is not open. Used by `lib`, `legacy` and `modern`.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 
 use std::collections::VecDeque;
@@ -90,8 +90,8 @@ impl Opening {
         self.io.caps()
     }
 
-    /// Tells whether the client has a stream open for messages that belong to no request. `None` if the link has no such
-    /// streams.
+    /// Tells whether the client has a stream open for messages that belong to no request. `None` if the link has no
+    /// such streams.
     pub(super) fn has_listener(&self) -> Option<HasListener> {
         self.io.heard()
     }
@@ -145,8 +145,8 @@ impl Opening {
         self.buffered.push_back(inbound);
     }
 
-    /// Waits for the start of a server and buffers messages meanwhile. `Err`: the client has left. A client that has closed its
-    /// side in order may wait as long as a server that drains.
+    /// Waits for the start of a server and buffers messages meanwhile. `Err`: the client has left. A client that has
+    /// closed its side in order may wait as long as a server that drains.
     pub(super) async fn wait_for<T>(&mut self, start: impl Future<Output = T>) -> Result<T, LinkEnd> {
         let mut start = pin!(start);
         let mut drain: Option<Pin<Box<tokio::time::Sleep>>> = None;

@@ -1,7 +1,7 @@
 //! A legacy client and the server that it has for itself: relays requests and notifications between them.
 //!
-//! The connections to the client and to the server are made one after the other, so each finds the other through the [`Pair`].
-//! If the server is of the modern era, [`legacy_to_modern`](super::legacy_to_modern) stands in between.
+//! The connections to the client and to the server are made one after the other, so each finds the other through the
+//! [`Pair`]. If the server is of the modern era, [`legacy_to_modern`](super::legacy_to_modern) stands in between.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -162,11 +162,11 @@ impl Pair {
         }
     }
 
-    /// The request on whose stream a message of the server is sent to the client. `None`: the message is sent on the stream
-    /// of the session.
+    /// The request on whose stream a message of the server is sent to the client. `None`: the message is sent on the
+    /// stream of the session.
     ///
-    /// If the session has no stream, this is the oldest request in flight. If it has one, a message goes there, except a
-    /// `related` one (which belongs to some request) while exactly one request is in flight.
+    /// If the session has no stream, this is the oldest request in flight. If it has one, a message goes there, except
+    /// a `related` one (which belongs to some request) while exactly one request is in flight.
     fn stream_for(&self, client: &Connection, related: bool) -> Option<RequestId> {
         let has_listener = self.has_listener();
         if has_listener && !related {
@@ -214,8 +214,8 @@ impl Pair {
         }
     }
 
-    /// Restores the log level and the subscriptions after a restart of the server, and notifies the client that lists may have
-    /// changed.
+    /// Restores the log level and the subscriptions after a restart of the server, and notifies the client that lists
+    /// may have changed.
     async fn restore(&self, server: &Client) {
         let (level, subscriptions) = {
             let state = self.lock();

@@ -1,12 +1,12 @@
-//! The servers of one pool: the first, to which every request goes, and up to three more for calls that need a server of
-//! their own.
+//! The servers of one pool: the first, to which every request goes, and up to three more for calls that need a server
+//! of their own.
 //!
-//! A legacy server that asks something does not say which call it asks for. So if the clients of a pool can be asked, each
-//! such call owns a server until it ends: the first one if it is free, otherwise another of the pool. The owner is stored in
-//! `modern_to_legacy`, and `pools` starts servers and lets calls wait. A call that waits for its client to return keeps its
-//! server. Requests during which nothing can be asked go to the first server, and so does everything of clients that cannot
-//! be asked. The first server stays the first as long as the pool is in use, because servers have state. Streams belong to the
-//! first server, so that each event is delivered once.
+//! A legacy server that asks something does not say which call it asks for. So if the clients of a pool can be asked,
+//! each such call owns a server until it ends: the first one if it is free, otherwise another of the pool. The owner is
+//! stored in `modern_to_legacy`, and `pools` starts servers and lets calls wait. A call that waits for its client to
+//! return keeps its server. Requests during which nothing can be asked go to the first server, and so does everything
+//! of clients that cannot be asked. The first server stays the first as long as the pool is in use, because servers
+//! have state. Streams belong to the first server, so that each event is delivered once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -28,8 +28,8 @@ use mcpjoin::handler::Handler;
 /// Servers of one pool: more calls of one client that can be asked something wait.
 pub(super) const UPSTREAMS_PER_POOL: usize = 4;
 
-/// How long a server beyond the first of a pool is kept unused: a person who answered one question often gets another, and a
-/// program takes seconds to start.
+/// How long a server beyond the first of a pool is kept unused: a person who answered one question often gets another,
+/// and a program takes seconds to start.
 const UNUSED_UPSTREAM_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// One server of a pool.
@@ -135,7 +135,8 @@ impl Pool {
             && self.others().running.iter().all(|other| other.idle_since().is_some())
     }
 
-    /// Whether it is unused and the next client should get another one: a request was left unanswered at its first server.
+    /// Whether it is unused and the next client should get another one: a request was left unanswered at its first
+    /// server.
     pub(super) fn is_spent(&self) -> bool {
         self.first.relay.translation.is_left_unanswered() && self.is_idle()
     }
@@ -306,8 +307,8 @@ impl Relay {
         *self.client() = client;
     }
 
-    /// Delivers a notification that a modern server sends outside of its streams and requests. If clients share the server,
-    /// only a log message is delivered, to the only request in flight.
+    /// Delivers a notification that a modern server sends outside of its streams and requests. If clients share the
+    /// server, only a log message is delivered, to the only request in flight.
     fn notify(&self, notification: Notification) {
         let client = self.client().clone();
         let is_log = notification.method == Method::LogMessage;

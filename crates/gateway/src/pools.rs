@@ -1,13 +1,14 @@
 //! The pools of servers for modern clients: one for each key.
 //!
-//! The key is the sender of the request (the connection if it belongs to one client, otherwise the principal, otherwise the
-//! address), the client's name, and the declared capabilities that a server can act on. Requests with the same key share a
-//! pool; requests of different senders never do. Over HTTP the modern era has no sessions, so several clients of one
-//! principal or address may have the same key.
+//! The key is the sender of the request (the connection if it belongs to one client, otherwise the principal, otherwise
+//! the address), the client's name, and the declared capabilities that a server can act on. Requests with the same key
+//! share a pool; requests of different senders never do. Over HTTP the modern era has no sessions, so several clients
+//! of one principal or address may have the same key.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
 //!
-//! Used by `modern` for each request. A call during which its client can be asked something waits here for a server of its
-//! own ([`Pools::claim`]). What one server of a pool does is in `pool`; how many servers there may be is in `capacity`.
+//! Used by `modern` for each request. A call during which its client can be asked something waits here for a server of
+//! its own ([`Pools::claim`]). What one server of a pool does is in `pool`; how many servers there may be is in
+//! `capacity`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +27,8 @@ use super::pool::{Pool, StartingUpstream, UPSTREAMS_PER_POOL};
 use super::upstream::{ClientHello, Launcher};
 use mcpjoin::connection::Context;
 
-/// Pools of clients over HTTP at once, and pools of one connection. Beyond it, the unused pool with the oldest last use is
-/// ended.
+/// Pools of clients over HTTP at once, and pools of one connection. Beyond it, the unused pool with the oldest last use
+/// is ended.
 const MAX_POOLS: usize = 16;
 /// How long the slot of an ending server is waited for: longer than a program may take to exit.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -102,8 +103,8 @@ impl Entry {
         }
     }
 
-    /// Whether it counts towards the same limit of pools as one of this sender. The pools of a connection have a limit of
-    /// their own.
+    /// Whether it counts towards the same limit of pools as one of this sender. The pools of a connection have a limit
+    /// of their own.
     fn is_limited_with(&self, caller: &Caller) -> bool {
         self.caller == *caller || (self.caller.is_shared() && caller.is_shared())
     }
@@ -139,8 +140,8 @@ impl Pools {
 
     // ---- slots ----
 
-    /// A slot for one more server, after the delay that the rate of starts requires. If there is none, a server is ended
-    /// for it. `caller` is the sender that the server is for, if its own unused servers may be ended.
+    /// A slot for one more server, after the delay that the rate of starts requires. If there is none, a server is
+    /// ended for it. `caller` is the sender that the server is for, if its own unused servers may be ended.
     pub(super) async fn slot(&self, account: &Caller, caller: Option<&Caller>) -> Result<Slot, Refusal> {
         let slots = &self.launcher.slots;
         wait_until(slots.reserve_start(account)?).await;
@@ -152,9 +153,9 @@ impl Pools {
         }
     }
 
-    /// Ends a server to make room for one more of this account: an unused server of a pool, otherwise a session that has
-    /// been unused for long. Of an account that holds more than its share it may be a server in use. Otherwise no server is
-    /// ended that another client has for itself over its own connection. Returns whether one was ended.
+    /// Ends a server to make room for one more of this account: an unused server of a pool, otherwise a session that
+    /// has been unused for long. Of an account that holds more than its share it may be a server in use. Otherwise no
+    /// server is ended that another client has for itself over its own connection. Returns whether one was ended.
     fn evict(&self, account: &Caller, caller: Option<&Caller>) -> bool {
         let slots = &self.launcher.slots;
         let from = slots.evict_from(account);
@@ -257,7 +258,8 @@ impl Pools {
 
     // ---- calls that need a server of their own ----
 
-    /// Waits for a server at which the call may run, at most [`GatewayBuilder::timeout`](super::GatewayBuilder::timeout).
+    /// Waits for a server at which the call may run, at most
+    /// [`GatewayBuilder::timeout`](super::GatewayBuilder::timeout).
     ///
     /// # Errors
     /// The error to answer the client with.
@@ -290,8 +292,8 @@ impl Pools {
         })
     }
 
-    /// Waits until a server of the pool is free or another one may be started. Calls are served in the order in which they
-    /// came.
+    /// Waits until a server of the pool is free or another one may be started. Calls are served in the order in which
+    /// they came.
     async fn turn<'a>(&self, pool: &'a Pool, cx: &Context) -> Result<Turn<'a>, Refusal> {
         let _queue = pool.queue.lock().await;
         let mut reserved = None;
@@ -380,8 +382,8 @@ fn make_room(entries: &mut Vec<Entry>, caller: &Caller, account: &Caller) {
     }
 }
 
-/// Ends an unused server: one beyond the first of a pool, otherwise the pool with the oldest last use. Returns whether there
-/// was one.
+/// Ends an unused server: one beyond the first of a pool, otherwise the pool with the oldest last use. Returns whether
+/// there was one.
 fn end_unused(entries: &mut Vec<Entry>, may: impl Fn(&Entry) -> bool) -> bool {
     entries.retain(|entry| !entry.has_ended());
     let pools = entries.iter().filter(|entry| may(entry)).filter_map(Entry::pool);

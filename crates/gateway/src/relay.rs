@@ -15,8 +15,8 @@ use mcpjoin::connection::{CallEvent, Calling, Context};
 /// Messages that are forwarded at a time before the task yields, so that a server that floods does not block others.
 pub(super) const FORWARDED_PER_POLL: usize = 64;
 
-/// A call made for a request of the other side. When the handler of that request is dropped, it cancels the call with the
-/// reason that the request was cancelled with.
+/// A call made for a request of the other side. When the handler of that request is dropped, it cancels the call with
+/// the reason that the request was cancelled with.
 struct CancelOnDrop<'a> {
     calling: Option<Calling>,
     cx: &'a Context,
@@ -30,8 +30,8 @@ impl Drop for CancelOnDrop<'_> {
     }
 }
 
-/// The call that relays a request. It asks for progress if the request does. `timeout` limits the time without progress; the
-/// total time is not limited.
+/// The call that relays a request. It asks for progress if the request does. `timeout` limits the time without
+/// progress; the total time is not limited.
 pub(super) fn call(method: Method, params: Option<Payload>, cx: &Context, timeout: Duration) -> Call {
     let mut call = Call::new(method);
     call.params = params;

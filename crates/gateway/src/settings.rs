@@ -1,4 +1,5 @@
-//! The settings of a gateway, as [`GatewayBuilder`](super::GatewayBuilder) collects them and every other module reads them.
+//! The settings of a gateway, as [`GatewayBuilder`](super::GatewayBuilder) collects them and every other module reads
+//! them.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Lists of tools that pass the gateway: tools that are hidden from clients, and arguments that clients repeat in headers.
+//! Lists of tools that pass the gateway: tools that are hidden from clients, and arguments that clients repeat in
+//! headers.
 //!
 //! Used by `legacy` and `modern` for each request and result.
 
@@ -58,8 +59,8 @@ impl ToolFilter {
 /// The arguments that clients over HTTP repeat in headers, by tool, as learned from lists of tools that passed.
 ///
 /// To its clients over HTTP the gateway is the server, so it must refuse a request whose headers and arguments differ:
-/// <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>. Requests to the server have
-/// headers of their own. A tool that was never listed is not checked.
+/// <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>. Requests to the server
+/// have headers of their own. A tool that was never listed is not checked.
 #[derive(Default)]
 pub(super) struct HeaderMarks(Mutex<KnownTools<Arc<[HeaderMark]>>>);
 

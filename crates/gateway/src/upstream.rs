@@ -1,7 +1,7 @@
 //! The life of one server: which era it is asked for, its start, its restarts and its end.
 //!
-//! Each server has one task, which holds the slot of the server until nothing of the server is left. Used by `legacy` and by
-//! `pool`, once the first request of a client has said what kind of client it is.
+//! Each server has one task, which holds the slot of the server until nothing of the server is left. Used by `legacy`
+//! and by `pool`, once the first request of a client has said what kind of client it is.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,8 +52,8 @@ pub(super) trait UpstreamHandler: Handler + Clone {
 pub(super) struct Launcher {
     pub(super) settings: Arc<Settings>,
     pub(super) slots: Arc<Slots>,
-    /// Whether the servers are opened with `initialize`. Known once a server did not speak the era of its client; the next
-    /// server is asked for this era first.
+    /// Whether the servers are opened with `initialize`. Known once a server did not speak the era of its client; the
+    /// next server is asked for this era first.
     known_era: Arc<Mutex<Option<bool>>>,
 }
 
@@ -67,8 +67,8 @@ impl Launcher {
         self.known_era.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a server. Dropping the future ends the server in any phase of its start; its slot is held until nothing of it
-    /// is left.
+    /// Starts a server. Dropping the future ends the server in any phase of its start; its slot is held until nothing
+    /// of it is left.
     pub(super) async fn start(
         &self,
         slot: Slot,

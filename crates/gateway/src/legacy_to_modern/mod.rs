@@ -1,9 +1,9 @@
 //! Clients of the legacy era in front of a server of the modern era.
 //!
-//! A modern server asks in place of a result. The client receives each question as a request, and the original request is
-//! repeated with the answers (`rounds`). Settings of the client's session become part of each request (the log level) or of
-//! a stream (`resources/subscribe`, changes of lists; `stream`). Results lose the envelope of the modern era (`translate`).
-//! Used by `legacy`.
+//! A modern server asks in place of a result. The client receives each question as a request, and the original request
+//! is repeated with the answers (`rounds`). Settings of the client's session become part of each request (the log
+//! level) or of a stream (`resources/subscribe`, changes of lists; `stream`). Results lose the envelope of the modern
+//! era (`translate`). Used by `legacy`.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/changelog> lists the differences.
 
 mod rounds;

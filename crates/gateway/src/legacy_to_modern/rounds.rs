@@ -1,5 +1,5 @@
-//! Requests that a modern server answers with questions. Each question becomes a request to the client, and the original
-//! request is repeated with the answers.
+//! Requests that a modern server answers with questions. Each question becomes a request to the client, and the
+//! original request is repeated with the answers.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 

@@ -1,5 +1,5 @@
-//! The stream of notifications that a modern server sends for a legacy client: changes of the lists that the server declares,
-//! and of the resources that the client has subscribed to.
+//! The stream of notifications that a modern server sends for a legacy client: changes of the lists that the server
+//! declares, and of the resources that the client has subscribed to.
 //!
 //! The stream is opened again when the client changes its subscriptions, when the stream ends, and when the server
 //! restarts. The old one is closed after the new one is acknowledged, so that no notification is lost in between.
@@ -230,7 +230,8 @@ impl StreamTask {
         self.shared.outcome.send_replace(Outcome { change, accepted: Some(accepted) });
     }
 
-    /// Keeps one stream open until it ends or the subscriptions change. If they change, it is moved into `old`, still open.
+    /// Keeps one stream open until it ends or the subscriptions change. If they change, it is moved into `old`, still
+    /// open.
     async fn stream(
         &mut self,
         server: Client,

@@ -1,20 +1,21 @@
 //! The requests in flight on one run of a legacy server, and the call that owns the server.
 //!
-//! A legacy server sends questions (`elicitation/create`, `sampling/createMessage`, `roots/list`) and log messages without
-//! naming the request they are about. A modern client receives both only as part of a request of its own. So each of them
-//! is assigned to a request by these rules:
+//! A legacy server sends questions (`elicitation/create`, `sampling/createMessage`, `roots/list`) and log messages
+//! without naming the request they are about. A modern client receives both only as part of a request of its own. So
+//! each of them is assigned to a request by these rules:
 //!
 //! - If the client can be asked something, at most one call is in flight here ([`InFlight::claim`]). It owns the server.
 //!   The pool gives the next call another server, or lets it wait.
-//! - A question belongs to that call. It is refused if there is no such call. Where several clients share the server, it is
-//!   also refused while another request is in flight beside the call, or after a request ended before the server
+//! - A question belongs to that call. It is refused if there is no such call. Where several clients share the server, it
+//!   is also refused while another request is in flight beside the call, or after a request ended before the server
 //!   answered it: the question may be about that request.
 //! - A log message belongs to the oldest request that wants its level. Where several clients share the server, it is
 //!   delivered only to a request that has been the only one since it began.
 //!
 //! A question is assigned when it arrives and never moves to another request.
 //!
-//! Used by `rounds` for calls and by `mod` for messages of the server. `C` is the handle through which a client is notified.
+//! Used by `rounds` for calls and by `mod` for messages of the server. `C` is the handle through which a client is
+//! notified.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -28,8 +29,8 @@ use tokio::time::Instant;
 
 use crate::errors::failure;
 
-/// Log messages, in number and in bytes, that are stored for a call whose client is away. Beyond either limit the oldest
-/// are dropped.
+/// Log messages, in number and in bytes, that are stored for a call whose client is away. Beyond either limit the
+/// oldest are dropped.
 const MAX_STORED_LOGS: usize = 64;
 const MAX_STORED_LOG_BYTES: usize = 64 * 1024;
 
@@ -211,8 +212,8 @@ impl<C: Clone> InFlight<C> {
         Ok(PendingQuestion { in_flight: self.clone(), number, answer })
     }
 
-    /// The client that receives a log message of this level, or `None`. A message for a client that is away is stored until
-    /// it returns.
+    /// The client that receives a log message of this level, or `None`. A message for a client that is away is stored
+    /// until it returns.
     pub(super) fn log_recipient(&self, level: LoggingLevel, log: &Notification) -> Option<C> {
         let mut state = self.lock();
         let State { requests, owner, .. } = &mut *state;
@@ -312,8 +313,8 @@ impl<C: Clone> RequestGuard<C> {
         })
     }
 
-    /// The client returns with answers. A question without an answer stays open, and an answer to an unknown question is
-    /// ignored. Returns the log messages that were stored for the client.
+    /// The client returns with answers. A question without an answer stays open, and an answer to an unknown question
+    /// is ignored. Returns the log messages that were stored for the client.
     pub(super) fn resume(
         &self,
         requester: Requester<C>,
@@ -343,8 +344,8 @@ impl<C: Clone> RequestGuard<C> {
         self.with(|request, _| request.at_server = false);
     }
 
-    /// Sets the client when the call is made, for the first time or again. `None`: the server refused the call, and it is
-    /// repeated when its client returns. Until then the call still owns the server, and its client cannot be asked.
+    /// Sets the client when the call is made, for the first time or again. `None`: the server refused the call, and it
+    /// is repeated when its client returns. Until then the call still owns the server, and its client cannot be asked.
     pub(super) fn set_requester(&self, requester: Option<Requester<C>>) {
         self.with(|request, owner| {
             if let Some(owner) = owner {
@@ -408,8 +409,8 @@ impl<C> Drop for PendingQuestion<C> {
 
 /// The level of log messages that one run of a server was told.
 ///
-/// In the modern era each request has its own level, in the legacy era the session has one. The server is told the lowest
-/// level that a request in flight asks for. A request that asks for none changes nothing.
+/// In the modern era each request has its own level, in the legacy era the session has one. The server is told the
+/// lowest level that a request in flight asks for. A request that asks for none changes nothing.
 /// <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#setting-log-level>
 #[derive(Default)]
 pub(super) struct SessionLogLevel {
@@ -419,8 +420,8 @@ pub(super) struct SessionLogLevel {
 }
 
 impl SessionLogLevel {
-    /// Sends the level to the server if it differs from the last one. `lowest` is read when no other request is setting the
-    /// level; `send` returns whether the server accepted it.
+    /// Sends the level to the server if it differs from the last one. `lowest` is read when no other request is setting
+    /// the level; `send` returns whether the server accepted it.
     pub(super) async fn update<F: Future<Output = bool>>(
         &self,
         lowest: impl Fn() -> Option<LoggingLevel>,

@@ -1,13 +1,14 @@
 //! Clients of the modern era in front of a server of the legacy era.
 //!
-//! A modern client has no session: everything it receives belongs to one of its requests. A legacy server has a session, in
-//! which it sends questions, log messages and notifications by itself. Here they are assigned to requests: a question ends
-//! the request that it belongs to, and the client's next request continues it (`rounds`, `suspended`); a log message goes
-//! to a request that wants it (`in_flight`); changes of lists and resources go to streams (`subscriptions`). Parameters,
-//! results, questions and errors are translated (`translate`), and nothing else of them changes.
+//! A modern client has no session: everything it receives belongs to one of its requests. A legacy server has a
+//! session, in which it sends questions, log messages and notifications by itself. Here they are assigned to requests:
+//! a question ends the request that it belongs to, and the client's next request continues it (`rounds`, `suspended`);
+//! a log message goes to a request that wants it (`in_flight`); changes of lists and resources go to streams
+//! (`subscriptions`). Parameters, results, questions and errors are translated (`translate`), and nothing else of them
+//! changes.
 //!
-//! Used by `pool`, with one [`ModernToLegacy`] for each server and for all of its runs. It never starts or ends a server, and
-//! never repeats a call that the server may have begun.
+//! Used by `pool`, with one [`ModernToLegacy`] for each server and for all of its runs. It never starts or ends a
+//! server, and never repeats a call that the server may have begun.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 
 mod in_flight;
@@ -85,9 +86,9 @@ pub(super) struct Claim {
 }
 
 impl PoolState {
-    /// `timeout`: how long a call may take without progress. `shared`: the pool belongs to several clients. `can_be_asked`:
-    /// they have declared a capability that lets a server ask them something. `on_end` is called each time a request ends,
-    /// and must not block.
+    /// `timeout`: how long a call may take without progress. `shared`: the pool belongs to several clients.
+    /// `can_be_asked`: they have declared a capability that lets a server ask them something. `on_end` is called each
+    /// time a request ends, and must not block.
     pub(super) fn new(
         timeout: Duration,
         shared: bool,
@@ -141,7 +142,8 @@ impl ModernToLegacy {
         }
     }
 
-    /// Answers a request of a client. `claim` waits for a server at which a call may run. Cancelled by dropping the future.
+    /// Answers a request of a client. `claim` waits for a server at which a call may run. Cancelled by dropping the
+    /// future.
     ///
     /// # Errors
     /// The error to answer the client with.
@@ -255,8 +257,8 @@ impl ModernToLegacy {
         }
     }
 
-    /// The client that receives a notification which a modern server sends outside of its streams. A log message goes to a
-    /// request that wants it. Anything else goes to the oldest request if all requests are those of one client.
+    /// The client that receives a notification which a modern server sends outside of its streams. A log message goes
+    /// to a request that wants it. Anything else goes to the oldest request if all requests are those of one client.
     pub(super) fn unstreamed_recipient(&self, notification: &Notification) -> Option<Context> {
         let run = self.current()?;
         let level = level_of(notification).filter(|_| notification.method == Method::LogMessage);
@@ -264,8 +266,8 @@ impl ModernToLegacy {
         recipient.or_else(|| run.in_flight.only_client())
     }
 
-    /// A new run of the server has started: subscribes again to the resources that streams name, and notifies the streams
-    /// that every list may have changed. The log level is set by the next request that asks for one.
+    /// A new run of the server has started: subscribes again to the resources that streams name, and notifies the
+    /// streams that every list may have changed. The log level is set by the next request that asks for one.
     pub(super) async fn restarted(&self, upstream: &Client) {
         let run = self.run(upstream.connection());
         if self.streams.have_named_resources() {

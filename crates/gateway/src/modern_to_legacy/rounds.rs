@@ -5,8 +5,8 @@
 //! server, and the call continues until there is a result or another question.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 //!
-//! A server of 2025-11-25 may also refuse a call until the user has visited a page (`url_elicitation`). Then there is no
-//! open call: the call is repeated when the client returns.
+//! A server of 2025-11-25 may also refuse a call until the user has visited a page (`url_elicitation`). Then there is
+//! no open call: the call is repeated when the client returns.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -44,7 +44,8 @@ pub(super) struct OpenCall {
 pub(super) enum SuspendedCall {
     /// It waits for answers.
     Open(OpenCall),
-    /// It is repeated when the user has visited these pages, at the same server: only that server may know of the visits.
+    /// It is repeated when the user has visited these pages, at the same server: only that server may know of the
+    /// visits.
     Refused(Pages, Claim),
 }
 
@@ -273,7 +274,8 @@ impl ModernToLegacy {
 }
 
 impl OpenCall {
-    /// The client has returned: the server receives the answers, and the client the log messages that were stored for it.
+    /// The client has returned: the server receives the answers, and the client the log messages that were stored for
+    /// it.
     async fn resume(self, cx: &Context, responses: &InputResponses) -> Self {
         for log in self.claim.request.resume(requester(cx), responses) {
             notify(cx, log);

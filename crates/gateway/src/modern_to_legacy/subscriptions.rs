@@ -1,11 +1,11 @@
 //! The streams of modern clients, and the subscriptions at the legacy server that they need.
 //!
 //! A modern client opens a stream with `subscriptions/listen` for the lists and resources that it names
-//! (<https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>). A legacy server sends changes
-//! of lists without a request, and changes of a resource after `resources/subscribe`
+//! (<https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>). A legacy server sends
+//! changes of lists without a request, and changes of a resource after `resources/subscribe`
 //! (<https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions>). So each resource that a
-//! stream names is subscribed to once in each run of the server, and unsubscribed from when the last such stream ends. Used
-//! by `mod`.
+//! stream names is subscribed to once in each run of the server, and unsubscribed from when the last such stream ends.
+//! Used by `mod`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -147,8 +147,8 @@ impl Streams {
         *self.changes.borrow() > 0
     }
 
-    /// Starts the task that subscribes at one run of the server. `request` makes a request about a resource, and returns
-    /// `false` if the run has ended.
+    /// Starts the task that subscribes at one run of the server. `request` makes a request about a resource, and
+    /// returns `false` if the run has ended.
     pub(super) fn subscribe_with<A, F>(self: &Arc<Self>, request: A) -> SubscriptionTask
     where
         A: Fn(Method, Raw) -> F + Send + Sync + 'static,

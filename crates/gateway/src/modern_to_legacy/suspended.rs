@@ -1,12 +1,12 @@
 //! Calls whose clients have left to answer questions.
 //!
-//! A modern client is asked by ending its request: the result `input_required` carries the questions, and the client repeats
-//! the request with the answers and the `requestState` that it received
+//! A modern client is asked by ending its request: the result `input_required` carries the questions, and the client
+//! repeats the request with the answers and the `requestState` that it received
 //! (<https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>). Meanwhile the call to the legacy
 //! server stays open. It is stored here under a handle, which is the `requestState`. Used by `rounds`.
 //!
-//! A handle is valid once, for the client that received it, with the same request. It cannot be guessed: it has 128 random
-//! bits. The stored calls are limited in number, in bytes and in time.
+//! A handle is valid once, for the client that received it, with the same request. It cannot be guessed: it has 128
+//! random bits. The stored calls are limited in number, in bytes and in time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,8 +18,8 @@ use tokio::time::{Sleep, sleep};
 
 use crate::errors::failure;
 
-/// How long a client may take to return: as long as a server of this library accepts a sealed state, and long enough for a
-/// person to fill in a form.
+/// How long a client may take to return: as long as a server of this library accepts a sealed state, and long enough
+/// for a person to fill in a form.
 pub(super) const MAX_ABSENCE: Duration = Duration::from_secs(600);
 
 /// Calls that may be suspended at once: each keeps a call to the server open, and a connection has at most 10,000.
@@ -147,8 +147,8 @@ impl<T: Send + 'static> Suspended<T> {
     /// Removes the call of that handle for the client that resumes it.
     ///
     /// # Errors
-    /// If the handle was used already, has expired, belongs to another client or request, or is unknown. A call of another
-    /// client or request stays stored.
+    /// If the handle was used already, has expired, belongs to another client or request, or is unknown. A call of
+    /// another client or request stays stored.
     pub(super) fn take(&self, handle: &str, owner: &Owner) -> Result<T, ErrorObject> {
         let mut entries = self.lock();
         let Some(entry) = entries.by_handle.get(handle) else {

@@ -1,9 +1,9 @@
 //! Tools that a server of 2025-11-25 runs only as a task.
 //!
-//! The tasks of the modern era are an extension with other messages, so a modern client cannot create such a task. Here its
-//! call creates the task and then waits for the result: to the client the call just takes longer. The server's list says
-//! which tools these are. If the server declares tasks, the list is read before the first call, because servers react
-//! differently to a call without a task. Used by `rounds`.
+//! The tasks of the modern era are an extension with other messages, so a modern client cannot create such a task. Here
+//! its call creates the task and then waits for the result: to the client the call just takes longer. The server's list
+//! says which tools these are. If the server declares tasks, the list is read before the first call, because servers
+//! react differently to a call without a task. Used by `rounds`.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>
 //!
 //! Progress of a task is not forwarded after the task was created: it belongs to no open request.

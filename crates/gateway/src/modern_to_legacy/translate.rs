@@ -1,8 +1,8 @@
 //! Translates parameters, results, questions and errors between the eras.
 //!
-//! Used by `mod`, `rounds` and `url_elicitation`. Members that differ in the two eras are removed or replaced; all others
-//! pass byte for byte. The members that a modern result must have (`resultType`, `ttlMs`, `cacheScope`, `_meta`) are added
-//! by the session.
+//! Used by `mod`, `rounds` and `url_elicitation`. Members that differ in the two eras are removed or replaced; all
+//! others pass byte for byte. The members that a modern result must have (`resultType`, `ttlMs`, `cacheScope`, `_meta`)
+//! are added by the session.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/changelog> lists the differences.
 
 use std::borrow::Cow;
@@ -20,8 +20,8 @@ use mcpjoin::internal::undeclared;
 const ENVELOPE: [&str; 5] =
     [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO, key::LOG_LEVEL, key::PROGRESS_TOKEN];
 
-/// The parameters without the members that only a modern server reads: the envelope, and the answers and state of a further
-/// round. The session with the server adds its own progress token.
+/// The parameters without the members that only a modern server reads: the envelope, and the answers and state of a
+/// further round. The session with the server adds its own progress token.
 pub(super) fn params(method: &Method, params: &Payload) -> Payload {
     let bare = params.without_meta_members(|key| ENVELOPE.contains(&key));
     if method.may_need_input() {
@@ -99,8 +99,8 @@ fn may_contain(result: &Payload, member: &str) -> bool {
     memmem::find(result.raw().as_bytes(), member.as_bytes()).is_some()
 }
 
-/// Translates an error into the modern era. A resource that does not exist has another code there. Codes that only the modern
-/// era defines become internal errors, because a client would act on them.
+/// Translates an error into the modern era. A resource that does not exist has another code there. Codes that only the
+/// modern era defines become internal errors, because a client would act on them.
 /// <https://modelcontextprotocol.io/specification/2026-07-28/basic#error-codes>
 pub(super) fn error(profile: &Profile, error: ErrorObject) -> ErrorObject {
     match error.code {
@@ -116,8 +116,8 @@ pub(super) fn error(profile: &Profile, error: ErrorObject) -> ErrorObject {
 /// Translates a question of a legacy server into an entry of `inputRequests`.
 ///
 /// # Errors
-/// The error that the client would answer with: it has not declared the method or this use of it, or the parameters are not
-/// valid.
+/// The error that the client would answer with: it has not declared the method or this use of it, or the parameters are
+/// not valid.
 pub(super) fn question(
     method: &Method,
     params: Option<Raw>,

@@ -1,9 +1,9 @@
 //! Pages that a user must visit before the server accepts a call: the error -32042 of 2025-11-25.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error>
 //!
-//! The client receives the pages as questions, one each. If its user agrees to visit all of them, `rounds` repeats the call.
-//! The server may report with `notifications/elicitation/complete` that the user is done with a page; [`CompletedPages`]
-//! stores that.
+//! The client receives the pages as questions, one each. If its user agrees to visit all of them, `rounds` repeats the
+//! call. The server may report with `notifications/elicitation/complete` that the user is done with a page;
+//! [`CompletedPages`] stores that.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -38,8 +38,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// The pages of an error. `None` for any other error, for one that does not name its pages, and for a client that has
-    /// not declared that its user can be sent to pages.
+    /// The pages of an error. `None` for any other error, for one that does not name its pages, and for a client that
+    /// has not declared that its user can be sent to pages.
     pub(super) fn of(error: &ErrorObject, client: &ClientCapabilities) -> Option<Self> {
         if error.code != code::URL_ELICITATION_REQUIRED {
             return None;
