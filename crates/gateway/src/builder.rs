@@ -1,56 +1,27 @@
-//! What a gateway is made of.
+//! Builds a gateway.
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{Ask, Limits};
 
+use super::Gateway;
 use super::end::GatewayEvent;
-use super::places::Places;
-use super::pools::Pools;
-use super::{Gateway, Shared};
+use super::settings::{Settings, Start, Starting};
 use mcpjoin::client::Restart;
 use mcpjoin::link::Link;
 
 /// Servers at once.
 const UPSTREAMS: usize = 100;
-/// How long a relayed request may take without a sign of life.
+/// How long a relayed request may take without progress.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A gateway to be. Made by [`Gateway::builder`].
+/// Builds a [`Gateway`]. Made by [`Gateway::builder`].
 #[must_use = "a builder serves nobody by itself"]
 pub struct GatewayBuilder(Settings);
-
-/// A link to the server, on its way.
-pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Link, Box<dyn Error + Send + Sync>>> + Send>>;
-/// Makes links to the server.
-pub(super) type Start = Arc<dyn Fn() -> Starting + Send + Sync>;
-/// Which tools there are for clients.
-pub(super) type Allows = Arc<dyn Fn(&str) -> bool + Send + Sync>;
-/// What of a text of ours clients are told.
-pub(super) type Words = Arc<dyn Fn(&str) -> String + Send + Sync>;
-/// Whoever hears what happens.
-pub(super) type OnEvent = Arc<dyn Fn(&GatewayEvent<'_>) + Send + Sync>;
-
-/// What was set.
-pub(super) struct Settings {
-    pub(super) start: Start,
-    pub(super) limits: Arc<Limits>,
-    pub(super) upstream_limits: Limits,
-    pub(super) ask: Ask,
-    pub(super) version: Option<Version>,
-    pub(super) restart: Restart,
-    pub(super) allows: Option<Allows>,
-    pub(super) upstreams: usize,
-    pub(super) timeout: Duration,
-    pub(super) words: Option<Words>,
-    pub(super) on_event: Option<OnEvent>,
-}
 
 impl GatewayBuilder {
     pub(super) fn new<F, S, E>(start: F) -> Self
@@ -70,103 +41,90 @@ impl GatewayBuilder {
             ask: Ask::Auto,
             version: None,
             restart: Restart::default(),
-            allows: None,
+            allows_tool: None,
             upstreams: UPSTREAMS,
             timeout: TIMEOUT,
-            words: None,
+            redact: None,
             on_event: None,
         })
     }
 
-    /// The bounds of each connection to a client.
+    /// Sets the limits of each connection to a client. Default: [`Limits::default`].
     pub fn limits(mut self, limits: Limits) -> Self {
         self.0.limits = Arc::new(limits);
         self
     }
 
-    /// The bounds of each connection to the server. How long a request may take is [`GatewayBuilder::timeout`].
+    /// Sets the limits of each connection to a server. Default: [`Limits::default`]. How long a request may take is set
+    /// by [`GatewayBuilder::timeout`].
     pub fn upstream_limits(mut self, limits: Limits) -> Self {
         self.0.upstream_limits = limits;
         self
     }
 
-    /// Which era the server is asked for. Unless this says otherwise, it is asked for that of the client first, and for
-    /// the other one when it does not speak it.
+    /// Sets the era that servers are asked for. Default: the era of the client first, then the other one if the server
+    /// does not speak it.
     pub const fn ask(mut self, ask: Ask) -> Self {
         self.0.ask = ask;
         self
     }
 
-    /// Speak this version to the server and no other, whatever the client speaks.
+    /// Speaks this version to servers, independent of the client's version.
     pub fn protocol_version(mut self, version: Version) -> Self {
         self.0.version = Some(version);
         self
     }
 
-    /// How often and how soon a server is started again that has died: [`Restart::default`].
+    /// Sets how often and how soon a server that has exited is restarted. Default: [`Restart::default`].
     pub fn restart(mut self, restart: Restart) -> Self {
         self.0.restart = restart;
         self
     }
 
-    /// Which tools there are for clients, by their names: others are in no list and cannot be called. All of them.
+    /// Sets which tools clients may use, by name. Other tools are in no list and cannot be called. Default: all.
     pub fn tools(mut self, allows: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.0.allows = Some(Arc::new(allows));
+        self.0.allows_tool = Some(Arc::new(allows));
         self
     }
 
-    /// How many servers there may be at once: 100. A client that needs one more is refused with an error that says so. A
-    /// call that needs one more, because its client can be asked something and others are being asked, waits for its turn
-    /// instead, as long as [`GatewayBuilder::timeout`] says.
+    /// Sets how many servers may run at once. Default: 100. A client that needs one more receives an error that names
+    /// this limit.
+    ///
+    /// While a client that can be asked something has a call in flight at a legacy server, its next such call uses
+    /// another server, up to four for one client. A call that finds none waits, at most [`GatewayBuilder::timeout`].
     pub const fn upstreams(mut self, most: usize) -> Self {
         self.0.upstreams = most;
         self
     }
 
-    /// How long a relayed request may take without a sign of life: 10 min. Progress begins it anew, without a bound of
-    /// its own: the client's cancellation and the ends of both connections end it.
+    /// Sets how long a relayed request may take without progress. Default: 10 minutes. The total time is not limited: a
+    /// request also ends when the client cancels it or one of the connections ends.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.0.timeout = timeout;
         self
     }
 
-    /// What clients are told of why a request has failed, where not the server says it: the text without what is not for
-    /// them. How a server has ended may hold anything that the server has written. Must neither block nor panic.
+    /// Sets a function that removes secrets from the gateway's own error texts before clients receive them. A text
+    /// about the end of a server may contain anything that the server has written. The function must neither block nor
+    /// panic.
     ///
-    /// Whoever comes to a listener or over HTTP is never told what the server has written to its standard error.
+    /// Clients that connect to a listener or over HTTP never receive text from the standard error of a server.
     pub fn words(mut self, words: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
-        self.0.words = Some(Arc::new(words));
+        self.0.redact = Some(Arc::new(words));
         self
     }
 
-    /// Hears of servers that start and end, and of clients that are refused. Must neither block nor panic.
-    pub fn on_event(mut self, hear: impl Fn(&GatewayEvent<'_>) + Send + Sync + 'static) -> Self {
-        self.0.on_event = Some(Arc::new(hear));
+    /// Sets a function that is called for each event: servers that start and end, and clients that are refused. It must
+    /// neither block nor panic.
+    pub fn on_event(mut self, on_event: impl Fn(&GatewayEvent<'_>) + Send + Sync + 'static) -> Self {
+        self.0.on_event = Some(Arc::new(on_event));
         self
     }
 
-    /// The gateway. Nothing is started before a client needs it.
+    /// Builds the gateway. No server is started before a client needs it.
     #[must_use]
     pub fn build(self) -> Gateway {
-        Gateway(Arc::new(Shared {
-            places: Places::new(self.0.upstreams),
-            settings: Arc::new(self.0),
-            spoken: Arc::default(),
-            pools: Pools::default(),
-            marks: super::marks::Marks::default(),
-        }))
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("ask", &self.ask)
-            .field("version", &self.version)
-            .field("restart", &self.restart)
-            .field("upstreams", &self.upstreams)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
+        Gateway::new(self.0)
     }
 }
 

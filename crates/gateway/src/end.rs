@@ -1,43 +1,40 @@
-//! How serving a client ends, and what a gateway tells of its servers meanwhile.
+//! How serving a client ends, and the events that a gateway reports.
 
 use std::time::Duration;
 
-use mcpjoin_proto::ErrorObject;
-use mcpjoin_proto::session::{CloseCause, OpeningFailure};
+use mcpjoin_proto::session::CloseCause;
 
-use super::relaying::{exit_of, millis};
-use super::telling::Telling;
 use mcpjoin::client::{NoClient, RunEnd};
 
-/// How serving one client has ended.
+/// How serving one client ended.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayEnd {
-    /// The client's connection is over.
+    /// The client's connection ended.
     #[error("{0}")]
     Client(CloseCause),
-    /// The server could not be had, or could not be had again. The client was told, and its connection was closed.
+    /// There is no server for the client. The client received an error, and its connection was closed.
     #[error("{0}")]
     NoServer(#[source] Refusal),
 }
 
-/// Why a client has no server.
+/// Why there is no server for a client.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It could not be started, or did not agree.
+    /// The server could not be started, or it did not accept the client's version.
     #[error("{0}")]
     NotStarted(#[source] Box<RunEnd>),
-    /// It was given up, or is not there in time.
+    /// The server was given up after too many restarts, or did not restart in time.
     #[error("{0}")]
     Gone(#[source] Box<NoClient>),
-    /// There are as many servers as there may be ([`GatewayBuilder::upstreams`](super::GatewayBuilder::upstreams)).
+    /// The limit of servers is reached ([`GatewayBuilder::upstreams`](super::GatewayBuilder::upstreams)).
     #[error("there is no server left for one more client: {limit} may run at once")]
     TooMany {
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
-    /// More servers were to be started for one principal or address than may be.
+    /// The limit of starts for one principal or address is reached.
     #[error(
         "too many servers were started for this client: {limit} a second may be started for one principal or address, after {burst} \
          at once; come again in {} s", retry_after.as_secs() + 1
@@ -47,7 +44,7 @@ pub enum Refusal {
         limit: u32,
         /// Starts at once after a pause.
         burst: u32,
-        /// After this time one more may be started.
+        /// One more server may be started after this time.
         retry_after: Duration,
     },
     /// The gateway is closed.
@@ -55,76 +52,30 @@ pub enum Refusal {
     Closed,
 }
 
-impl Refusal {
-    /// What a client gets that has no server: the server's own error where that is why.
-    pub(super) fn to_error_object(&self, telling: &Telling) -> ErrorObject {
-        let end = match self {
-            Self::NotStarted(end) => Some(&**end),
-            Self::Gone(why) => match &**why {
-                NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. } => Some(last),
-                _ => None,
-            },
-            Self::TooMany { .. } | Self::TooManyStarts { .. } | Self::Closed => None,
-        };
-        if let (Self::NotStarted(_), Some(RunEnd::NotOpened(error))) = (self, end)
-            && let CloseCause::Opening(OpeningFailure::Refused { error, .. }) = error.close_cause()
-        {
-            return error.clone();
-        }
-        let mut facts = exit_of(end.and_then(RunEnd::link_end));
-        let (kind, text) = match self {
-            Self::NotStarted(end) => {
-                ("notStarted", format!("the server was not started: {}", telling.run_end(end)))
-            }
-            Self::Gone(why) => {
-                let given_up = match &**why {
-                    NoClient::GivenUp { starts, .. } => Some(("starts", starts.to_string())),
-                    _ => None,
-                };
-                let kind = if given_up.is_some() { "givenUp" } else { "notThere" };
-                facts.extend(given_up);
-                (kind, telling.no_client(why).to_string())
-            }
-            Self::TooMany { limit } => {
-                facts.push(("limit", limit.to_string()));
-                ("tooManyServers", self.to_string())
-            }
-            Self::TooManyStarts { limit, burst, retry_after } => {
-                facts.push(("limit", limit.to_string()));
-                facts.push(("burst", burst.to_string()));
-                facts.push(("retryAfterMs", millis(*retry_after)));
-                ("tooManyStarts", self.to_string())
-            }
-            Self::Closed => ("closed", self.to_string()),
-        };
-        telling.failure(kind, &text, &facts)
-    }
-}
-
-/// Something that has happened to a gateway.
+/// An event of a gateway.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum GatewayEvent<'a> {
-    /// A server runs, and the peers agree.
+    /// A server runs, and its session is open.
     Started {
-        /// Which of the gateway's servers: they count up from 1.
+        /// The number of the server; numbers count up from 1.
         upstream: u64,
         /// The number of its run: 1 for the first.
         run: u64,
     },
-    /// The run of a server has ended that nobody here has ended, and nothing of it is left; or it was not started.
+    /// The run of a server ended without a request of the gateway, and nothing of it is left; or it was not started.
     Ended {
-        /// Which of the gateway's servers.
+        /// The number of the server.
         upstream: u64,
-        /// How, or why.
+        /// How it ended, or why it was not started.
         end: &'a RunEnd,
-        /// After what pause it is started again; `None`: it is given up, or was never there.
+        /// The pause before it is started again. `None`: it is given up, or its first start failed.
         next: Option<Duration>,
     },
-    /// Nothing is left of a server that has run, and it is not started again: its client has left, the gateway was closed, or
-    /// it was given up.
+    /// Nothing is left of a server that has run, and it is not started again: its client left, the gateway was closed,
+    /// or it was given up.
     Over {
-        /// Which of the gateway's servers.
+        /// The number of the server.
         upstream: u64,
     },
     /// A client was refused.

@@ -1,162 +1,156 @@
-//! The connection of a legacy client: its handler, and what serves it from its first request to its end.
+//! Clients of the legacy era: serves one session, which has a server for itself.
+//!
+//! If the server is of the modern era, [`legacy_to_modern`](super::legacy_to_modern) answers; otherwise requests are
+//! relayed unchanged (`pair`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mcpjoin_proto::session::{CloseCause, LinkEnd, PeerCapabilities, Reply, Role, ServerRole};
+use mcpjoin_proto::session::{PeerCapabilities, Reply, Role, ServerRole};
 use mcpjoin_proto::types::Implementation;
 use mcpjoin_proto::{ErrorObject, Notification, Profile, Request};
 use tokio::time::Instant;
 
+use super::capacity::ClientSession;
+use super::client::ClientHandle;
 use super::end::{GatewayEnd, Refusal};
-use super::filter::Filter;
+use super::errors::ErrorTexts;
 use super::legacy_to_modern::{self, LegacyToModern};
 use super::opening::{First, Opening};
 use super::pair::{FromServer, Pair};
-use super::places::Session;
-use super::serving::{FAREWELL, Hold};
-use super::telling::Telling;
+use super::pools::Pools;
+use super::tools::ToolFilter;
 use super::upstream::Upstream;
-use super::{Shared, filter};
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context, Setup};
 use mcpjoin::handler::Handler;
 
-/// Answers a legacy client by asking its server.
+/// Serves a client that has sent `initialize`.
+pub(super) async fn serve(
+    pools: &Pools,
+    mut opening: Opening,
+    first: First,
+    handle: &ClientHandle,
+    errors: ErrorTexts,
+) -> GatewayEnd {
+    let settings = &pools.launcher.settings;
+    let (exchanges, has_listener) = (opening.caps().exchanges, opening.has_listener());
+    let pair = Pair::new(settings.timeout, exchanges, has_listener, errors.clone());
+    let session = Arc::new(Session {
+        pair: pair.clone(),
+        handle: handle.clone(),
+        last_use: Mutex::new(Instant::now()),
+    });
+    let from_server = FromServer(pair.clone());
+    let asked_for = first.hello.version.clone();
+    let start = async {
+        let account = first.caller.into_account();
+        let slot = pools.slot(&account, None).await?;
+        slot.set_session(session.clone());
+        pools.launcher.start(slot, first.hello, from_server).await
+    };
+    let refusal = match opening.wait_for(start).await {
+        Ok(Ok(upstream)) => match upstream.current() {
+            Some(server) => Ok((Arc::new(upstream), server)),
+            None => Err(match upstream.client().await {
+                Err(why) => Refusal::Gone(Box::new(why)),
+                Ok(_) => Refusal::Closed,
+            }),
+        },
+        Ok(Err(refusal)) => Err(refusal),
+        Err(left) => return opening.client_left(left).await,
+    };
+    let (upstream, server) = match refusal {
+        Ok(started) => started,
+        Err(refusal) => {
+            let error = pools.refused(&refusal, &errors);
+            return opening.refuse(&first.id, error, refusal).await;
+        }
+    };
+    let mut role = role_of(&server);
+    let is_modern = !server.profile().initialize;
+    if is_modern {
+        role = legacy_to_modern::role_of(role, &server, asked_for.as_ref());
+    }
+    let translation = role
+        .versions
+        .first()
+        .and_then(Profile::of)
+        .filter(|_| is_modern)
+        .map(|profile| LegacyToModern::new(profile, settings.timeout, pair.clone(), &upstream, &server));
+    let setup = Setup {
+        role: Role::Server(Arc::new(role)),
+        limits: settings.limits.clone(),
+        on_violation: None,
+        overhears: None,
+    };
+    drop(server);
+    let handler = FromClient {
+        pair: pair.clone(),
+        session,
+        upstream: upstream.clone(),
+        translation,
+        filter: ToolFilter::new(settings),
+        errors,
+    };
+    let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(handler));
+    pair.connect(connection.clone());
+    handle.connected(connection.clone());
+    driver.await;
+    upstream.end();
+    upstream.close().await;
+    GatewayEnd::Client(connection.closed().await)
+}
+
+/// Answers the requests of a legacy client.
 struct FromClient {
     pair: Arc<Pair>,
-    used: Arc<Used>,
+    session: Arc<Session>,
     upstream: Arc<Upstream>,
-    /// Where the server is of the modern era.
+    /// Set if the server is of the modern era.
     translation: Option<LegacyToModern>,
-    filter: Filter,
-    telling: Telling,
+    filter: ToolFilter,
+    errors: ErrorTexts,
 }
 
-/// When a session was used last.
-struct Used {
+/// A session with the time of its last use.
+struct Session {
     pair: Arc<Pair>,
-    hold: Hold,
-    last: Mutex<Instant>,
+    handle: ClientHandle,
+    last_use: Mutex<Instant>,
 }
 
-impl Used {
+impl Session {
     fn touch(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_use.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 }
 
-impl Session for Used {
+impl ClientSession for Session {
     fn idle_since(&self) -> Option<Instant> {
-        let connection = self.hold.connection()?;
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        (connection.in_flight() == (0, 0)).then_some(last)
+        let connection = self.handle.connection()?;
+        let last_use = *self.last_use.lock().unwrap_or_else(PoisonError::into_inner);
+        (connection.in_flight() == (0, 0)).then_some(last_use)
     }
 
-    fn is_attended(&self) -> bool {
-        self.pair.is_attended()
+    fn is_connected(&self) -> bool {
+        self.pair.is_connected()
     }
 
     fn end(&self) {
-        self.hold.drain();
+        self.handle.drain();
     }
 }
 
-/// A request is under way, until this is dropped.
-struct InUse<'a>(&'a Used);
+/// A request in progress. Its end counts as a use of the session.
+struct InProgress<'a>(&'a Session);
 
-impl Drop for InUse<'_> {
+impl Drop for InProgress<'_> {
     fn drop(&mut self) {
         self.0.touch();
     }
 }
 
-impl Shared {
-    /// Serves a client that has opened with `initialize`.
-    pub(super) async fn serve_legacy(
-        &self,
-        mut opening: Opening,
-        first: First,
-        hold: &Hold,
-        telling: Telling,
-    ) -> GatewayEnd {
-        let (exchanges, heard) = (opening.caps().exchanges, opening.heard());
-        let pair = Pair::new(self.settings.timeout, exchanges, heard, telling.clone());
-        let session =
-            Arc::new(Used { pair: pair.clone(), hold: hold.clone(), last: Mutex::new(Instant::now()) });
-        let answers = FromServer(pair.clone());
-        let asked_for = first.wanted.version.clone();
-        let start = async {
-            let account = first.whose.into_account();
-            let place = self.pools.place(&self.places, &account, None).await?;
-            place.set_session(session.clone());
-            Upstream::start(&self.settings, place, &self.spoken, first.wanted, answers).await
-        };
-        let upstream = match opening.waiting(start).await {
-            Ok(Ok(upstream)) => Arc::new(upstream),
-            Ok(Err(refusal)) => return self.refuse(opening, &first.id, refusal, &telling).await,
-            Err(left) => return left_while_waiting(opening, left).await,
-        };
-        let Some(server) = upstream.current() else {
-            let refusal = match upstream.client().await {
-                Err(why) => Refusal::Gone(Box::new(why)),
-                Ok(_) => Refusal::Closed,
-            };
-            return self.refuse(opening, &first.id, refusal, &telling).await;
-        };
-        let mut role = role_of(&server);
-        let modern = !server.profile().initialize;
-        if modern {
-            role = legacy_to_modern::role_of(role, &server, asked_for.as_ref());
-        }
-        let translation = role.versions.first().and_then(Profile::of).filter(|_| modern).map(|profile| {
-            let timeout = self.settings.timeout;
-            LegacyToModern::new(profile, timeout, pair.clone(), &upstream, &server)
-        });
-        let setup = Setup {
-            role: Role::Server(Arc::new(role)),
-            limits: self.settings.limits.clone(),
-            on_violation: None,
-            overhears: None,
-        };
-        drop(server);
-        let handler = FromClient {
-            pair: pair.clone(),
-            used: session,
-            upstream: upstream.clone(),
-            translation,
-            filter: filter::of(&self.settings),
-            telling,
-        };
-        let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(handler));
-        pair.connect(connection.clone());
-        hold.connected(connection.clone());
-        driver.await;
-        upstream.end();
-        upstream.close().await;
-        GatewayEnd::Client(connection.closed().await)
-    }
-
-    /// Tells a client that there is no server for it.
-    pub(super) async fn refuse(
-        &self,
-        opening: Opening,
-        id: &mcpjoin_proto::RequestId,
-        refusal: Refusal,
-        telling: &Telling,
-    ) -> GatewayEnd {
-        self.tell_refused(&refusal);
-        opening.refuse(id, refusal.to_error_object(telling), FAREWELL).await;
-        GatewayEnd::NoServer(refusal)
-    }
-}
-
-/// A client has left before there was a server for it.
-pub(super) async fn left_while_waiting(opening: Opening, left: LinkEnd) -> GatewayEnd {
-    opening.close(FAREWELL).await;
-    GatewayEnd::Client(CloseCause::Link(left))
-}
-
-/// What the server is, for its client.
+/// The role that the gateway takes towards the client: that of the server.
 fn role_of(server: &Client) -> ServerRole {
     let peer = server.peer();
     let capabilities = match &peer.capabilities {
@@ -175,10 +169,10 @@ fn role_of(server: &Client) -> ServerRole {
 
 impl Handler for FromClient {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
-        self.used.touch();
-        let _in_use = InUse(&self.used);
+        self.session.touch();
+        let _in_progress = InProgress(&self.session);
         self.filter.check(&request)?;
-        let server = self.upstream.client().await.map_err(|why| self.telling.gone(why))?;
+        let server = self.upstream.client().await.map_err(|why| self.errors.gone(why))?;
         let method = request.method.clone();
         let result = match &self.translation {
             None => self.pair.ask_server(&server, request, &cx).await?,
@@ -193,9 +187,9 @@ impl Handler for FromClient {
             Some(translation) => translation.notification(notification),
         };
         let Some(notification) = notification else { return };
-        let told = self.upstream.current().map(|server| server.connection().notify(notification));
-        if !matches!(told, Some(Ok(()))) {
-            tracing::debug!(target: "mcpjoin", ?told, "a notification of a client was not handed on");
+        let sent = self.upstream.current().map(|server| server.connection().notify(notification));
+        if !matches!(sent, Some(Ok(()))) {
+            tracing::debug!(target: "mcpjoin", ?sent, "a notification of a client was not forwarded");
         }
     }
 }

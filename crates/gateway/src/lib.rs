@@ -1,23 +1,26 @@
-//! Any client to any server: a session on each side, and between them what was said, as it was said.
+//! Connects any client of the Model Context Protocol to any server, with one session on each side.
 //!
-//! A [`Gateway`] serves clients of every revision over every link, and has for them links to one kind of server, made by a
-//! function: a child, an address, whatever gives a [`Link`]. Ids, deadlines, cancelling, limits and the envelope of an era
-//! are the sessions' (the connection of the client, and that of the server); parameters and results travel between them as text that
-//! nobody reads. So nothing is dropped because this crate does not know it: methods, capabilities, members, content.
+//! A [`Gateway`] serves clients of every revision over every link. A function that the caller gives makes links to one
+//! kind of server: a child process, an address, anything that gives a [`Link`]. Request ids, deadlines, cancellation,
+//! limits and the envelope of an era belong to the two sessions. Parameters and results travel between them as text, so
+//! the gateway drops nothing because it does not know it: methods, capabilities, members, content.
 //!
-//! Where both sides speak one era a request is made again on the other side, and what comes back goes back to the byte.
-//! Where they do not, one of two rooms translates: `legacy_to_modern` for a client that opens with `initialize` and a server that
-//! does not know it, `modern_to_legacy` for the other way round.
+//! If both sides speak the same era, requests and results are relayed byte for byte. Otherwise `legacy_to_modern`
+//! translates for a client that opens with `initialize` and a server that does not know it, and `modern_to_legacy` for
+//! the opposite case.
 //!
-//! A client of the legacy era has a server of its own, which is ended with its session, and so has every client of the
-//! modern era on a connection of its own. Over HTTP the modern era has no sessions: there those of one principal, or at one
-//! address, share a server for each set of capabilities that they declare (`pools`). Where that server is of the legacy era
-//! and may ask them something, each call that can be asked has one for itself meanwhile (`lanes`): what a server asks
-//! reaches the client whose call it is about, or nobody.
+//! A client of the legacy era has a server for itself, which ends with the client's session. Clients of the modern era
+//! use a pool of servers (`pools`). A pool belongs to one connection or, over HTTP, where this era has no sessions, to
+//! one principal or address; its clients have the same name and capabilities. If its servers are of the legacy era and
+//! can ask something, each call that can be asked has a server for itself. So a question of a server reaches the client
+//! whose call it is about, or is refused.
 //!
-//! Never handed on: headers of HTTP, and above all `Authorization`
-//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/security_best_practices#token-passthrough>). What one
-//! client says reaches no other.
+//! The gateway never forwards HTTP headers, above all not `Authorization`
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/security_best_practices#token-passthrough>), and
+//! never forwards messages of one client to another.
+//!
+//! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
+//! translations, then `pair` and `upstream`, then `capacity`, `relay`, `errors`, `settings` and `end`.
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,56 +37,57 @@
 //! ```
 
 mod builder;
-mod discovery;
+mod capacity;
+mod client;
 mod end;
-mod filter;
-mod lanes;
+mod errors;
 mod legacy;
 mod legacy_to_modern;
-mod marks;
 mod modern;
 mod modern_to_legacy;
 mod opening;
-mod pace;
 mod pair;
-mod places;
+mod pool;
 mod pools;
-mod relaying;
-mod serving;
-mod shares;
-mod telling;
+mod relay;
+mod settings;
+mod tools;
 mod upstream;
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+
+use mcpjoin_proto::Version;
+use mcpjoin_proto::session::CloseCause;
+use tokio::task::JoinHandle;
 
 pub use builder::GatewayBuilder;
 pub use end::{GatewayEnd, GatewayEvent, Refusal};
 
-use mcpjoin::link::{HttpListener, HttpOptions, HttpService};
-use mcpjoin::link::{Link, Listener};
+use self::client::ClientHandle;
+use self::errors::ErrorTexts;
+use self::opening::Opening;
+use self::pools::Pools;
+use self::settings::Settings;
+use self::tools::HeaderMarks;
+use self::upstream::Launcher;
+use mcpjoin::internal::serve_each;
+use mcpjoin::link::{HttpListener, HttpOptions, HttpService, Link, Listener};
 
-/// Any client to any server of one kind. Made by [`Gateway::builder`], cheap to clone.
+/// Connects any client to any server of one kind. Made by [`Gateway::builder`], cheap to clone.
 ///
-/// Its servers live as long as their clients, and the shared ones until [`Gateway::close`]; dropping the last handle ends
-/// those that nobody uses.
+/// The server of a legacy client lives as long as the client. The servers of modern clients live until they are unused
+/// and their place is needed, or until [`Gateway::close`]. Dropping the last handle ends those that no request uses.
 #[derive(Clone)]
-pub struct Gateway(Arc<Shared>);
-
-/// What all clients of a gateway share.
-struct Shared {
-    settings: Arc<builder::Settings>,
-    places: Arc<places::Places>,
-    spoken: Arc<upstream::Spoken>,
-    /// The servers of modern clients.
-    pools: pools::Pools,
-    /// What clients over HTTP repeat in headers.
-    marks: marks::Marks,
+pub struct Gateway {
+    pools: Arc<Pools>,
+    header_marks: Arc<HeaderMarks>,
 }
 
 impl Gateway {
-    /// Begins the description of a gateway. `start` makes a new link to the server, each time one is needed.
+    /// Returns a builder. `start` makes a new link to the server each time one is needed.
     pub fn builder<F, S, E>(start: F) -> GatewayBuilder
     where
         F: Fn() -> S + Send + Sync + 'static,
@@ -93,32 +97,44 @@ impl Gateway {
         GatewayBuilder::new(start)
     }
 
-    /// Serves one client until its connection is over, and says how it ended. The server that it has for itself is ended
-    /// by then, and nothing of it is left. Dropping the future ends the connection, and that server behind it.
-    pub async fn serve(&self, link: Link) -> GatewayEnd {
-        self.0.clone().serve_alone(link).await
+    fn new(settings: Settings) -> Self {
+        Self { pools: Pools::new(Launcher::new(settings)), header_marks: Arc::default() }
     }
 
-    /// Serves everyone who comes to the listener, each in a task of its own, until `end` is ready. Then nobody is
-    /// accepted any more and nothing more is read, what is in progress is finished, and it is over when the last
-    /// connection is: as [`Server::serve_all`](mcpjoin::Server::serve_all) says. Servers that are shared go on until
-    /// [`Gateway::close`].
+    /// Serves one client until its connection ends, and returns how it ended. A server that the client has for itself
+    /// has ended by then. Dropping the future ends the connection and that server.
     ///
-    /// Dropping the future ends everything at once.
+    /// # Panics
+    /// Outside of a tokio runtime with time enabled.
+    pub async fn serve(&self, link: Link) -> GatewayEnd {
+        // In a task, because a runtime with several threads polls its main future on a thread that must be woken for
+        // every message.
+        let serving = self.clone().serve_client(link, ClientHandle::default(), false);
+        let mut task = AbortOnDrop(tokio::spawn(serving));
+        (&mut task.0).await.unwrap_or(GatewayEnd::Client(CloseCause::Local))
+    }
+
+    /// Serves all clients that connect to the listener until `end` is ready, each in its own task. Then no client is
+    /// accepted and nothing is read any more, requests in progress are finished, and the method returns after the last
+    /// connection has ended, as in [`Server::serve_all`](mcpjoin::Server::serve_all). Servers of modern clients run
+    /// until [`Gateway::close`].
+    ///
+    /// Dropping the future ends all connections at once.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn serve_all(&self, listener: Listener, end: impl Future<Output = ()>) {
-        self.0.clone().serve_all(listener, end).await;
+        serve_each(listener, end, |link| self.open(link), ClientHandle::drain).await;
     }
 
-    /// Answers HTTP requests, as [`Server::http`](mcpjoin::Server::http) does.
+    /// Returns a service that answers HTTP requests, as [`Server::http`](mcpjoin::Server::http) does.
     #[must_use]
     pub fn http(&self, options: HttpOptions) -> HttpService {
-        self.0.clone().http(options)
+        let limits = self.pools.launcher.settings.limits.clone();
+        HttpService::new(options, limits, Version::ALL.into(), OverHttp(self.clone()))
     }
 
-    /// Serves everyone who comes to the listener until `end` is ready, as
+    /// Serves all clients that connect to the listener until `end` is ready, as
     /// [`Server::serve_http`](mcpjoin::Server::serve_http) does.
     ///
     /// # Panics
@@ -133,16 +149,74 @@ impl Gateway {
         listener.serve(service, end).await;
     }
 
-    /// Ends every server, and waits until nothing of them is left. Requests under way fail, and so does every request
-    /// from now on.
+    /// Ends every server, and waits until nothing of them is left. Requests in flight and all later requests fail.
     pub async fn close(&self) {
-        self.0.places.close().await;
-        self.0.pools.clear();
+        self.pools.launcher.slots.close().await;
+        self.pools.clear();
+    }
+
+    /// Prepares to serve a client that came over a listener or over HTTP.
+    fn open(&self, link: Link) -> (ClientHandle, impl Future<Output = ()> + Send + use<>) {
+        let handle = ClientHandle::default();
+        let serving = self.clone().serve_client(link, handle.clone(), true);
+        (handle, async move { drop(serving.await) })
+    }
+
+    /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
+    async fn serve_client(self, link: Link, handle: ClientHandle, remote: bool) -> GatewayEnd {
+        let settings = &self.pools.launcher.settings;
+        let errors = ErrorTexts::new(settings, remote);
+        let mut opening = Opening::new(link, &settings.limits);
+        let first = tokio::select! {
+            biased;
+            first = opening.first() => first,
+            () = handle.drained() => Err(CloseCause::Local),
+        };
+        match first {
+            Err(cause) => opening.close(cause).await,
+            Ok(first) if first.hello.initializes => {
+                legacy::serve(&self.pools, opening, first, &handle, errors).await
+            }
+            Ok(first) => {
+                modern::serve(&self.pools, &self.header_marks, opening, first, &handle, errors).await
+            }
+        }
+    }
+}
+
+/// A task that is aborted when its result is not waited for any more.
+struct AbortOnDrop(JoinHandle<GatewayEnd>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Serves the connections of an HTTP service.
+struct OverHttp(Gateway);
+
+impl mcpjoin::internal::Serves for OverHttp {
+    fn open(
+        &self,
+        link: Link,
+    ) -> (Box<dyn mcpjoin::internal::Served>, Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let (handle, serving) = self.0.open(link);
+        (Box::new(handle), Box::pin(serving))
+    }
+
+    fn header_marks(&self, tool: &str) -> Option<Arc<[mcpjoin_proto::http::params::HeaderMark]>> {
+        self.0.header_marks.of(tool)
+    }
+
+    /// A server may still send messages about an earlier request of the same client.
+    fn remembers_clients(&self) -> bool {
+        true
     }
 }
 
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").field("settings", &self.0.settings).finish_non_exhaustive()
+        f.debug_struct("Gateway").field("settings", &self.pools.launcher.settings).finish_non_exhaustive()
     }
 }

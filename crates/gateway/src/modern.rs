@@ -1,11 +1,10 @@
-//! Modern clients, and what their servers ask and tell.
+//! Clients of the modern era: serves one connection of such a client.
 //!
-//! Each request of the era says what its client can do, so each finds its server by that (`pools`); the most of a
-//! connection's requests say the same. Where the server is of the legacy era,
-//! [`modern_to_legacy`](super::modern_to_legacy) answers.
+//! Each request of the era carries the client's capabilities, so each request finds its pool of servers by them
+//! (`pools`). Usually all requests of a connection find the same pool, which is remembered. If the server is of the
+//! legacy era, [`modern_to_legacy`](super::modern_to_legacy) answers; otherwise the request is relayed unchanged.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,111 +13,103 @@ use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{Implementation, ServerCapabilities};
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
 
+use super::capacity::Caller;
+use super::client::ClientHandle;
 use super::end::GatewayEnd;
-use super::filter::{self, Filter};
-use super::lanes::{InPool, Pool};
-use super::legacy::left_while_waiting;
-use super::modern_to_legacy::{ModernToLegacy, Untranslated};
+use super::errors::ErrorTexts;
+use super::modern_to_legacy::discover_result;
 use super::opening::{self, First, Opening};
-use super::pools::Whose;
-use super::relaying::{call, forward, forward_with};
-use super::serving::Hold;
-use super::telling::Telling;
-use super::upstream::Answers;
-use super::{Shared, discovery};
+use super::pool::{InUse, Pool};
+use super::pools::Pools;
+use super::relay::{call, forward_with};
+use super::tools::{HeaderMarks, ToolFilter};
 use mcpjoin::client::{Client, NoClient};
 use mcpjoin::connection::{Connection, Context, Setup};
 use mcpjoin::handler::Handler;
 
-/// What a server of modern clients says, and to whom.
-pub(super) struct Relay {
-    pub(super) translation: Arc<ModernToLegacy>,
-    /// Requests under way and streams that are open.
-    under_way: AtomicUsize,
-    /// The connection of the client that has the server for itself.
-    client: Mutex<Option<Connection>>,
-}
-
-impl Shared {
-    /// Serves a client that names its version in each request.
-    pub(super) async fn serve_modern(
-        self: &Arc<Self>,
-        mut opening: Opening,
-        first: First,
-        hold: &Hold,
-        telling: Telling,
-    ) -> GatewayEnd {
-        let streams = !opening.caps().exchanges;
-        let own = streams.then(|| self.pools.own());
-        let account = first.whose.clone().into_account();
-        let whose = own.as_ref().map_or(first.whose, |own| own.whose());
-        let start = self.pool(first.wanted, whose, account);
-        let pool = match opening.waiting(start).await {
-            Ok(Ok(pool)) => pool,
-            Ok(Err(refusal)) => return self.refuse(opening, &first.id, refusal, &telling).await,
-            Err(left) => return left_while_waiting(opening, left).await,
-        };
-        let info = pool.home.upstream.current().and_then(|server| server.peer().info.as_deref().cloned());
-        let info = info.unwrap_or_else(|| Implementation::new("", ""));
-        let mut role = ServerRole::new(info, ServerCapabilities::default());
-        role.versions = vec![Version::newest(Era::Modern)];
-        role.relays = true;
-        let setup = Setup {
-            role: Role::Server(role.into()),
-            limits: self.settings.limits.clone(),
-            on_violation: None,
-            overhears: None,
-        };
-        drop(pool);
-        let seen = Arc::new(Seen::default());
-        let handler = FromClient {
-            shared: self.clone(),
-            last: seen.clone(),
-            filter: filter::of(&self.settings),
-            telling,
-            own: own.as_ref().map(|own| own.whose()),
-        };
-        let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(handler));
-        hold.connected(connection.clone());
-        driver.await;
-        seen.leave();
-        if let Some(own) = own {
-            own.close().await;
+/// Serves a client that gives its version in each request.
+pub(super) async fn serve(
+    pools: &Arc<Pools>,
+    header_marks: &Arc<HeaderMarks>,
+    mut opening: Opening,
+    first: First,
+    handle: &ClientHandle,
+    errors: ErrorTexts,
+) -> GatewayEnd {
+    let own = (!opening.caps().exchanges).then(|| pools.of_connection());
+    let account = first.caller.clone().into_account();
+    let caller = own.as_ref().map_or(first.caller, |own| own.caller.clone());
+    let start = pools.pool(first.hello, caller, account);
+    let pool = match opening.wait_for(start).await {
+        Ok(Ok(pool)) => pool,
+        Ok(Err(refusal)) => {
+            let error = pools.refused(&refusal, &errors);
+            return opening.refuse(&first.id, error, refusal).await;
         }
-        GatewayEnd::Client(connection.closed().await)
+        Err(left) => return opening.client_left(left).await,
+    };
+    let info = pool.first.upstream.current().and_then(|server| server.peer().info.as_deref().cloned());
+    let info = info.unwrap_or_else(|| Implementation::new("", ""));
+    let mut role = ServerRole::new(info, ServerCapabilities::default());
+    role.versions = vec![Version::newest(Era::Modern)];
+    role.relays = true;
+    let settings = &pools.launcher.settings;
+    let setup = Setup {
+        role: Role::Server(role.into()),
+        limits: settings.limits.clone(),
+        on_violation: None,
+        overhears: None,
+    };
+    drop(pool);
+    let last_pool = Arc::new(LastPool::default());
+    let handler = FromClient {
+        pools: pools.clone(),
+        header_marks: header_marks.clone(),
+        last_pool: last_pool.clone(),
+        filter: ToolFilter::new(settings),
+        errors,
+        own: own.as_ref().map(|own| own.caller.clone()),
+    };
+    let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(handler));
+    handle.connected(connection.clone());
+    driver.await;
+    last_pool.forget();
+    if let Some(own) = own {
+        own.close().await;
     }
+    GatewayEnd::Client(connection.closed().await)
 }
 
-/// Answers modern clients by asking their server.
+/// Answers the requests of a modern client.
 struct FromClient {
-    shared: Arc<Shared>,
-    last: Arc<Seen>,
-    filter: Filter,
-    telling: Telling,
-    /// The connection is this one client's alone, and it can be told what belongs to no request.
-    own: Option<Whose>,
+    pools: Arc<Pools>,
+    header_marks: Arc<HeaderMarks>,
+    last_pool: Arc<LastPool>,
+    filter: ToolFilter,
+    errors: ErrorTexts,
+    /// Set if the connection belongs to one client, which can receive notifications that belong to no request.
+    own: Option<Caller>,
 }
 
-/// The servers of the last request, and whoever made it.
+/// The pool of the last request on this connection, with the sender of that request.
 #[derive(Default)]
-struct Seen(Mutex<Option<Last>>);
+struct LastPool(Mutex<Option<Last>>);
 
 struct Last {
     asker: Arc<Asker>,
-    whose: Whose,
+    caller: Caller,
     pool: Arc<Pool>,
 }
 
-impl Seen {
+impl LastPool {
     fn lock(&self) -> MutexGuard<'_, Option<Last>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pool is of no use any more, or the connection is over.
-    fn leave(&self) {
+    fn forget(&self) {
         let last = self.lock().take();
         if let Some(last) = last {
-            last.pool.home.relay.set_client(None);
+            last.pool.first.relay.set_client(None);
         }
     }
 }
@@ -126,83 +117,83 @@ impl Seen {
 impl FromClient {
     async fn pool(&self, request: &Request, cx: &Context) -> Result<Arc<Pool>, ErrorObject> {
         let asker = cx.asker().cloned().unwrap_or_default();
-        let by_origin = cx.origin().map_or(Whose::Anybody, |origin| Whose::of(origin));
-        let whose = self.own.clone().unwrap_or_else(|| by_origin.clone());
-        if let Some(last) = &*self.last.lock()
+        let by_origin = cx.origin().map_or(Caller::Local, |origin| Caller::of(origin));
+        let caller = self.own.clone().unwrap_or_else(|| by_origin.clone());
+        if let Some(last) = &*self.last_pool.lock()
             && Arc::ptr_eq(&last.asker, &asker)
-            && last.whose == whose
+            && last.caller == caller
             && !last.pool.is_spent()
         {
             return Ok(last.pool.clone());
         }
-        let wanted = request.params.as_ref().and_then(opening::modern);
-        let wanted =
-            wanted.ok_or_else(|| ErrorObject::invalid_params("the request does not say who asks"))?;
+        let hello = request.params.as_ref().and_then(opening::modern_hello);
+        let hello = hello.ok_or_else(|| ErrorObject::invalid_params("the request does not say who asks"))?;
         let account = by_origin.into_account();
         let pool = loop {
-            let pool = self.shared.pool(wanted.clone(), whose.clone(), account.clone()).await.map_err(
-                |refusal| {
-                    self.shared.tell_refused(&refusal);
-                    refusal.to_error_object(&self.telling)
-                },
-            )?;
+            let pool = self.pools.pool(hello.clone(), caller.clone(), account.clone()).await;
+            let pool = pool.map_err(|refusal| self.pools.refused(&refusal, &self.errors))?;
             if !pool.is_spent() {
                 break pool;
             }
-            self.shared.pools.forget(&pool);
+            self.pools.remove(&pool);
             pool.end();
         };
         if self.own.is_some() {
-            pool.home.relay.set_client(Some(cx.connection()));
+            pool.first.relay.set_client(Some(cx.connection()));
         }
-        *self.last.lock() = Some(Last { asker, whose, pool: pool.clone() });
+        *self.last_pool.lock() = Some(Last { asker, caller, pool: pool.clone() });
         Ok(pool)
+    }
+
+    /// The pool of the request, and the connection to its first server.
+    async fn server(
+        &self,
+        request: &Request,
+        cx: &Context,
+    ) -> Result<(Arc<Pool>, Client, InUse), ErrorObject> {
+        loop {
+            let pool = self.pool(request, cx).await?;
+            // Taken before anything is awaited, because an unused server may be ended for another client.
+            let in_use = pool.first.relay.enter();
+            let why = match pool.first.upstream.client().await {
+                Ok(server) => return Ok((pool, server, in_use)),
+                Err(why) => why,
+            };
+            // The next request starts a new pool.
+            self.pools.remove(&pool);
+            self.last_pool.forget();
+            // So does this one if the server was ended for another client before it was in use.
+            if !matches!(why, NoClient::Closed) {
+                return Err(self.errors.gone(why));
+            }
+        }
     }
 }
 
 impl Handler for FromClient {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
         self.filter.check(&request)?;
-        let (timeout, telling) = (self.shared.settings.timeout, &self.telling);
+        let (timeout, errors) = (self.pools.launcher.settings.timeout, &self.errors);
         let method = request.method.clone();
-        let (pool, server, _under_way) = loop {
-            let pool = self.pool(&request, &cx).await?;
-            // Before anything is waited for: a server that is in use makes no room for others.
-            let under_way = pool.home.relay.enter();
-            match pool.home.upstream.client().await {
-                Ok(server) => break (pool, server, under_way),
-                Err(why) => {
-                    // The next client gets another one.
-                    self.shared.pools.forget(&pool);
-                    self.last.leave();
-                    // And so does this one, if the server was ended to make room while nobody used it.
-                    if !matches!(why, NoClient::Closed) {
-                        return Err(telling.gone(why));
-                    }
-                }
-            }
-        };
-        let lanes = InPool { pool: &pool, shared: &self.shared, telling };
-        let translation = &pool.home.relay.translation;
+        let (pool, server, _in_use) = self.server(&request, &cx).await?;
+        let claim = || self.pools.claim(&pool, &cx, errors);
+        let translation = &pool.first.relay.translation;
         let reply = match (server.profile().initialize, &method) {
-            (false, Method::Listen) => listen(&server, request, &cx, timeout, telling).await?,
-            (false, _) => {
-                let begun = translation.begin_untranslated(&server, &cx);
-                ask(&server, request, &cx, timeout, telling, begun).await?
-            }
-            (true, Method::Discover) => discovery::of_legacy(&server)?,
+            (false, Method::Listen) => listen(&server, request, &cx, timeout, errors).await?,
+            (false, _) => translation.relay_unchanged(&server, request, &cx, errors).await?,
+            (true, Method::Discover) => discover_result(&server)?,
             (true, Method::Listen) => tokio::select! {
                 biased;
-                // A stream outlives the runs of a server, and ends with the last of them.
-                why = pool.home.upstream.over() => return Err(telling.gone(why)),
-                reply = translation.request(&lanes, &server, request, cx.clone(), telling) => reply?,
+                // A stream lives through restarts of the server, and ends when the server is not restarted.
+                why = pool.first.upstream.over() => return Err(errors.gone(why)),
+                reply = translation.request(claim, &server, request, cx.clone(), errors) => reply?,
             },
-            (true, _) => translation.request(&lanes, &server, request, cx.clone(), telling).await?,
+            (true, _) => translation.request(claim, &server, request, cx.clone(), errors).await?,
         };
         if self.own.is_none() && method == Method::ListTools {
             match &reply {
-                Reply::Verbatim(list) => self.shared.marks.learn(list),
-                Reply::Complete(list) => self.shared.marks.learn(&Payload::from_raw(list.clone())),
+                Reply::Verbatim(list) => self.header_marks.learn(list),
+                Reply::Complete(list) => self.header_marks.learn(&Payload::from_raw(list.clone())),
                 _ => {}
             }
         }
@@ -217,135 +208,35 @@ impl Handler for FromClient {
     }
 
     async fn notification(&self, notification: Notification, _: Context) {
-        // Over HTTP it belongs to no request, and its server is not known: the connection is used by one client after another.
+        // Over HTTP several clients use one connection in turn, so the server of a notification is unknown.
         if self.own.is_none() {
             return;
         }
-        let server = self.last.lock().as_ref().and_then(|last| last.pool.home.upstream.current());
-        let told = server.map(|server| server.connection().notify(notification));
-        if !matches!(told, Some(Ok(()))) {
-            tracing::debug!(target: "mcpjoin", ?told, "a notification of a client was not handed on");
+        let server = self.last_pool.lock().as_ref().and_then(|last| last.pool.first.upstream.current());
+        let sent = server.map(|server| server.connection().notify(notification));
+        if !matches!(sent, Some(Ok(()))) {
+            tracing::debug!(target: "mcpjoin", ?sent, "a notification of a client was not forwarded");
         }
     }
 }
 
-/// Asks a modern server what a modern client has asked: the same request, with the token of its progress alone changed.
-async fn ask(
-    server: &Client,
-    request: Request,
-    cx: &Context,
-    timeout: Duration,
-    telling: &Telling,
-    begun: Untranslated,
-) -> Result<Reply, ErrorObject> {
-    let call = call(request.method, request.params, cx, timeout);
-    let outcome = forward(server.connection().call(call), cx).await;
-    begun.is_over(&outcome);
-    drop(begun);
-    match outcome {
-        Ok(result) => Ok(Reply::Verbatim(result)),
-        Err(error) => Err(telling.ended(error, server.connection()).await),
-    }
-}
-
-/// The same for a stream of notifications, which have its name in them: the client's in the place of ours.
+/// Relays `subscriptions/listen` to a modern server. The subscription id in its notifications becomes the client's.
 async fn listen(
     server: &Client,
     request: Request,
     cx: &Context,
     timeout: Duration,
-    telling: &Telling,
+    errors: &ErrorTexts,
 ) -> Result<Reply, ErrorObject> {
-    let name = Raw::parse(cx.request_id().map(ToString::to_string).unwrap_or_default())
+    let id = Raw::parse(cx.request_id().map(ToString::to_string).unwrap_or_default())
         .map_err(|error| ErrorObject::internal(error.to_string()))?;
     let call = call(request.method, request.params, cx, timeout);
-    let named = |notification: Notification| {
-        let params = notification.params.map(|params| params.with_meta_member(key::SUBSCRIPTION_ID, &name));
+    let with_id = |notification: Notification| {
+        let params = notification.params.map(|params| params.with_meta_member(key::SUBSCRIPTION_ID, &id));
         Notification { params, ..notification }
     };
-    match forward_with(server.connection().call(call), cx, named).await {
-        Ok(result) => Ok(Reply::Verbatim(result.with_meta_member(key::SUBSCRIPTION_ID, &name))),
-        Err(error) => Err(telling.ended(error, server.connection()).await),
-    }
-}
-
-impl Relay {
-    pub(super) fn new(translation: ModernToLegacy) -> Self {
-        let (under_way, client) = (AtomicUsize::new(0), Mutex::default());
-        Self { translation: Arc::new(translation), under_way, client }
-    }
-
-    /// Whether no request is under way, and no stream open.
-    pub(super) fn is_idle(&self) -> bool {
-        self.under_way.load(Ordering::Relaxed) == 0
-    }
-
-    /// Notes a request that is under way, until what this gives is dropped.
-    fn enter(self: &Arc<Self>) -> UnderWay {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
-        UnderWay(self.clone())
-    }
-
-    fn client(&self) -> MutexGuard<'_, Option<Connection>> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One client has the server for itself, and can be told what belongs to no request.
-    fn set_client(&self, client: Option<Connection>) {
-        *self.client() = client;
-    }
-
-    /// What a modern server says beside its streams, and not on the way of a request. Where clients share the server it is a
-    /// log message of the only call, or nobody's.
-    fn tell(&self, notification: Notification) {
-        let client = self.client().clone();
-        let is_log = notification.method == Method::LogMessage;
-        let told = match (client, self.translation.hearer(&notification)) {
-            (Some(client), _) if !is_log => client.notify(notification),
-            (_, Some(cx)) => cx.notify(notification),
-            (Some(client), None) => client.notify(notification),
-            (None, None) => {
-                tracing::debug!(target: "mcpjoin", method = %notification.method, "a notification has no recipient");
-                return;
-            }
-        };
-        if let Err(error) = told {
-            tracing::debug!(target: "mcpjoin", %error, "a notification was not handed on");
-        }
-    }
-}
-
-/// A request that is under way.
-struct UnderWay(Arc<Relay>);
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
-        self.0.translation.ended();
-    }
-}
-
-/// What a server that is shared asks and tells.
-#[derive(Clone)]
-pub(super) struct FromServer(pub(super) Arc<Relay>);
-
-impl Handler for FromServer {
-    async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
-        self.0.translation.upstream_request(request, cx).await
-    }
-
-    async fn notification(&self, notification: Notification, cx: Context) {
-        match cx.profile().map(|profile| profile.initialize) {
-            Some(false) => self.0.tell(notification),
-            _ => self.0.translation.upstream_notification(notification),
-        }
-    }
-}
-
-impl Answers for FromServer {
-    async fn began(&self, client: &Client) {
-        if client.profile().initialize {
-            self.0.translation.began(client).await;
-        }
+    match forward_with(server.connection().call(call), cx, with_id).await {
+        Ok(result) => Ok(Reply::Verbatim(result.with_meta_member(key::SUBSCRIPTION_ID, &id))),
+        Err(error) => Err(errors.call_error(error, server.connection()).await),
     }
 }

@@ -1,77 +1,84 @@
-//! The first request of a client, which says what the client is: until then nobody knows what server it needs.
+//! The first request of a client, which says what kind of server the client needs.
 //!
-//! What comes is held, in its order, and given to the session of the client's connection once there is a server to stand
-//! for. What decides nothing (a `ping`, a request that no session is open for) is answered meanwhile as a server does
-//! that nobody has opened. <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
+//! Messages that arrive before the server is ready are buffered in order, and the client's connection then reads them
+//! first. A message that says nothing about the client (a `ping`, a request without a session) is answered at once, as
+//! by a server whose session is not open. Used by `lib`, `legacy` and `modern`.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use mcpjoin_proto::session::{
     CloseCause, Event, Inbound, Limits, LinkCaps, LinkEnd, Outbound, Presents, Role, Route, ServerRole,
     Session,
 };
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::types::{ClientCapabilities, Implementation};
+use mcpjoin_proto::types::{ClientCapabilities, Implementation, ServerCapabilities};
 use mcpjoin_proto::{
     Era, ErrorObject, Message, Method, Payload, Profile, Raw, Request, RequestId, Response, Time, Version,
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use super::pair::Heard;
-use super::pools::Whose;
-use super::upstream::Wanted;
-use mcpjoin::link::TransportLayer;
-use mcpjoin::link::{Link, Transport};
+use super::capacity::Caller;
+use super::end::{GatewayEnd, Refusal};
+use super::upstream::ClientHello;
+use mcpjoin::link::{Link, Transport, TransportLayer};
 
-/// Messages that are held, beside the bound in bytes that a session has for what waits.
-const HELD: usize = 1024;
+/// Messages that are buffered. Their bytes are limited by `Limits::waiting`.
+const MAX_BUFFERED_MESSAGES: usize = 1024;
 
-/// A client's link, until its connection is made.
+/// How long an error may take to reach a client whose connection is then closed, and how long the close may take.
+const CLOSE_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Whether the client has a stream open for messages that belong to no request.
+pub(super) type HasListener = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// The link of a client, until its connection is made.
 pub(super) struct Opening {
     io: Box<dyn Transport>,
-    held: VecDeque<Inbound>,
-    held_bytes: usize,
-    most_bytes: usize,
-    /// Answers what decides nothing.
+    buffered: VecDeque<Inbound>,
+    buffered_bytes: usize,
+    max_bytes: usize,
+    /// Answers messages that say nothing about the client.
     session: Session,
     began: Instant,
-    /// How the client has left.
+    /// How the client has left, if it has.
     left: Option<LinkEnd>,
-    /// How long a client that has said everything waits for what it has asked.
-    drain: std::time::Duration,
+    /// How long a client that has closed its side waits for its responses.
+    drain: Duration,
 }
 
-/// What a client has said first.
+/// The first request that says something about its client.
 pub(super) struct First {
     pub(super) id: RequestId,
-    pub(super) wanted: Wanted,
-    /// Whose it is, where the connection is not one client's alone.
-    pub(super) whose: Whose,
+    pub(super) hello: ClientHello,
+    /// Its sender, if the connection is not one client's alone.
+    pub(super) caller: Caller,
 }
 
-/// A link whose first messages have been read already.
-struct Held {
+/// A link whose first messages are already buffered.
+struct Buffered {
     io: Box<dyn Transport>,
-    held: VecDeque<Inbound>,
+    buffered: VecDeque<Inbound>,
 }
 
 impl Opening {
-    pub(super) fn new(link: Link, limits: &std::sync::Arc<Limits>) -> Self {
+    pub(super) fn new(link: Link, limits: &Arc<Limits>) -> Self {
         let mut io = link.into_io();
         io.configure(limits);
-        let mut role =
-            ServerRole::new(Implementation::new("", ""), mcpjoin_proto::types::ServerCapabilities::default());
+        let mut role = ServerRole::new(Implementation::new("", ""), ServerCapabilities::default());
         role.relays = true;
         let mut session = Session::new(Role::Server(role.into()), io.caps(), limits.clone());
         session.open(Time::ZERO);
         Self {
             io,
-            held: VecDeque::new(),
-            held_bytes: 0,
-            most_bytes: limits.waiting,
+            buffered: VecDeque::new(),
+            buffered_bytes: 0,
+            max_bytes: limits.waiting,
             session,
             began: Instant::now(),
             left: None,
@@ -83,12 +90,13 @@ impl Opening {
         self.io.caps()
     }
 
-    /// Whether somebody listens to what belongs to no request, where that is told of it alone.
-    pub(super) fn heard(&self) -> Option<Heard> {
+    /// Tells whether the client has a stream open for messages that belong to no request. `None` if the link has no
+    /// such streams.
+    pub(super) fn has_listener(&self) -> Option<HasListener> {
         self.io.heard()
     }
 
-    /// Waits for the first request that says what the client is.
+    /// Waits for the first request that says something about the client. Cancel-safe.
     pub(super) async fn first(&mut self) -> Result<First, CloseCause> {
         poll_fn(|cx| self.poll_first(cx)).await
     }
@@ -98,21 +106,21 @@ impl Opening {
             self.send();
             let flushed = self.io.poll_flush(cx);
             if !self.io.has_room() {
-                // Who reads no answers is not read.
+                // Nothing is read from a client that does not read its responses.
                 let Poll::Ready(Err(end)) = flushed else { return Poll::Pending };
                 return Poll::Ready(Err(CloseCause::Link(end)));
             }
             let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { return Poll::Pending };
             let first = match &inbound {
                 Inbound::Message { message: Message::Request(request), origin } => {
-                    First::of(request, Whose::of(origin))
+                    First::of(request, Caller::of(origin))
                 }
                 Inbound::Closed { cause } => return Poll::Ready(Err(CloseCause::Link(cause.clone()))),
                 _ => None,
             };
             match first {
                 Some(first) => {
-                    self.hold(inbound);
+                    self.buffer(inbound);
                     return Poll::Ready(Ok(first));
                 }
                 None => self.session.handle(Time::from_epoch(self.began.elapsed()), inbound),
@@ -120,7 +128,7 @@ impl Opening {
         }
     }
 
-    /// Hands what the session has to say to the link.
+    /// Sends the messages of the session.
     fn send(&mut self) {
         while let Some(outbound) = self.session.poll_transmit() {
             self.io.push(outbound);
@@ -132,73 +140,88 @@ impl Opening {
         }
     }
 
-    fn hold(&mut self, inbound: Inbound) {
-        self.held_bytes += inbound.payload_len();
-        self.held.push_back(inbound);
+    fn buffer(&mut self, inbound: Inbound) {
+        self.buffered_bytes += inbound.payload_len();
+        self.buffered.push_back(inbound);
     }
 
-    /// Waits for a server while what the client says is held. `Err`: the client has left, and waits for nothing. One that
-    /// has closed its side in order waits as long as a server that ends would take to finish.
-    pub(super) async fn waiting<T>(&mut self, start: impl Future<Output = T>) -> Result<T, LinkEnd> {
+    /// Waits for the start of a server and buffers messages meanwhile. `Err`: the client has left. A client that has
+    /// closed its side in order may wait as long as a server that drains.
+    pub(super) async fn wait_for<T>(&mut self, start: impl Future<Output = T>) -> Result<T, LinkEnd> {
         let mut start = pin!(start);
-        let mut patience: Option<Pin<Box<tokio::time::Sleep>>> = None;
+        let mut drain: Option<Pin<Box<tokio::time::Sleep>>> = None;
         poll_fn(|cx| {
             if let Poll::Ready(started) = start.as_mut().poll(cx) {
                 return Poll::Ready(Ok(started));
             }
             let _ = self.io.poll_flush(cx);
-            while self.left.is_none() && self.held.len() < HELD && self.held_bytes < self.most_bytes {
+            while self.left.is_none()
+                && self.buffered.len() < MAX_BUFFERED_MESSAGES
+                && self.buffered_bytes < self.max_bytes
+            {
                 let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
                 if let Inbound::Closed { cause } = &inbound {
                     self.left = Some(cause.clone());
                 }
-                self.hold(inbound);
+                self.buffer(inbound);
             }
             let Some(end) = &self.left else { return Poll::Pending };
             if !end.kind.is_closed() || self.io.caps().exchanges {
                 return Poll::Ready(Err(end.clone()));
             }
-            let patience = patience.get_or_insert_with(|| Box::pin(sleep(self.drain)));
-            patience.as_mut().poll(cx).map(|()| Err(end.clone()))
+            let drain = drain.get_or_insert_with(|| Box::pin(sleep(self.drain)));
+            drain.as_mut().poll(cx).map(|()| Err(end.clone()))
         })
         .await
     }
 
-    /// The link, for the connection.
+    /// The link, with the buffered messages first.
     pub(super) fn into_link(self) -> Link {
-        Link::new(Held { io: self.io, held: self.held })
+        Link::new(Buffered { io: self.io, buffered: self.buffered })
     }
 
-    /// Answers the first request with an error, and closes the link.
-    pub(super) async fn refuse(mut self, id: &RequestId, error: ErrorObject, farewell: std::time::Duration) {
+    /// Answers the first request with the error for a refusal, and closes the link.
+    pub(super) async fn refuse(mut self, id: &RequestId, error: ErrorObject, refusal: Refusal) -> GatewayEnd {
         let response = Response { id: Some(id.clone()), outcome: Err(error) };
         self.io.push(Outbound::Message {
             message: Message::Response(response),
             route: Route::ReplyTo(id.clone()),
         });
-        let _ = timeout(farewell, poll_fn(|cx| self.io.poll_flush(cx))).await;
-        self.close(farewell).await;
+        let _ = timeout(CLOSE_FLUSH_TIMEOUT, poll_fn(|cx| self.io.poll_flush(cx))).await;
+        self.close_link().await;
+        GatewayEnd::NoServer(refusal)
+    }
+
+    /// Closes the link of a client that left before there was a server for it.
+    pub(super) async fn client_left(self, left: LinkEnd) -> GatewayEnd {
+        self.close(CloseCause::Link(left)).await
     }
 
     /// Closes the link.
-    pub(super) async fn close(mut self, farewell: std::time::Duration) {
-        let _ = timeout(farewell, poll_fn(|cx| self.io.poll_close(cx))).await;
+    pub(super) async fn close(mut self, cause: CloseCause) -> GatewayEnd {
+        self.close_link().await;
+        GatewayEnd::Client(cause)
+    }
+
+    async fn close_link(&mut self) {
+        let _ = timeout(CLOSE_FLUSH_TIMEOUT, poll_fn(|cx| self.io.poll_close(cx))).await;
     }
 }
 
 impl First {
-    /// What a request says of its sender, if it says what a server has to know.
-    fn of(request: &Request, whose: Whose) -> Option<Self> {
+    /// Reads the first request; `None` if it does not say what a server must know about its client.
+    fn of(request: &Request, caller: Caller) -> Option<Self> {
         let params = request.params.as_ref()?;
-        let wanted = match request.method {
-            Method::Initialize => legacy(params.raw())?,
-            _ => modern(params)?,
+        let hello = match request.method {
+            Method::Initialize => legacy_hello(params.raw())?,
+            _ => modern_hello(params)?,
         };
-        Some(Self { id: request.id.clone(), wanted, whose })
+        Some(Self { id: request.id.clone(), hello, caller })
     }
 }
 
-fn legacy(params: &Raw) -> Option<Wanted> {
+/// Reads the parameters of `initialize`.
+fn legacy_hello(params: &Raw) -> Option<ClientHello> {
     let version: Version = params.member("protocolVersion")?.decode().ok()?;
     let capabilities: Option<ClientCapabilities> =
         params.member("capabilities").map(|raw| raw.decode()).transpose().ok()?;
@@ -208,7 +231,7 @@ fn legacy(params: &Raw) -> Option<Wanted> {
     presents.initialize = Some(params.clone());
     presents.capabilities = params.member("capabilities");
     presents.info = params.member("clientInfo");
-    Some(Wanted {
+    Some(ClientHello {
         initializes: true,
         version: Some(version),
         capabilities: capabilities.unwrap_or_default(),
@@ -217,8 +240,8 @@ fn legacy(params: &Raw) -> Option<Wanted> {
     })
 }
 
-/// What the `_meta` of a modern request says of its sender.
-pub(super) fn modern(params: &Payload) -> Option<Wanted> {
+/// Reads the `_meta` of a modern request.
+pub(super) fn modern_hello(params: &Payload) -> Option<ClientHello> {
     let meta = params.meta()?;
     let version: Version = meta.member(key::PROTOCOL_VERSION)?.decode().ok()?;
     Profile::of(&version).filter(|profile| !profile.initialize)?;
@@ -229,21 +252,21 @@ pub(super) fn modern(params: &Payload) -> Option<Wanted> {
     let mut presents = Presents::default();
     presents.info = named.filter(|_| info.is_some());
     let info = info.unwrap_or_else(unnamed);
-    // To a legacy server it says the same, with what it must say there.
+    // For a legacy server the same facts become the parameters of `initialize`.
     let said = presents.info.clone().or_else(|| Raw::from_value(&info).ok())?;
     let newest = Version::newest(Era::Legacy);
     let initialize = format!(r#"{{"protocolVersion":"{newest}","capabilities":{raw},"clientInfo":{said}}}"#);
     presents.initialize = Raw::parse(initialize).ok();
     presents.capabilities = Some(raw);
-    Some(Wanted { initializes: false, version: None, capabilities, info, presents })
+    Some(ClientHello { initializes: false, version: None, capabilities, info, presents })
 }
 
-/// A client that does not say who it is, where a server must be told.
+/// The name of a client that gives none, for a server that requires one.
 fn unnamed() -> Implementation {
     Implementation::new("unknown", "unknown")
 }
 
-impl TransportLayer for Held {
+impl TransportLayer for Buffered {
     fn io(&self) -> &dyn Transport {
         &*self.io
     }
@@ -252,11 +275,11 @@ impl TransportLayer for Held {
         &mut *self.io
     }
 
-    /// Done before its first messages were read.
+    /// The link was configured before its first messages were read.
     fn configure(&mut self, _: &Limits) {}
 
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
-        match self.held.pop_front() {
+        match self.buffered.pop_front() {
             Some(inbound) => Poll::Ready(inbound),
             None => self.io.poll_inbound(cx),
         }

@@ -1,53 +1,49 @@
-//! A legacy client and the server that it has for itself: what one says is said to the other.
+//! A legacy client and the server that it has for itself: relays requests and notifications between them.
 //!
-//! The client's connection and the server's are made one after the other, so each finds the other through the [`Pair`].
-//! Where the server is of the modern era, [`legacy_to_modern`](super::legacy_to_modern) answers in between.
+//! The connections to the client and to the server are made one after the other, so each finds the other through the
+//! [`Pair`]. If the server is of the modern era, [`legacy_to_modern`](super::legacy_to_modern) stands in between.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Call, Limits, NotifyRefused, Reply};
+use mcpjoin_proto::session::{Call, CallError, Inbound, Limits, NotifyRefused, Reply};
 use mcpjoin_proto::types::ServerCapabilities;
-use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request, RequestId};
 use tokio::sync::watch;
 
-use super::pace::paced;
-use super::relaying::{call, failure, forward};
-use super::telling::Telling;
-use super::upstream::Answers;
+use super::errors::{ErrorTexts, client_gone};
+use super::opening::HasListener;
+use super::relay::{call, forward};
+use super::upstream::UpstreamHandler;
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
 use mcpjoin::handler::Handler;
-use mcpjoin::link::Link;
+use mcpjoin::link::{Link, Transport, TransportLayer};
 
-/// Notifications of a server that are kept until its client can be told, in number and in bytes.
-const EARLY: usize = 256;
-const EARLY_BYTES: usize = 1024 * 1024;
-/// Subscriptions that are made again for a server that was started again.
-const SUBSCRIPTIONS: usize = 1024;
+/// Notifications of a server, in number and in bytes, that are stored until the client is connected.
+const MAX_EARLY_NOTIFICATIONS: usize = 256;
+const MAX_EARLY_BYTES: usize = 1024 * 1024;
+/// Subscriptions that are made again when the server restarts.
+const MAX_RESTORED_SUBSCRIPTIONS: usize = 1024;
 
-/// What the two connections share.
+/// The state that the two connections share.
 pub(super) struct Pair {
     timeout: Duration,
-    /// Each request of the client has a stream of its own, and what belongs to none has perhaps another.
+    /// Each request of the client has its own stream, and the session may have one for other messages.
     exchanges: bool,
-    /// Whether somebody listens to what belongs to no request.
-    heard: Option<Heard>,
-    /// What the client is told of failures.
-    pub(super) telling: Telling,
+    has_listener: Option<HasListener>,
+    pub(super) errors: ErrorTexts,
     client: watch::Sender<Option<Connection>>,
     state: Mutex<State>,
 }
 
-/// Whether somebody listens to what belongs to no request.
-pub(super) type Heard = Box<dyn Fn() -> bool + Send + Sync>;
-
 #[derive(Default)]
 struct State {
-    /// What the server has said before there was anybody to be told.
+    /// Notifications that the server sent before the client was connected.
     early: Vec<Notification>,
-    /// What was last asked for and granted, to be asked of a server that was started again.
+    /// The last accepted parameters of `logging/setLevel` and of each subscription, to restore them after a restart.
     level: Option<Payload>,
     subscriptions: BTreeMap<Box<str>, Payload>,
 }
@@ -55,7 +51,8 @@ struct State {
 impl State {
     fn has_room_for(&self, early: &Notification) -> bool {
         let bytes: usize = self.early.iter().map(Notification::payload_len).sum();
-        self.early.len() < EARLY && bytes.saturating_add(early.payload_len()) <= EARLY_BYTES
+        self.early.len() < MAX_EARLY_NOTIFICATIONS
+            && bytes.saturating_add(early.payload_len()) <= MAX_EARLY_BYTES
     }
 }
 
@@ -63,70 +60,74 @@ impl Pair {
     pub(super) fn new(
         timeout: Duration,
         exchanges: bool,
-        heard: Option<Heard>,
-        telling: Telling,
+        has_listener: Option<HasListener>,
+        errors: ErrorTexts,
     ) -> Arc<Self> {
         let (client, _) = watch::channel(None);
-        Arc::new(Self { timeout, exchanges, heard, telling, client, state: Mutex::default() })
+        Arc::new(Self { timeout, exchanges, has_listener, errors, client, state: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the client is connected now: over HTTP by a stream of its session, elsewhere by the connection itself.
-    pub(super) fn is_attended(&self) -> bool {
-        !self.exchanges || self.heard.as_ref().is_some_and(|heard| heard())
+    /// Whether the client is connected: over HTTP it needs an open stream of its session.
+    pub(super) fn is_connected(&self) -> bool {
+        !self.exchanges || self.has_listener()
     }
 
-    /// The client's connection is made.
+    /// Whether the client has a stream open for messages that belong to no request.
+    fn has_listener(&self) -> bool {
+        self.has_listener.as_ref().is_some_and(|has_listener| has_listener())
+    }
+
+    /// Sets the connection of the client.
     pub(super) fn connect(&self, client: Connection) {
-        // Under the lock, so that what is told from now on comes behind what waits.
+        // The lock is held, so that new notifications follow the stored ones.
         let mut state = self.lock();
         for notification in std::mem::take(&mut state.early) {
-            self.tell_client(&client, notification);
+            self.notify_client(&client, notification);
         }
         self.client.send_replace(Some(client));
     }
 
-    /// The client's connection, once requests may be made over it.
+    /// The connection of the client, once requests may be sent to it.
     async fn client(&self) -> Result<Connection, ErrorObject> {
-        let gone = || failure("clientGone", "the client has left", &[]);
         let mut client = self.client.subscribe();
         let client = client.wait_for(Option::is_some).await.ok().and_then(|client| client.clone());
-        let client = client.ok_or_else(gone)?;
-        client.opened().await.map_err(|_| gone())?;
+        let client = client.ok_or_else(client_gone)?;
+        client.opened().await.map_err(|_| client_gone())?;
         Ok(client)
     }
 
     // ---- from the client to the server ----
 
-    /// Asks a legacy server what the client has asked.
+    /// Relays a request of the client to a legacy server.
     pub(super) async fn ask_server(
         &self,
         server: &Client,
         request: Request,
         cx: &Context,
     ) -> Result<Payload, ErrorObject> {
-        let kept = match request.method {
+        let to_restore = match request.method {
             Method::SetLevel | Method::Subscribe | Method::Unsubscribe => request.params.clone(),
             _ => None,
         };
         let call = call(request.method.clone(), request.params, cx, self.timeout);
         match forward(server.connection().call(call), cx).await {
             Ok(result) => {
-                if let Some(params) = kept {
-                    self.keep(&request.method, params);
+                if let Some(params) = to_restore {
+                    self.store(&request.method, params);
                 }
                 Ok(result)
             }
-            Err(error) => Err(self.telling.ended(error, server.connection()).await),
+            Err(error) => Err(self.errors.call_error(error, server.connection()).await),
         }
     }
 
-    /// Notes what holds for the session, for a server that has to be told anew.
-    fn keep(&self, method: &Method, params: Payload) {
-        // What is given again asks for nothing beside.
+    /// Stores a setting of the session, to restore it when the server restarts.
+    fn store(&self, method: &Method, params: Payload) {
+        // A restored request asks for no progress.
         let params = params.without_members(|name| name == "_meta");
         let mut state = self.lock();
         if *method == Method::SetLevel {
@@ -138,7 +139,8 @@ impl Pair {
         if *method == Method::Unsubscribe {
             state.subscriptions.remove(&*uri);
         } else if params.raw().len() <= Limits::default().subscription_bytes
-            && (state.subscriptions.len() < SUBSCRIPTIONS || state.subscriptions.contains_key(&*uri))
+            && (state.subscriptions.len() < MAX_RESTORED_SUBSCRIPTIONS
+                || state.subscriptions.contains_key(&*uri))
         {
             state.subscriptions.insert((*uri).into(), params);
         }
@@ -146,56 +148,51 @@ impl Pair {
 
     // ---- from the server to the client ----
 
-    /// Asks the client what the server has asked.
+    /// Relays a request of the server to the client.
     async fn ask_client(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         let client = self.client().await?;
-        self.ask(&client, request, cx).await.map(Reply::Verbatim)
-    }
-
-    async fn ask(&self, client: &Connection, request: Request, cx: &Context) -> Result<Payload, ErrorObject> {
         let mut call = call(request.method, request.params, cx, self.timeout);
         if self.exchanges {
-            call.on_behalf_of = self.stream_for(client, true);
+            call.on_behalf_of = self.stream_for(&client, true);
         }
         match forward(client.call(call), cx).await {
-            Ok(result) => Ok(result),
-            Err(error) => Err(match error {
-                mcpjoin_proto::session::CallError::Closed(_) => {
-                    failure("clientGone", "the client has left", &[])
-                }
-                error => Telling::default().ended(error, client).await,
-            }),
+            Ok(result) => Ok(Reply::Verbatim(result)),
+            Err(CallError::Closed(_)) => Err(client_gone()),
+            Err(error) => Err(ErrorTexts::default().call_error(error, &client).await),
         }
     }
 
-    /// The request of the client on whose stream something is said that belongs to none that is known: the only one under
-    /// way (`related`: it is likely to belong to one), none where somebody listens to what belongs to none, or the oldest.
-    fn stream_for(&self, client: &Connection, related: bool) -> Option<mcpjoin_proto::RequestId> {
-        let heard = self.heard.as_ref().is_some_and(|heard| heard());
-        if heard && !related {
+    /// The request on whose stream a message of the server is sent to the client. `None`: the message is sent on the
+    /// stream of the session.
+    ///
+    /// If the session has no stream, this is the oldest request in flight. If it has one, a message goes there, except
+    /// a `related` one (which belongs to some request) while exactly one request is in flight.
+    fn stream_for(&self, client: &Connection, related: bool) -> Option<RequestId> {
+        let has_listener = self.has_listener();
+        if has_listener && !related {
             return None;
         }
-        let (under_way, oldest) = client.handled_requests();
-        oldest.filter(|_| under_way == 1 || !heard)
+        let (in_flight, oldest) = client.handled_requests();
+        oldest.filter(|_| in_flight == 1 || !has_listener)
     }
 
-    /// Tells the client what the server tells.
-    pub(super) fn tell(&self, notification: Notification) {
+    /// Delivers a notification of the server to the client.
+    pub(super) fn notify(&self, notification: Notification) {
         let mut state = self.lock();
         let client = self.client.borrow().clone();
         match client {
             Some(client) => {
                 drop(state);
-                self.tell_client(&client, notification);
+                self.notify_client(&client, notification);
             }
             None if state.has_room_for(&notification) => state.early.push(notification),
             None => {
-                tracing::debug!(target: "mcpjoin", "a notification came before its client, and too many do");
+                tracing::debug!(target: "mcpjoin", "too many notifications came before the client, and one was dropped");
             }
         }
     }
 
-    fn tell_client(&self, client: &Connection, notification: Notification) {
+    fn notify_client(&self, client: &Connection, notification: Notification) {
         let changes = matches!(
             notification.method,
             Method::ToolListChanged
@@ -204,43 +201,43 @@ impl Pair {
                 | Method::ResourceUpdated
         );
         let stream = if self.exchanges { self.stream_for(client, !changes) } else { None };
-        let told = match stream {
+        let sent = match stream {
             Some(request) => match client.notify_on(request, notification.clone()) {
-                // It has just ended.
+                // The request has just ended.
                 Err(NotifyRefused::NoSuchRequest) => client.notify(notification),
-                told => told,
+                sent => sent,
             },
             None => client.notify(notification),
         };
-        if let Err(error) = told {
-            tracing::debug!(target: "mcpjoin", %error, "a notification was not handed on");
+        if let Err(error) = sent {
+            tracing::debug!(target: "mcpjoin", %error, "a notification was not forwarded");
         }
     }
 
-    /// Asks a server that was started again for what the client has asked of the one before, and tells the client that
-    /// lists may be others now.
-    async fn ask_anew(&self, server: &Client) {
+    /// Restores the log level and the subscriptions after a restart of the server, and notifies the client that lists
+    /// may have changed.
+    async fn restore(&self, server: &Client) {
         let (level, subscriptions) = {
             let state = self.lock();
             (state.level.clone(), state.subscriptions.values().cloned().collect::<Vec<_>>())
         };
-        let asked = level.map(|params| (Method::SetLevel, params)).into_iter();
-        let asked = asked.chain(subscriptions.into_iter().map(|params| (Method::Subscribe, params)));
-        for (method, params) in asked {
+        let requests = level.map(|params| (Method::SetLevel, params)).into_iter();
+        let requests = requests.chain(subscriptions.into_iter().map(|params| (Method::Subscribe, params)));
+        for (method, params) in requests {
             let mut call = Call::new(method);
             call.params = Some(params);
             if let Err(error) = server.connection().call(call).await {
-                tracing::debug!(target: "mcpjoin", %error, "what was asked of the server before was not granted again");
+                tracing::debug!(target: "mcpjoin", %error, "a setting was not restored after a restart");
             }
         }
         let peer = server.peer();
         for method in peer.server_capabilities().into_iter().flat_map(changes_of) {
-            self.tell(Notification { method, params: None });
+            self.notify(Notification { method, params: None });
         }
     }
 }
 
-/// The changes of lists of which a server tells.
+/// The notifications of changed lists that a server declares.
 pub(super) fn changes_of(server: &ServerCapabilities) -> impl Iterator<Item = Method> + use<> {
     let declared = |list_changed: Option<bool>| list_changed == Some(true);
     let tools = server.tools.as_ref().is_some_and(|tools| declared(tools.list_changed));
@@ -255,7 +252,7 @@ pub(super) fn changes_of(server: &ServerCapabilities) -> impl Iterator<Item = Me
     .filter_map(|(declared, method)| declared.then_some(method))
 }
 
-/// What the server of a pair asks and tells.
+/// Handles what the server of a pair sends.
 #[derive(Clone)]
 pub(super) struct FromServer(pub(super) Arc<Pair>);
 
@@ -265,18 +262,60 @@ impl Handler for FromServer {
     }
 
     async fn notification(&self, notification: Notification, _: Context) {
-        self.0.tell(notification);
+        self.0.notify(notification);
     }
 }
 
-impl Answers for FromServer {
-    fn paced(&self, link: Link) -> Link {
-        // Over HTTP nobody may be there for what belongs to no request.
-        if self.0.exchanges { link } else { paced(link, self.0.client.subscribe()) }
+impl UpstreamHandler for FromServer {
+    fn wrap(&self, link: Link) -> Link {
+        // Over HTTP the client may have no open stream, and then it would stop the server.
+        if self.0.exchanges {
+            return link;
+        }
+        Link::new(Backpressure { io: link.into_io(), client: self.0.client.subscribe(), waiting: None })
     }
 
-    async fn began(&self, client: &Client) {
-        self.0.ask_anew(client).await;
+    async fn restarted(&self, client: &Client) {
+        self.0.restore(client).await;
+    }
+}
+
+/// A link to a server that is not read while the queue to the client is full.
+///
+/// Otherwise the notifications of a server that sends faster than its client reads would be stored without a limit, or
+/// dropped. Messages of the client are never delayed.
+struct Backpressure {
+    io: Box<dyn Transport>,
+    client: watch::Receiver<Option<Connection>>,
+    /// The registration among those that wait for room in the queue.
+    waiting: Option<u64>,
+}
+
+/// The registration of a server that has ended must not delay the next one.
+impl Drop for Backpressure {
+    fn drop(&mut self) {
+        if let (Some(waiting), Some(client)) = (self.waiting, &*self.client.borrow()) {
+            client.leave_room(waiting);
+        }
+    }
+}
+
+impl TransportLayer for Backpressure {
+    fn io(&self) -> &dyn Transport {
+        &*self.io
+    }
+
+    fn io_mut(&mut self) -> &mut dyn Transport {
+        &mut *self.io
+    }
+
+    fn poll_inbound(&mut self, cx: &mut TaskContext<'_>) -> Poll<Inbound> {
+        if let Some(client) = &*self.client.borrow()
+            && client.poll_room(&mut self.waiting, cx).is_pending()
+        {
+            return Poll::Pending;
+        }
+        self.io.poll_inbound(cx)
     }
 }
 
@@ -287,7 +326,7 @@ mod tests {
     use super::*;
 
     fn unconnected() -> Arc<Pair> {
-        Pair::new(Duration::ZERO, false, None, Telling::default())
+        Pair::new(Duration::ZERO, false, None, ErrorTexts::default())
     }
 
     fn payload(json: String) -> Payload {
@@ -297,23 +336,24 @@ mod tests {
     #[test]
     fn what_a_server_says_before_there_is_a_client_is_kept_up_to_a_bound() {
         let pair = unconnected();
-        let told = |number: usize| {
+        let numbered = |number: usize| {
             let params = payload(format!("{{\"n\":{number}}}"));
             Notification { method: Method::LogMessage, params: Some(params) }
         };
-        (0..=EARLY).for_each(|number| pair.tell(told(number)));
-        assert_eq!(pair.lock().early, (0..EARLY).map(told).collect::<Vec<_>>());
+        (0..=MAX_EARLY_NOTIFICATIONS).for_each(|number| pair.notify(numbered(number)));
+        assert_eq!(pair.lock().early, (0..MAX_EARLY_NOTIFICATIONS).map(numbered).collect::<Vec<_>>());
         let pair = unconnected();
         let of = |bytes: usize| {
             let params = payload(format!("{{\"n\":\"{}\"}}", "x".repeat(bytes - 8)));
             Notification { method: Method::LogMessage, params: Some(params) }
         };
-        let told = [of(EARLY_BYTES / 2), of(EARLY_BYTES / 2 + 1), of(EARLY_BYTES / 2), of(8)];
-        told.iter().cloned().for_each(|told| pair.tell(told));
-        assert_eq!(pair.lock().early, [told[0].clone(), told[2].clone()]);
-        // The name is the server's choice, too.
-        let named = Method::parse(&"x".repeat(EARLY_BYTES / 4));
-        pair.tell(Notification { method: named, params: None });
+        let half = MAX_EARLY_BYTES / 2;
+        let sent = [of(half), of(half + 1), of(half), of(8)];
+        sent.iter().cloned().for_each(|notification| pair.notify(notification));
+        assert_eq!(pair.lock().early, [sent[0].clone(), sent[2].clone()]);
+        // The method counts, too: the server chooses its name.
+        let named = Method::parse(&"x".repeat(MAX_EARLY_BYTES / 4));
+        pair.notify(Notification { method: named, params: None });
         assert_eq!(pair.lock().early.len(), 2);
     }
 
@@ -321,17 +361,17 @@ mod tests {
     fn so_many_subscriptions_are_made_again_at_a_new_server() {
         let pair = unconnected();
         let of = |uri: usize, more: &str| payload(format!("{{\"uri\":\"{uri}\"{more}}}"));
-        for uri in 0..=SUBSCRIPTIONS {
-            pair.keep(&Method::Subscribe, of(uri, ""));
+        for uri in 0..=MAX_RESTORED_SUBSCRIPTIONS {
+            pair.store(&Method::Subscribe, of(uri, ""));
         }
-        pair.keep(&Method::Subscribe, of(0, ",\"n\":1"));
-        pair.keep(&Method::Subscribe, of(0, &format!(",\"n\":\"{}\"", "x".repeat(8 * 1024))));
-        let kept = |uri: usize| pair.lock().subscriptions.get(uri.to_string().as_str()).cloned();
-        assert_eq!(kept(0), Some(of(0, ",\"n\":1")));
-        assert!((1..SUBSCRIPTIONS).all(|uri| kept(uri) == Some(of(uri, ""))));
-        assert_eq!(kept(SUBSCRIPTIONS), None);
-        pair.keep(&Method::Unsubscribe, of(1, ""));
-        pair.keep(&Method::Subscribe, of(SUBSCRIPTIONS, ""));
-        assert!(kept(1).is_none() && kept(SUBSCRIPTIONS).is_some());
+        pair.store(&Method::Subscribe, of(0, ",\"n\":1"));
+        pair.store(&Method::Subscribe, of(0, &format!(",\"n\":\"{}\"", "x".repeat(8 * 1024))));
+        let stored = |uri: usize| pair.lock().subscriptions.get(uri.to_string().as_str()).cloned();
+        assert_eq!(stored(0), Some(of(0, ",\"n\":1")));
+        assert!((1..MAX_RESTORED_SUBSCRIPTIONS).all(|uri| stored(uri) == Some(of(uri, ""))));
+        assert_eq!(stored(MAX_RESTORED_SUBSCRIPTIONS), None);
+        pair.store(&Method::Unsubscribe, of(1, ""));
+        pair.store(&Method::Subscribe, of(MAX_RESTORED_SUBSCRIPTIONS, ""));
+        assert!(stored(1).is_none() && stored(MAX_RESTORED_SUBSCRIPTIONS).is_some());
     }
 }

@@ -1,75 +1,42 @@
-//! Which modern clients share servers: those that have the same name and can be asked the same, as far as they may be one.
+//! The pools of servers for modern clients: one for each key.
 //!
-//! A client of a connection of its own (standard input and output, TCP, Unix sockets, QUIC) shares with nobody. Whoever comes over HTTP
-//! has no session in this era, so there is one pool of servers for each principal, where who asks is proved, and else for
-//! each address. Called by `modern` for each request. Which server of a pool a request goes to, `lanes` says.
+//! The key is the sender of the request (the connection if it belongs to one client, otherwise the principal, otherwise
+//! the address), the client's name, and the declared capabilities that a server can act on. Requests with the same key
+//! share a pool; requests of different senders never do. Over HTTP the modern era has no sessions, so several clients
+//! of one principal or address may have the same key.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
+//!
+//! Used by `modern` for each request. A call during which its client can be asked something waits here for a server of
+//! its own ([`Pools::claim`]). What one server of a pool does is in `pool`; how many servers there may be is in
+//! `capacity`.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mcpjoin_proto::session::Origin;
+use mcpjoin_proto::ErrorObject;
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Shared;
-use super::end::Refusal;
-use super::lanes::Pool;
-use super::places::{Place, Places};
-use super::shares::{self, Giver};
-use super::upstream::Wanted;
+use super::capacity::{Caller, EvictFrom, Slot};
+use super::end::{GatewayEvent, Refusal};
+use super::errors::{ErrorTexts, millis};
+use super::modern_to_legacy::Claim;
+use super::pool::{Pool, StartingUpstream, UPSTREAMS_PER_POOL};
+use super::upstream::{ClientHello, Launcher};
+use mcpjoin::connection::Context;
 
-/// Pools of clients over HTTP at once, and pools of one connection: beyond it the one that was used longest ago, and that
-/// nobody uses now, is ended.
-const POOLS: usize = 16;
-/// How long the place of a server is waited for that was ended: longer than a program is given to leave.
-const LEAVING: Duration = Duration::from_secs(30);
+/// Pools of clients over HTTP at once, and pools of one connection. Beyond it, the unused pool with the oldest last use
+/// is ended.
+const MAX_POOLS: usize = 16;
+/// How long the slot of an ending server is waited for: longer than a program may take to exit.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whose requests share servers, as far as that is known. Nobody shares a server with others.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Whose {
-    /// That of one client: the number of its connection.
-    Connection(u64),
-    /// That of a principal.
-    Principal(Box<str>),
-    /// That of whoever is at an address.
-    Address(IpAddr),
-    /// That of whoever is on this machine, as far as it has no address.
-    Anybody,
-}
-
-impl Whose {
-    /// Whose a request is that comes over HTTP.
-    pub(super) fn of(origin: &Origin) -> Self {
-        if let Some(principal) = &origin.principal {
-            return Self::Principal(principal.clone());
-        }
-        let peer: Option<SocketAddr> = origin.peer.as_ref().and_then(|peer| peer.parse().ok());
-        peer.map_or(Self::Anybody, |peer| Self::Address(peer.ip()))
-    }
-
-    /// Whether several clients are behind it.
-    pub(super) const fn is_shared(&self) -> bool {
-        !matches!(self, Self::Connection(_))
-    }
-
-    /// Whether both are bounded together.
-    fn is_bounded_with(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Connection(_), _) | (_, Self::Connection(_)) => self == other,
-            _ => true,
-        }
-    }
-}
-
-/// What of a client a legacy server can act on. However else a client writes the same, it is at the same servers; a modern
-/// server reads it in each request.
+/// The part of a client that a legacy server can act on. A modern server reads the rest in each request.
 #[derive(PartialEq)]
 struct Kind {
-    /// Its name, where it says one.
+    /// Its name and version, if it gives them.
     info: Option<Implementation>,
     forms: bool,
     pages: bool,
@@ -80,12 +47,12 @@ struct Kind {
 }
 
 impl Kind {
-    fn of(wanted: &Wanted) -> Self {
-        let ClientCapabilities { elicitation, sampling, roots, .. } = &wanted.capabilities;
+    fn of(hello: &ClientHello) -> Self {
+        let ClientCapabilities { elicitation, sampling, roots, .. } = &hello.capabilities;
         let pages = elicitation.as_ref().is_some_and(|elicitation| elicitation.url.is_some());
         Self {
-            info: wanted.presents.info.is_some().then(|| wanted.info.clone()),
-            // A client that declares neither kind means forms.
+            info: hello.presents.info.is_some().then(|| hello.info.clone()),
+            // A client that declares neither kind of elicitation means forms.
             forms: elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some() || !pages),
             pages,
             sampling: sampling.is_some(),
@@ -94,43 +61,36 @@ impl Kind {
             roots: roots.is_some(),
         }
     }
-}
 
-impl Kind {
-    /// Whether a client of this kind may be at the servers of that one: a request need not say the name.
+    /// Whether a client of this kind may use the servers of `other`. A request need not give its client's name.
     fn fits(&self, other: &Self) -> bool {
-        let asked = |kind: &Self| Self { info: None, ..*kind };
-        asked(self) == asked(other) && (self.info.is_none() || self.info == other.info)
+        let capabilities = |kind: &Self| Self { info: None, ..*kind };
+        capabilities(self) == capabilities(other) && (self.info.is_none() || self.info == other.info)
     }
 }
 
-/// What the first server of a pool has come to.
+/// The outcome of starting the first server of a pool.
 type Outcome = Option<Result<Arc<Pool>, Refusal>>;
 
-/// The pools that there are.
-#[derive(Clone, Default)]
-pub(super) struct Pools(Arc<Inner>);
-
-#[derive(Default)]
-struct Inner {
+pub(super) struct Pools {
+    pub(super) launcher: Launcher,
     entries: Mutex<Vec<Entry>>,
-    /// Connections are counted up from 1.
-    connections: AtomicU64,
+    last_connection: AtomicU64,
 }
 
 struct Entry {
     kind: Kind,
-    whose: Whose,
-    /// To whom it is charged.
-    account: Whose,
+    caller: Caller,
+    /// The account that its servers are charged to.
+    account: Caller,
     outcome: watch::Receiver<Outcome>,
-    used: Instant,
+    last_use: Instant,
 }
 
 impl Entry {
-    fn is_over(&self) -> bool {
+    fn has_ended(&self) -> bool {
         match &*self.outcome.borrow() {
-            Some(Ok(pool)) => pool.home.upstream.is_ended(),
+            Some(Ok(pool)) => pool.first.upstream.is_ended(),
             Some(Err(_)) => true,
             None => false,
         }
@@ -142,183 +102,114 @@ impl Entry {
             _ => None,
         }
     }
+
+    /// Whether it counts towards the same limit of pools as one of this sender. The pools of a connection have a limit
+    /// of their own.
+    fn is_limited_with(&self, caller: &Caller) -> bool {
+        self.caller == *caller || (self.caller.is_shared() && caller.is_shared())
+    }
+}
+
+/// The place where a call may run.
+enum Turn<'a> {
+    Free(Claim),
+    /// A server that is to be started in this slot.
+    Start(Slot, StartingUpstream<'a>),
 }
 
 impl Pools {
+    pub(super) fn new(launcher: Launcher) -> Arc<Self> {
+        Arc::new(Self { launcher, entries: Mutex::default(), last_connection: AtomicU64::new(0) })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pools of one more connection.
-    pub(super) fn own(&self) -> Own {
-        Own { pools: self.clone(), number: self.0.connections.fetch_add(1, Ordering::Relaxed) + 1 }
+    pub(super) fn of_connection(self: &Arc<Self>) -> ConnectionPools {
+        let number = self.last_connection.fetch_add(1, Ordering::Relaxed) + 1;
+        ConnectionPools { pools: self.clone(), caller: Caller::Connection(number) }
     }
 
-    /// A place for one more server, once it may be started. When there is none left, one is freed, and waited for.
-    pub(super) async fn place(
-        &self,
-        places: &Arc<Places>,
-        account: &Whose,
-        whose: Option<&Whose>,
-    ) -> Result<Place, Refusal> {
-        let at = places.reserve_start(account)?;
-        if at > Instant::now() {
-            sleep_until(at).await;
-        }
-        match places.take(account) {
-            Err(why @ Refusal::TooMany { .. })
-                if places.are_leaving() || self.free(places, account, whose) =>
-            {
-                timeout(LEAVING, self.wait_for_place(places, account, whose)).await.unwrap_or(Err(why))
+    /// Reports and gives the error for a client that is refused.
+    pub(super) fn refused(&self, refusal: &Refusal, errors: &ErrorTexts) -> ErrorObject {
+        self.launcher.settings.emit(&GatewayEvent::Refused { why: refusal });
+        errors.refusal(refusal)
+    }
+
+    // ---- slots ----
+
+    /// A slot for one more server, after the delay that the rate of starts requires. If there is none, a server is
+    /// ended for it. `caller` is the sender that the server is for, if its own unused servers may be ended.
+    pub(super) async fn slot(&self, account: &Caller, caller: Option<&Caller>) -> Result<Slot, Refusal> {
+        let slots = &self.launcher.slots;
+        wait_until(slots.reserve_start(account)?).await;
+        match slots.take(account) {
+            Err(why @ Refusal::TooMany { .. }) if slots.has_ending() || self.evict(account, caller) => {
+                timeout(SLOT_TIMEOUT, self.wait_for_slot(account, caller)).await.unwrap_or(Err(why))
             }
             taken => taken,
         }
     }
 
-    /// Ends a server for one more of this account: one that nobody uses, else a session that is unused for long. Of an
-    /// account that holds more than its share it may be any. But for that no server is ended that a client has for itself over
-    /// another connection than this one. Says whether there was one.
-    fn free(&self, places: &Places, account: &Whose, whose: Option<&Whose>) -> bool {
-        let giver = places.giver(account);
-        let is_above = matches!(giver, Giver::Other(_));
+    /// Ends a server to make room for one more of this account: an unused server of a pool, otherwise a session that
+    /// has been unused for long. Of an account that holds more than its share it may be a server in use. Otherwise no
+    /// server is ended that another client has for itself over its own connection. Returns whether one was ended.
+    fn evict(&self, account: &Caller, caller: Option<&Caller>) -> bool {
+        let slots = &self.launcher.slots;
+        let from = slots.evict_from(account);
+        let is_above = matches!(from, EvictFrom::AboveShare(_));
         let may = |entry: &Entry| {
-            giver.includes(&entry.account)
-                && (is_above || entry.whose.is_shared() || Some(&entry.whose) == whose)
+            from.includes(&entry.account)
+                && (is_above || entry.caller.is_shared() || Some(&entry.caller) == caller)
         };
-        end_unused(&mut self.lock(), may) || places.end_session(&giver)
+        end_unused(&mut self.lock(), may) || slots.evict_session(&from)
     }
 
-    /// A place for one more server, however long it takes until there is one. What can be ended for it is ended.
-    pub(super) async fn wait_for_place(
-        &self,
-        places: &Arc<Places>,
-        account: &Whose,
-        whose: Option<&Whose>,
-    ) -> Result<Place, Refusal> {
-        let _waiting = places.waiting(account);
+    /// Waits for a slot without a time limit, and ends unused servers for it.
+    async fn wait_for_slot(&self, account: &Caller, caller: Option<&Caller>) -> Result<Slot, Refusal> {
+        let slots = &self.launcher.slots;
+        let _waiting = slots.waiting(account);
         loop {
-            let stirred = places.stirred();
-            match places.take(account) {
+            let changed = slots.changed();
+            match slots.take(account) {
                 Err(Refusal::TooMany { .. }) => {
-                    if !places.are_leaving() {
-                        self.free(places, account, whose);
+                    if !slots.has_ending() {
+                        self.evict(account, caller);
                     }
-                    stirred.await;
+                    changed.await;
                 }
                 taken => return taken,
             }
         }
     }
 
-    /// Forgets all of them.
-    pub(super) fn clear(&self) {
-        let entries = std::mem::take(&mut *self.lock());
-        drop(entries);
-    }
+    // ---- pools ----
 
-    /// Forgets one that is of no use any more. Its servers end with the last request that they are at.
-    pub(super) fn forget(&self, pool: &Arc<Pool>) {
-        let is_gone = |entry: &Entry| entry.pool().is_some_and(|known| Arc::ptr_eq(&known, pool));
-        self.lock().retain(|entry| !is_gone(entry));
-    }
-
-    /// Forgets those of a connection.
-    fn take(&self, whose: &Whose) -> Vec<Entry> {
-        self.lock().extract_if(.., |entry| entry.whose == *whose).collect()
-    }
-}
-
-/// The pools of one connection, which are ended when this is dropped.
-pub(super) struct Own {
-    pools: Pools,
-    number: u64,
-}
-
-impl Own {
-    pub(super) const fn whose(&self) -> Whose {
-        Whose::Connection(self.number)
-    }
-
-    /// Ends them, and waits until nothing of them is left.
-    pub(super) async fn close(&self) {
-        for entry in self.pools.take(&self.whose()) {
-            if let Some(pool) = entry.pool() {
-                pool.close().await;
-            }
-        }
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        for entry in self.pools.take(&self.whose()) {
-            if let Some(pool) = entry.pool() {
-                pool.end();
-            }
-        }
-    }
-}
-
-/// Ends a pool that nobody uses when there are as many as there may be.
-fn make_room(entries: &mut Vec<Entry>, whose: &Whose, account: &Whose) {
-    loop {
-        let bounded = || entries.iter().filter(|entry| entry.whose.is_bounded_with(whose));
-        if bounded().count() < POOLS {
-            return;
-        }
-        let giver = match whose {
-            Whose::Connection(_) => Giver::Anyone,
-            _ => shares::giver(bounded().map(|entry| &entry.account), POOLS, account),
-        };
-        if !end_pool(entries, |entry| entry.whose.is_bounded_with(whose) && giver.includes(&entry.account)) {
-            return;
-        }
-    }
-}
-
-/// Ends a server that nobody uses now: one that a pool has beyond its first, else that of the pool that was used longest
-/// ago. Says whether there was one.
-fn end_unused(entries: &mut Vec<Entry>, may: impl Fn(&Entry) -> bool) -> bool {
-    entries.retain(|entry| !entry.is_over());
-    let lanes = entries.iter().filter(|entry| may(entry)).filter_map(Entry::pool);
-    lanes.into_iter().any(|pool| pool.end_idle_lane()) || end_pool(entries, may)
-}
-
-fn end_pool(entries: &mut Vec<Entry>, among: impl Fn(&Entry) -> bool) -> bool {
-    let is_idle = |entry: &Entry| among(entry) && entry.pool().is_some_and(|pool| pool.is_idle());
-    let idle = entries.iter().enumerate().filter(|(_, entry)| is_idle(entry));
-    let Some((place, _)) = idle.min_by_key(|(_, entry)| entry.used) else { return false };
-    if let Some(pool) = entries.remove(place).pool() {
-        pool.end();
-    }
-    true
-}
-
-impl Shared {
-    /// The pool of clients with those capabilities, whose first server is started when there is none. Started once, however
-    /// many want it.
+    /// The pool of this client. If there is none, its first server is started, once for all requests that wait for it.
     pub(super) async fn pool(
-        &self,
-        wanted: Wanted,
-        whose: Whose,
-        account: Whose,
+        self: &Arc<Self>,
+        hello: ClientHello,
+        caller: Caller,
+        account: Caller,
     ) -> Result<Arc<Pool>, Refusal> {
-        let kind = Kind::of(&wanted);
+        let kind = Kind::of(&hello);
         let mut outcome = {
-            let mut entries = self.pools.lock();
-            // One that could not be had, or was ended, is tried again.
-            entries.retain(|entry| !entry.is_over());
-            let theirs = entries.iter_mut().filter(|entry| entry.whose == whose && kind.fits(&entry.kind));
-            match theirs.max_by_key(|entry| entry.used) {
+            let mut entries = self.lock();
+            // A pool that failed or has ended is replaced.
+            entries.retain(|entry| !entry.has_ended());
+            let fitting = entries.iter_mut().filter(|entry| entry.caller == caller && kind.fits(&entry.kind));
+            match fitting.max_by_key(|entry| entry.last_use) {
                 Some(entry) => {
-                    entry.used = Instant::now();
+                    entry.last_use = Instant::now();
                     entry.outcome.clone()
                 }
                 None => {
-                    make_room(&mut entries, &whose, &account);
-                    let outcome = self.start_pool(wanted, whose.clone(), account.clone());
-                    let used = Instant::now();
-                    entries.push(Entry { kind, whose, account, outcome: outcome.clone(), used });
+                    make_room(&mut entries, &caller, &account);
+                    let outcome = self.start_pool(hello, caller.clone(), account.clone());
+                    let last_use = Instant::now();
+                    entries.push(Entry { kind, caller, account, outcome: outcome.clone(), last_use });
                     outcome
                 }
             }
@@ -327,26 +218,186 @@ impl Shared {
         known.ok().and_then(|known| known.clone()).unwrap_or(Err(Refusal::Closed))
     }
 
-    fn start_pool(&self, wanted: Wanted, whose: Whose, account: Whose) -> watch::Receiver<Outcome> {
-        let (told, outcome) = watch::channel(None);
-        let (settings, places, spoken) = (self.settings.clone(), self.places.clone(), self.spoken.clone());
-        let pools = self.pools.clone();
+    fn start_pool(
+        self: &Arc<Self>,
+        hello: ClientHello,
+        caller: Caller,
+        account: Caller,
+    ) -> watch::Receiver<Outcome> {
+        let (sender, outcome) = watch::channel(None);
+        let pools = self.clone();
         tokio::spawn(async move {
             let start = async {
-                let place = pools.place(&places, &account, Some(&whose)).await?;
-                Pool::start(&settings, place, &spoken, wanted, account, whose.is_shared()).await
+                let slot = pools.slot(&account, Some(&caller)).await?;
+                Pool::start(&pools.launcher, slot, hello, account, caller.is_shared()).await
             };
             let started = tokio::select! {
                 biased;
                 started = start => started,
-                // The only client that it was for has left.
-                () = told.closed() => return,
+                // The pool belonged to a connection, which has ended.
+                () = sender.closed() => return,
             };
             drop(pools);
-            told.send_replace(Some(started));
+            sender.send_replace(Some(started));
         });
         outcome
     }
+
+    /// Removes a pool. Its servers end with the last request that uses them.
+    pub(super) fn remove(&self, pool: &Arc<Pool>) {
+        let is_it = |entry: &Entry| entry.pool().is_some_and(|known| Arc::ptr_eq(&known, pool));
+        self.lock().retain(|entry| !is_it(entry));
+    }
+
+    /// Removes all pools.
+    pub(super) fn clear(&self) {
+        let entries = std::mem::take(&mut *self.lock());
+        // Dropped after the lock is released.
+        drop(entries);
+    }
+
+    // ---- calls that need a server of their own ----
+
+    /// Waits for a server at which the call may run, at most
+    /// [`GatewayBuilder::timeout`](super::GatewayBuilder::timeout).
+    ///
+    /// # Errors
+    /// The error to answer the client with.
+    pub(super) async fn claim(
+        &self,
+        pool: &Arc<Pool>,
+        cx: &Context,
+        errors: &ErrorTexts,
+    ) -> Result<Claim, ErrorObject> {
+        let settings = &self.launcher.settings;
+        let turn = timeout(settings.timeout, self.turn(pool, cx)).await.map_err(|_| {
+            let limit = settings.upstreams.min(UPSTREAMS_PER_POOL);
+            let text = format!(
+                "the client can be asked something in this call, so it needs a server for itself, and none was free within {} s: \
+                 {limit} may run at once for one client, and {} for all (the limit `upstreams`; of mcpjoin bridge: --max-sessions)",
+                settings.timeout.as_secs(),
+                settings.upstreams
+            );
+            let facts = [("limit", limit.to_string()), ("afterMs", millis(settings.timeout))];
+            errors.failure("noTurn", &text, &facts)
+        })?;
+        let (slot, _starting) = match turn.map_err(|why| errors.refusal(&why))? {
+            Turn::Free(claim) => return Ok(claim),
+            Turn::Start(slot, starting) => (slot, starting),
+        };
+        let claim = pool.start_other(&self.launcher, slot, cx).await;
+        claim.map_err(|why| self.refused(&why, errors))?.ok_or_else(|| {
+            let text = "a server that was started for this call speaks another revision than the first one";
+            errors.failure("otherEra", text, &[])
+        })
+    }
+
+    /// Waits until a server of the pool is free or another one may be started. Calls are served in the order in which
+    /// they came.
+    async fn turn<'a>(&self, pool: &'a Pool, cx: &Context) -> Result<Turn<'a>, Refusal> {
+        let _queue = pool.queue.lock().await;
+        let mut reserved = None;
+        loop {
+            let freed = pool.freed.notified();
+            if let Some(claim) = pool.claim_free(cx) {
+                return Ok(Turn::Free(claim));
+            }
+            if pool.first.upstream.current().is_none() {
+                // The first server is restarting, and free once it has restarted.
+                pool.first.upstream.client().await.map_err(|why| Refusal::Gone(Box::new(why)))?;
+                continue;
+            }
+            if !pool.has_room() {
+                freed.await;
+                continue;
+            }
+            let slot = async {
+                let slot = self.wait_for_slot(&pool.account, None).await?;
+                // A call reserves one start, even if another server becomes free while it waits.
+                let at = match reserved {
+                    Some(at) => at,
+                    None => *reserved.insert(self.launcher.slots.reserve_start(&pool.account)?),
+                };
+                wait_until(at).await;
+                Ok(slot)
+            };
+            tokio::select! {
+                biased;
+                () = freed => {}
+                slot = slot => return slot.map(|slot| Turn::Start(slot, pool.starting())),
+            }
+        }
+    }
+}
+
+async fn wait_until(at: Instant) {
+    if at > Instant::now() {
+        sleep_until(at).await;
+    }
+}
+
+/// The pools of one connection. They are ended when this is dropped.
+pub(super) struct ConnectionPools {
+    pools: Arc<Pools>,
+    pub(super) caller: Caller,
+}
+
+impl ConnectionPools {
+    fn take(&self) -> Vec<Arc<Pool>> {
+        let taken: Vec<Entry> =
+            self.pools.lock().extract_if(.., |entry| entry.caller == self.caller).collect();
+        taken.iter().filter_map(Entry::pool).collect()
+    }
+
+    /// Ends them, and waits until nothing of them is left.
+    pub(super) async fn close(&self) {
+        for pool in self.take() {
+            pool.close().await;
+        }
+    }
+}
+
+impl Drop for ConnectionPools {
+    fn drop(&mut self) {
+        for pool in self.take() {
+            pool.end();
+        }
+    }
+}
+
+/// Ends unused pools until there is room for one more.
+fn make_room(entries: &mut Vec<Entry>, caller: &Caller, account: &Caller) {
+    loop {
+        let limited = || entries.iter().filter(|entry| entry.is_limited_with(caller));
+        if limited().count() < MAX_POOLS {
+            return;
+        }
+        let from = match caller {
+            Caller::Connection(_) => EvictFrom::Anyone,
+            _ => EvictFrom::choose(limited().map(|entry| &entry.account), MAX_POOLS, account),
+        };
+        if !end_unused_pool(entries, |entry| entry.is_limited_with(caller) && from.includes(&entry.account)) {
+            return;
+        }
+    }
+}
+
+/// Ends an unused server: one beyond the first of a pool, otherwise the pool with the oldest last use. Returns whether
+/// there was one.
+fn end_unused(entries: &mut Vec<Entry>, may: impl Fn(&Entry) -> bool) -> bool {
+    entries.retain(|entry| !entry.has_ended());
+    let pools = entries.iter().filter(|entry| may(entry)).filter_map(Entry::pool);
+    pools.into_iter().any(|pool| pool.end_unused_other()) || end_unused_pool(entries, may)
+}
+
+fn end_unused_pool(entries: &mut Vec<Entry>, may: impl Fn(&Entry) -> bool) -> bool {
+    let is_unused = |entry: &Entry| may(entry) && entry.pool().is_some_and(|pool| pool.is_idle());
+    let unused = entries.iter().enumerate().filter(|(_, entry)| is_unused(entry));
+    let Some((index, _)) = unused.min_by_key(|(_, entry)| entry.last_use) else { return false };
+    if let Some(pool) = entries.remove(index).pool() {
+        pool.end();
+    }
+    true
 }
 
 #[cfg(test)]
@@ -354,27 +405,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_its_principals_or_that_of_its_address() {
-        let of = |peer: Option<&str>, principal: Option<&str>| {
-            let (peer, principal) = (peer.map(Into::into), principal.map(Into::into));
-            Whose::of(&Origin { peer, principal, ..Origin::new("http") })
-        };
-        assert_eq!(of(None, None), Whose::Anybody);
-        // What is no address is on this machine.
-        assert_eq!(of(Some("/run/a.sock"), None), Whose::Anybody);
-        assert_eq!(of(Some("192.0.2.1:5"), None), of(Some("192.0.2.1:6"), None));
-        assert_ne!(of(Some("192.0.2.1:5"), None), of(Some("192.0.2.2:5"), None));
-        assert_ne!(of(Some("[2001:db8::1]:5"), None), of(Some("[2001:db8::2]:5"), None));
-        assert_ne!(of(Some("192.0.2.1:5"), Some("a")), of(Some("192.0.2.1:5"), Some("b")));
-        assert_eq!(of(Some("192.0.2.1:5"), Some("a")), of(Some("192.0.2.2:5"), Some("a")));
-        assert_ne!(of(Some("192.0.2.1:5"), None), of(None, Some("192.0.2.1")));
-    }
-
-    #[test]
     fn those_of_a_connection_are_bounded_for_themselves() {
-        let (one, two) = (Whose::Connection(1), Whose::Connection(2));
-        assert!(one.is_bounded_with(&one) && !one.is_bounded_with(&two));
-        assert!(!one.is_bounded_with(&Whose::Anybody) && !Whose::Anybody.is_bounded_with(&one));
-        assert!(Whose::Anybody.is_bounded_with(&Whose::Principal("a".into())));
+        let (one, two) = (Caller::Connection(1), Caller::Connection(2));
+        let limited = |entry: &Caller, caller: &Caller| {
+            let (_, outcome) = watch::channel(None);
+            let kind = Kind {
+                info: None,
+                forms: false,
+                pages: false,
+                sampling: false,
+                sampling_context: false,
+                sampling_tools: false,
+                roots: false,
+            };
+            let (caller_of_entry, account) = (entry.clone(), entry.clone());
+            let entry = Entry { kind, caller: caller_of_entry, account, outcome, last_use: Instant::now() };
+            entry.is_limited_with(caller)
+        };
+        assert!(limited(&one, &one) && !limited(&one, &two));
+        assert!(!limited(&one, &Caller::Local) && !limited(&Caller::Local, &one));
+        assert!(limited(&Caller::Local, &Caller::Principal("a".into())));
     }
 }

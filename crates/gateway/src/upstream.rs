@@ -1,98 +1,98 @@
-//! One server, from the moment it is needed: which era it is asked for, and how it comes and goes.
+//! The life of one server: which era it is asked for, its start, its restarts and its end.
 //!
-//! Called where a client's first request has said what that client is. Each server has one task, which holds its place
-//! among those that there may be until nothing of it is left.
+//! Each server has one task, which holds the slot of the server until nothing of the server is left. Used by `legacy`
+//! and by `pool`, once the first request of a client has said what kind of client it is.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcpjoin_proto::session::{Ask, CloseCause, OpeningFailure, Presents};
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use mcpjoin_proto::{Era, Payload, Raw, Version, code};
 use tokio::sync::{oneshot, watch};
 
-use super::builder::Settings;
+use super::capacity::{Slot, Slots};
 use super::end::{GatewayEvent, Refusal};
-use super::places::Place;
+use super::settings::Settings;
 use mcpjoin::client::{Client, NoClient, RestartingClient, RunEnd, RunEvent};
 use mcpjoin::handler::Handler;
 use mcpjoin::link::Link;
 
-/// A server that runs, or is being started again. It is ended when this is dropped.
+/// A server that runs or is restarting. It is ended when this is dropped.
 #[derive(Debug)]
 pub(super) struct Upstream {
     server: RestartingClient,
     ending: watch::Sender<bool>,
 }
 
-/// The client for whom a server is wanted.
+/// What the first request of a client says about the client.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct ClientHello {
     /// It opens a session with `initialize`.
     pub(super) initializes: bool,
-    /// The version that it has asked for, where it has asked for one alone.
+    /// The version of `initialize`.
     pub(super) version: Option<Version>,
     pub(super) capabilities: ClientCapabilities,
     pub(super) info: Implementation,
     pub(super) presents: Presents,
 }
 
-/// Answers a server, hears it, and is told when it was started again.
-pub(super) trait Answers: Handler + Clone {
-    /// Another run of the server is there.
-    fn began(&self, client: &Client) -> impl Future<Output = ()> + Send;
+/// Handles what a server sends, and its restarts.
+pub(super) trait UpstreamHandler: Handler + Clone {
+    /// A new run of the server has started.
+    fn restarted(&self, client: &Client) -> impl Future<Output = ()> + Send;
 
-    /// Holds a server to the pace of its client, where it has one that takes everything in order.
-    fn paced(&self, link: Link) -> Link {
+    /// Wraps the link to the server, for a client that takes messages slower than the server sends them.
+    fn wrap(&self, link: Link) -> Link {
         link
     }
 }
 
-/// Which era alone the servers of a gateway speak, once one of them did not speak that of its client: for the next that is
-/// started.
-#[derive(Debug, Default)]
-pub(super) struct Spoken(AtomicU8);
+/// Starts servers. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Launcher {
+    pub(super) settings: Arc<Settings>,
+    pub(super) slots: Arc<Slots>,
+    /// Whether the servers are opened with `initialize`. Known once a server did not speak the era of its client; the
+    /// next server is asked for this era first.
+    known_era: Arc<Mutex<Option<bool>>>,
+}
 
-impl Spoken {
-    /// Whether they are opened with `initialize`.
-    fn known(&self) -> Option<bool> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
-            known => Some(known == 1),
-        }
+impl Launcher {
+    pub(super) fn new(settings: Settings) -> Self {
+        let slots = Slots::new(settings.upstreams);
+        Self { settings: Arc::new(settings), slots, known_era: Arc::default() }
     }
 
-    fn note(&self, initialize: bool) {
-        self.0.store(if initialize { 1 } else { 2 }, Ordering::Relaxed);
+    fn known_era(&self) -> MutexGuard<'_, Option<bool>> {
+        self.known_era.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a server. Dropping the future ends the server in any phase of its start; its slot is held until nothing
+    /// of it is left.
+    pub(super) async fn start(
+        &self,
+        slot: Slot,
+        hello: ClientHello,
+        handler: impl UpstreamHandler,
+    ) -> Result<Upstream, Refusal> {
+        let ending = slot.ending.clone();
+        let (sender, outcome) = oneshot::channel();
+        let life = Life { launcher: self.clone(), hello, slot };
+        tokio::spawn(life.run(handler, sender));
+        let mut dropped = EndOnDrop(Some(ending.clone()));
+        let server = outcome.await.unwrap_or(Err(Refusal::Closed))?;
+        dropped.0 = None;
+        Ok(Upstream { server, ending })
     }
 }
 
 impl Upstream {
-    /// Starts a server. Dropping the future ends it, wherever it is on its way; what is left of it then is among the
-    /// places until it is gone.
-    pub(super) async fn start(
-        settings: &Arc<Settings>,
-        place: Place,
-        spoken: &Arc<Spoken>,
-        wanted: Wanted,
-        answers: impl Answers,
-    ) -> Result<Self, Refusal> {
-        let ending = place.ending.clone();
-        let (told, outcome) = oneshot::channel();
-        let life = Life { settings: settings.clone(), spoken: spoken.clone(), wanted, place };
-        tokio::spawn(life.live(answers, told));
-        let mut left = EndedUnlessKept(Some(ending.clone()));
-        let server = outcome.await.unwrap_or(Err(Refusal::Closed))?;
-        left.0 = None;
-        Ok(Self { server, ending })
-    }
-
-    /// The client of the run that is current, if there is one now.
+    /// The connection to the current run; `None` while the server is restarting.
     pub(super) fn current(&self) -> Option<Client> {
         self.server.current()
     }
 
-    /// The same; while the server is being started again, that of the next run.
+    /// The connection to the current run. While the server is restarting, waits for the next run.
     pub(super) async fn client(&self) -> Result<Client, NoClient> {
         match self.server.current() {
             Some(client) => Ok(client),
@@ -100,7 +100,7 @@ impl Upstream {
         }
     }
 
-    /// Waits until there will be no other run: the server was given up or ended.
+    /// Waits until the server was given up or ended.
     pub(super) async fn over(&self) -> NoClient {
         self.server.closed().await
     }
@@ -110,28 +110,27 @@ impl Upstream {
         self.server.close().await;
     }
 
-    /// Whether the server was ended: it may not be gone yet.
+    /// Whether [`Upstream::end`] was called. The server may still be running.
     pub(super) fn is_ended(&self) -> bool {
         *self.ending.borrow()
     }
 
-    /// Ends the server.
+    /// Ends the server without waiting.
     pub(super) fn end(&self) {
         self.ending.send_replace(true);
     }
 }
 
-/// Its place is known to become free.
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// Nobody waits for the start any more.
-struct EndedUnlessKept(Option<watch::Sender<bool>>);
+/// Ends a server whose start is not waited for any more.
+struct EndOnDrop(Option<watch::Sender<bool>>);
 
-impl Drop for EndedUnlessKept {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         if let Some(ending) = &self.0 {
             ending.send_replace(true);
@@ -141,83 +140,87 @@ impl Drop for EndedUnlessKept {
 
 /// A server from its first start to its end.
 struct Life {
-    settings: Arc<Settings>,
-    spoken: Arc<Spoken>,
-    wanted: Wanted,
-    place: Place,
+    launcher: Launcher,
+    hello: ClientHello,
+    slot: Slot,
 }
 
 impl Life {
-    async fn live(self, answers: impl Answers, told: oneshot::Sender<Result<RestartingClient, Refusal>>) {
-        let server = match self.first_start(&answers).await {
+    async fn run(
+        self,
+        handler: impl UpstreamHandler,
+        started: oneshot::Sender<Result<RestartingClient, Refusal>>,
+    ) {
+        let settings = &self.launcher.settings;
+        let server = match self.first_start(&handler).await {
             Ok(server) => server,
             Err(why) => {
                 let closed = matches!(why, RunEnd::Ended(CloseCause::Local));
                 let refusal = if closed { Refusal::Closed } else { Refusal::NotStarted(Box::new(why)) };
                 if let Refusal::NotStarted(end) = &refusal {
-                    let upstream = self.place.number;
-                    self.settings.tell(&GatewayEvent::Ended { upstream, end, next: None });
+                    let upstream = self.slot.number;
+                    settings.emit(&GatewayEvent::Ended { upstream, end, next: None });
                 }
-                drop(self.place);
-                let _ = told.send(Err(refusal));
+                drop(self.slot);
+                let _ = started.send(Err(refusal));
                 return;
             }
         };
         let mut runs = server.runs();
         if let Some(client) = server.current() {
             let initialize = client.profile().initialize;
-            // That it speaks the era it was asked for first says nothing of the other one.
-            if initialize != self.wanted.initializes {
-                self.spoken.note(initialize);
+            // A server that speaks the era of its client may speak the other one, too.
+            if initialize != self.hello.initializes {
+                *self.launcher.known_era() = Some(initialize);
             }
         }
-        // Whoever waited may have left: then this was the last handle, and the server ends.
-        drop(told.send(Ok(server)));
+        // If the start is not waited for any more, this drops the last handle, and the server ends.
+        drop(started.send(Ok(server)));
         while let Some(client) = runs.next().await {
             if runs.run() > 1 {
-                answers.began(&client).await;
+                handler.restarted(&client).await;
             }
         }
-        self.settings.tell(&GatewayEvent::Over { upstream: self.place.number });
+        settings.emit(&GatewayEvent::Over { upstream: self.slot.number });
     }
 
-    /// The eras to ask for, one after the other.
+    /// The eras to ask for, in this order.
     fn asks(&self) -> Vec<Ask> {
-        let Settings { ask, version, .. } = &*self.settings;
+        let Settings { ask, version, .. } = &*self.launcher.settings;
         let (legacy, modern) = (Ask::Only(Era::Legacy), Ask::Only(Era::Modern));
         if version.is_some() || *ask != Ask::Auto {
             return vec![*ask];
         }
-        match (self.wanted.initializes, self.spoken.known()) {
+        match (self.hello.initializes, *self.launcher.known_era()) {
             (true, Some(false)) => vec![modern, legacy],
             (true, _) => vec![legacy, modern],
-            // What is known need not be probed.
+            // A known era need not be probed.
             (false, Some(true)) => vec![legacy, Ask::Auto],
             (false, Some(false)) => vec![modern, Ask::Auto],
             (false, None) => vec![Ask::Auto],
         }
     }
 
-    async fn first_start(&self, answers: &impl Answers) -> Result<RestartingClient, RunEnd> {
+    async fn first_start(&self, handler: &impl UpstreamHandler) -> Result<RestartingClient, RunEnd> {
         let mut first = None;
         for ask in self.asks() {
-            match self.start_with(ask, answers.clone()).await {
+            match self.start_with(ask, handler.clone()).await {
                 Ok(server) => return Ok(server),
-                Err(end) if first.is_none() && speaks_otherwise(&end) => first = Some(end),
-                // What the era of the client has come to says more than that the other one was in vain, too.
+                Err(end) if first.is_none() && may_speak_other_era(&end) => first = Some(end),
+                // The failure in the client's own era says more than the failure in the other one.
                 Err(end) => return Err(first.unwrap_or(end)),
             }
         }
         Err(first.unwrap_or(RunEnd::Ended(CloseCause::Local)))
     }
 
-    async fn start_with(&self, ask: Ask, answers: impl Answers) -> Result<RestartingClient, RunEnd> {
-        let Self { settings, wanted, place, .. } = self;
-        let mut presents = wanted.presents.clone();
-        let mut builder = Client::builder("", "").implementation(wanted.info.clone());
-        // The version that a legacy client wants is none of the modern era.
+    async fn start_with(&self, ask: Ask, handler: impl UpstreamHandler) -> Result<RestartingClient, RunEnd> {
+        let Self { launcher: Launcher { settings, .. }, hello, slot } = self;
+        let mut presents = hello.presents.clone();
+        let mut builder = Client::builder("", "").implementation(hello.info.clone());
+        // The version of a legacy client does not exist in the modern era.
         let modern = Ask::Only(Era::Modern);
-        let theirs = wanted.version.as_ref().filter(|_| ask != modern);
+        let theirs = hello.version.as_ref().filter(|_| ask != modern);
         if let Some(version) = settings.version.as_ref().or(theirs) {
             builder = builder.protocol_version(version.clone());
         }
@@ -226,27 +229,27 @@ impl Life {
         } else {
             builder = builder.ask(ask);
         }
-        let hear = {
-            let (settings, upstream) = (settings.clone(), place.number);
+        let on_event = {
+            let (settings, upstream) = (settings.clone(), slot.number);
             move |event: &RunEvent<'_>| match event {
-                RunEvent::Started { run } => settings.tell(&GatewayEvent::Started { upstream, run: *run }),
+                RunEvent::Started { run } => settings.emit(&GatewayEvent::Started { upstream, run: *run }),
                 RunEvent::Ended { end, next } => {
-                    settings.tell(&GatewayEvent::Ended { upstream, end, next: *next });
+                    settings.emit(&GatewayEvent::Ended { upstream, end, next: *next });
                 }
                 _ => {}
             }
         };
-        let (start, pace) = (settings.start.clone(), answers.clone());
+        let (start, wrapper) = (settings.start.clone(), handler.clone());
         builder
             .limits(settings.upstream_limits.clone())
-            .relay(wanted.capabilities.clone(), presents, answers)
+            .relay(hello.capabilities.clone(), presents, handler)
             .restarting_until(
-                settings.restart.clone().also_on_event(hear),
+                settings.restart.clone().also_on_event(on_event),
                 move || {
-                    let (started, answers) = (start(), pace.clone());
-                    async move { started.await.map(|link| answers.paced(link)) }
+                    let (started, wrapper) = (start(), wrapper.clone());
+                    async move { started.await.map(|link| wrapper.wrap(link)) }
                 },
-                place.ending.clone(),
+                slot.ending.clone(),
             )
             .await
     }
@@ -256,9 +259,8 @@ fn at_version(params: Raw, version: &Version) -> Raw {
     Payload::from_raw(params).with_member("protocolVersion", &Raw::string(version.as_str())).into_raw()
 }
 
-/// Whether a server that did not agree may do so in the other era: it has answered what opens a connection with an error
-/// that says nothing else.
-fn speaks_otherwise(end: &RunEnd) -> bool {
+/// Whether a server that failed to open may open in the other era: its answer does not show another problem.
+fn may_speak_other_era(end: &RunEnd) -> bool {
     let RunEnd::NotOpened(error) = end else { return false };
     match error.close_cause() {
         CloseCause::Opening(OpeningFailure::Refused { error, .. }) => matches!(
@@ -272,14 +274,5 @@ fn speaks_otherwise(end: &RunEnd) -> bool {
         ),
         CloseCause::Opening(OpeningFailure::NoCommonVersion { .. } | OpeningFailure::BadReply { .. }) => true,
         _ => false,
-    }
-}
-
-impl Settings {
-    pub(super) fn tell(&self, event: &GatewayEvent<'_>) {
-        tracing::debug!(target: "mcpjoin", ?event, "a gateway");
-        if let Some(hear) = &self.on_event {
-            hear(event);
-        }
     }
 }

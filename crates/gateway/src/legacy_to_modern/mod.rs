@@ -1,12 +1,13 @@
-//! A client of the legacy era before a server of the modern era.
+//! Clients of the legacy era in front of a server of the modern era.
 //!
-//! The server's questions, which come in place of a result, are asked as requests of the client, and the request is made
-//! again with the answers. What the client sets for its session is said with each request (the level of log messages), or
-//! kept by a stream (`resources/subscribe`, changes of lists). The envelope of the modern era is taken out of results.
-//! <https://modelcontextprotocol.io/specification/2026-07-28/changelog> names what differs.
+//! A modern server asks in place of a result. The client receives each question as a request, and the original request
+//! is repeated with the answers (`rounds`). Settings of the client's session become part of each request (the log
+//! level) or of a stream (`resources/subscribe`, changes of lists; `stream`). Results lose the envelope of the modern
+//! era (`translate`). Used by `legacy`.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/changelog> lists the differences.
 
-mod listening;
 mod rounds;
+mod stream;
 mod translate;
 
 use std::sync::Arc;
@@ -16,24 +17,24 @@ use mcpjoin_proto::session::ServerRole;
 use mcpjoin_proto::types::{LoggingLevel, SetLevelParams};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request, Version};
 
-use self::listening::Listening;
-use self::translate::Wraps;
+use self::stream::Stream;
+use self::translate::WrappedTools;
+use super::errors::ErrorTexts;
 use super::pair::Pair;
-use super::relaying::forward;
-use super::telling::Telling;
+use super::relay::forward;
 use super::upstream::Upstream;
 use mcpjoin::client::Client;
 use mcpjoin::connection::Context;
 
-/// What stands between one legacy client and its modern server.
+/// Answers one legacy client by asking its modern server.
 pub(super) struct LegacyToModern {
     /// The revision that the client speaks.
     profile: &'static Profile,
     timeout: Duration,
-    /// The tools whose structured results go into an object.
-    wraps: Wraps,
-    listening: Listening,
-    telling: Telling,
+    /// The tools whose structured results are wrapped in an object.
+    wrapped_tools: WrappedTools,
+    stream: Stream,
+    errors: ErrorTexts,
 }
 
 impl LegacyToModern {
@@ -44,9 +45,9 @@ impl LegacyToModern {
         upstream: &Arc<Upstream>,
         server: &Client,
     ) -> Self {
-        let telling = pair.telling.clone();
-        let listening = Listening::begin(pair, upstream, server);
-        Self { profile, timeout, wraps: Wraps::default(), listening, telling }
+        let errors = pair.errors.clone();
+        let stream = Stream::open(pair, upstream, server);
+        Self { profile, timeout, wrapped_tools: WrappedTools::default(), stream, errors }
     }
 
     /// Answers a request of the client.
@@ -57,15 +58,15 @@ impl LegacyToModern {
         cx: &Context,
     ) -> Result<Payload, ErrorObject> {
         match request.method {
-            // The session has remembered it, and each request says it from now on.
+            // The session stores the level, and each request carries it from now on.
             Method::SetLevel => checked_level(&request).map(|()| Payload::from_raw(Raw::empty_object())),
-            Method::Subscribe => self.listening.subscribe(uri(&request)?).await,
-            Method::Unsubscribe => self.listening.unsubscribe(&uri(&request)?),
+            Method::Subscribe => self.stream.subscribe(uri(&request)?).await,
+            Method::Unsubscribe => self.stream.unsubscribe(&uri(&request)?),
             _ => self.ask(server, request, cx).await,
         }
     }
 
-    /// Asks the server, and the client what the server asks, until there is a result.
+    /// Sends the request to the server, and the server's questions to the client, until there is a result.
     async fn ask(&self, server: &Client, request: Request, cx: &Context) -> Result<Payload, ErrorObject> {
         let (method, asked) = (request.method.clone(), request.params);
         let mut rounds = rounds::Rounds::new(asked.clone(), self.timeout);
@@ -74,25 +75,31 @@ impl LegacyToModern {
             let result = match forward(server.connection().call(call), cx).await {
                 Ok(result) => result,
                 Err(error) => {
-                    let error = self.telling.ended(error, server.connection()).await;
+                    let error = self.errors.call_error(error, server.connection()).await;
                     return Err(translate::error(self.profile, &method, error));
                 }
             };
             if !translate::needs_input(&result) {
-                return Ok(translate::result(self.profile, &method, asked.as_ref(), result, &self.wraps));
+                return Ok(translate::result(
+                    self.profile,
+                    &method,
+                    asked.as_ref(),
+                    result,
+                    &self.wrapped_tools,
+                ));
             }
-            rounds.answer(&method, &result, cx).await?;
+            rounds.ask_client(&method, &result, cx).await?;
         }
     }
 
-    /// A notification of the client, for the server; `None` where the server has none of the kind.
+    /// The notification for the server; `None` if the modern era does not have it.
     pub(super) fn notification(&self, notification: Notification) -> Option<Notification> {
-        // Whoever wants to know asks anew.
+        // A modern server asks for the roots each time it needs them.
         (notification.method != Method::RootsListChanged).then_some(notification)
     }
 }
 
-/// What a modern server is for a legacy client that has asked for a version.
+/// The role towards a legacy client that has asked for a version.
 pub(super) fn role_of(mut role: ServerRole, server: &Client, asked_for: Option<&Version>) -> ServerRole {
     let asked_for = asked_for.and_then(Profile::of).filter(|profile| profile.initialize);
     let version = asked_for.map_or_else(newest, |profile| profile.version.clone());

@@ -1,5 +1,5 @@
-//! The rounds of a request that a modern server answers with questions: the client is asked each of them as a request of
-//! its own, and the request is made again with the answers.
+//! Requests that a modern server answers with questions. Each question becomes a request to the client, and the
+//! original request is repeated with the answers.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 
@@ -11,47 +11,47 @@ use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
 use tokio::time::sleep;
 
-use crate::relaying::{self, failure, forward};
-use crate::telling::Telling;
+use crate::errors::{ErrorTexts, client_gone, failure};
+use crate::relay::{self, forward};
 use mcpjoin::connection::Context;
 use mcpjoin::internal::{FIRST_PAUSE, LONGEST_PAUSE, MAX_ROUNDS};
 
-/// A request, made as often as the server wants.
+/// A request and its repetitions.
 pub(super) struct Rounds {
-    /// As the client has asked it.
-    asked: Option<Payload>,
-    /// The same with the answers to the last questions.
+    /// The parameters of the client's request.
+    original: Option<Payload>,
+    /// The parameters with the answers to the last questions.
     next: Option<Payload>,
     timeout: Duration,
-    made: usize,
+    rounds: usize,
     pause: Duration,
 }
 
 impl Rounds {
-    pub(super) const fn new(asked: Option<Payload>, timeout: Duration) -> Self {
-        Self { asked, next: None, timeout, made: 0, pause: FIRST_PAUSE }
+    pub(super) const fn new(original: Option<Payload>, timeout: Duration) -> Self {
+        Self { original, next: None, timeout, rounds: 0, pause: FIRST_PAUSE }
     }
 
-    /// The next call.
+    /// The call for the next round.
     pub(super) fn call(&mut self, method: &Method, cx: &Context) -> Call {
-        let params = self.next.take().or_else(|| self.asked.clone());
-        let mut call = relaying::call(method.clone(), params, cx, self.timeout);
+        let params = self.next.take().or_else(|| self.original.clone());
+        let mut call = relay::call(method.clone(), params, cx, self.timeout);
         call.log_level = cx.request().and_then(|request| request.log_level);
         call
     }
 
-    /// Has the client answer what the server has asked in place of a result.
-    pub(super) async fn answer(
+    /// Sends the questions in `result` to the client, and prepares the next round with its answers.
+    pub(super) async fn ask_client(
         &mut self,
         method: &Method,
         result: &Payload,
         cx: &Context,
     ) -> Result<(), ErrorObject> {
-        if self.made >= MAX_ROUNDS {
+        if self.rounds >= MAX_ROUNDS {
             let text = format!("{method} asked for input more often than the limit `rounds` of {MAX_ROUNDS}");
             return Err(failure("tooManyRounds", &text, &[("limit", MAX_ROUNDS.to_string())]));
         }
-        self.made += 1;
+        self.rounds += 1;
         let bad =
             |what: &str| failure("badReply", &format!("the answer to {method} is not valid: {what}"), &[]);
         let member = |name: &str| result.raw().member(name).filter(|member| member.kind() != Kind::Null);
@@ -63,7 +63,7 @@ impl Rounds {
         if questions.is_empty() && state.is_none() {
             return Err(bad("`input_required` with neither `inputRequests` nor `requestState`"));
         }
-        let mut params = self.asked.clone().unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
+        let mut params = self.original.clone().unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
         if questions.is_empty() {
             sleep(self.pause).await;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -85,7 +85,7 @@ impl Rounds {
     }
 }
 
-/// Asks the client one question, on the way of the request that it belongs to.
+/// Sends one question to the client, as part of the request that it belongs to.
 async fn ask(question: &Raw, cx: &Context, timeout: Duration) -> Result<Raw, ErrorObject> {
     let method = question.member("method");
     let method = method.as_ref().and_then(Raw::to_string_value);
@@ -99,7 +99,7 @@ async fn ask(question: &Raw, cx: &Context, timeout: Duration) -> Result<Raw, Err
     match forward(cx.call(call), cx).await {
         Ok(answer) => Ok(answer.into_raw()),
         Err(CallError::Remote(error)) => Err(error),
-        Err(CallError::Closed(_)) => Err(failure("clientGone", "the client has left", &[])),
-        Err(error) => Err(Telling::default().ended(error, &cx.connection()).await),
+        Err(CallError::Closed(_)) => Err(client_gone()),
+        Err(error) => Err(ErrorTexts::default().call_error(error, &cx.connection()).await),
     }
 }

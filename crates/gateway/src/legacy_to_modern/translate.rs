@@ -1,17 +1,16 @@
-//! Results and errors of a modern server in the words of a legacy revision. What differs is taken out or put in; every
-//! other byte stays.
+//! Translates results and errors of a modern server into a legacy revision. Members that differ are removed, added or
+//! replaced; every other byte stays.
 
 use std::sync::{Mutex, PoisonError};
 
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Profile, Raw, Version, code};
 
-use mcpjoin::internal::KnownTools;
-use mcpjoin::internal::{is_of_object, wrap, wrapped};
+use mcpjoin::internal::{KnownTools, is_of_object, wrap, wrapped};
 
-/// The tools whose structured results go into an object, as their lists have said.
+/// The tools whose structured results are wrapped in an object, as learned from lists.
 #[derive(Default)]
-pub(super) struct Wraps(Mutex<KnownTools<()>>);
+pub(super) struct WrappedTools(Mutex<KnownTools<()>>);
 
 /// Whether a result asks for input.
 pub(super) fn needs_input(result: &Payload) -> bool {
@@ -19,13 +18,13 @@ pub(super) fn needs_input(result: &Payload) -> bool {
     kind.as_ref().and_then(Raw::to_string_value).as_deref() == Some("input_required")
 }
 
-/// A result without the envelope of the modern era, in the words of that revision.
+/// Translates a result into that revision, without the envelope of the modern era.
 pub(super) fn result(
     profile: &Profile,
     method: &Method,
-    asked: Option<&Payload>,
+    params: Option<&Payload>,
     result: Payload,
-    wraps: &Wraps,
+    wrapped_tools: &WrappedTools,
 ) -> Payload {
     let result = result
         .without_members(|name| {
@@ -33,22 +32,22 @@ pub(super) fn result(
         })
         .without_meta_members(|key| key == key::SERVER_INFO);
     match method {
-        Method::ListTools => tools(profile, result, wraps),
-        Method::CallTool => called(profile, asked, result, wraps),
-        Method::GetPrompt if !knows_all_content(profile) => each(result, "messages", |message| {
+        Method::ListTools => tools(profile, result, wrapped_tools),
+        Method::CallTool => called(profile, params, result, wrapped_tools),
+        Method::GetPrompt if !has_all_content(profile) => each(result, "messages", |message| {
             let content = message.member("content")?;
-            let shown = in_words_of(profile, &content)?;
-            Some(Payload::from_raw(message.clone()).with_member("content", &shown).into_raw())
+            let content = translated_content(profile, &content)?;
+            Some(Payload::from_raw(message.clone()).with_member("content", &content).into_raw())
         }),
         _ => result,
     }
 }
 
-fn knows_all_content(profile: &Profile) -> bool {
+fn has_all_content(profile: &Profile) -> bool {
     profile.audio && profile.resource_links
 }
 
-/// The members of an array, each changed where `change` says how.
+/// Replaces the members of an array for which `change` gives another value.
 fn each(result: Payload, name: &str, change: impl Fn(&Raw) -> Option<Raw>) -> Payload {
     let Some(members) = result.raw().member(name).and_then(|array| array.decode::<Vec<Raw>>().ok()) else {
         return result;
@@ -73,8 +72,8 @@ fn each(result: Payload, name: &str, change: impl Fn(&Raw) -> Option<Raw>) -> Pa
     }
 }
 
-/// A list of tools: until 2025-11-25 a structured result is an object, and before 2025-06-18 there is none.
-fn tools(profile: &Profile, result: Payload, wraps: &Wraps) -> Payload {
+/// Translates a list of tools. Until 2025-11-25 a structured result is an object, and before 2025-06-18 there is none.
+fn tools(profile: &Profile, result: Payload, wrapped_tools: &WrappedTools) -> Payload {
     each(result, "tools", |tool| {
         let schema = tool.member("outputSchema")?;
         let other = Payload::from_raw(tool.clone());
@@ -84,10 +83,10 @@ fn tools(profile: &Profile, result: Payload, wraps: &Wraps) -> Payload {
         let name = tool.member("name")?;
         let name = name.to_string_value()?;
         if is_of_object(&schema) {
-            wraps.forget(&name);
+            wrapped_tools.remove(&name);
             return None;
         }
-        wraps.keep(&name);
+        wrapped_tools.insert(&name);
         Some(match wrapped(&schema) {
             Some(schema) => other.with_member("outputSchema", &schema).into_raw(),
             None => other.without_members(|name| name == "outputSchema").into_raw(),
@@ -95,28 +94,34 @@ fn tools(profile: &Profile, result: Payload, wraps: &Wraps) -> Payload {
     })
 }
 
-/// The result of a tool.
-fn called(profile: &Profile, asked: Option<&Payload>, result: Payload, wraps: &Wraps) -> Payload {
+/// Translates the result of a tool.
+fn called(
+    profile: &Profile,
+    params: Option<&Payload>,
+    result: Payload,
+    wrapped_tools: &WrappedTools,
+) -> Payload {
     let result = match result.raw().member("structuredContent") {
         Some(_) if !profile.structured_content => result.without_members(|name| name == "structuredContent"),
         Some(value) => {
-            let name = asked.and_then(Payload::name_string);
-            let wraps = value.kind() != Kind::Object || name.is_some_and(|name| wraps.has(&name));
-            match wrap(&value).filter(|_| wraps) {
+            let name = params.and_then(Payload::name_string);
+            let is_wrapped =
+                value.kind() != Kind::Object || name.is_some_and(|name| wrapped_tools.contains(&name));
+            match wrap(&value).filter(|_| is_wrapped) {
                 Some(object) => result.with_member("structuredContent", &object),
                 None => result,
             }
         }
         None => result,
     };
-    if knows_all_content(profile) {
+    if has_all_content(profile) {
         return result;
     }
-    each(result, "content", |content| in_words_of(profile, content))
+    each(result, "content", |content| translated_content(profile, content))
 }
 
-/// Content that a revision has no word for, as text.
-fn in_words_of(profile: &Profile, content: &Raw) -> Option<Raw> {
+/// Content of a type that the revision does not have, as text.
+fn translated_content(profile: &Profile, content: &Raw) -> Option<Raw> {
     let member = |name: &str| content.member(name)?.to_string_value().map(std::borrow::Cow::into_owned);
     let text = match member("type")?.as_str() {
         "resource_link" if !profile.resource_links => member("uri").unwrap_or_default(),
@@ -128,28 +133,28 @@ fn in_words_of(profile: &Profile, content: &Raw) -> Option<Raw> {
     Raw::from_value(&mcpjoin_proto::types::Content::text(text)).ok()
 }
 
-impl Wraps {
+impl WrappedTools {
     fn with<T>(&self, act: impl FnOnce(&mut KnownTools<()>) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn keep(&self, name: &str) {
+    fn insert(&self, name: &str) {
         self.with(|names| names.insert(name, (), 0));
     }
 
-    fn forget(&self, name: &str) {
+    fn remove(&self, name: &str) {
         self.with(|names| names.remove(name));
     }
 
-    fn has(&self, name: &str) -> bool {
+    fn contains(&self, name: &str) -> bool {
         self.with(|names| names.get(name).is_some())
     }
 }
 
-/// An error in the words of that revision.
+/// Translates an error into that revision.
 pub(super) fn error(profile: &Profile, method: &Method, error: ErrorObject) -> ErrorObject {
     match method {
-        // What is no resource is said with the same code as parameters that do not fit.
+        // The modern era uses the code for invalid parameters for a resource that does not exist.
         Method::ReadResource if error.code == code::INVALID_PARAMS => {
             ErrorObject { code: profile.resource_not_found, ..error }
         }
@@ -157,7 +162,7 @@ pub(super) fn error(profile: &Profile, method: &Method, error: ErrorObject) -> E
     }
 }
 
-/// The answer to `server/discover` as one to `initialize`.
+/// Translates the result of `server/discover` into one of `initialize`.
 pub(super) fn initialized(discovered: Payload, version: &Version) -> Payload {
     let unnamed =
         || Raw::parse(r#"{"name":"unknown","version":"unknown"}"#).unwrap_or_else(|_| Raw::empty_object());
@@ -172,24 +177,24 @@ pub(super) fn initialized(discovered: Payload, version: &Version) -> Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcpjoin::internal::{MAX_KNOWN_TOOL_BYTES as MOST_BYTES, MAX_KNOWN_TOOLS as TOOLS};
+    use mcpjoin::internal::{MAX_KNOWN_TOOL_BYTES, MAX_KNOWN_TOOLS};
 
     #[test]
     fn the_names_of_so_many_tools_are_remembered() {
-        let wraps = Wraps::default();
-        (0..=TOOLS).for_each(|name| wraps.keep(&name.to_string()));
-        assert!((0..TOOLS).all(|name| wraps.has(&name.to_string())));
-        assert!(!wraps.has(&TOOLS.to_string()));
-        wraps.forget("0");
-        wraps.keep("more");
-        assert!(wraps.has("more"));
+        let tools = WrappedTools::default();
+        (0..=MAX_KNOWN_TOOLS).for_each(|name| tools.insert(&name.to_string()));
+        assert!((0..MAX_KNOWN_TOOLS).all(|name| tools.contains(&name.to_string())));
+        assert!(!tools.contains(&MAX_KNOWN_TOOLS.to_string()));
+        tools.remove("0");
+        tools.insert("more");
+        assert!(tools.contains("more"));
     }
 
     #[test]
     fn the_names_that_are_remembered_for_a_legacy_client_have_a_total_in_bytes() {
-        let wraps = Wraps::default();
-        let name = |of: &str| of.repeat(MOST_BYTES / 2);
-        ["a", "b", "c"].iter().for_each(|of| wraps.keep(&name(of)));
-        assert!(wraps.has(&name("a")) && wraps.has(&name("b")) && !wraps.has(&name("c")));
+        let tools = WrappedTools::default();
+        let name = |of: &str| of.repeat(MAX_KNOWN_TOOL_BYTES / 2);
+        ["a", "b", "c"].iter().for_each(|of| tools.insert(&name(of)));
+        assert!(tools.contains(&name("a")) && tools.contains(&name("b")) && !tools.contains(&name("c")));
     }
 }

@@ -1,68 +1,71 @@
 //! Requests that may take several rounds: `tools/call`, `prompts/get`, `resources/read`.
 //!
-//! The call to the legacy server is made once and stays open. When the server asks something meanwhile, the client's
-//! request is answered with the question, and the call is parked; the client's next request brings the answers, which the
-//! server gets, and waits for what comes then: the result, or more questions.
+//! The call to the legacy server is made once and stays open. When the server asks something, the client's request is
+//! answered with the question and the call is suspended. The client's next request brings the answers: they go to the
+//! server, and the call continues until there is a result or another question.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 //!
-//! A server of 2025-11-25 may also refuse a call until the user has visited a page (the error -32042). Then there is no
-//! call to be parked: it is made again when the client comes back.
+//! A server of 2025-11-25 may also refuse a call until the user has visited a page (`url_elicitation`). Then there is
+//! no open call: the call is repeated when the client returns.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use mcpjoin_proto::session::{Asker, CallError, Reply};
-use mcpjoin_proto::types::{ElicitAction, InputRequest, InputRequests, InputRequired, InputResponses};
-use mcpjoin_proto::{ErrorObject, Method, Payload, Raw};
+use mcpjoin_proto::types::{InputRequests, InputRequired, InputResponses};
+use mcpjoin_proto::{ErrorObject, Method, Payload};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use super::parked::{Owner, Waits};
-use super::tasks::{self, Running};
-use super::translate::Pages;
-use super::{Claim, Lanes, ModernToLegacy, call, failed, here, is_settled, tell, translate};
-use crate::relaying;
-use crate::telling::Telling;
+use super::suspended::Owner;
+use super::tasks::{self, RunningTask};
+use super::url_elicitation::Pages;
+use super::{Claim, ModernToLegacy, call, call_error, is_answered, notify, requester, translate};
+use crate::errors::ErrorTexts;
+use crate::relay;
 use mcpjoin::connection::{Calling, Context};
 use mcpjoin::internal::request_digest;
 
-/// How long a question waits for others that the server asks at once with it, so that they are one round for the client.
-const GATHERING: Duration = Duration::from_millis(10);
+/// How long a question waits for others that the server asks at the same time, so that the client receives them in one
+/// round.
+const GATHER_TIME: Duration = Duration::from_millis(10);
 
-/// A call to the server that is open.
-pub(super) struct Open {
+/// An open call to the server.
+pub(super) struct OpenCall {
     calling: Calling,
     claim: Claim,
-    /// The server was asked for a task; and has begun it.
+    /// The call asks the server to create a task.
     as_task: bool,
-    task: Option<Running>,
+    /// The task, once the server has created it.
+    task: Option<RunningTask>,
 }
 
-/// What waits for a client to come back.
-pub(super) enum Parked {
-    /// A call that waits for answers.
-    Call(Open),
-    /// Pages that the user has to visit before a call is made again, and where it is made again: what the user does there
-    /// may be known at that server alone.
-    Pages(Pages, Claim),
+/// A call whose client has left.
+pub(super) enum SuspendedCall {
+    /// It waits for answers.
+    Open(OpenCall),
+    /// It is repeated when the user has visited these pages, at the same server: only that server may know of the
+    /// visits.
+    Refused(Pages, Claim),
 }
 
-impl Waits for Parked {
-    fn given_up(self, why: &str) {
-        if let Self::Call(Open { calling, claim, .. }) = self {
+impl SuspendedCall {
+    /// Cancels a call that its client does not resume, and answers the questions of the server with an error.
+    pub(super) fn abandon(self, why: &str) {
+        if let Self::Open(OpenCall { calling, claim, .. }) = self {
             calling.cancel(Some(why));
-            claim.flight.fail(&ErrorObject::internal(why));
+            claim.request.fail(&ErrorObject::internal(why));
         }
     }
 }
 
-/// A call whose client is here. Dropped with its request, which is then cancelled, it says why.
-struct Attended<'a> {
-    open: Option<Open>,
+/// A call whose client is present. When the client's request is dropped, the call is cancelled with the same reason.
+struct CancelOnDrop<'a> {
+    open: Option<OpenCall>,
     cx: &'a Context,
 }
 
-impl Drop for Attended<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
             open.calling.cancel(self.cx.cancel_reason().as_deref());
@@ -70,179 +73,183 @@ impl Drop for Attended<'_> {
     }
 }
 
-/// How attending to a call ends.
-enum Turn {
-    /// The server asks something.
-    Asked(Open),
-    Over(Result<Payload, CallError>, Claim),
+/// How one round of a call ends.
+enum Round {
+    /// The server asked something.
+    Asked(OpenCall),
+    Ended(Result<Payload, CallError>, Claim),
 }
 
 impl ModernToLegacy {
-    /// A request of one of the three methods: a first one or one that brings answers.
-    pub(super) async fn in_rounds(
+    /// Answers a request of one of the three methods, the first of its call or one with answers.
+    pub(super) async fn in_rounds<F, Fut>(
         &self,
-        lanes: &impl Lanes,
+        wait_for_claim: F,
         method: Method,
         params: Option<Payload>,
         cx: &Context,
-        telling: &Telling,
-    ) -> Result<Reply, ErrorObject> {
+        errors: &ErrorTexts,
+    ) -> Result<Reply, ErrorObject>
+    where
+        F: Fn() -> Fut + Send + Sync,
+        Fut: Future<Output = Result<Claim, ErrorObject>> + Send,
+    {
         let owner = Owner {
             request: request_digest(method.as_str(), params.as_ref()),
             principal: cx.origin().and_then(|origin| origin.principal.clone()),
         };
-        let nobody = Asker::default();
-        let client = &cx.asker().map_or(&nobody, |asker| &**asker).capabilities;
+        let unknown = Asker::default();
+        let client = &cx.asker().map_or(&unknown, |asker| &**asker).capabilities;
         let (mut open, mut claim) = (None, None);
-        // Pages that the user has agreed to visit.
+        // The ids of the pages that the user has agreed to visit.
         let mut agreed = Vec::new();
         if let Some(round) = translate::round(params.as_ref())? {
-            match self.common.parking.take(&round.state, &owner)? {
-                Parked::Call(parked) => open = Some(parked.resume(cx, &round.responses).await),
-                Parked::Pages(pages, parked) => match judged(&pages, &round.responses)? {
-                    true => (agreed, claim) = (pages.ids, Some(parked)),
-                    false => return self.send_to(pages, parked, owner),
+            match self.pool.suspended.take(&round.state, &owner)? {
+                SuspendedCall::Open(call) => open = Some(call.resume(cx, &round.responses).await),
+                SuspendedCall::Refused(pages, refused) => match pages.are_accepted(&round.responses)? {
+                    true => (agreed, claim) = (pages.ids, Some(refused)),
+                    false => return self.suspend_for_pages(pages, refused, owner),
                 },
             }
         }
-        let mut is_patient = !agreed.is_empty();
+        let mut may_wait_for_pages = !agreed.is_empty();
         loop {
-            let now = match open.take() {
+            let call = match open.take() {
                 Some(open) => open,
                 None => {
-                    // A server that was started again since knows nothing of the call.
-                    let lasts = |claim: &Claim| claim.run.connection.close_cause().is_none();
-                    let claim = match claim.take().filter(lasts) {
+                    // A new run of the server does not know the call.
+                    let is_current = |claim: &Claim| claim.run.connection.close_cause().is_none();
+                    let claim = match claim.take().filter(is_current) {
                         Some(claim) => claim,
-                        None => lanes.claim(cx).await?,
+                        None => wait_for_claim().await?,
                     };
                     Self::begin(claim, &method, params.as_ref(), cx).await
                 }
             };
-            let (error, at) = match self.attend(now, &method, cx).await? {
-                Turn::Asked(open) => return self.park(open, owner),
-                Turn::Over(Ok(result), _) => {
+            let (error, at) = match self.round(call, &method, cx).await? {
+                Round::Asked(open) => return self.suspend(open, owner),
+                Round::Ended(Ok(result), _) => {
                     return Ok(Reply::Complete(translate::result(&method, result)));
                 }
-                Turn::Over(Err(error), at) => (error, at),
+                Round::Ended(Err(error), at) => (error, at),
             };
             let pages = match &error {
-                CallError::Remote(error) => translate::pages(error, client),
+                CallError::Remote(error) => Pages::of(error, client),
                 _ => None,
             };
             match pages {
-                // It was tried at once, for the server may not care whether the user is done.
-                Some(pages) if is_patient && pages.ids.iter().all(|id| agreed.contains(id)) => {
-                    is_patient = false;
-                    at.flight.rest();
-                    at.run.visited.wait(&pages.ids).await;
+                // The call was repeated at once, because not every server waits for the user to finish.
+                Some(pages) if may_wait_for_pages && pages.ids.iter().all(|id| agreed.contains(id)) => {
+                    may_wait_for_pages = false;
+                    at.request.set_requester(None);
+                    at.run.completed_pages.wait(&pages.ids).await;
                     claim = Some(at);
                 }
-                Some(pages) => return self.send_to(pages, at, owner),
+                Some(pages) => return self.suspend_for_pages(pages, at, owner),
                 None => {
                     let connection = at.run.connection.clone();
-                    // Whoever waits for its turn need not wait for how it has ended.
+                    // The next call need not wait until the exit status is known.
                     drop(at);
-                    return Err(failed(error, &connection, cx, telling).await);
+                    return Err(call_error(error, &connection, cx, errors).await);
                 }
             }
         }
     }
 
     /// Makes the call.
-    async fn begin(claim: Claim, method: &Method, params: Option<&Payload>, cx: &Context) -> Open {
-        let Claim { run, flight } = &claim;
-        flight.wake(here(cx));
+    async fn begin(claim: Claim, method: &Method, params: Option<&Payload>, cx: &Context) -> OpenCall {
+        let Claim { run, request } = &claim;
+        request.set_requester(Some(requester(cx)));
         let tool = params.filter(|_| *method == Method::CallTool).and_then(Payload::name_string);
         let as_task = match &tool {
-            Some(tool) => run.tasks.has(&run.connection, tool).await,
+            Some(tool) => run.task_tools.contains(&run.connection, tool).await,
             None => false,
         };
-        run.settle_level(cx).await;
-        // Its time is kept here: none passes while its client is away.
+        run.update_log_level(cx).await;
+        // The time without progress is measured in `outcome`: it does not include the absence of the client.
         let mut call = call(method, params, cx, Duration::MAX);
         if as_task {
-            call.params = Some(tasks::asking(call.params.take()));
+            call.params = Some(tasks::with_task(call.params.take()));
         }
-        flight.sent();
-        Open { calling: run.connection.call(call), claim, as_task, task: None }
+        request.sent();
+        OpenCall { calling: run.connection.call(call), claim, as_task, task: None }
     }
 
-    /// Attends to a call until it ends or the server asks something.
-    async fn attend(&self, open: Open, method: &Method, cx: &Context) -> Result<Turn, ErrorObject> {
-        let mut attended = Attended { open: Some(open), cx };
-        let outcome = match &mut attended.open {
+    /// Waits until the call ends or the server asks something.
+    async fn round(&self, open: OpenCall, method: &Method, cx: &Context) -> Result<Round, ErrorObject> {
+        let mut guarded = CancelOnDrop { open: Some(open), cx };
+        let outcome = match &mut guarded.open {
             Some(open) => self.outcome(open, method, cx).await,
             None => None,
         };
-        let open = attended.open.take().ok_or_else(|| ErrorObject::internal("the call is over"))?;
-        let Some(outcome) = outcome else { return Ok(Turn::Asked(open)) };
-        if is_settled(&outcome) {
-            open.claim.flight.answered();
+        let open = guarded.open.take().ok_or_else(|| ErrorObject::internal("the call is over"))?;
+        let Some(outcome) = outcome else { return Ok(Round::Asked(open)) };
+        if is_answered(&outcome) {
+            open.claim.request.answered();
         }
         if matches!(outcome, Err(CallError::TimedOut { .. })) {
             open.calling.cancel(Some("timeout"));
         }
-        Ok(Turn::Over(outcome, open.claim))
+        Ok(Round::Ended(outcome, open.claim))
     }
 
-    /// Hands on what the call brings, until it ends; `None`: until the server asks something.
+    /// Forwards progress and notifications of the call until it ends. `None`: the server asked something.
     async fn outcome(
         &self,
-        open: &mut Open,
+        open: &mut OpenCall,
         method: &Method,
         cx: &Context,
     ) -> Option<Result<Payload, CallError>> {
-        let Open { calling, claim: Claim { run, flight }, as_task, task } = open;
+        let OpenCall { calling, claim: Claim { run, request }, as_task, task } = open;
         let gather = || async {
-            flight.asked().await;
-            sleep(GATHERING).await;
+            request.asked().await;
+            sleep(GATHER_TIME).await;
         };
-        let mut gathered = pin!(gather());
-        let patience = if task.is_some() { tasks::KEPT } else { self.common.timeout };
-        let mut silent = pin!(sleep(patience));
-        let mut handed_on: usize = 0;
+        let mut questions = pin!(gather());
+        let timeout = if task.is_some() { tasks::TASK_TTL } else { self.pool.timeout };
+        let mut silent = pin!(sleep(timeout));
+        let mut forwarded: usize = 0;
         loop {
             tokio::select! {
                 biased;
                 event = calling.next_event() => match event {
                     Some(event) => {
-                        silent.as_mut().reset(Instant::now() + patience);
-                        relaying::tell(event, cx, |notification| notification);
-                        handed_on += 1;
-                        if handed_on.is_multiple_of(relaying::AT_ONCE) {
+                        silent.as_mut().reset(Instant::now() + timeout);
+                        relay::forward_event(event, cx, |notification| notification);
+                        forwarded += 1;
+                        if forwarded.is_multiple_of(relay::FORWARDED_PER_POLL) {
                             yield_now().await;
                         }
                     }
                     None => {
                         let outcome = (&mut *calling).await.and_then(|reply| payload(method, reply));
-                        let began = match &outcome {
-                            Ok(result) if *as_task && task.is_none() => tasks::begun(&run.connection, result),
+                        let created = match &outcome {
+                            Ok(result) if *as_task && task.is_none() => tasks::created(&run.connection, result),
                             _ => None,
                         };
-                        if let Some((running, result)) = began {
+                        if let Some((running, result)) = created {
                             (*task, *calling) = (Some(running), result);
-                            silent.as_mut().reset(Instant::now() + tasks::KEPT);
+                            silent.as_mut().reset(Instant::now() + tasks::TASK_TTL);
                             continue;
                         }
                         return Some(match task {
                             Some(task) => {
-                                task.end();
+                                task.finished();
                                 outcome.map(|result| tasks::result(&result))
                             }
                             None => outcome,
                         });
                     }
                 },
-                () = &mut gathered => {
-                    if flight.is_asked() {
+                () = &mut questions => {
+                    if request.is_asked() {
                         return None;
                     }
-                    // The server does not want to know any more.
-                    gathered.set(gather());
+                    // The server has withdrawn its questions.
+                    questions.set(gather());
                 }
                 () = &mut silent => {
-                    let after = if task.is_some() { tasks::KEPT } else { self.common.timeout };
+                    let after = if task.is_some() { tasks::TASK_TTL } else { self.pool.timeout };
                     let method = method.clone();
                     return Some(Err(CallError::TimedOut { method, after, total: false }));
                 }
@@ -250,65 +257,35 @@ impl ModernToLegacy {
         }
     }
 
-    /// The client leaves with the questions.
-    fn park(&self, open: Open, owner: Owner) -> Result<Reply, ErrorObject> {
-        let (questions, bytes) = open.claim.flight.leave();
-        let state = self.common.parking.park(Parked::Call(open), owner, bytes)?;
-        Ok(need(questions, state))
+    /// Answers the client with the questions, and suspends the call.
+    fn suspend(&self, open: OpenCall, owner: Owner) -> Result<Reply, ErrorObject> {
+        let (questions, bytes) = open.claim.request.suspend();
+        let state = self.pool.suspended.add(SuspendedCall::Open(open), owner, bytes)?;
+        Ok(need_input(questions, state))
     }
 
-    /// The client leaves to send its user to the pages.
-    fn send_to(&self, pages: Pages, at: Claim, owner: Owner) -> Result<Reply, ErrorObject> {
-        let questions: InputRequests =
-            pages.questions.iter().enumerate().map(|(place, page)| (key(place), page.clone())).collect();
-        let bytes = pages.questions.iter().map(length).sum();
-        at.flight.rest();
-        let state = self.common.parking.park(Parked::Pages(pages, at), owner, bytes)?;
-        Ok(need(questions, state))
+    /// Answers the client with the pages as questions, and keeps the claim for the repeated call.
+    fn suspend_for_pages(&self, pages: Pages, at: Claim, owner: Owner) -> Result<Reply, ErrorObject> {
+        let (questions, bytes) = pages.questions();
+        at.request.set_requester(None);
+        let state = self.pool.suspended.add(SuspendedCall::Refused(pages, at), owner, bytes)?;
+        Ok(need_input(questions, state))
     }
 }
 
-impl Open {
-    /// The client is back: the server gets its answers, and the client what was kept for it.
+impl OpenCall {
+    /// The client has returned: the server receives the answers, and the client the log messages that were stored for
+    /// it.
     async fn resume(self, cx: &Context, responses: &InputResponses) -> Self {
-        for told in self.claim.flight.come_back(here(cx), responses) {
-            tell(cx, told);
+        for log in self.claim.request.resume(requester(cx), responses) {
+            notify(cx, log);
         }
-        self.claim.run.settle_level(cx).await;
+        self.claim.run.update_log_level(cx).await;
         self
     }
 }
 
-/// Whether the user has agreed to visit all pages; `false`: it was not said of all of them.
-fn judged(pages: &Pages, responses: &InputResponses) -> Result<bool, ErrorObject> {
-    let mut is_whole = true;
-    for place in 0..pages.questions.len() {
-        let Some(response) = responses.get(&key(place)) else {
-            is_whole = false;
-            continue;
-        };
-        let answer = response.to_elicit().map_err(|error| {
-            ErrorObject::invalid_params(format!("`inputResponses`: {}: {error}", key(place)))
-        })?;
-        if answer.action != ElicitAction::Accept {
-            let text =
-                format!("the user did not agree to visit a page that the server requires: {}", pages.message);
-            return Err(relaying::failure("pageDeclined", &text, &[]));
-        }
-    }
-    Ok(is_whole)
-}
-
-/// The name of a page towards the client.
-fn key(place: usize) -> String {
-    format!("page-{}", place + 1)
-}
-
-fn length(question: &InputRequest) -> usize {
-    question.params().ok().flatten().as_ref().map_or(0, Raw::len)
-}
-
-fn need(questions: InputRequests, state: String) -> Reply {
+fn need_input(questions: InputRequests, state: String) -> Reply {
     Reply::NeedInput(Box::new(
         InputRequired::default().with_input_requests(questions).with_request_state(state),
     ))

@@ -1,12 +1,12 @@
-//! Tools that a server of 2025-11-25 runs in no other way than as a task.
+//! Tools that a server of 2025-11-25 runs only as a task.
 //!
-//! The modern era has tasks as an extension, which is another thing, so a modern client cannot ask for one of these. It
-//! calls the tool, the call is made as a task here, and its result is waited for: for the client it simply takes longer.
-//! Which tools these are is in the server's list, which is looked at before the first call where the server declares
-//! tasks at all: what a server does that is called otherwise differs too much to be relied on. Called by `rounds`.
+//! The tasks of the modern era are an extension with other messages, so a modern client cannot create such a task. Here
+//! its call creates the task and then waits for the result: to the client the call just takes longer. The server's list
+//! says which tools these are. If the server declares tasks, the list is read before the first call, because servers
+//! react differently to a call without a task. Used by `rounds`.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>
 //!
-//! Progress of a task after its beginning is not handed on: it belongs to no request that is open.
+//! Progress of a task is not forwarded after the task was created: it belongs to no open request.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,36 +19,37 @@ use tokio::runtime::Handle;
 use mcpjoin::connection::{Calling, Connection};
 use mcpjoin::internal::KnownTools;
 
-/// How long the server is asked to keep the task, and how long its end is waited for: an hour, as our client asks.
-pub(super) const KEPT: Duration = Duration::from_secs(60 * 60);
+/// How long the server is asked to keep the task, and how long its result is waited for: an hour, as in this library's
+/// client.
+pub(super) const TASK_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// Pages of the list of tools that are looked at: what our client looks at of a list.
-const PAGES: usize = 1_000;
+/// Pages of the list of tools that are read, as in this library's client.
+const MAX_PAGES: usize = 1_000;
 
-/// The tools of one run of a server that are run as tasks alone.
+/// The tools that one run of a server runs only as tasks.
 #[derive(Default)]
-pub(super) struct Required {
+pub(super) struct TaskTools {
     known: Mutex<Known>,
-    /// Held by whoever looks at the list: once for all who want to know.
-    looking: tokio::sync::Mutex<()>,
+    /// Held while the list is read, so that calls at the same time read it once.
+    reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Known {
     tools: Option<KnownTools<()>>,
-    /// Counts how often the list has changed.
+    /// How often the list has changed.
     changes: u64,
-    /// Counts how often it was looked at in vain.
-    in_vain: u64,
+    /// How often reading the list failed.
+    failures: u64,
 }
 
-/// A task that runs at the server. Dropped before its result is there, it is called off.
-pub(super) struct Running {
+/// A task that runs at the server. Dropping it cancels the task, unless [`RunningTask::finished`] was called.
+pub(super) struct RunningTask {
     connection: Connection,
     id: Option<String>,
 }
 
-impl Required {
+impl TaskTools {
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,52 +61,52 @@ impl Required {
         known.changes += 1;
     }
 
-    /// Whether this tool is run as a task alone.
-    pub(super) async fn has(&self, connection: &Connection, tool: &str) -> bool {
+    /// Whether this tool runs only as a task. Reads the list of tools if it is not known.
+    pub(super) async fn contains(&self, connection: &Connection, tool: &str) -> bool {
         let peer = connection.peer();
         let server = peer.as_ref().and_then(|peer| peer.server_capabilities());
         let tasks = server.and_then(|server| server.tasks.as_ref());
         if !tasks.is_some_and(|tasks| tasks.covers(&Method::CallTool)) {
             return false;
         }
-        if let Some(known) = self.knows(tool) {
+        if let Some(known) = self.known(tool) {
             return known;
         }
-        let in_vain = self.lock().in_vain;
-        let _looking = self.looking.lock().await;
-        if let Some(known) = self.knows(tool) {
+        let failures = self.lock().failures;
+        let _reading = self.reading.lock().await;
+        if let Some(known) = self.known(tool) {
             return known;
         }
         let changes = {
             let known = self.lock();
-            // Whoever has waited for a look that came to nothing does not wait for another one.
-            if known.in_vain != in_vain {
+            // The read that this call waited for failed, and it does not wait for another one.
+            if known.failures != failures {
                 return false;
             }
             known.changes
         };
-        // A list that cannot be had says nothing, and is looked at again with the next call.
-        let Some(tools) = required(connection).await else {
-            self.lock().in_vain += 1;
+        // After a failure the next call reads the list again.
+        let Some(tools) = read_tools(connection).await else {
+            self.lock().failures += 1;
             return false;
         };
-        let has = tools.get(tool).is_some();
+        let contains = tools.get(tool).is_some();
         let mut known = self.lock();
         if known.changes == changes {
             known.tools = Some(tools);
         }
-        has
+        contains
     }
 
-    fn knows(&self, tool: &str) -> Option<bool> {
+    fn known(&self, tool: &str) -> Option<bool> {
         self.lock().tools.as_ref().map(|tools| tools.get(tool).is_some())
     }
 }
 
-/// Looks through the list of tools.
-async fn required(connection: &Connection) -> Option<KnownTools<()>> {
+/// Reads the list of tools, and gives those that run only as tasks.
+async fn read_tools(connection: &Connection) -> Option<KnownTools<()>> {
     let (mut found, mut cursor) = (KnownTools::default(), None);
-    for _ in 0..PAGES {
+    for _ in 0..MAX_PAGES {
         let mut params = Payload::from_raw(Raw::empty_object());
         if let Some(cursor) = &cursor {
             params = params.with_member("cursor", cursor);
@@ -130,47 +131,47 @@ async fn required(connection: &Connection) -> Option<KnownTools<()>> {
     Some(found)
 }
 
-/// The parameters of a call that asks for a task.
-pub(super) fn asking(params: Option<Payload>) -> Payload {
-    let ttl = format!("{{\"ttl\":{}}}", KEPT.as_millis());
+/// The parameters of a call that creates a task.
+pub(super) fn with_task(params: Option<Payload>) -> Payload {
+    let ttl = format!("{{\"ttl\":{}}}", TASK_TTL.as_millis());
     let ttl = Raw::parse(ttl).unwrap_or_else(|_| Raw::empty_object());
     params.unwrap_or_else(|| Payload::from_raw(Raw::empty_object())).with_member("task", &ttl)
 }
 
-/// The task that a call has become, and the call that waits for its result; `None`: it was answered at once.
-pub(super) fn begun(connection: &Connection, result: &Payload) -> Option<(Running, Calling)> {
+/// The task that a call has created, and the call that waits for its result. `None`: the result is that of the tool.
+pub(super) fn created(connection: &Connection, result: &Payload) -> Option<(RunningTask, Calling)> {
     if result.raw().member("content").is_some() {
         return None;
     }
     let id = result.raw().member("task")?.member("taskId")?.to_string_value()?.into_owned();
-    let mut call = asked(Method::GetTaskResult, &id)?;
+    let mut call = task_call(Method::GetTaskResult, &id)?;
     call.timeout = Some(Duration::MAX);
     call.total = Some(Duration::MAX);
     let calling = connection.call(call);
-    Some((Running { connection: connection.clone(), id: Some(id) }, calling))
+    Some((RunningTask { connection: connection.clone(), id: Some(id) }, calling))
 }
 
-/// The result of a task as the call would have had it.
+/// The result of a task as a result of the tool.
 pub(super) fn result(result: &Payload) -> Payload {
     result.without_meta_members(|name| name == key::RELATED_TASK)
 }
 
-fn asked(method: Method, id: &str) -> Option<Call> {
+fn task_call(method: Method, id: &str) -> Option<Call> {
     Some(Call::new(method).with_params(Raw::from_value(&TaskParams::new(id)).ok()?))
 }
 
-impl Running {
-    /// Its result is there.
-    pub(super) fn end(&mut self) {
+impl RunningTask {
+    /// The result of the task was received.
+    pub(super) fn finished(&mut self) {
         self.id = None;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTask {
     fn drop(&mut self) {
-        let Some(call) = self.id.take().and_then(|id| asked(Method::CancelTask, &id)) else { return };
+        let Some(call) = self.id.take().and_then(|id| task_call(Method::CancelTask, &id)) else { return };
         let (calling, Ok(runtime)) = (self.connection.call(call), Handle::try_current()) else { return };
-        // Whether it was in time, nobody waits to hear.
+        // The outcome of the cancellation is not needed.
         runtime.spawn(async move { drop(calling.await) });
     }
 }

@@ -1,24 +1,27 @@
-//! Parameters, results, questions and errors in the words of the other era.
+//! Translates parameters, results, questions and errors between the eras.
 //!
-//! Called by `rounds`. What an era's envelope does not name passes as it was written. What a modern result must have
-//! (`resultType`, `ttlMs`, `cacheScope`, `_meta`) the session puts around it.
-//! <https://modelcontextprotocol.io/specification/2026-07-28/changelog> names what differs.
+//! Used by `mod`, `rounds` and `url_elicitation`. Members that differ in the two eras are removed or replaced; all
+//! others pass byte for byte. The members that a modern result must have (`resultType`, `ttlMs`, `cacheScope`, `_meta`)
+//! are added by the session.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/changelog> lists the differences.
 
 use std::borrow::Cow;
 
+use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::types::{ClientCapabilities, InputRequest, InputResponses, UrlElicitationRequiredData};
-use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Profile, Raw, code};
+use mcpjoin_proto::types::{ClientCapabilities, DiscoverResult, InputRequest, InputResponses};
+use mcpjoin_proto::{Era, ErrorObject, Kind, Method, Payload, Profile, Raw, Version, code};
 use memchr::memmem;
 
+use mcpjoin::client::Client;
 use mcpjoin::internal::undeclared;
 
-/// The members of `_meta` that are the envelope of a modern request.
+/// The members of `_meta` that a modern request carries for the protocol.
 const ENVELOPE: [&str; 5] =
     [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO, key::LOG_LEVEL, key::PROGRESS_TOKEN];
 
-/// The parameters without what only a modern server reads: the envelope, and what makes a request a further round. A
-/// progress token of ours is put in by the session of the server's side.
+/// The parameters without the members that only a modern server reads: the envelope, and the answers and state of a
+/// further round. The session with the server adds its own progress token.
 pub(super) fn params(method: &Method, params: &Payload) -> Payload {
     let bare = params.without_meta_members(|key| ENVELOPE.contains(&key));
     if method.may_need_input() {
@@ -28,16 +31,16 @@ pub(super) fn params(method: &Method, params: &Payload) -> Payload {
     }
 }
 
-/// What a request brings that is a further round of one before it.
+/// The state and the answers in a request that continues an earlier one.
 pub(super) struct Round {
     pub(super) state: String,
     pub(super) responses: InputResponses,
 }
 
-/// The state and the answers that a request brings; `None`: it is a first one.
+/// Reads the state and the answers of a request. `None`: it begins a call.
 ///
 /// # Errors
-/// When they are not what they must be.
+/// If they are not valid, or there are answers without a state.
 pub(super) fn round(params: Option<&Payload>) -> Result<Option<Round>, ErrorObject> {
     let member = |name: &str| {
         let member = params.and_then(|params| params.raw().member(name));
@@ -54,7 +57,7 @@ pub(super) fn round(params: Option<&Payload>) -> Result<Option<Round>, ErrorObje
     let Some(state) = member("requestState") else {
         return match responses {
             None => Ok(None),
-            // To make the call anew would be to run a tool twice.
+            // Repeating the call would run a tool twice.
             Some(_) => Err(ErrorObject::invalid_params(
                 "`inputResponses` without the `requestState` that came with the questions",
             )),
@@ -67,35 +70,37 @@ pub(super) fn round(params: Option<&Payload>) -> Result<Option<Round>, ErrorObje
     Ok(Some(Round { state, responses: responses.unwrap_or_default() }))
 }
 
-/// A result in the words of the modern era.
+/// Translates a result into the modern era.
 pub(super) fn result(method: &Method, result: Payload) -> Raw {
     let result = match method {
-        // How a tool may be run as a task is a matter of 2025-11-25, and is seen to here.
-        Method::ListTools if says(&result, "\"execution\"") => unexecuted(&result).unwrap_or(result),
+        // `execution` says how a tool runs as a task of 2025-11-25, which `tasks` handles.
+        Method::ListTools if may_contain(&result, "\"execution\"") => {
+            without_execution(&result).unwrap_or(result)
+        }
         _ => result,
     };
-    // In the legacy era nobody has given this name a meaning: what a server means by it is its own.
-    if says(&result, "\"resultType\"") {
+    // The legacy era does not define this member, so a server uses it for something else.
+    if may_contain(&result, "\"resultType\"") {
         result.without_members(|name| name == "resultType").into_raw()
     } else {
         result.into_raw()
     }
 }
 
-fn unexecuted(result: &Payload) -> Option<Payload> {
+fn without_execution(result: &Payload) -> Option<Payload> {
     let tools: Vec<Raw> = result.raw().member("tools")?.decode().ok()?;
     let bare = |tool| Payload::from_raw(tool).without_members(|name| name == "execution").into_raw();
     let tools: Vec<Raw> = tools.into_iter().map(bare).collect();
     Some(result.with_member("tools", &Raw::from_value(&tools).ok()?))
 }
 
-/// Whether the text may have such a member: a look that is much faster than reading it.
-fn says(result: &Payload, member: &str) -> bool {
+/// Whether the text may contain such a member. Much faster than parsing it.
+fn may_contain(result: &Payload, member: &str) -> bool {
     memmem::find(result.raw().as_bytes(), member.as_bytes()).is_some()
 }
 
-/// An error of a legacy server as a modern client may see it: a resource that does not exist has another code. The codes that the modern era has given a meaning mean
-/// nothing when such a server uses them, and a client would act on them.
+/// Translates an error into the modern era. A resource that does not exist has another code there. Codes that only the
+/// modern era defines become internal errors, because a client would act on them.
 /// <https://modelcontextprotocol.io/specification/2026-07-28/basic#error-codes>
 pub(super) fn error(profile: &Profile, error: ErrorObject) -> ErrorObject {
     match error.code {
@@ -108,11 +113,11 @@ pub(super) fn error(profile: &Profile, error: ErrorObject) -> ErrorObject {
     }
 }
 
-/// A question of a legacy server, as it travels in `inputRequests`.
+/// Translates a question of a legacy server into an entry of `inputRequests`.
 ///
 /// # Errors
-/// What the client would answer: there is no such method, its parameters are not what they must be, or it has not
-/// declared that it can be asked so.
+/// The error that the client would answer with: it has not declared the method or this use of it, or the parameters are
+/// not valid.
 pub(super) fn question(
     method: &Method,
     params: Option<Raw>,
@@ -134,7 +139,7 @@ pub(super) fn question(
             "{method} asks in a way that this client has not declared"
         )));
     }
-    // As it was written, but for what only a request of its own has.
+    // Members that only a separate request has are removed.
     let is_page = known.is_url_elicitation();
     let params = params.map(|params| {
         let params = Payload::from_raw(params);
@@ -146,7 +151,7 @@ pub(super) fn question(
     Ok(InputRequest::Other { method: method.as_str().into(), params })
 }
 
-/// Whether it asks for more than the client has declared of the method.
+/// Whether the question uses a part of its method that the client has not declared.
 fn is_undeclared(question: &InputRequest, client: &ClientCapabilities) -> bool {
     let with_tools = match question {
         InputRequest::CreateMessage(params) => params.tools.is_some() || params.tool_choice.is_some(),
@@ -156,29 +161,20 @@ fn is_undeclared(question: &InputRequest, client: &ClientCapabilities) -> bool {
     undeclared(question, client).is_some() || (with_tools && !takes_tools)
 }
 
-/// The pages that a user has to visit before a call can be made: what the error -32042 of 2025-11-25 says.
-pub(super) struct Pages {
-    pub(super) questions: Vec<InputRequest>,
-    /// Under which names the server will tell that the user has done so.
-    pub(super) ids: Vec<String>,
-    /// The server's own words.
-    pub(super) message: String,
-}
-
-/// The pages that an error wants; `None` for any other error, for one that does not name them, and for a client that has
-/// not declared that its user can be sent to pages.
-pub(super) fn pages(error: &ErrorObject, client: &ClientCapabilities) -> Option<Pages> {
-    if error.code != code::URL_ELICITATION_REQUIRED {
-        return None;
+/// The result of `server/discover` for a legacy server. Its capabilities stay as the server wrote them.
+/// <https://modelcontextprotocol.io/specification/2026-07-28/server/discover>
+pub(crate) fn discover_result(server: &Client) -> Result<Reply, ErrorObject> {
+    let peer = server.peer();
+    let capabilities = peer.server_capabilities().cloned().unwrap_or_default();
+    let result = DiscoverResult::new(vec![Version::newest(Era::Modern)], capabilities)
+        .with_instructions(peer.instructions.clone());
+    let mut result =
+        Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
+    if let Some(capabilities) = peer.presented.as_ref().and_then(|presented| presented.member("capabilities"))
+    {
+        result = result.with_member("capabilities", &capabilities);
     }
-    let data = error.data.as_ref()?;
-    let known: UrlElicitationRequiredData = data.decode().ok()?;
-    let pages: Vec<Raw> = data.member("elicitations")?.decode().ok()?;
-    let questions: Result<Vec<_>, _> =
-        pages.into_iter().map(|page| question(&Method::Elicit, Some(page), client)).collect();
-    let questions = questions.ok().filter(|questions| !questions.is_empty())?;
-    let ids = known.elicitations.into_iter().filter_map(|page| page.elicitation_id).collect();
-    Some(Pages { questions, ids, message: error.message.clone() })
+    Ok(Reply::Complete(result.into_raw()))
 }
 
 #[cfg(test)]
@@ -331,19 +327,5 @@ mod tests {
                 .map(|question| Raw::from_value(&question).expect("JSON").to_string()),
             Ok(r#"{"method":"roots/list"}"#.to_owned())
         );
-    }
-
-    #[test]
-    fn the_pages_of_an_error_become_questions() {
-        let data =
-            raw(r#"{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://a/","message":"m"}]}"#);
-        let error = ErrorObject::new(code::URL_ELICITATION_REQUIRED, "visit").with_data(data);
-        let found = pages(&error, &all()).expect("pages");
-        assert_eq!(found.ids, ["e1"]);
-        assert!(found.questions[0].is_url_elicitation());
-        assert_eq!(found.message, "visit");
-        assert!(pages(&ErrorObject { code: -32000, ..error.clone() }, &all()).is_none());
-        assert!(pages(&error, &capabilities(r#"{"elicitation":{}}"#)).is_none());
-        assert!(pages(&ErrorObject { data: Some(raw(r#"{"elicitations":[]}"#)), ..error }, &all()).is_none());
     }
 }

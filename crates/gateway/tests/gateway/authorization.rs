@@ -1,4 +1,4 @@
-//! A gateway that asks for tokens: whose servers are whose, and how far a token goes.
+//! A gateway that requires access tokens: principals do not share servers, and tokens are not forwarded.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use tower_service::Service as _;
 
 const RESOURCE: &str = "http://127.0.0.1:1/mcp";
 
-/// A token is the name of somebody.
+/// A token contains the name of its principal.
 struct ByName;
 
 impl TokenVerifier for ByName {
@@ -34,7 +34,7 @@ fn options() -> HttpOptions {
     HttpOptions::new().admission(resource.build().unwrap())
 }
 
-/// A server that answers with everything that it knows of who asks.
+/// A server whose tool returns everything that the server knows about its client.
 fn server() -> Server {
     Server::builder("far", "1")
         .tool(tool("who"), |_: NoArguments, cx: Context| async move {
@@ -48,7 +48,7 @@ fn server() -> Server {
 fn g145_a_token_that_was_shown_to_us_goes_no_further() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let test = async {
-        // The server is behind HTTP, too, and the heads of all requests to it are looked at.
+        // The server is behind HTTP, too, and the heads of all requests to it are recorded.
         let heads = Arc::new(Mutex::new(String::new()));
         let seen = heads.clone();
         let looked = HttpOptions::new().principal(move |head| {

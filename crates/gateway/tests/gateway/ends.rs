@@ -1,4 +1,4 @@
-//! How clients and servers come and go.
+//! Starts and ends of clients and servers.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use mcpjoin::proto::{Era, Message, Response};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, Refusal};
 use serde_json::json;
 
-use super::lanes::Person;
+use super::pools::Person;
 use super::{
     INITIALIZE, INITIALIZED, INITIALIZED_RESULT, Raw, Servers, client, legacy, modern_request, open_legacy,
     open_modern, run,
@@ -21,7 +21,7 @@ use super::{
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}}"#;
 
-/// A server that ends in the middle of a call with this exit and these last words.
+/// A server that exits during a call, with this exit status and this text on standard error.
 async fn dies_in_a_call(
     builder: impl FnOnce(GatewayBuilder) -> GatewayBuilder,
     exit: ProcessExit,
@@ -58,7 +58,7 @@ async fn dies_in_a_call(
     end.stderr = stderr.into();
     server.send(Inbound::Closed { cause: end }).await.unwrap();
     let reply = client.value().await;
-    // The session goes on, with the next server.
+    // The session continues with the next run.
     client.say(r#"{"jsonrpc":"2.0","id":6,"method":"ping"}"#).await;
     client.hears(r#"{"jsonrpc":"2.0","id":6,"result":{}}"#).await;
     drop(server);
@@ -219,7 +219,7 @@ fn whoever_opens_a_session_is_told_why_there_is_no_server() {
             let end = served.await.unwrap();
             assert!(matches!(&end, GatewayEnd::NoServer(Refusal::NotStarted(_))), "{end}");
         }
-        // The server's own refusal is its own.
+        // The error of a server that refuses is forwarded unchanged.
         *servers.failing.lock().unwrap() = None;
         let mut servers = servers;
         let (mut client, _served) = client(&gateway);
@@ -233,7 +233,7 @@ fn whoever_opens_a_session_is_told_why_there_is_no_server() {
             .hears(r#"{"jsonrpc":"2.0","id":"hello","error":{"code":-32000,"message":"log in","data":[-0]}}"#)
             .await;
         assert_eq!(server.hear().await, None);
-        // What was offered is what the client wants, and not the newest.
+        // The server is offered the client's version, not the newest.
         let (mut client, _served) = super::client(&gateway);
         client.say(INITIALIZE).await;
         let mut server = servers.next().await;
@@ -268,13 +268,13 @@ fn nothing_of_a_server_is_left_when_its_client_has_left_in_whichever_phase() {
     run(async {
         let (mut servers, start) = Servers::set();
         let gateway = Gateway::builder(start).build();
-        // Before it has said anything: no server was ever wanted.
+        // Before the first message, no server is started.
         let (nobody, served) = client(&gateway);
         drop(nobody);
         served.await.unwrap();
         assert_eq!(servers.starts(), 0);
-        // While the server is asked who it is: the client has closed its side, and waits no longer than a server that ends
-        // may take.
+        // During the opening of the server: the client has closed its side, and waits at most as long as a server that
+        // drains.
         let (mut waits, served) = client(&gateway);
         waits.say(INITIALIZE).await;
         let mut server = servers.next().await;
@@ -284,7 +284,7 @@ fn nothing_of_a_server_is_left_when_its_client_has_left_in_whichever_phase() {
         assert_eq!(server.hear().await, None);
         assert_eq!(began.elapsed().as_secs(), 10);
         assert!(matches!(served.await.unwrap(), GatewayEnd::Client(CloseCause::Link(_))));
-        // In the middle of a call, which is cancelled when its time to finish is over.
+        // During a call, which is cancelled after the drain time.
         let (mut calls, served) = client(&gateway);
         calls.say(INITIALIZE).await;
         let mut server = servers.next().await;
@@ -296,7 +296,7 @@ fn nothing_of_a_server_is_left_when_its_client_has_left_in_whichever_phase() {
         drop(calls);
         served.await.unwrap();
         while server.hear().await.is_some() {}
-        // Whoever serves is dropped.
+        // The future that serves the client is dropped.
         let (mut dropped, served) = client(&gateway);
         dropped.say(INITIALIZE).await;
         let mut server = servers.next().await;
@@ -305,7 +305,7 @@ fn nothing_of_a_server_is_left_when_its_client_has_left_in_whichever_phase() {
         served.abort();
         assert_eq!(server.hear().await, None);
         assert_eq!(dropped.hear().await, None);
-        // None has a place any more.
+        // All slots are free.
         gateway.close().await;
     });
 }
@@ -316,7 +316,7 @@ fn what_is_said_before_there_is_a_server_is_neither_lost_nor_out_of_order() {
         let (mut servers, start) = Servers::set();
         let gateway = Gateway::builder(start).build();
         let (mut client, _served) = client(&gateway);
-        // What decides nothing is answered at once.
+        // A message that says nothing about the client is answered at once.
         client.say(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).await;
         client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
         client.say("no JSON").await;
@@ -406,12 +406,12 @@ fn a_stream_that_a_server_fills_ends_in_order_with_its_clients_connection() {
         server
             .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#)
             .await;
-        // What is asked is still answered.
+        // An open request is still answered.
         server.say(r#"{"jsonrpc":"2.0","id":3,"result":{"n":-0}}"#).await;
         client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{"n":-0}}"#).await;
         assert_eq!(client.hear().await, None);
         served.await.unwrap();
-        // The server is for whoever comes next.
+        // The server stays for the next client.
         gateway.close().await;
         assert_eq!(server.hear().await, None);
     });
@@ -440,7 +440,7 @@ fn a_modern_server_that_was_given_up_is_another_one_for_the_next_request() {
     });
 }
 
-/// A client that has asked for a server, and where to give it one.
+/// A client that waits for its server, and the sender of the link to that server.
 async fn while_it_starts() -> (Raw, tokio::sync::oneshot::Sender<Link>) {
     let (started, start) = tokio::sync::oneshot::channel();
     let start = Mutex::new(Some(start));
@@ -449,7 +449,7 @@ async fn while_it_starts() -> (Raw, tokio::sync::oneshot::Sender<Link>) {
         async move { start.await.map_err(|_| io::Error::other("not started")) }
     })
     .build();
-    // What one side has written and the other not read.
+    // The bytes that one side may write before the other reads.
     const ROOM: usize = 4096;
     let (link, mut client) = Raw::pair_of(ROOM);
     tokio::spawn(async move { gateway.serve(link).await });
@@ -469,7 +469,7 @@ fn who_says_much_while_its_server_starts_is_read_up_to_a_bound_and_loses_nothing
             }
         };
         assert!(tokio::time::timeout(Duration::from_secs(60), flood).await.is_err());
-        // 1,024 messages are held; 200 more are in the two buffers of the pipe, at 40 bytes each.
+        // 1,024 messages are buffered; 200 more are in the two buffers of the pipe, at 40 bytes each.
         assert!((1023..1500).contains(&said), "{said} messages were read");
         let (link, mut server) = Raw::pair();
         started.send(link).unwrap();
@@ -517,7 +517,7 @@ fn who_says_much_before_it_opens_and_reads_nothing_is_read_no_more() {
         };
         let outcome = tokio::time::timeout(Duration::from_secs(60), flood).await;
         assert!(outcome.is_err(), "40 MB of answers are held for somebody who reads none");
-        // Once it reads, it is read again.
+        // When the client reads, the gateway reads again.
         for _ in 0..said {
             assert!(client.line().await.ends_with(r#""result":{}}"#));
         }
@@ -534,7 +534,7 @@ fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_
         let mut server = servers.next().await;
         open_modern(&mut server).await;
         server.line().await;
-        // It is in use.
+        // The server is in use.
         let (mut refused, _refused) = client(&gateway);
         refused.say(INITIALIZE).await;
         assert_eq!(refused.value().await["error"]["data"]["gateway"], "tooManyServers");
@@ -548,7 +548,7 @@ fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_
         legacy.line().await;
         drop(legacy);
         served.await.unwrap();
-        // And so for a modern client that declares something else.
+        // The same for a modern client with other capabilities.
         modern.say(modern_request("2", "a/b", "", "")).await;
         let mut server = servers.next().await;
         open_modern(&mut server).await;
@@ -563,7 +563,7 @@ fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_
         server.line().await;
         server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
         modern.next().await;
-        // A client that has its connection for itself keeps its server, but may have another one instead.
+        // A client with its own connection keeps its server, but its own next pool may replace it.
         let (mut alone, _alone) = client(&gateway);
         alone.say(&modern_request("1", "a/b", "", "")).await;
         assert_eq!(server.hear().await, None);

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::Servers;
 
-/// Runs a test with real sockets. Two minutes are a hang.
+/// Runs a test with real sockets. Two minutes count as a hang.
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -41,7 +41,7 @@ fn server() -> Server {
         .unwrap()
 }
 
-/// A gateway over HTTP before servers that are made for each client, in memory; ended when the sender is.
+/// A gateway over HTTP in front of servers in memory. It ends when the sender is dropped.
 async fn gateway(server: Server) -> (String, Gateway, oneshot::Sender<()>) {
     let start = move || {
         let (near, far) = Link::memory();
@@ -97,7 +97,7 @@ fn two_nameless_clients_at_one_address_are_each_asked_what_their_own_call_asks()
                 let (both, asked) = first.clone();
                 async move {
                     both.wait().await;
-                    // The younger call asks first.
+                    // The newer call asks first.
                     asked.notified().await;
                     let answer = cx.elicit(question("first")).await?;
                     Ok::<_, mcpjoin::server::HandlerError>(format!("{:?}", answer.action))
@@ -143,12 +143,12 @@ fn two_nameless_clients_at_one_address_are_each_asked_what_their_own_call_asks()
     });
 }
 
-/// One POST, word for word; what comes back until the connection is closed or the reply is whole.
+/// Sends one POST as text, and returns the response as text.
 async fn post(url: &str, headers: &str, body: &str) -> String {
     post_from("127.0.0.1", url, headers, body).await
 }
 
-/// The same from an address of this machine.
+/// Sends one POST from this address.
 async fn post_from(from: &str, url: &str, headers: &str, body: &str) -> String {
     let address = url.trim_start_matches("http://").split('/').next().unwrap();
     let socket = TcpSocket::new_v4().unwrap();
@@ -168,7 +168,7 @@ async fn post_from(from: &str, url: &str, headers: &str, body: &str) -> String {
 #[test]
 fn a_clients_authorization_and_its_other_headers_never_reach_a_server() {
     run(async {
-        // The server is behind HTTP, too, and what it gets is looked at as the bytes that come.
+        // The server is behind HTTP, too, and the bytes that it receives are recorded.
         let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let got = Arc::new(Mutex::new(String::new()));
@@ -275,7 +275,7 @@ fn what_belongs_to_no_request_is_told_on_the_stream_of_the_session_or_on_that_of
         let session = reply.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().trim();
         let headers = format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-06-18\r\n");
         post(&url, &headers, super::INITIALIZED).await;
-        // Nobody listens to the session: it is told on the stream of the only request, before its result.
+        // The session has no stream, so the notification is sent on the stream of the only request, before its result.
         let calling = {
             let (url, headers) = (url.clone(), headers.clone());
             tokio::spawn(async move {
@@ -324,7 +324,7 @@ fn the_end_of_a_session_is_the_end_of_its_server() {
             .await;
         server.line().await;
         let client = connecting.await.unwrap();
-        // It is asked on no stream of its own where no request is under way: on that of the session.
+        // Without a request in flight, a question is sent on the stream of the session.
         server.say(r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#).await;
         assert_eq!(server.value().await["error"]["code"], -32601);
         // DELETE.
@@ -335,7 +335,7 @@ fn the_end_of_a_session_is_the_end_of_its_server() {
     });
 }
 
-/// What comes on a stream, read only as far as somebody waits for it.
+/// A response stream that is read only as far as the test waits for it.
 struct Reading {
     stream: TcpStream,
     text: String,
@@ -448,7 +448,7 @@ fn a_client_for_which_no_more_servers_are_started_is_asked_to_come_again() {
     });
 }
 
-/// Other systems have one loopback address only.
+/// Other systems have only one loopback address.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_sessions_a_client_gets_no_server_that_another_address_has_used() {
@@ -512,7 +512,7 @@ fn only_lists_of_tools_say_which_arguments_headers_repeat() {
                 assert!(reply.starts_with("HTTP/1.1 200") && reply.contains(&result), "{reply}");
             };
         answered(&mut server, first, tools).await;
-        // That result was no list, so the header is not missed.
+        // That result was not a list of tools, so no header is required.
         answered(&mut server, call(), r#""content":[]"#).await;
         let list = format!(r#"{tools},"ttlMs":1,"cacheScope":"public""#);
         answered(&mut server, ask("tools/list", "", ""), &list).await;

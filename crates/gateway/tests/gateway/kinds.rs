@@ -1,4 +1,4 @@
-//! Tools that a legacy server runs as tasks alone, as its list says: how much of the list counts.
+//! Tools that a legacy server runs only as tasks, as its list says: the limits of reading the list.
 
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::Ask;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::{Raw, Servers, client, modern_request, run};
 
-/// Of a list these are looked at.
+/// The limits of the list.
 const PAGES: usize = 1_000;
 const TOOLS: usize = 10_000;
 const TOOL_BYTES: usize = 4 * 1024 * 1024;
 
-/// A modern client has called that tool of a legacy server, which is about to be asked for its list.
+/// A modern client has called the tool, and the legacy server receives the request for its list next.
 async fn called(tool: &str) -> (Gateway, Raw, Raw) {
     let (mut servers, start) = Servers::set();
     let gateway = Gateway::builder(start).ask(Ask::Only(Era::Legacy)).build();
@@ -37,12 +37,12 @@ async fn answers(server: &mut Raw, asked: &Value, result: &Value) {
     server.say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }).to_string()).await;
 }
 
-/// A tool that is run as a task alone.
+/// A tool that runs only as a task.
 fn required(name: &str) -> Value {
     json!({ "name": name, "inputSchema": { "type": "object" }, "execution": { "taskSupport": "required" } })
 }
 
-/// The server is called, and whether as a task.
+/// The server receives a call; returns whether it asks for a task.
 async fn is_task(server: &mut Raw, asked: &Value) -> bool {
     assert_eq!(asked["method"], "tools/call");
     answers(server, asked, &json!({ "content": [] })).await;

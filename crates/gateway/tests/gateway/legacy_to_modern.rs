@@ -1,4 +1,4 @@
-//! A client that knows no era but that of `initialize` before a server that knows none of it.
+//! A client that speaks only the legacy era in front of a server that speaks only the modern era.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,14 @@ use super::{INITIALIZE, INITIALIZED, Raw, Servers, client, run};
 
 const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"x/y":[-0]},"ttlMs":5,"cacheScope":"public","instructions":"be kind","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"2","mood":1e400},"k":1.0},"more":{}}"#;
 
-/// A legacy client and a modern server, both by hand and ready; the server listens to what the client hears by itself.
+/// A legacy client and a modern server, both scripted and connected; the server has acknowledged the stream of
+/// notifications.
 async fn opened() -> (Gateway, Raw, Raw, Servers) {
     let (mut servers, start) = Servers::set();
     let gateway = Gateway::builder(start).build();
     let (mut client, _served) = client(&gateway);
     client.say(INITIALIZE).await;
-    // The client's own era comes first, in its words.
+    // The server is asked for the client's era first.
     let mut legacy = servers.next().await;
     legacy.hears(&INITIALIZE.replace(r#""id":"hello""#, r#""id":1"#)).await;
     legacy
@@ -79,7 +80,8 @@ fn b52_requests_get_the_envelope_and_results_lose_it_and_nothing_else_changes() 
         client.hears(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1e400,"w":-0}}"#).await;
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","content":[{{"type":"hologram","x":-0}}],"ttlMs":7,"_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"s","version":"2"}},"z":1.0}},"structuredContent":[1e400]}}}}"#)).await;
         client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"hologram","x":-0}],"ttlMs":7,"_meta":{"z":1.0},"structuredContent":{"result":[1e400]}}}"#).await;
-        // A list, whose hints are the envelope's, too; a schema of anything becomes one of an object, and its results with it.
+        // A list loses its cache hints with the envelope. A schema that is no object is wrapped in one, and so are its
+        // results.
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#).await;
         let id = server.value().await["id"].clone();
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","ttlMs":7,"cacheScope":"public","tools":[{{"name":"o","n":-0,"outputSchema":{{"type":"object"}}}},{{"name":"any","n":-0,"outputSchema":{{}}}}]}}}}"#)).await;
@@ -144,7 +146,8 @@ fn questions_in_place_of_a_result_are_asked_and_the_request_is_made_again_with_t
         assert!(again.contains(r#""requestState":"s\u0041","inputResponses":{"a":{"action":"accept","content":{"n":-0}},"b":{"n":1e400}},"#), "{again}");
         assert!(again.contains(r#""name":"t","arguments":{"n":1e400}"#), "{again}");
         let id = serde_json::from_str::<Value>(&again.replace("1e400", "1")).unwrap()["id"].clone();
-        // A state alone: again in a moment, with it. Then a question that the client refuses: its error ends the request.
+        // A state without questions: the request is repeated with it. Then the client refuses a question, which ends
+        // the request.
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required","requestState":"t"}}}}"#)).await;
         let again = server.value().await;
         assert_eq!(again["params"]["requestState"], "t");
@@ -154,7 +157,7 @@ fn questions_in_place_of_a_result_are_asked_and_the_request_is_made_again_with_t
         client.hears(r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#).await;
         client.say(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"never","data":[-0]}}"#).await;
         client.hears(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"never","data":[-0]}}"#).await;
-        // A server that never has enough is given up.
+        // A server that asks without end reaches the limit of rounds.
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#).await;
         for _ in 0..11 {
             let id = server.value().await["id"].clone();
@@ -185,7 +188,7 @@ fn subscriptions_and_changes_of_lists_are_one_stream_that_is_opened_again_when_i
         let id = &listen["id"];
         server.say(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":"a:b","n":-0,"_meta":{{"io.modelcontextprotocol/subscriptionId":{id},"k":1}}}}}}"#)).await;
         client.hears(r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b","n":-0,"_meta":{"k":1}}}"#).await;
-        // One that the server does not honour.
+        // The server does not accept this one.
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"c:d"}}"#).await;
         let mut listen = server.value().await;
         listen["params"]["notifications"]["resourceSubscriptions"] = json!(["a:b"]);
@@ -197,7 +200,7 @@ fn subscriptions_and_changes_of_lists_are_one_stream_that_is_opened_again_when_i
         assert_eq!(listen["params"]["notifications"]["resourceSubscriptions"], json!(["a:b"]));
         acknowledge(&mut server, &listen).await;
         server.line().await;
-        // The server ends it: it is opened again.
+        // The server ends the stream, and it is opened again.
         let id = &listen["id"];
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete"}}}}"#)).await;
         let listen = server.value().await;
@@ -232,7 +235,7 @@ fn a_stream_that_a_server_keeps_ending_is_opened_again_after_pauses_of_half_a_mi
             id = next;
         }
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
-        // One that has stayed for longer begins anew.
+        // After a stream that was open for long, the pause is short again.
         tokio::time::advance(Duration::from_secs(30)).await;
         let (pause, id) = end(&mut server, &id).await;
         assert_eq!(pause, 30_000);
@@ -249,15 +252,15 @@ fn what_a_stream_says_until_the_next_one_is_there_is_not_lost() {
         let tells = told.replace('}', r#","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}"#);
         client.say(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}"#).await;
         let first = server.value().await;
-        // At once, however long the server takes to acknowledge the next stream.
+        // The unsubscription is answered at once, even if the server has not acknowledged the next stream.
         server.say(&tells).await;
         client.hears(told).await;
-        // Something else is wanted before that has happened: the one that is acknowledged stays.
+        // The subscriptions change again before that: the acknowledged stream stays open.
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"c:d"}}"#).await;
         assert_eq!(server.value().await["params"]["requestId"], first["id"]);
         let second = server.value().await;
         assert_eq!(second["params"]["notifications"]["resourceSubscriptions"], json!(["a:b", "c:d"]));
-        // Two that are not the same: of those that are one is enough.
+        // Both streams are open: each notification is delivered once.
         server.say(&tells).await;
         server.say(&tells.replace("tools/list_changed", "com.example/x")).await;
         acknowledge(&mut server, &second).await;
@@ -294,7 +297,7 @@ fn the_level_of_log_messages_is_said_with_each_request() {
     });
 }
 
-/// A server of ours that asks in every way.
+/// A server of this library that asks in every way.
 fn server(go: &Arc<Notify>) -> (Server, mcpjoin::server::ServerHandle) {
     let went = go.clone();
     let form = || ElicitFormParams::new("who?", ElicitationSchema::new(Members::new()));

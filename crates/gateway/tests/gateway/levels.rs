@@ -1,4 +1,4 @@
-//! Levels of log messages of modern clients, before servers of the legacy era.
+//! Log levels of modern clients in front of legacy servers.
 
 use std::time::Duration;
 

@@ -1,18 +1,18 @@
-//! Any client to any server: what crosses a gateway, and how it ends.
+//! What crosses a gateway, and how its connections end.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod authorization;
+mod capacity;
 mod ends;
 mod http;
 mod kinds;
-mod lanes;
 mod legacy_to_modern;
 mod levels;
 mod modern_to_legacy;
 mod owners;
+mod pools;
 mod raw;
 mod same_era;
-mod shares;
 
 use std::future::{Ready, ready};
 use std::io;
@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) use raw::Raw;
 
-/// Runs a test on a clock that only waiting moves. Ten hours of it are a hang.
+/// Runs a test in virtual time. Ten hours count as a hang.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -36,11 +36,11 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     });
 }
 
-/// The servers of a gateway, one after the other, as it starts them; and how many links to them there still are.
+/// The servers that a gateway starts, in order, and the number of starts.
 pub(crate) struct Servers {
     started: UnboundedReceiver<Raw>,
     pub(crate) starts: Arc<Mutex<usize>>,
-    /// Starts fail for this reason.
+    /// If set, starts fail for this reason.
     pub(crate) failing: Arc<Mutex<Option<&'static str>>>,
 }
 
@@ -71,7 +71,7 @@ impl Servers {
     }
 }
 
-/// A client by hand, served.
+/// A scripted client, and the task that serves it.
 pub(crate) fn client(gateway: &Gateway) -> (Raw, JoinHandle<GatewayEnd>) {
     let (link, client) = Raw::pair();
     let gateway = gateway.clone();
@@ -82,7 +82,7 @@ pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":"hello","method":"i
 pub(crate) const INITIALIZED_RESULT: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"org.example/other":{"b":1E5}},"serverInfo":{"name":"s","version":"2","icon":"none"},"instructions":"be kind","_meta":{"z":{}},"later":[]}"#;
 pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// A legacy client and its legacy server, both by hand and ready.
+/// A legacy client and its legacy server, both scripted and connected.
 pub(crate) async fn legacy(
     builder: impl FnOnce(GatewayBuilder) -> GatewayBuilder,
 ) -> (Gateway, Raw, Raw, Servers, JoinHandle<GatewayEnd>) {
@@ -97,7 +97,7 @@ pub(crate) async fn legacy(
     (gateway, client, server, servers, served)
 }
 
-/// The server is opened with exactly what the client has said.
+/// The server receives the client's `initialize` unchanged.
 pub(crate) async fn open_legacy(server: &mut Raw) {
     server.hears(&INITIALIZE.replace(r#""id":"hello""#, r#""id":1"#)).await;
     server.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{INITIALIZED_RESULT}}}"#)).await;
@@ -106,7 +106,7 @@ pub(crate) async fn open_legacy(server: &mut Raw) {
 
 pub(crate) const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"com.example/new":{"a":[-0]}},"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1","mood":1E2}"#;
 
-/// A request of a modern client, with those members before its `_meta`.
+/// A request of a modern client, with these members before `_meta`.
 pub(crate) fn modern_request(id: &str, method: &str, members: &str, meta: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{members}"_meta":{{{META}{meta}}}}}}}"#
@@ -119,10 +119,10 @@ pub(crate) const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersio
 pub(crate) async fn open_modern(server: &mut Raw) {
     let probe = server.value().await;
     assert_eq!(probe["method"], "server/discover");
-    // From text, as it came: how numbers are kept in a value depends on who else is compiled.
+    // From text, because the features of other crates decide how a value stores numbers.
     let info: Value = serde_json::from_str(r#"{"name":"c","version":"1","mood":1E2}"#).unwrap();
     assert_eq!(probe["params"]["_meta"]["io.modelcontextprotocol/clientInfo"], info);
-    // A time of a thousand is an integer where this is read; what is handed on is not.
+    // The gateway reads `ttlMs` as an integer. Forwarded text is not changed.
     let discovered = DISCOVERED.replace("1e3", "1000");
     server.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{discovered}}}"#)).await;
 }

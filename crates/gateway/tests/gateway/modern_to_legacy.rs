@@ -1,4 +1,4 @@
-//! A client of the modern era alone before a server of the legacy era alone.
+//! A client that speaks only the modern era in front of a server that speaks only the legacy era.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 const LEGACY: [Version; 4] =
     [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];
 
-/// Runs a test on a clock that only waiting moves. Ten hours of it are a hang.
+/// Runs a test in virtual time. Ten hours count as a hang.
 fn run(test: impl Future<Output = ()>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -34,7 +34,7 @@ fn run(test: impl Future<Output = ()>) {
     });
 }
 
-// ---- a server of ours ----
+// ---- a server of this library ----
 
 fn form(message: &str) -> ElicitFormParams {
     ElicitFormParams::new(message, ElicitationSchema::new(Members::new()))
@@ -44,7 +44,7 @@ fn message() -> CreateMessageParams {
     CreateMessageParams::new(vec![SamplingMessage::new(Role::User, TextContent::new("hm"))], 10)
 }
 
-/// Tells when it is dropped.
+/// Sends a text when it is dropped.
 struct Ends(mpsc::UnboundedSender<&'static str>, &'static str);
 
 impl Drop for Ends {
@@ -53,7 +53,7 @@ impl Drop for Ends {
     }
 }
 
-/// A server that asks in every way; and hears of its handlers' beginnings and ends.
+/// A server that asks in every way, and a channel that receives the starts and ends of its handlers.
 fn tools(server: ServerBuilder) -> (ServerBuilder, mpsc::UnboundedReceiver<&'static str>) {
     let (tells, told) = mpsc::unbounded_channel();
     let (stays, asks) = (tells.clone(), tells);
@@ -134,7 +134,7 @@ fn gateway(server: &Server) -> GatewayBuilder {
     })
 }
 
-// ---- a client of ours ----
+// ---- a client of this library ----
 
 fn modern() -> ClientBuilder {
     Client::builder("c", "1").ask(Ask::Only(Era::Modern))
@@ -166,7 +166,7 @@ async fn call(client: &Client, tool: &str) -> String {
     result.content[0].as_text().unwrap().to_owned()
 }
 
-/// Makes a request and gives what comes, whatever it is, without what the envelope adds.
+/// Makes a request and returns its result, complete or not, without `_meta`.
 async fn ask(client: &Client, method: &str, params: Value) -> Result<Value, ErrorObject> {
     match client.send_request(method, Some(Raw::from_value(&params).unwrap())).await {
         Ok(result) => {
@@ -187,11 +187,13 @@ fn accepted() -> Value {
     json!({ "action": "accept", "content": {} })
 }
 
-// ---- peers that write lines by hand ----
+// ---- scripted peers ----
 
 struct Wire {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
+    /// What it declares as a client.
+    capabilities: Value,
 }
 
 impl Wire {
@@ -200,7 +202,13 @@ impl Wire {
         let (reader, writer) = tokio::io::split(theirs);
         let link = Link::stream(reader, writer, "test");
         let (reader, writer) = tokio::io::split(ours);
-        (Self { lines: BufReader::new(reader).lines(), writer }, link)
+        let capabilities = json!({ "elicitation": { "form": {}, "url": {} }, "roots": {} });
+        (Self { lines: BufReader::new(reader).lines(), writer, capabilities }, link)
+    }
+
+    /// A client of a gateway that cannot be asked anything, so that several of its calls share a server.
+    fn without_capabilities(gateway: &Gateway) -> Self {
+        Self { capabilities: json!({}), ..Self::client(gateway) }
     }
 
     /// A client of a gateway.
@@ -224,13 +232,13 @@ impl Wire {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Nothing comes for a minute.
+    /// Nothing arrives for a minute.
     async fn is_silent(&mut self) {
         let line = tokio::time::timeout(Duration::from_secs(60), self.lines.next_line()).await;
         assert!(line.is_err(), "{line:?}");
     }
 
-    /// The next message, which is of this method; gives its id and its params.
+    /// The next message, which has this method; returns its id and its parameters.
     async fn expect(&mut self, method: &str) -> (Value, Value) {
         let next = self.next().await;
         assert_eq!(next["method"], method, "{next}");
@@ -254,11 +262,11 @@ impl Wire {
         params
     }
 
-    /// Asks in the modern way, with these members of `_meta` beside what must be there.
+    /// Sends a modern request, with these additional members of `_meta`.
     async fn ask(&mut self, id: i64, method: &str, mut params: Value, meta: Value) {
         let mut all = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {}, "url": {} }, "roots": {} },
+            "io.modelcontextprotocol/clientCapabilities": self.capabilities,
         });
         all.as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
         params["_meta"] = all;
@@ -267,7 +275,7 @@ impl Wire {
     }
 }
 
-/// A gateway before servers that are written by hand; each that is started comes out of the channel.
+/// A gateway in front of scripted servers; the channel gives each server that is started.
 fn by_hand() -> (GatewayBuilder, mpsc::UnboundedReceiver<Wire>) {
     let (starts, started) = mpsc::unbounded_channel();
     let builder = Gateway::builder(move || {
@@ -329,7 +337,7 @@ fn questions_that_come_at_once_are_one_round() {
         assert_eq!(questions.len(), 2, "{asked}");
         let method = |key: &str| questions[key]["method"].as_str().unwrap();
         assert_eq!((method("ask-1"), method("ask-2")), ("sampling/createMessage", "roots/list"));
-        // What is not answered is asked again.
+        // A question without an answer is asked again.
         let roots = json!({ "roots": [{ "uri": "file:///other" }] });
         let params =
             json!({ "name": "both", "requestState": state(&asked), "inputResponses": { "ask-2": roots } });
@@ -371,7 +379,7 @@ fn a_user_who_says_no_is_an_answer() {
 #[test]
 fn a_client_that_never_comes_back_is_given_up_and_the_server_told() {
     run(async {
-        // A server that would wait for longer.
+        // The server itself would wait longer.
         let mut limits = Limits::default();
         limits.request_total = Duration::from_secs(3_600);
         let server = Server::builder("s", "1").versions([Version::V2025_11_25]).limits(limits);
@@ -416,7 +424,7 @@ fn a_handle_is_good_once_and_for_its_own_request() {
             "without the `requestState`",
         )
         .await;
-        // None of these has used it up.
+        // The handle is still valid after these refusals.
         let result = ask(&client, "tools/call", with("form", &state(&asked))).await.unwrap();
         assert_eq!(result["content"][0]["text"], "accept");
         refused(with("form", &state(&asked)), "was used already").await;
@@ -451,7 +459,7 @@ fn a_server_that_dies_while_its_client_is_away_is_told_of_when_it_comes_back() {
         assert_eq!(error["id"], 2);
         assert_eq!(error["error"]["code"], -32603, "{error}");
         assert_eq!(error["error"]["data"]["gateway"], "serverEnded", "{error}");
-        // The call is not made again.
+        // The call is not repeated.
         server.is_silent().await;
     });
 }
@@ -480,7 +488,7 @@ fn a_question_that_comes_while_the_client_is_away_waits_for_the_next_round() {
             second["inputRequests"],
             json!({ "ask-2": { "method": "roots/list", "params": { "own": 1 } } })
         );
-        // The server gives up on its question, and is done while the client is away.
+        // The server withdraws its question and answers while the client is away.
         server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#).await;
         server.answer(&id, json!({ "content": [], "own": 7 })).await;
         client.is_silent().await;
@@ -515,7 +523,7 @@ fn a_question_that_belongs_to_nothing_is_refused_and_a_ping_answered() {
         let result = client.next().await["result"].clone();
         assert_eq!(result["nextCursor"], "n");
         assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));
-        // What the modern era has no more is not handed on.
+        // Methods that the modern era has removed are not forwarded.
         for (id, method) in [
             (2, "ping"),
             (3, "logging/setLevel"),
@@ -548,7 +556,7 @@ fn parameters_and_results_pass_byte_for_byte_but_for_the_envelope() {
             .await;
         let mut server = servers.recv().await.unwrap();
         let opened = server.open("2025-11-25", json!({ "tools": {} })).await;
-        // From text: how numbers are kept in a value depends on who else is compiled.
+        // From text, because the features of other crates decide how a value stores numbers.
         let capabilities: Value = serde_json::from_str(r#"{"elicitation":{},"own":{"a":1e5}}"#).unwrap();
         assert_eq!(opened["capabilities"], capabilities);
         assert_eq!(opened["clientInfo"], json!({ "name": "c", "version": "1", "own": 1 }));
@@ -613,7 +621,7 @@ fn a_call_that_needs_a_page_first_is_made_again_when_the_user_agrees() {
         );
         let back = |state: String, action: &str| json!({ "name": "t", "requestState": state, "inputResponses": { "page-1": { "action": action } } });
         client.ask(2, "tools/call", back(state(&asked), "accept"), json!({})).await;
-        // Tried at once, and again when the server says that the user is done.
+        // The call is repeated at once, and again when the server reports completion.
         let (id, params) = server.expect("tools/call").await;
         assert_eq!(params, json!({ "name": "t" }));
         server.send(&refuse(&id)).await;
@@ -625,7 +633,7 @@ fn a_call_that_needs_a_page_first_is_made_again_when_the_user_agrees() {
         let (id, _) = server.expect("tools/call").await;
         assert_eq!(begun.elapsed().as_secs(), 7);
         server.send(&refuse(&id)).await;
-        // Not done after all: the user is asked once more, and says no.
+        // The server refuses again: the user is asked once more, and declines.
         let asked = client.next().await["result"].clone();
         client.ask(3, "tools/call", back(state(&asked), "decline"), json!({})).await;
         let error = client.next().await["error"].clone();
@@ -666,7 +674,7 @@ fn errors_have_the_codes_of_the_modern_era() {
     });
 }
 
-// ---- what the server tells ----
+// ---- notifications of the server ----
 
 #[test]
 fn progress_and_log_messages_come_with_the_request_that_wants_them() {
@@ -692,7 +700,7 @@ fn progress_and_log_messages_come_with_the_request_that_wants_them() {
             *heard.lock().unwrap(),
             [r#"notifications/message "error""#, r#"notifications/message "after""#]
         );
-        // Who wants none gets none.
+        // A request without a log level receives none.
         heard.lock().unwrap().clear();
         assert_eq!(call(&client, "says").await, "said");
         assert!(heard.lock().unwrap().is_empty());
@@ -704,7 +712,7 @@ fn the_server_is_told_the_lowest_level_that_is_wanted() {
     run(async {
         let (builder, mut servers) = by_hand();
         let gateway = builder.build();
-        let mut client = Wire::client(&gateway);
+        let mut client = Wire::without_capabilities(&gateway);
         let level = |level: &str| json!({ "io.modelcontextprotocol/logLevel": level });
         let log = |level: &str, data: &str| {
             json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": level, "data": data, "own": 1 } }).to_string()
@@ -727,7 +735,7 @@ fn the_server_is_told_the_lowest_level_that_is_wanted() {
         let told = client.next().await;
         assert_eq!(told["params"], json!({ "level": "debug", "data": "d", "own": 1 }));
         assert_eq!(client.next().await["params"]["data"], "e");
-        // Less is wanted by nobody: one that wants more raises nothing.
+        // A request with a higher level does not raise the level of the server.
         client.ask(3, "tools/call", json!({ "name": "b" }), level("error")).await;
         let (third, _) = server.expect("tools/call").await;
         server.answer(&second, json!({ "tools": [] })).await;
@@ -737,7 +745,7 @@ fn the_server_is_told_the_lowest_level_that_is_wanted() {
         client.ask(4, "tools/call", json!({ "name": "c" }), level("error")).await;
         let (id, params) = server.expect("logging/setLevel").await;
         assert_eq!(params, json!({ "level": "error" }));
-        // One that does not take it is asked no more, and holds nobody up.
+        // A server that rejects the level is not asked again, and delays no request.
         server
             .send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": 1, "message": "no" } }).to_string())
             .await;
@@ -761,7 +769,7 @@ fn our_client_listens_to_our_server() {
             .with_tools_list_changed(true)
             .with_resource_subscriptions(vec!["x://1".to_owned()]);
         let mut stream = client.listen(filter).await.unwrap();
-        // What is asked after it finds the subscription made.
+        // Later requests wait until the subscription is made.
         assert_eq!(call(&client, "plain").await, "plain");
         server.handle().notify_resource_updated("x://1");
         assert_eq!(stream.next().await.unwrap().unwrap().method, Method::ResourceUpdated);
@@ -794,7 +802,7 @@ fn a_client_that_cancels_cancels_the_servers_call_but_not_by_leaving_with_a_ques
         let back = json!({ "name": "b", "requestState": state(&asked), "inputResponses": { "ask-1": { "roots": [] } } });
         client.ask(3, "tools/call", back, json!({})).await;
         server.next().await;
-        // And here again: it is back, and cancels.
+        // After its return the client cancels.
         client.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#).await;
         let (_, params) = server.expect("notifications/cancelled").await;
         assert_eq!(params["requestId"], id);
@@ -848,7 +856,7 @@ fn a_client_that_cancels_calls_the_task_off() {
     run(async {
         let (builder, mut servers) = by_hand();
         let gateway = builder.build();
-        let mut client = Wire::client(&gateway);
+        let mut client = Wire::without_capabilities(&gateway);
         client.ask(1, "tools/call", json!({ "name": "t", "arguments": { "a": 1 } }), json!({})).await;
         let mut server = servers.recv().await.unwrap();
         let tasks = json!({ "requests": { "tools": { "call": {} } }, "cancel": {} });
@@ -872,7 +880,7 @@ fn a_client_that_cancels_calls_the_task_off() {
         let (id, params) = server.expect("tasks/cancel").await;
         assert_eq!(params, json!({ "taskId": "T" }));
         server.answer(&id, json!({})).await;
-        // What is known is not looked up again, until it may be otherwise.
+        // The list is not read again until it may have changed.
         client.ask(2, "tools/call", json!({ "name": "t" }), json!({})).await;
         let (_, params) = server.expect("tools/call").await;
         assert_eq!(params["task"], json!({ "ttl": 3_600_000 }));
@@ -882,7 +890,7 @@ fn a_client_that_cancels_calls_the_task_off() {
         server.send(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
         client.ask(4, "tools/call", json!({ "name": "t" }), json!({})).await;
         let (id, _) = server.expect("tools/list").await;
-        // A list that cannot be had holds nobody up.
+        // An error of the list delays no call.
         let failed = json!({ "code": -32603, "message": "no list" });
         server.send(&json!({ "jsonrpc": "2.0", "id": id, "error": failed }).to_string()).await;
         let (_, params) = server.expect("tools/call").await;
@@ -895,7 +903,7 @@ fn a_server_that_does_not_list_its_tools_holds_up_all_who_wait_for_that_once() {
     run(async {
         let (builder, mut servers) = by_hand();
         let gateway = builder.build();
-        let mut client = Wire::client(&gateway);
+        let mut client = Wire::without_capabilities(&gateway);
         client.ask(1, "tools/call", json!({ "name": "t" }), json!({})).await;
         let mut server = servers.recv().await.unwrap();
         server
@@ -909,7 +917,7 @@ fn a_server_that_does_not_list_its_tools_holds_up_all_who_wait_for_that_once() {
             let (_, params) = server.expect("tools/call").await;
             assert_eq!(params, json!({ "name": "t" }));
         }
-        // Whoever comes later looks again.
+        // A later call reads the list again.
         client.ask(4, "tools/call", json!({ "name": "t" }), json!({})).await;
         server.expect("tools/list").await;
     });
@@ -937,7 +945,7 @@ fn over_http_a_client_is_asked_and_leaving_is_cancelling() {
         }
         let read = client.read_resource("x://1").await.unwrap();
         assert_eq!(read.contents.len(), 1);
-        // The client has left with the question, and comes back.
+        // The client leaves with the question, and returns.
         assert_eq!(call(&client, "asks").await, "accept");
         assert_eq!(told.recv().await, Some("asked"));
         let mut staying = client.call_tool("stays", None);
@@ -954,7 +962,7 @@ fn over_http_a_client_is_asked_and_leaving_is_cancelling() {
     });
 }
 
-/// The server is told apart by whose requests it handles: what it asks may be about any of them.
+/// Principals have separate servers.
 #[test]
 fn over_http_a_servers_questions_reach_no_other_principal() {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -989,7 +997,7 @@ fn over_http_a_servers_questions_reach_no_other_principal() {
         });
         let error = ask(&clients[1], "tools/call", back.clone()).await.unwrap_err();
         assert!(error.message.contains("is not one that this bridge has given"), "{}", error.message);
-        // The same one may come back over another connection.
+        // The same principal may return over another connection.
         let result = ask(&clients[2], "tools/call", back).await.unwrap();
         assert_eq!(result["content"][0]["text"], "accept");
         assert_eq!(started.load(Ordering::Relaxed), 2);

@@ -1,4 +1,4 @@
-//! A peer by hand, of these tests and of the fuzz target `gateway`.
+//! A scripted peer for these tests and for the fuzz target `gateway`.
 
 use mcpjoin::Link;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
 };
 
-/// A peer by hand: it says lines, and hears them.
+/// A scripted peer that sends and receives lines.
 pub(crate) struct Raw {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
@@ -18,7 +18,7 @@ impl Raw {
         Self::pair_of(1 << 20)
     }
 
-    /// The same with room for so many bytes each way.
+    /// A peer and the link to it, with this buffer size in bytes for each direction.
     pub(crate) fn pair_of(bytes: usize) -> (Link, Self) {
         let (near, far) = tokio::io::duplex(bytes);
         let (reader, writer) = tokio::io::split(near);
@@ -37,18 +37,18 @@ impl Raw {
         self.lines.next_line().await.unwrap()
     }
 
-    /// The next line, which there is.
+    /// The next line. Panics at the end.
     pub(crate) async fn line(&mut self) -> String {
         self.hear().await.expect("nothing more is said")
     }
 
-    /// The next line, read; a number that only some can read is 1.
+    /// The next line as JSON. The number 1e400, which not every parser reads, becomes 1.
     pub(crate) async fn value(&mut self) -> Value {
         let line = self.line().await.replace("1e400", "1");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// The next line is this one.
+    /// Checks that the next line is this one.
     #[track_caller]
     pub(crate) fn hears<'a>(&'a mut self, line: &'a str) -> impl Future<Output = ()> + 'a {
         let caller = std::panic::Location::caller();
@@ -58,7 +58,7 @@ impl Raw {
         }
     }
 
-    /// It has said everything.
+    /// Closes the sending direction.
     pub(crate) async fn finish(&mut self) {
         self.writer.shutdown().await.unwrap();
     }

@@ -1,16 +1,16 @@
-//! A client and a server of one era: to the byte, in both directions.
+//! A client and a server of the same era: messages pass byte for byte in both directions.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::lanes::Person;
+use super::pools::Person;
 use super::{DISCOVERED, Servers, client, legacy, modern_request, open_modern, run};
 use mcpjoin_gateway::Gateway;
 
 const ODD: &str = r#"{ "n" : [1e400,-0,1e-400,0.10,12345678901234567890123,NINES] ,"é":"\u00e9\/","_meta":{"com.example/k":{"v":-0.0}},"unknown":null}"#;
 
-/// Parameters that no decoder gives back as they were.
+/// Parameters that decoding and encoding would change.
 fn odd() -> String {
     ODD.replace("NINES", &"9".repeat(10_000))
 }
@@ -104,7 +104,7 @@ fn progress_keeps_its_members_and_gets_the_name_that_its_asker_gave() {
         server
             .hears(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{"x":1.0, "progressToken" : 2,"y":[]}}}"#)
             .await;
-        // Not growing, out of range, with members that nobody knows: the client is to judge.
+        // Progress that does not grow, is out of range or has unknown members is forwarded.
         for progress in ["1e400", "5", "5"] {
             server
                 .say(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progress":{progress},"progressToken":2,"eta":-0}}}}"#))
@@ -115,7 +115,7 @@ fn progress_keeps_its_members_and_gets_the_name_that_its_asker_gave() {
         }
         server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
         client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
-        // The other way round, for what the server asks.
+        // The opposite direction, for a request of the server.
         server
             .say(r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"_meta":{"progressToken":77}}}"#)
             .await;
@@ -151,7 +151,7 @@ fn who_cancels_is_understood_on_the_other_side_with_the_reason() {
         client
             .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#)
             .await;
-        // Neither is answered, and both go on.
+        // Neither is answered, and both connections continue.
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#).await;
         client.hears(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
         client.say(r#"{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"odd"}}"#).await;
@@ -296,7 +296,7 @@ fn progress_logs_cancelling_and_streams_of_modern_peers() {
             server.say(&format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"notifications":{{"new":1}},"_meta":{{"io.modelcontextprotocol/subscriptionId":3,"k":-0}}}}}}"#)).await;
             client.hears(&format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"notifications":{{"new":1}},"_meta":{{"io.modelcontextprotocol/subscriptionId":"sub","k":-0}}}}}}"#)).await;
         }
-        // Days of silence end no stream that was acknowledged; ten minutes end a call.
+        // An acknowledged stream stays open for days without a message; a call ends after ten minutes.
         tokio::time::advance(Duration::from_secs(599)).await;
         server.say(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":2}}"#).await;
         client.hears(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":2}}"#).await;
@@ -358,7 +358,7 @@ fn modern_clients_over_http_share_a_server_for_what_they_can_do_and_others_have_
             assert_eq!(person.next().await, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
         }
         assert_eq!(servers.starts(), 1);
-        // At another address, or over a connection of its own, nobody shares it.
+        // A client at another address, or with its own connection, has another server.
         let mut far = Person::at(&gateway, "192.0.2.2:5");
         far.say(modern_request("1", "a/b", "", "")).await;
         let mut elsewhere = servers.next().await;
@@ -368,7 +368,7 @@ fn modern_clients_over_http_share_a_server_for_what_they_can_do_and_others_have_
         let mut own = servers.next().await;
         open_modern(&mut own).await;
         own.hears(&modern_request("2", "a/b", "", "")).await;
-        // The same client with other capabilities has another one.
+        // The same client with other capabilities has another server.
         let other = modern_request("2", "a/b", "", "").replace(r#""elicitation":{},"#, "");
         one.say(&other).await;
         let mut second = servers.next().await;
@@ -408,18 +408,18 @@ fn what_a_shared_server_logs_reaches_a_call_that_was_alone_from_its_beginning_an
             server.line().await;
             server.say(&error_log("one's")).await;
             assert_eq!(one.next().await["params"]["data"], "one's");
-            // Below its level, and what is no log message.
+            // A log message below the level, and a notification that is no log message.
             server.say(&error_log("no").replace("error", "debug")).await;
             server.say(UNKNOWN).await;
             server.say(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
-            // The second wants log messages, too: whose they are is not known now.
+            // The second request wants log messages, too, so their request is unknown.
             two.say(modern_request("1", "tools/call", "", level)).await;
             server.line().await;
             server.say(&error_log("whose?")).await;
             server.say(UNKNOWN).await;
             server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
             assert_eq!(one.next().await["id"], 1);
-            // What comes late may still be the first one's.
+            // A late message may still belong to the first request.
             server.say(&error_log("late")).await;
             server.say(UNKNOWN).await;
             server.say(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
@@ -454,7 +454,7 @@ fn what_belongs_to_no_request_reaches_a_client_on_its_own_connection_once() {
             server.say(&format!(r#"{{"jsonrpc":"2.0","id":{theirs},"result":{{}}}}"#)).await;
             client.hears(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"result":{{}}}}"#)).await;
         }
-        // With nothing under way it is told, too.
+        // It is delivered without a request in flight, too.
         server.say(changed).await;
         client.hears(changed).await;
     });
@@ -485,7 +485,7 @@ fn a_server_that_had_to_make_room_is_another_one_for_the_next_request() {
             let name = format!(r#""name":"c{kind}""#);
             modern_request(&id.to_string(), method, members, "").replace(r#""name":"c""#, &name)
         };
-        // The oldest has a stream open, and the next is idle.
+        // The oldest pool has an open stream, and the next one is unused.
         let (mut client, _served) = client(&gateway);
         client.say(&of(0, 99, "subscriptions/listen", r#""notifications":{},"#)).await;
         let mut listened = servers.next().await;
@@ -546,7 +546,7 @@ fn a_client_that_reads_nothing_holds_its_server_up_and_loses_nothing() {
         let (_gateway, mut client, mut server, _servers, _served) = legacy(|builder| builder).await;
         client.say(CALL).await;
         server.hears(CALL).await;
-        // More than is ever kept for a peer.
+        // More than is ever buffered for a peer.
         let told = |number: usize| LOG.replace("NUMBER", &format!("{number:02}").repeat(256 * 1024));
         let telling = tokio::spawn(async move {
             for number in 0..24 {

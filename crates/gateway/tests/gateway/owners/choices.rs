@@ -1,8 +1,8 @@
-//! What a schedule is made of: choices, whatever they come from, and the marks of its clients.
+//! The choices that a schedule consists of, and the marks of its clients.
 
 use std::fmt::Write as _;
 
-/// Decides everything about a schedule. Where the numbers end, the first of everything is chosen.
+/// Decides everything in a schedule. After the last number, the first option is chosen each time.
 pub(super) struct Choices(Box<dyn Iterator<Item = u64> + Send>);
 
 impl Choices {

@@ -1,8 +1,9 @@
 //! Every message is marked with the client that it belongs to, and no client may receive the mark of another.
 //!
-//! A schedule is random: clients of both eras, on connections of their own and over HTTP, of several addresses and principals;
-//! a server of either era, which logs, reports progress, asks and notifies while it works on their requests, in any order. All of
-//! it follows from one number, which a failure prints, or from the bytes of the fuzz target `gateway`.
+//! A schedule is random: clients of both eras, on connections of their own and over HTTP, of several addresses and
+//! principals; a server of either era, which logs, reports progress, asks and notifies while it works on their
+//! requests, in any order. All of it follows from one number, which a failure prints, or from the bytes of the fuzz
+//! target `gateway`.
 
 mod choices;
 mod over_http;

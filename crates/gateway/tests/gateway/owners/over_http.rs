@@ -1,4 +1,5 @@
-//! Schedules over HTTP on the loopback interface: clients of both eras, with principals and without, before servers of both eras.
+//! Schedules over HTTP on the loopback interface: clients of both eras, with principals and without, before servers of
+//! both eras.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +24,7 @@ const CALLS: usize = 2;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Work {
     mark: String,
-    /// What the server does, one after the other: `log`, `ask`, or a number of turns that it leaves to others.
+    /// The steps of the server: `log`, `ask`, or a number of times to yield.
     steps: Vec<String>,
 }
 
@@ -34,7 +35,7 @@ async fn work(work: Work, cx: Context) -> Result<String, HandlerError> {
             "log" => cx.log(LoggingLevel::Error, json!(work.mark)),
             "ask" => {
                 let question = ElicitFormParams::new(&work.mark, ElicitationSchema::new(Members::new()));
-                // One that may be another's is refused.
+                // A question that may be about another request is refused.
                 match cx.elicit(question).await {
                     Ok(answer) => answers.push_str(&format!("{:?}", answer.content)),
                     Err(error) => answers.push_str(&error.to_string()),
@@ -50,7 +51,7 @@ async fn work(work: Work, cx: Context) -> Result<String, HandlerError> {
     Ok(format!("{} {answers}", work.mark))
 }
 
-/// What a client has received that belongs to another, and how many log messages.
+/// The messages of other clients that a client has received, and its number of log messages.
 #[derive(Default)]
 struct Heard {
     foreign: Vec<String>,
@@ -161,6 +162,6 @@ fn over_http_no_client_receives_what_belongs_to_another_and_none_loses_its_resul
             std::panic::resume_unwind(panic);
         });
     }
-    // Not because nothing is told.
+    // The test would also pass if nothing were delivered.
     assert!(logs > 0);
 }

@@ -1,5 +1,5 @@
-//! The peers of a schedule: clients that send and record text, and servers that answer what opens a connection themselves and
-//! leave the rest to the schedule.
+//! The peers of a schedule: clients that send and record text, and servers that answer the opening of a connection and
+//! leave everything else to the schedule.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,13 +15,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::Raw;
 
-/// What a peer has received.
+/// A message that a peer has received.
 pub(super) enum Event {
     Client(usize, String),
     Server(usize, Value, String),
 }
 
-/// What a client does.
+/// An action of a client.
 pub(super) enum Said {
     Text(String),
     /// It leaves the exchange of a request.
@@ -37,7 +37,7 @@ pub(super) enum Way {
     Http { address: &'static str, principal: Option<&'static str> },
 }
 
-/// Connects a client; what is sent through the channel it says.
+/// Connects a client that sends what comes through the channel.
 pub(super) fn client(
     gateway: &Gateway,
     number: usize,
@@ -124,7 +124,7 @@ async fn in_exchanges(
     }
 }
 
-/// A gateway before servers of that era, the lines that they are to say, and how many there are.
+/// A gateway in front of servers of one era, with the senders of the lines that they send.
 pub(super) struct Farm {
     pub(super) gateway: Gateway,
     says: Arc<std::sync::Mutex<Vec<UnboundedSender<String>>>>,
@@ -150,7 +150,7 @@ impl Farm {
     }
 
     pub(super) fn say(&self, server: usize, text: String) {
-        // One that was ended hears nothing any more.
+        // The server may have ended.
         drop(self.says.lock().unwrap()[server].send(text));
     }
 }

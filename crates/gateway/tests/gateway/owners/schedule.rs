@@ -1,4 +1,4 @@
-//! Schedules in memory and in virtual time, of the test beside it and of the fuzz target `gateway`.
+//! Schedules in memory and in virtual time, used by the test in `mod` and by the fuzz target `gateway`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,16 +10,16 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::peers::{Event, Farm, Said, Way, cancelled, client};
 use super::{Choices, mark, marks};
 
-/// Rounds in which what is open ends.
+/// Rounds in which open requests are finished.
 const ROUNDS: usize = 60;
 
-/// What a server does for a request, before its answer.
+/// An action of a server for a request, before the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Log(&'static str),
     Progress,
     Ask(&'static str),
-    /// Notifications that no revision knows, and those that only a stream may carry.
+    /// Notifications that no revision defines, and those that only a stream may carry.
     Unknown,
     Updated,
     TaskStatus,
@@ -46,14 +46,14 @@ struct Person {
     says: UnboundedSender<Said>,
     opened: bool,
     last_id: i64,
-    /// Questions that it has not answered.
+    /// The open questions.
     questions: Vec<Question>,
 }
 
 enum Question {
     /// A request of the server, in the legacy era.
     Request(Value),
-    /// What came in place of the result of this operation.
+    /// A result `input_required` of this operation.
     Round { op: usize, keys: Vec<String>, state: String },
 }
 
@@ -62,13 +62,13 @@ struct Op {
     method: &'static str,
     level: Option<&'static str>,
     progress: bool,
-    /// What the server still does for it.
+    /// The remaining steps of the server.
     steps: Vec<Step>,
     /// The id of its last request at the client.
     id: i64,
     /// Where its request is: server, id, progress token.
     at: Option<(usize, Value, Value)>,
-    /// The question that the server waits for.
+    /// Whether the server waits for an answer.
     asked: bool,
     left: bool,
     done: bool,
@@ -81,11 +81,11 @@ struct World {
     people: Vec<Person>,
     ops: Vec<Op>,
     events: UnboundedReceiver<Event>,
-    /// Whose messages a server has received: it must be one group's.
+    /// The group of clients whose messages a server has received. There must be only one.
     groups: BTreeMap<usize, String>,
     /// Streams that modern servers have open: server, id, client.
     streams: Vec<(usize, Value, usize)>,
-    /// What happens is printed.
+    /// Whether events are printed.
     shown: bool,
 }
 
@@ -101,7 +101,7 @@ impl World {
         let era = if legacy_server { Era::Legacy } else { Era::Modern };
         let farm = Farm::new(era, sends.clone(), |builder| builder);
         let count = if choices.percent(85) { 2 } else { 3 };
-        // Often alike, so that they share.
+        // Clients are often equal, so that they share servers.
         let usual = Way::Http { address: "192.0.2.1", principal: None };
         let askable = choices.percent(50);
         let mut people = Vec::new();
@@ -140,7 +140,7 @@ impl World {
         self.farm.say(server, said.to_string());
     }
 
-    /// Who may be at one server together.
+    /// The clients that may share a server.
     fn group(&self, client: usize) -> String {
         let person = &self.people[client];
         match person.way {
@@ -216,7 +216,7 @@ impl World {
         self.request(self.ops.len() - 1, None);
     }
 
-    /// The server does the next thing for a request.
+    /// The server performs the next step for a request.
     fn work(&mut self, op: usize) {
         let Some((server, id, token)) = self.ops[op].at.clone() else { return };
         let (client, step) = (self.ops[op].client, self.ops[op].steps.pop());
@@ -307,7 +307,7 @@ impl World {
                 self.say(client, said.to_string());
             }
             Some(Question::Round { op, keys, state }) => {
-                // It was answered before its client could leave it.
+                // The response arrived before the client left.
                 self.ops[op].left = false;
                 let answers: serde_json::Map<String, Value> = keys
                     .into_iter()
@@ -372,7 +372,7 @@ impl World {
             self.people[client].questions.push(Question::Round { op, keys, state });
             return;
         }
-        // A legacy client subscribes with the gateway, and gets nothing of the server's.
+        // The gateway itself answers the subscription of a legacy client.
         if self.ops[op].method != "subscriptions/listen" {
             assert!(marks(text).next().is_some(), "c{client} lost its result: {text}");
         }
@@ -387,7 +387,7 @@ impl World {
             assert_eq!(*known, group, "server {server} serves two groups: {text}");
         }
         let Some(method) = said["method"].as_str() else {
-            // The answer to a question: from the client that was to be asked, or an error of the gateway.
+            // The answer to a question comes from the client that was asked, or is an error of the gateway.
             let id = said["id"].as_str().unwrap();
             let owner = marks(id).next().unwrap();
             assert!(marks(text).all(|answers| answers == owner), "c{owner} was answered for: {text}");
@@ -443,7 +443,7 @@ impl World {
         }
     }
 
-    /// Everything that is open ends, and every client has its results.
+    /// Finishes all open requests, and checks that every client receives its results.
     async fn finish(&mut self) {
         for _ in 0..ROUNDS {
             for op in 0..self.ops.len() {
@@ -460,7 +460,7 @@ impl World {
                 return;
             }
         }
-        // A question that is in doubt is held for ten seconds.
+        // A call may wait for the start of another server.
         for _ in 0..ROUNDS {
             passes(1_000).await;
             self.hear();
@@ -486,7 +486,7 @@ impl World {
     }
 }
 
-/// The operation that a name or an id is of.
+/// The operation of a name or an id.
 fn number_of(name: &str) -> usize {
     name.split("op").nth(1).and_then(|rest| rest.trim_end_matches('.').parse().ok()).unwrap()
 }
@@ -510,7 +510,7 @@ async fn schedule(choices: Choices, actions: usize, shown: bool) {
     world.finish().await;
 }
 
-/// Runs one schedule, and panics where a client receives what is another's or loses its result. `shown`: what happens is
+/// Runs one schedule. Panics if a client receives a message of another or loses its result. `shown`: events are
 /// printed.
 pub(super) fn run(choices: Choices, actions: usize, shown: bool) {
     let runtime =

@@ -1,8 +1,8 @@
-//! What a legacy client hears by itself, on one stream of the modern server: changes of lists where the server tells of
-//! them, and of the resources that the client has subscribed to.
+//! The stream of notifications that a modern server sends for a legacy client: changes of the lists that the server
+//! declares, and of the resources that the client has subscribed to.
 //!
-//! The stream is opened anew when the client subscribes to another resource, when it ends, and when the server was started
-//! again: the new one before the old one is left, so that nothing is missed in between.
+//! The stream is opened again when the client changes its subscriptions, when the stream ends, and when the server
+//! restarts. The old one is closed after the new one is acknowledged, so that no notification is lost in between.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>
 
 use std::collections::BTreeSet;
@@ -17,85 +17,86 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
+use crate::errors::failure;
 use crate::pair::Pair;
-use crate::relaying::{failure, too_long_to_subscribe};
+use crate::relay::too_long_to_subscribe;
 use crate::upstream::Upstream;
 use mcpjoin::client::{Client, NoClient};
 use mcpjoin::connection::{CallEvent, Calling};
 
-/// The pause before a stream that has ended is opened again; it doubles from time to time.
+/// The pause before a stream that has ended is opened again. It doubles each time, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest such pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Resources that a client may be subscribed to.
-const RESOURCES: usize = 1024;
+const MAX_RESOURCES: usize = 1024;
 
-/// One stream, kept open by a task of its own, which ends when this is dropped.
-pub(super) struct Listening {
+/// The stream, kept open by a task that ends when this is dropped.
+pub(super) struct Stream {
     shared: Arc<Shared>,
     task: AbortHandle,
 }
 
 struct Shared {
-    /// The resources that are wanted, and how often that has changed.
+    /// The resources that the client has subscribed to, and a count of changes.
     wanted: watch::Sender<(u64, BTreeSet<String>)>,
-    /// What the server has come to last.
-    honoured: watch::Sender<Honoured>,
+    /// The last answer of the server.
+    outcome: watch::Sender<Outcome>,
 }
 
-/// What became of what was wanted.
+/// The answer of the server to the subscriptions as of one change.
 #[derive(Clone, Default)]
-struct Honoured {
+struct Outcome {
     change: u64,
-    outcome: Option<Result<SubscriptionFilter, ErrorObject>>,
+    accepted: Option<Result<SubscriptionFilter, ErrorObject>>,
 }
 
-impl Drop for Listening {
+impl Drop for Stream {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Listening {
-    pub(super) fn begin(pair: Arc<Pair>, upstream: &Arc<Upstream>, server: &Client) -> Self {
+impl Stream {
+    pub(super) fn open(pair: Arc<Pair>, upstream: &Arc<Upstream>, server: &Client) -> Self {
         let shared = Arc::new(Shared {
             wanted: watch::channel((0, BTreeSet::new())).0,
-            honoured: watch::channel(Honoured::default()).0,
+            outcome: watch::channel(Outcome::default()).0,
         });
         let lists = lists_of(server.peer().server_capabilities());
-        let listener = Listener {
+        let task = StreamTask {
             pair,
-            // It ends with the client's connection, and does not keep the server.
+            // The server ends with the client's connection, so the stream does not keep it.
             upstream: Arc::downgrade(upstream),
             lists,
             wanted: shared.wanted.subscribe(),
             shared: shared.clone(),
         };
-        let task = tokio::spawn(listener.listen()).abort_handle();
+        let task = tokio::spawn(task.run()).abort_handle();
         Self { shared, task }
     }
 
-    /// Adds a resource, and waits until the server has said whether it tells of its changes.
+    /// Subscribes to a resource, and waits for the answer of the server.
     pub(super) async fn subscribe(&self, uri: String) -> Result<Payload, ErrorObject> {
         if let Some(refused) = too_long_to_subscribe(&uri) {
             return Err(refused);
         }
-        let mut honoured = self.shared.honoured.subscribe();
+        let mut outcome = self.shared.outcome.subscribe();
         let mut is_full = false;
         let change = self.shared.change(|wanted| {
-            is_full = wanted.len() >= RESOURCES && !wanted.contains(&uri);
+            is_full = wanted.len() >= MAX_RESOURCES && !wanted.contains(&uri);
             !is_full && wanted.insert(uri.clone())
         });
         if is_full {
-            let text = format!("too many subscriptions: the limit `subscriptions` of {RESOURCES} is reached");
-            return Err(failure("tooManySubscriptions", &text, &[("limit", RESOURCES.to_string())]));
+            let text =
+                format!("too many subscriptions: the limit `subscriptions` of {MAX_RESOURCES} is reached");
+            return Err(failure("tooManySubscriptions", &text, &[("limit", MAX_RESOURCES.to_string())]));
         }
         let Some(change) = change else { return Ok(Payload::from_raw(Raw::empty_object())) };
-        let outcome = match honoured.wait_for(|honoured| honoured.change >= change).await {
-            Ok(honoured) => honoured.outcome.clone(),
+        let accepted = match outcome.wait_for(|outcome| outcome.change >= change).await {
+            Ok(outcome) => outcome.accepted.clone(),
             Err(_) => None,
         };
-        match outcome {
+        match accepted {
             Some(Ok(filter)) if filter.resource_subscriptions.iter().flatten().any(|known| *known == uri) => {
                 Ok(Payload::from_raw(Raw::empty_object()))
             }
@@ -109,7 +110,7 @@ impl Listening {
         }
     }
 
-    /// Takes a resource away. One that was never there does no harm.
+    /// Ends the subscription to a resource, if there is one.
     pub(super) fn unsubscribe(&self, uri: &str) -> Result<Payload, ErrorObject> {
         self.shared.change(|wanted| wanted.remove(uri));
         Ok(Payload::from_raw(Raw::empty_object()))
@@ -117,7 +118,7 @@ impl Listening {
 }
 
 impl Shared {
-    /// Changes what is wanted; the number of the change, if it is one.
+    /// Changes the subscriptions. Returns the number of the change if there was one.
     fn change(&self, change: impl FnOnce(&mut BTreeSet<String>) -> bool) -> Option<u64> {
         let mut number = None;
         self.wanted.send_if_modified(|(count, wanted)| {
@@ -132,7 +133,7 @@ impl Shared {
     }
 }
 
-/// The changes of lists that a server tells of, as a filter.
+/// The changes of lists that a server declares, as a filter.
 fn lists_of(server: Option<&ServerCapabilities>) -> SubscriptionFilter {
     let mut filter = SubscriptionFilter::default();
     for method in server.into_iter().flat_map(crate::pair::changes_of) {
@@ -145,8 +146,8 @@ fn lists_of(server: Option<&ServerCapabilities>) -> SubscriptionFilter {
     filter
 }
 
-/// Keeps the stream open.
-struct Listener {
+/// The task that keeps the stream open.
+struct StreamTask {
     pair: Arc<Pair>,
     upstream: std::sync::Weak<Upstream>,
     lists: SubscriptionFilter,
@@ -154,16 +155,16 @@ struct Listener {
     shared: Arc<Shared>,
 }
 
-/// Why a stream is left.
-enum Left {
-    /// Something else is wanted.
+/// Why a stream is closed.
+enum StreamEnd {
+    /// The subscriptions have changed.
     Changed,
-    /// It has ended.
+    /// The server has ended it.
     Ended(Option<ErrorObject>),
 }
 
-impl Listener {
-    async fn listen(mut self) {
+impl StreamTask {
+    async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
         let mut old: Option<Calling> = None;
         loop {
@@ -171,13 +172,13 @@ impl Listener {
             let filter = self.filter(&wanted);
             if filter == SubscriptionFilter::default() {
                 drop(old.take());
-                self.tell(change, Ok(filter));
+                self.report(change, Ok(filter));
                 if self.wanted.changed().await.is_err() {
                     return;
                 }
                 continue;
             }
-            // Not kept beyond the moment: the server ends with its client.
+            // Not kept while the stream is open, because the server ends with its client.
             let Some(upstream) = self.upstream.upgrade() else { return };
             let server = upstream.client().await;
             drop(upstream);
@@ -185,28 +186,28 @@ impl Listener {
                 Ok(server) => server,
                 Err(NoClient::TimedOut { .. }) => continue,
                 Err(why) => {
-                    // Whatever will be wanted has had its answer.
-                    self.tell(u64::MAX, Err(self.pair.telling.gone(why)));
+                    // This answers all later subscriptions, too.
+                    self.report(u64::MAX, Err(self.pair.errors.gone(why)));
                     return;
                 }
             };
             let began = Instant::now();
-            let left = self.stream(server, change, filter, &mut old).await;
-            if began.elapsed() > LONGEST_PAUSE {
+            let end = self.stream(server, change, filter, &mut old).await;
+            if began.elapsed() > MAX_PAUSE {
                 pause = FIRST_PAUSE;
             }
-            let Left::Ended(error) = left else { continue };
+            let StreamEnd::Ended(error) = end else { continue };
             if let Some(error) = error {
                 tracing::debug!(target: "mcpjoin", %error, "the stream of a legacy client's notifications has ended");
                 let is_unknown = error.code == code::METHOD_NOT_FOUND;
-                self.tell(change, Err(error));
+                self.report(change, Err(error));
                 if is_unknown {
-                    // It has no streams, however often it is asked.
+                    // The server does not support streams.
                     pause = Duration::MAX;
                 }
             }
             tokio::select! {
-                () = sleep(pause) => pause = pause.saturating_mul(2).min(LONGEST_PAUSE),
+                () = sleep(pause) => pause = pause.saturating_mul(2).min(MAX_PAUSE),
                 changed = self.wanted.changed() => {
                     if changed.is_err() {
                         return;
@@ -225,21 +226,22 @@ impl Listener {
         filter
     }
 
-    fn tell(&self, change: u64, outcome: Result<SubscriptionFilter, ErrorObject>) {
-        self.shared.honoured.send_replace(Honoured { change, outcome: Some(outcome) });
+    fn report(&self, change: u64, accepted: Result<SubscriptionFilter, ErrorObject>) {
+        self.shared.outcome.send_replace(Outcome { change, accepted: Some(accepted) });
     }
 
-    /// One stream. It is left in `old`, still open, when something else is wanted.
+    /// Keeps one stream open until it ends or the subscriptions change. If they change, it is moved into `old`, still
+    /// open.
     async fn stream(
         &mut self,
         server: Client,
         change: u64,
         filter: SubscriptionFilter,
         old: &mut Option<Calling>,
-    ) -> Left {
+    ) -> StreamEnd {
         let params = match Payload::from_value(&ListenParams::new(filter)) {
             Ok(params) => params,
-            Err(error) => return Left::Ended(Some(ErrorObject::internal(error.to_string()))),
+            Err(error) => return StreamEnd::Ended(Some(ErrorObject::internal(error.to_string()))),
         };
         let mut call = Call::new(Method::Listen);
         call.params = Some(params);
@@ -248,10 +250,10 @@ impl Listener {
         loop {
             let event = tokio::select! {
                 biased;
-                // Until the new one is acknowledged the one before says what there is to say.
+                // Until the new stream is acknowledged, the old one delivers.
                 event = next_of(old), if old.is_some() => {
                     match event {
-                        Some(CallEvent::Notification(notification)) => self.told(notification),
+                        Some(CallEvent::Notification(notification)) => self.deliver(notification),
                         Some(_) => {}
                         None => *old = None,
                     }
@@ -260,12 +262,12 @@ impl Listener {
                 event = calling.next_event() => event,
                 changed = self.wanted.changed() => {
                     if changed.is_err() {
-                        return Left::Ended(None);
+                        return StreamEnd::Ended(None);
                     }
                     if acknowledged || old.is_none() {
                         *old = Some(calling);
                     }
-                    return Left::Changed;
+                    return StreamEnd::Changed;
                 }
             };
             let Some(CallEvent::Notification(notification)) = event else {
@@ -275,9 +277,9 @@ impl Listener {
                 *old = None;
                 let error = match calling.await {
                     Ok(_) => None,
-                    Err(error) => Some(self.pair.telling.ended(error, server.connection()).await),
+                    Err(error) => Some(self.pair.errors.call_error(error, server.connection()).await),
                 };
-                return Left::Ended(error);
+                return StreamEnd::Ended(error);
             };
             if notification.method == Method::SubscriptionsAcknowledged {
                 acknowledged = true;
@@ -286,27 +288,27 @@ impl Listener {
                     .params
                     .as_ref()
                     .and_then(|params| params.raw().decode::<AcknowledgedParams>().ok());
-                self.tell(change, Ok(acknowledged.map(|known| known.notifications).unwrap_or_default()));
+                self.report(change, Ok(acknowledged.map(|known| known.notifications).unwrap_or_default()));
                 continue;
             }
-            self.told(notification);
+            self.deliver(notification);
         }
     }
 
-    fn told(&self, notification: Notification) {
+    fn deliver(&self, notification: Notification) {
         if notification.method != Method::SubscriptionsAcknowledged {
-            self.pair.tell(of_no_stream(notification));
+            self.pair.notify(without_stream(notification));
         }
     }
 }
 
-/// What a stream says next. Cancel-safe.
+/// The next event of a stream. Cancel-safe.
 async fn next_of(stream: &mut Option<Calling>) -> Option<CallEvent> {
     stream.as_mut()?.next_event().await
 }
 
-/// The same without the name of the stream on which it came.
-fn of_no_stream(notification: Notification) -> Notification {
+/// The notification without the id of its stream.
+fn without_stream(notification: Notification) -> Notification {
     let params = notification
         .params
         .map(|params| params.without_meta_members(|key| key == key::SUBSCRIPTION_ID))
@@ -320,22 +322,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_subscribes_to_so_many_resources_and_to_none_of_them_in_vain_again() {
-        let all: Vec<String> = (0..=RESOURCES).map(|uri| uri.to_string()).collect();
-        let honoured = SubscriptionFilter::default().with_resource_subscriptions(all.clone());
+        let all: Vec<String> = (0..=MAX_RESOURCES).map(|uri| uri.to_string()).collect();
+        let accepted = SubscriptionFilter::default().with_resource_subscriptions(all.clone());
         let shared = Arc::new(Shared {
             wanted: watch::channel((0, BTreeSet::new())).0,
-            honoured: watch::channel(Honoured { change: u64::MAX, outcome: Some(Ok(honoured)) }).0,
+            outcome: watch::channel(Outcome { change: u64::MAX, accepted: Some(Ok(accepted)) }).0,
         });
-        let listening = Listening { shared, task: tokio::spawn(std::future::pending::<()>()).abort_handle() };
-        for uri in &all[..RESOURCES] {
-            listening.subscribe(uri.clone()).await.expect("room");
+        let stream = Stream { shared, task: tokio::spawn(std::future::pending::<()>()).abort_handle() };
+        for uri in &all[..MAX_RESOURCES] {
+            stream.subscribe(uri.clone()).await.expect("room");
         }
-        let error = listening.subscribe(all[RESOURCES].clone()).await.expect_err("one too many");
+        let error = stream.subscribe(all[MAX_RESOURCES].clone()).await.expect_err("one too many");
         assert!(error.message.contains("the limit `subscriptions` of 1024"), "{}", error.message);
-        listening.subscribe(all[0].clone()).await.expect("it is subscribed to");
-        let error = listening.subscribe("x".repeat(8 * 1024 + 1)).await.expect_err("too long");
+        stream.subscribe(all[0].clone()).await.expect("it is subscribed to");
+        let error = stream.subscribe("x".repeat(8 * 1024 + 1)).await.expect_err("too long");
         assert!(error.message.contains("`subscription_bytes` of 8192"), "{}", error.message);
-        listening.unsubscribe(&all[0]).expect("it was there");
-        listening.subscribe(all[RESOURCES].clone()).await.expect("room again");
+        stream.unsubscribe(&all[0]).expect("it was there");
+        stream.subscribe(all[MAX_RESOURCES].clone()).await.expect("room again");
     }
 }

@@ -1,4 +1,4 @@
-//! What one principal or one address may take of what all clients share.
+//! How many servers and pools one principal or address may use.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,17 +11,17 @@ use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::lanes::Person;
+use super::pools::Person;
 use super::{Raw, run};
 
-/// Starts of one account that are at once or wait for their time: 8, and 4 a second for 10 s.
+/// Starts of one account at once or delayed: 8, and 4 a second for 10 s.
 const STARTS: usize = 48;
 
-/// What the servers of a gateway have come to.
+/// The starts of a gateway's servers, and those that run.
 #[derive(Clone, Default)]
 struct Count {
     starts: Arc<AtomicUsize>,
-    /// Those that run, by their numbers.
+    /// The numbers of the servers that run.
     running: Arc<Mutex<BTreeSet<u64>>>,
 }
 
@@ -35,7 +35,7 @@ impl Count {
     }
 }
 
-/// A gateway before legacy servers that answer everything at once, but for the method `hold`, which they never answer.
+/// A gateway in front of legacy servers that answer every method at once except `hold`, which they never answer.
 fn gateway(build: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> (Gateway, Count) {
     let count = Count::default();
     let (starts, running) = (count.starts.clone(), count.running.clone());
@@ -71,7 +71,7 @@ async fn answers(mut server: Raw) {
     }
 }
 
-/// A request of a modern client of that name, with those capabilities.
+/// A request of a modern client with this name and these capabilities.
 fn modern(method: &str, name: &str, capabilities: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{capabilities},"io.modelcontextprotocol/clientInfo":{{"name":"{name}","version":"1"}}}}}}}}"#
@@ -86,13 +86,13 @@ async fn passes(time: Duration) {
     assert!(tokio::time::timeout(time, nothing).await.is_err());
 }
 
-/// Its only answer is a result.
+/// The next message is a result.
 async fn is_served(person: &mut Person) {
     let reply = person.next().await;
     assert!(reply["result"].is_object(), "{reply}");
 }
 
-/// A session at that address, which is open.
+/// An open session of a client at this address.
 async fn session(gateway: &Gateway, address: &str) -> Person {
     let mut person = Person::at(gateway, address);
     person.say(INITIALIZE.into()).await;
@@ -128,7 +128,7 @@ fn capabilities_that_are_written_in_150_ways_start_one_server() {
             is_served(person).await;
         }
         assert_eq!(count.starts(), 1);
-        // What it can be asked for and its name make another client.
+        // Other capabilities or another name make another client.
         for (number, (name, capabilities)) in [
             ("c", r#"{"elicitation":{},"roots":{}}"#),
             ("c", r#"{"elicitation":{"url":{}},"roots":{}}"#),
@@ -166,7 +166,7 @@ fn a_flood_of_clients_of_one_address_starts_a_bounded_number_of_servers_and_ends
             person.say(modern("tools/list", &format!("c{number}"), "{}")).await;
             people.push(person);
         }
-        // Others do not wait for them.
+        // Other accounts do not wait.
         let begun = Instant::now();
         let mut third = Person::at(&gateway, "192.0.2.3:1");
         third.say(modern("tools/list", "third", "{}")).await;
@@ -190,7 +190,7 @@ fn a_flood_of_clients_of_one_address_starts_a_bounded_number_of_servers_and_ends
         assert_eq!((served, refused), (STARTS, 150 - STARTS));
         assert_eq!(count.starts(), STARTS + 2);
         assert!(begun.elapsed() >= Duration::from_secs(10), "{:?}", begun.elapsed());
-        // For one more client its pools make room, and not those of others.
+        // For one more client, pools of this account are ended, and none of other accounts.
         let mut fourth = Person::at(&gateway, "192.0.2.4:1");
         fourth.say(modern("tools/list", "fourth", "{}")).await;
         is_served(&mut fourth).await;
@@ -215,9 +215,9 @@ fn a_hundred_sessions_of_one_address_keep_nobody_else_from_being_served() {
             passes(Duration::from_millis(250)).await;
         }
         assert_eq!(count.running().len(), 100);
-        // The oldest was used again.
+        // The oldest session is used again.
         assert!(is_open(&mut sessions[0]).await);
-        // Two at once: each needs a place of its own.
+        // Two clients at once: each needs a slot.
         let mut other = Person::at(&gateway, "192.0.2.2:1");
         other.say(INITIALIZE.into()).await;
         let mut modern_one = Person::at(&gateway, "192.0.2.3:1");
@@ -232,14 +232,14 @@ fn a_hundred_sessions_of_one_address_keep_nobody_else_from_being_served() {
                 ended.push(number);
             }
         }
-        // Those that were unused for the longest time.
+        // The sessions that were unused for the longest time have ended.
         assert_eq!(ended, [1, 2]);
         assert_eq!(count.running().len(), 100);
-        // The one that has so many gets no more of what others have.
+        // The account with most sessions gets no slot of others.
         let mut more = Person::at(&gateway, "192.0.2.1:1");
         more.say(INITIALIZE.into()).await;
         assert_eq!(more.next().await["error"]["data"], json!({ "gateway": "tooManyServers", "limit": 100 }));
-        // But one that it does not use for a minute.
+        // But it may replace a session that it has not used for a minute.
         passes(Duration::from_secs(60)).await;
         assert!(is_open(&mut sessions[3]).await);
         let _more = session(&gateway, "192.0.2.1:1").await;
@@ -268,14 +268,14 @@ fn who_holds_more_than_half_gives_some_up_even_if_all_are_in_use() {
             passes(Duration::from_secs(1)).await;
             others.push(other);
         }
-        // What was started last, and half remains.
+        // The newest servers have ended, and half remains.
         let running = count.running();
         assert_eq!(running.len(), 4);
         assert_eq!(running[..2], first[..2]);
         for person in &mut busy[2..] {
             assert!(person.next().await["error"].is_object());
         }
-        // Each has half: neither gets more, and nobody's is ended for a third.
+        // Each account has half: neither gets more, and none is ended for a third one.
         for address in ["192.0.2.1:9", "192.0.2.2:9", "192.0.2.3:9"] {
             let mut third = Person::at(&gateway, address);
             third.say(modern("tools/list", "third", "{}")).await;
@@ -283,7 +283,7 @@ fn who_holds_more_than_half_gives_some_up_even_if_all_are_in_use() {
             assert_eq!(reply["error"]["data"]["gateway"], "tooManyServers", "{address}: {reply}");
         }
         assert_eq!(count.running(), running);
-        // Alone one may have all of them.
+        // One account alone may hold all slots.
         for (place, id) in [(0, 1), (1, 1)] {
             others[place].leaves(RequestId::from(id)).await;
         }
@@ -292,7 +292,7 @@ fn who_holds_more_than_half_gives_some_up_even_if_all_are_in_use() {
             let mut person = Person::at(&gateway, "192.0.2.1:1");
             person.say(modern("tools/list", &format!("e{number}"), "{}")).await;
             let reply = person.next().await;
-            // Those of the other are idle, and not there for one who has its half.
+            // The other account's servers are unused, but not available to an account that holds its half.
             assert_eq!(reply["error"]["data"]["gateway"], "tooManyServers", "{reply}");
         }
     });
@@ -308,7 +308,8 @@ fn connections_of_one_address_are_charged_to_it() {
             is_served(person).await;
             person.say(INITIALIZED.into()).await;
         }
-        // A connection is no idle session: another of the same address is refused, however long that takes.
+        // An open connection is never an idle session: another client of the same address is refused even after an
+        // hour.
         passes(Duration::from_secs(3_600)).await;
         let mut third = Person::on_stream(&gateway, "192.0.2.1:2");
         third.say(INITIALIZE.into()).await;

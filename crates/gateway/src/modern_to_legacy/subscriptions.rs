@@ -1,11 +1,11 @@
-//! The streams of modern clients, and what a legacy server has to be asked for so that it tells what they want to hear.
+//! The streams of modern clients, and the subscriptions at the legacy server that they need.
 //!
-//! A modern client opens a stream with `subscriptions/listen` for what it names
-//! (<https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>). A legacy server tells of
-//! its lists by itself and of a resource when it was asked to with `resources/subscribe`
-//! (<https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions>). So each resource that some
-//! stream names is subscribed to once, and unsubscribed from when the last such stream ends; in each run of the server
-//! anew. Called by `mod`.
+//! A modern client opens a stream with `subscriptions/listen` for the lists and resources that it names
+//! (<https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>). A legacy server sends
+//! changes of lists without a request, and changes of a resource after `resources/subscribe`
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions>). So each resource that a
+//! stream names is subscribed to once in each run of the server, and unsubscribed from when the last such stream ends.
+//! Used by `mod`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -20,28 +20,28 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::relaying::too_long_to_subscribe;
+use crate::relay::too_long_to_subscribe;
 
-/// Resources that all streams of one server may name together: ten times as many as one connection may.
-const RESOURCES: usize = 10_240;
+/// Resources that all streams of one server may name together: ten times the limit of one connection.
+const MAX_RESOURCES: usize = 10_240;
 
-/// How long a request waits for the subscriptions that its client asked for before it: a server that does not answer them
-/// holds up nobody for longer.
-const SETTLING: Duration = Duration::from_secs(5);
+/// How long a request waits for the subscriptions of streams that were opened before it. A server that does not answer
+/// them delays a request no longer.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Tells a client something on its stream.
-type Tell = Box<dyn Fn(Notification) + Send + Sync>;
+/// Sends a notification on the stream of a client.
+type SendFn = Box<dyn Fn(Notification) + Send + Sync>;
 
-/// The streams that are open.
-pub(super) struct Listeners {
+/// The open streams.
+pub(super) struct Streams {
     open: Mutex<Open>,
-    /// Counts the changes of what they name.
+    /// Counts the changes of the resources that they name.
     changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Open {
-    last: u64,
+    last_number: u64,
     streams: BTreeMap<u64, Stream>,
     resources: usize,
 }
@@ -50,183 +50,183 @@ struct Stream {
     /// The id of the request that opened it, as JSON.
     id: Raw,
     filter: SubscriptionFilter,
-    tell: Tell,
+    send: SendFn,
 }
 
-/// A stream that is open, until this is dropped.
-pub(super) struct Listener {
-    listeners: Arc<Listeners>,
+/// An open stream, until this is dropped.
+pub(super) struct StreamGuard {
+    streams: Arc<Streams>,
     number: u64,
 }
 
-/// Asks one run of the server for what the streams name, until this is dropped.
-pub(super) struct Keeper {
+/// Subscribes to the resources that the streams name at one run of the server, until this is dropped.
+pub(super) struct SubscriptionTask {
     task: AbortHandle,
-    settled: watch::Receiver<u64>,
+    /// The last change that the server was asked for.
+    progress: watch::Receiver<u64>,
 }
 
-impl Listeners {
+impl Streams {
     pub(super) fn new() -> Self {
         Self { open: Mutex::default(), changes: watch::Sender::new(0) }
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a stream, and acknowledges it with what of `filter` the server can be asked for.
+    /// Opens a stream, and acknowledges the part of `filter` that the server declares.
     ///
     /// # Errors
-    /// When too much is listened for.
-    pub(super) fn listen(
+    /// If a limit of subscriptions is exceeded.
+    pub(super) fn open(
         self: &Arc<Self>,
         id: Raw,
         filter: SubscriptionFilter,
         server: Option<&ServerCapabilities>,
-        tell: Tell,
-    ) -> Result<Listener, ErrorObject> {
-        let filter = honoured(filter, server);
+        send: SendFn,
+    ) -> Result<StreamGuard, ErrorObject> {
+        let filter = supported(filter, server);
         let names = filter.resource_subscriptions.as_deref().unwrap_or_default();
         if let Some(refused) = names.iter().find_map(|name| too_long_to_subscribe(name)) {
             return Err(refused);
         }
         let count = names.len();
-        let mut open = self.open();
-        if open.resources + count > RESOURCES {
+        let mut open = self.lock();
+        if open.resources + count > MAX_RESOURCES {
             return Err(ErrorObject::internal(format!(
-                "too many subscriptions: the limit `subscriptions` of {RESOURCES} of this bridge is reached"
+                "too many subscriptions: the limit `subscriptions` of {MAX_RESOURCES} of this bridge is reached"
             )));
         }
         open.resources += count;
-        open.last += 1;
-        let number = open.last;
+        open.last_number += 1;
+        let number = open.last_number;
         let notifications = Raw::from_value(&filter).unwrap_or_else(|_| Raw::empty_object());
         let params = Payload::from_raw(Raw::empty_object()).with_member("notifications", &notifications);
-        // Before anything else can be told on it.
-        tell(tagged(Method::SubscriptionsAcknowledged, Some(&params), &id));
-        open.streams.insert(number, Stream { id, filter, tell });
+        // The lock is held, so that this is the first message of the stream.
+        send(with_stream(Method::SubscriptionsAcknowledged, Some(&params), &id));
+        open.streams.insert(number, Stream { id, filter, send });
         drop(open);
         if count > 0 {
             self.changes.send_modify(|changes| *changes += 1);
         }
-        Ok(Listener { listeners: self.clone(), number })
+        Ok(StreamGuard { streams: self.clone(), number })
     }
 
-    /// The server has told something that streams are for.
-    pub(super) fn tell(&self, told: &Notification) {
-        let uri = told.params.as_ref().and_then(Payload::uri);
+    /// Sends a notification of the server on each stream that wants it.
+    pub(super) fn notify(&self, notification: &Notification) {
+        let uri = notification.params.as_ref().and_then(Payload::uri);
         let uri = uri.as_ref().and_then(Raw::to_string_value);
-        let open = self.open();
-        for stream in
-            open.streams.values().filter(|stream| wants(&stream.filter, &told.method, uri.as_deref()))
-        {
-            (stream.tell)(tagged(told.method.clone(), told.params.as_ref(), &stream.id));
+        let open = self.lock();
+        let Notification { method, params } = notification;
+        for stream in open.streams.values().filter(|stream| wants(&stream.filter, method, uri.as_deref())) {
+            (stream.send)(with_stream(method.clone(), params.as_ref(), &stream.id));
         }
     }
 
-    /// All lists may be others now.
-    pub(super) fn tell_all_lists(&self) {
+    /// Notifies the streams that every list may have changed.
+    pub(super) fn notify_all_lists(&self) {
         for method in [Method::ToolListChanged, Method::PromptListChanged, Method::ResourceListChanged] {
-            self.tell(&Notification { method, params: None });
+            self.notify(&Notification { method, params: None });
         }
     }
 
     fn resources(&self) -> BTreeSet<String> {
-        let open = self.open();
+        let open = self.lock();
         let named = open.streams.values().filter_map(|stream| stream.filter.resource_subscriptions.as_ref());
         named.flatten().cloned().collect()
     }
 
     /// Whether no stream is open.
     pub(super) fn is_empty(&self) -> bool {
-        self.open().streams.is_empty()
+        self.lock().streams.is_empty()
     }
 
-    /// Whether any stream names a resource, or has.
-    pub(super) fn has_named(&self) -> bool {
+    /// Whether a stream names a resource, or has named one.
+    pub(super) fn have_named_resources(&self) -> bool {
         *self.changes.borrow() > 0
     }
 
-    /// Asks a run of the server, from now on and until the keeper is dropped. `ask` makes the request about that resource;
-    /// it says `false` when the run is over.
-    pub(super) fn keep<A, F>(self: &Arc<Self>, ask: A) -> Keeper
+    /// Starts the task that subscribes at one run of the server. `request` makes a request about a resource, and
+    /// returns `false` if the run has ended.
+    pub(super) fn subscribe_with<A, F>(self: &Arc<Self>, request: A) -> SubscriptionTask
     where
         A: Fn(Method, Raw) -> F + Send + Sync + 'static,
         F: Future<Output = bool> + Send + 'static,
     {
-        let (settles, settled) = watch::channel(0);
+        let (done, progress) = watch::channel(0);
         let changes = self.changes.subscribe();
-        let task = tokio::spawn(keep(Arc::downgrade(self), changes, settles, ask)).abort_handle();
-        Keeper { task, settled }
+        let task = tokio::spawn(subscribe(Arc::downgrade(self), changes, done, request)).abort_handle();
+        SubscriptionTask { task, progress }
     }
 
-    /// Waits until the run was asked for what the streams name now, but not for long.
-    pub(super) async fn settle(&self, mut settled: watch::Receiver<u64>) {
+    /// Waits until the server was asked for the resources that the streams name now, at most [`SUBSCRIBE_TIMEOUT`].
+    pub(super) async fn wait_subscribed(&self, mut progress: watch::Receiver<u64>) {
         let now = *self.changes.borrow();
-        let waited = timeout(SETTLING, settled.wait_for(|settled| *settled >= now)).await;
+        let waited = timeout(SUBSCRIBE_TIMEOUT, progress.wait_for(|done| *done >= now)).await;
         if waited.is_err() {
             tracing::debug!(target: "mcpjoin", "a server does not answer subscriptions");
         }
     }
 }
 
-impl Keeper {
-    pub(super) fn settled(&self) -> watch::Receiver<u64> {
-        self.settled.clone()
+impl SubscriptionTask {
+    pub(super) fn progress(&self) -> watch::Receiver<u64> {
+        self.progress.clone()
     }
 }
 
-impl Drop for Keeper {
+impl Drop for SubscriptionTask {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Drop for Listener {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
-        let mut open = self.listeners.open();
+        let mut open = self.streams.lock();
         let Some(stream) = open.streams.remove(&self.number) else { return };
         let count = stream.filter.resource_subscriptions.as_ref().map_or(0, Vec::len);
         open.resources -= count;
         drop(open);
         if count > 0 {
-            self.listeners.changes.send_modify(|changes| *changes += 1);
+            self.streams.changes.send_modify(|changes| *changes += 1);
         }
     }
 }
 
-/// Makes what the server was asked for the same as what the streams name, each time that this changes.
-async fn keep<A, F>(
-    listeners: Weak<Listeners>,
+/// Subscribes and unsubscribes each time the resources that the streams name change.
+async fn subscribe<A, F>(
+    streams: Weak<Streams>,
     mut changes: watch::Receiver<u64>,
-    settles: watch::Sender<u64>,
-    ask: A,
+    done: watch::Sender<u64>,
+    request: A,
 ) where
     A: Fn(Method, Raw) -> F + Send + Sync,
     F: Future<Output = bool> + Send,
 {
-    let mut asked = BTreeSet::new();
+    let mut subscribed = BTreeSet::new();
     loop {
         let now = *changes.borrow_and_update();
-        let Some(named) = listeners.upgrade().map(|listeners| listeners.resources()) else { return };
-        let new = named.difference(&asked).map(|uri| (Method::Subscribe, uri));
-        let old = asked.difference(&named).map(|uri| (Method::Unsubscribe, uri));
+        let Some(named) = streams.upgrade().map(|streams| streams.resources()) else { return };
+        let new = named.difference(&subscribed).map(|uri| (Method::Subscribe, uri));
+        let old = subscribed.difference(&named).map(|uri| (Method::Unsubscribe, uri));
         for (method, uri) in new.chain(old) {
             let params = Payload::from_raw(Raw::empty_object()).with_member("uri", &Raw::string(uri));
-            if !ask(method, params.into_raw()).await {
+            if !request(method, params.into_raw()).await {
                 return;
             }
         }
-        asked = named;
-        settles.send_replace(now);
+        subscribed = named;
+        done.send_replace(now);
         if changes.changed().await.is_err() {
             return;
         }
     }
 }
 
-/// The part of a filter that a server can be asked for: what it has declared.
-fn honoured(mut filter: SubscriptionFilter, server: Option<&ServerCapabilities>) -> SubscriptionFilter {
+/// The part of a filter that the server declares.
+fn supported(mut filter: SubscriptionFilter, server: Option<&ServerCapabilities>) -> SubscriptionFilter {
     let tools = server.and_then(|server| server.tools.as_ref()?.list_changed) == Some(true);
     let prompts = server.and_then(|server| server.prompts.as_ref()?.list_changed) == Some(true);
     let resources = server.and_then(|server| server.resources.as_ref());
@@ -236,12 +236,12 @@ fn honoured(mut filter: SubscriptionFilter, server: Option<&ServerCapabilities>)
     filter.prompts_list_changed = filter.prompts_list_changed.filter(|_| prompts);
     filter.resources_list_changed = filter.resources_list_changed.filter(|_| list);
     filter.resource_subscriptions = filter.resource_subscriptions.filter(|_| subscribe);
-    // The extension for tasks is of the modern era.
+    // A legacy server does not have the extension for tasks.
     filter.task_ids = None;
     filter
 }
 
-/// Whether a stream is for this. `uri`: of the resource that it is about.
+/// Whether a stream wants a notification. `uri`: that of its resource.
 fn wants(filter: &SubscriptionFilter, method: &Method, uri: Option<&str>) -> bool {
     match method {
         Method::ToolListChanged => filter.tools_list_changed == Some(true),
@@ -254,8 +254,8 @@ fn wants(filter: &SubscriptionFilter, method: &Method, uri: Option<&str>) -> boo
     }
 }
 
-/// A notification that says on which stream it is told.
-fn tagged(method: Method, params: Option<&Payload>, stream: &Raw) -> Notification {
+/// A notification with the id of its stream.
+fn with_stream(method: Method, params: Option<&Payload>, stream: &Raw) -> Notification {
     let params = params.cloned().unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
     Notification { method, params: Some(params.with_meta_member(key::SUBSCRIPTION_ID, stream)) }
 }
@@ -279,17 +279,17 @@ mod tests {
         SubscriptionFilter::default().with_resource_subscriptions(uris)
     }
 
-    type Told = Arc<Mutex<Vec<String>>>;
+    type Sent = Arc<Mutex<Vec<String>>>;
 
-    fn listen(listeners: &Arc<Listeners>, id: &str, filter: SubscriptionFilter) -> (Listener, Told) {
-        let told = Told::default();
-        let hears = told.clone();
-        let tell = move |notification: Notification| {
+    fn open(streams: &Arc<Streams>, id: &str, filter: SubscriptionFilter) -> (StreamGuard, Sent) {
+        let sent = Sent::default();
+        let log = sent.clone();
+        let send = move |notification: Notification| {
             let params = notification.params.map(|params| params.raw().to_string()).unwrap_or_default();
-            hears.lock().unwrap().push(format!("{} {params}", notification.method));
+            log.lock().unwrap().push(format!("{} {params}", notification.method));
         };
         let id = Raw::parse(id.to_owned()).expect("JSON");
-        (listeners.listen(id, filter, Some(&server()), Box::new(tell)).expect("room"), told)
+        (streams.open(id, filter, Some(&server()), Box::new(send)).expect("room"), sent)
     }
 
     fn updated(uri: &str) -> Notification {
@@ -314,20 +314,20 @@ mod tests {
 
     #[test]
     fn a_stream_is_acknowledged_first_and_told_what_it_is_for() {
-        let listeners = Arc::new(Listeners::new());
+        let streams = Arc::new(Streams::new());
         let filter = names(&["file:///a"]).with_tools_list_changed(true).with_prompts_list_changed(true);
-        let (listener, told) = listen(&listeners, "7", filter);
-        let (_other, others) = listen(&listeners, "\"7\"", names(&["file:///b/"]));
-        listeners.tell(&updated("file:///a"));
-        listeners.tell(&updated("file:///a?page=2"));
-        listeners.tell(&updated("file:///ab"));
-        listeners.tell(&updated("file:///b/c"));
-        listeners.tell_all_lists();
-        drop(listener);
-        listeners.tell(&updated("file:///a"));
+        let (stream, sent) = open(&streams, "7", filter);
+        let (_other, others) = open(&streams, "\"7\"", names(&["file:///b/"]));
+        streams.notify(&updated("file:///a"));
+        streams.notify(&updated("file:///a?page=2"));
+        streams.notify(&updated("file:///ab"));
+        streams.notify(&updated("file:///b/c"));
+        streams.notify_all_lists();
+        drop(stream);
+        streams.notify(&updated("file:///a"));
         let tag = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"#;
         assert_eq!(
-            *told.lock().unwrap(),
+            *sent.lock().unwrap(),
             [
                 format!(
                     r#"notifications/subscriptions/acknowledged {{{tag}7}},"notifications":{{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}}}}"#
@@ -346,27 +346,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_resource_is_asked_for_once_and_given_back_with_its_last_stream_in_each_run() {
-        let listeners = Arc::new(Listeners::new());
-        let keep = || {
+        let streams = Arc::new(Streams::new());
+        let subscribe = || {
             let (asks, asked) = mpsc::unbounded_channel();
-            let keeper = listeners.keep(move |method, params| {
+            let task = streams.subscribe_with(move |method, params| {
                 let sent = asks.send(format!("{method} {params}")).is_ok();
                 async move { sent }
             });
-            (keeper, asked)
+            (task, asked)
         };
-        let settle = |keeper: &Keeper| {
-            let settled = keeper.settled();
-            let listeners = listeners.clone();
-            async move { listeners.settle(settled).await }
+        let wait = |task: &SubscriptionTask| {
+            let progress = task.progress();
+            let streams = streams.clone();
+            async move { streams.wait_subscribed(progress).await }
         };
-        let (first, _) = listen(&listeners, "1", names(&["a", "b"]));
-        let (keeper, mut asked) = keep();
-        settle(&keeper).await;
-        let (second, _) = listen(&listeners, "2", names(&["b", "c"]));
-        settle(&keeper).await;
+        let (first, _) = open(&streams, "1", names(&["a", "b"]));
+        let (task, mut asked) = subscribe();
+        wait(&task).await;
+        let (second, _) = open(&streams, "2", names(&["b", "c"]));
+        wait(&task).await;
         drop(first);
-        settle(&keeper).await;
+        wait(&task).await;
         let mut all = Vec::new();
         while let Ok(one) = asked.try_recv() {
             all.push(one);
@@ -380,13 +380,13 @@ mod tests {
                 r#"resources/unsubscribe {"uri":"a"}"#,
             ]
         );
-        drop(keeper);
-        let (keeper, mut asked) = keep();
-        settle(&keeper).await;
+        drop(task);
+        let (task, mut asked) = subscribe();
+        wait(&task).await;
         assert_eq!(asked.try_recv().as_deref(), Ok(r#"resources/subscribe {"uri":"b"}"#));
         assert_eq!(asked.try_recv().as_deref(), Ok(r#"resources/subscribe {"uri":"c"}"#));
         drop(second);
-        settle(&keeper).await;
+        wait(&task).await;
         assert_eq!(asked.try_recv().as_deref(), Ok(r#"resources/unsubscribe {"uri":"b"}"#));
         assert_eq!(asked.try_recv().as_deref(), Ok(r#"resources/unsubscribe {"uri":"c"}"#));
         assert!(asked.try_recv().is_err());
@@ -394,25 +394,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_does_not_answer_holds_nobody_up_for_long() {
-        let listeners = Arc::new(Listeners::new());
-        let keeper = listeners.keep(|_, _| std::future::pending());
-        let _stream = listen(&listeners, "1", names(&["a"]));
+        let streams = Arc::new(Streams::new());
+        let task = streams.subscribe_with(|_, _| std::future::pending());
+        let _stream = open(&streams, "1", names(&["a"]));
         let begun = tokio::time::Instant::now();
-        listeners.settle(keeper.settled()).await;
-        assert_eq!(begun.elapsed(), SETTLING);
+        streams.wait_subscribed(task.progress()).await;
+        assert_eq!(begun.elapsed(), SUBSCRIBE_TIMEOUT);
     }
 
     #[test]
     fn the_bounds_of_what_is_listened_for_are_named() {
-        let listeners = Arc::new(Listeners::new());
+        let streams = Arc::new(Streams::new());
         let refused = |uris: Vec<String>| {
             let filter = SubscriptionFilter::default().with_resource_subscriptions(uris);
-            let outcome = listeners.listen(Raw::null(), filter, Some(&server()), Box::new(|_| {}));
+            let outcome = streams.open(Raw::null(), filter, Some(&server()), Box::new(|_| {}));
             outcome.err().map(|error| error.message).unwrap_or_default()
         };
         assert_eq!(refused(vec!["x".repeat(8 * 1024)]), "");
         assert!(refused(vec!["x".repeat(8 * 1024 + 1)]).contains("`subscription_bytes` of 8192"));
-        assert!(refused((0..=RESOURCES).map(|uri| uri.to_string()).collect()).contains("of 10240"));
-        assert_eq!(refused((0..RESOURCES).map(|uri| uri.to_string()).collect()), "");
+        assert!(refused((0..=MAX_RESOURCES).map(|uri| uri.to_string()).collect()).contains("of 10240"));
+        assert_eq!(refused((0..MAX_RESOURCES).map(|uri| uri.to_string()).collect()), "");
     }
 }

@@ -1,4 +1,4 @@
-//! Modern clients that nobody can tell apart before a legacy server that asks: whose question it is, is certain.
+//! Modern clients that cannot be told apart, in front of a legacy server that asks: each question reaches its own call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,10 @@ use super::{Raw, client, modern_request, run};
 
 const HOME: &str = "192.0.2.1:7";
 const ASKABLE: &str = r#"{"elicitation":{},"roots":{}}"#;
-/// What a server of ours keeps beyond the first is kept so long.
-const IDLE: Duration = Duration::from_secs(300);
+/// How long an unused server beyond the first is kept.
+const UNUSED_UPSTREAM_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Somebody who comes over HTTP, as the gateway sees it: there is no session, and nothing but an address.
+/// A client over HTTP as the gateway sees it: without a session, and known only by an address.
 pub(crate) struct Person {
     driver: LinkDriver,
     origin: Arc<Origin>,
@@ -32,7 +32,7 @@ impl Person {
         Self::with(gateway, address, LinkCaps { exchanges: true, ..LinkCaps::default() })
     }
 
-    /// Somebody with a connection that is no exchange over HTTP.
+    /// A client with a connection of its own.
     pub(crate) fn on_stream(gateway: &Gateway, address: &str) -> Self {
         Self::with(gateway, address, LinkCaps::default())
     }
@@ -66,7 +66,7 @@ impl Person {
         assert!(self.tries(text).await, "the connection is over");
     }
 
-    /// The same on a connection that may be over; whether it was taken.
+    /// Sends on a connection that may have ended; returns whether it was accepted.
     pub(crate) async fn tries(&mut self, text: String) -> bool {
         let Ok(decode::Decoded::Message(message)) = decode::decode(&Bytes::from(text), &Default::default())
         else {
@@ -83,14 +83,14 @@ impl Person {
         self.ask(id, "tools/call", json!({ "name": tool })).await;
     }
 
-    /// Comes back with the answer to the first question.
+    /// Repeats the request with the answer to the first question.
     async fn answer(&mut self, id: i64, tool: &str, state: &str, answer: &str) {
         let answers = json!({ "ask-1": { "action": "accept", "content": { "said": answer } } });
         let params = json!({ "name": tool, "requestState": state, "inputResponses": answers });
         self.ask(id, "tools/call", params).await;
     }
 
-    /// Leaves the exchange of a request.
+    /// Closes the HTTP exchange of a request.
     async fn leave(&mut self, id: i64) {
         self.leaves(RequestId::from(id)).await;
     }
@@ -103,7 +103,7 @@ impl Person {
         self.heard().await.expect("an answer")
     }
 
-    /// The next message; `None` when the connection is over.
+    /// The next message; `None` if the connection has ended.
     pub(crate) async fn heard(&mut self) -> Option<Value> {
         loop {
             if let Outbound::Message { message, .. } = self.driver.recv().await? {
@@ -114,7 +114,7 @@ impl Person {
         }
     }
 
-    /// What it is asked: the question's words and the state.
+    /// The message and the state of the question that it receives.
     async fn asked(&mut self) -> (String, String) {
         let reply = self.next().await;
         let result = &reply["result"];
@@ -143,13 +143,13 @@ impl Person {
     }
 }
 
-/// So much time passes, in which everything happens that can.
+/// Lets this much time pass.
 async fn passes(time: Duration) {
     let nothing = std::future::pending::<()>();
     assert!(tokio::time::timeout(time, nothing).await.is_err());
 }
 
-/// The servers that a gateway starts, by their numbers: each opens by itself.
+/// The servers that a gateway starts, by number. Each answers `initialize` without the test.
 struct Programs {
     said: UnboundedReceiver<(usize, Value)>,
     to: Arc<Mutex<Vec<UnboundedSender<Option<String>>>>>,
@@ -178,12 +178,12 @@ impl Programs {
         self.to.lock().unwrap().len()
     }
 
-    /// The next request or notification that any of them gets; `Null`: that one has ended.
+    /// The next request or notification that a server receives; `Null`: the server has ended.
     async fn next(&mut self) -> (usize, Value) {
         self.said.recv().await.unwrap()
     }
 
-    /// The next one, which is of this method: at which of them, and its id.
+    /// The next message, which has this method: its server and its id.
     async fn hear(&mut self, method: &str) -> (usize, Value) {
         let (server, said) = self.next().await;
         assert_eq!(said["method"], method, "{server}: {said}");
@@ -275,7 +275,7 @@ fn two_at_one_address_are_each_asked_what_their_own_call_asks() {
                 person.call(1, tool).await;
                 calls.push(servers.hear("tools/call").await);
             }
-            // In reverse order, so that the oldest is not by luck the right one.
+            // In reverse order, so that the oldest call is not the right one by chance.
             for ((server, _), words) in calls.iter().zip(["the first's", "the second's"]).rev() {
                 servers.ask(*server, words);
                 passes(Duration::from_secs(1)).await;
@@ -292,7 +292,7 @@ fn two_at_one_address_are_each_asked_what_their_own_call_asks() {
             }
         }
         assert_eq!(servers.starts(), 4);
-        // One after the other there is nothing to tell apart, and one server is enough.
+        // One server is enough for calls in sequence.
         let mut person = Person::at(&gateway, "192.0.2.3:1");
         for id in 1..=3 {
             person.call(id, "alone").await;
@@ -377,7 +377,7 @@ fn a_call_that_waits_for_its_client_holds_its_server_and_fails_with_it() {
         let (words, second_state) = two.asked().await;
         assert_eq!(words, "two?");
         servers.die(second);
-        // It is there again, and knows nothing of the call.
+        // The server has restarted, and does not know the call.
         while servers.starts() < 3 {
             passes(Duration::from_secs(1)).await;
         }
@@ -441,7 +441,7 @@ fn who_can_be_asked_nothing_shares_one_server_and_so_does_what_is_no_call() {
             person.call(1, "t").await;
             ids.push(servers.hear("tools/call").await);
         }
-        // It is told at once that nobody can be asked.
+        // The question is refused at once.
         servers.ask(0, "anybody?");
         assert_eq!(servers.next().await.1["error"]["code"], -32601);
         for (person, (server, id)) in people.iter_mut().zip(&ids).rev() {
@@ -450,7 +450,7 @@ fn who_can_be_asked_nothing_shares_one_server_and_so_does_what_is_no_call() {
             assert_eq!(person.text().await, "t");
         }
         assert_eq!(servers.starts(), 1);
-        // Who can be asked has a call under way: what nobody is asked in goes past it.
+        // A call that can be asked is in flight. Requests during which nothing can be asked go to the same server.
         let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
         one.call(1, "one").await;
         let (busy, _) = servers.hear("tools/call").await;
@@ -466,7 +466,7 @@ fn who_can_be_asked_nothing_shares_one_server_and_so_does_what_is_no_call() {
 }
 
 #[test]
-fn a_question_that_may_be_about_what_another_has_asked_waits_until_it_is_not() {
+fn a_question_beside_the_request_of_another_is_refused_at_once() {
     run(async {
         let (mut servers, builder) = Programs::before();
         let gateway = builder.build();
@@ -475,21 +475,76 @@ fn a_question_that_may_be_about_what_another_has_asked_waits_until_it_is_not() {
         let (server, _) = servers.hear("tools/call").await;
         two.ask(1, "tools/list", json!({})).await;
         let (_, list) = servers.hear("tools/list").await;
-        servers.ask(server, "one?");
+        let began = tokio::time::Instant::now();
+        servers.ask(server, "whose?");
+        let (_, refused) = servers.next().await;
+        assert_eq!(refused["error"]["data"]["gateway"], "severalClients", "{refused}");
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         one.is_silent().await;
-        // A server that wants to know this for the list does not answer the list before it does.
+        // Once the list is answered, the call is the only request that a question can be about.
         servers.say(server, &json!({ "jsonrpc": "2.0", "id": list, "result": { "tools": [] } }));
         two.next().await;
+        servers.ask(server, "one?");
         let (words, state) = one.asked().await;
         assert_eq!(words, "one?");
         one.answer(2, "one", &state, "yes").await;
         assert_eq!(servers.next().await.1["result"]["content"]["said"], "yes");
-        two.ask(2, "tools/list", json!({})).await;
-        servers.hear("tools/list").await;
-        servers.ask(server, "whose?");
-        let (_, refused) = servers.next().await;
-        assert_eq!(refused["error"]["data"]["gateway"], "severalClients", "{refused}");
-        one.is_silent().await;
+    });
+}
+
+#[test]
+fn a_fifth_call_of_one_client_waits_for_one_of_its_four_servers() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        // Of one address, and of one connection.
+        let mut people: Vec<_> = (0..4).map(|_| Person::at(&gateway, HOME)).collect();
+        let mut calls = Vec::new();
+        for person in &mut people {
+            person.call(1, "t").await;
+            calls.push(servers.hear("tools/call").await);
+        }
+        let at: Vec<_> = calls.iter().map(|(server, _)| *server).collect();
+        assert_eq!(at, [0, 1, 2, 3]);
+        let mut fifth = Person::at(&gateway, HOME);
+        fifth.call(1, "fifth").await;
+        servers.is_silent().await;
+        servers.ask(2, "third?");
+        assert_eq!(people[2].asked().await.0, "third?");
+        servers.answer(1, &calls[1].1, "second");
+        assert_eq!(people[1].text().await, "second");
+        assert_eq!(servers.hear("tools/call").await.0, 1);
+        assert_eq!(servers.starts(), 4);
+
+        let (mut alone, served) = client(&gateway);
+        for id in 1..=5 {
+            alone.say(&modern_request(&id.to_string(), "tools/call", r#""name":"t","#, "")).await;
+        }
+        let mut calls = Vec::new();
+        for _ in 1..=4 {
+            calls.push(servers.hear("tools/call").await);
+        }
+        servers.is_silent().await;
+        assert_eq!(calls.iter().map(|(server, _)| *server).collect::<Vec<_>>(), [4, 5, 6, 7]);
+        // Each question reaches the call that it is about.
+        for (call, (server, _)) in calls.iter().enumerate().rev() {
+            servers.ask(*server, &format!("{call}?"));
+            let asked = alone.value().await;
+            assert_eq!(asked["id"], call + 1);
+            let questions = &asked["result"]["inputRequests"];
+            assert_eq!(questions["ask-1"]["params"]["message"], format!("{call}?"), "{asked}");
+        }
+        // All servers of a connection end with it.
+        drop(alone);
+        served.await.unwrap();
+        let mut ended = std::collections::BTreeSet::new();
+        while ended.len() < 4 {
+            let (server, said) = servers.next().await;
+            if said.is_null() {
+                ended.insert(server);
+            }
+        }
+        assert_eq!(ended.into_iter().collect::<Vec<_>>(), [4, 5, 6, 7]);
     });
 }
 
@@ -499,7 +554,7 @@ fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_hear_its_que
         let (mut servers, builder) = Programs::before();
         let gateway = builder.build();
         let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
-        // A stream keeps the server, which serves everything else.
+        // A stream keeps the server in use for other requests.
         let filter = json!({ "notifications": { "toolsListChanged": true } });
         two.ask(9, "subscriptions/listen", filter).await;
         two.next().await;
@@ -518,7 +573,7 @@ fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_hear_its_que
         assert_eq!(servers.hear("tools/list").await.0, left);
         servers.answer(other, &id, "two");
         assert_eq!(two.text().await, "two");
-        // Once nobody uses it, it makes room for one of which nothing is in doubt.
+        // When it is unused, it is replaced by a server without an unanswered call.
         let mut three = Person::at(&gateway, "192.0.2.9:1");
         three.call(1, "three").await;
         let (left, _) = servers.hear("tools/call").await;
@@ -560,7 +615,7 @@ fn who_waits_in_vain_for_a_server_is_told_the_limit_and_its_option() {
         assert_eq!(error["data"], json!({ "gateway": "noTurn", "limit": 1, "afterMs": 30_000 }));
         let words = error["message"].as_str().unwrap();
         assert!(words.contains("--max-sessions") && words.contains("within 30 s"), "{words}");
-        // Who leaves while it waits is not waited for.
+        // A client that leaves while it waits keeps no place in the queue.
         two.call(2, "two").await;
         passes(Duration::from_secs(1)).await;
         two.leave(2).await;
@@ -613,7 +668,11 @@ fn streams_hear_once_levels_hold_everywhere_and_what_is_idle_ends() {
         }
         let began = tokio::time::Instant::now();
         assert_eq!(servers.next().await, (beyond, Value::Null));
-        assert!(began.elapsed() >= IDLE && began.elapsed() < IDLE * 2, "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() >= UNUSED_UPSTREAM_TIMEOUT && began.elapsed() < UNUSED_UPSTREAM_TIMEOUT * 2,
+            "{:?}",
+            began.elapsed()
+        );
         servers.is_silent().await;
         gateway.close().await;
         assert_eq!(servers.next().await, (home, Value::Null));
@@ -628,9 +687,9 @@ fn a_client_of_a_stream_has_its_server_for_itself_and_it_ends_with_it() {
         let mut people = Vec::new();
         for number in 0..2 {
             let (mut person, served) = client(&gateway);
-            for id in 0..2 {
-                person.say(&modern_request(&id.to_string(), "tools/call", r#""name":"t","#, "")).await;
-                assert_eq!(servers.hear("tools/call").await.0, number);
+            for (id, method) in [(0, "tools/call"), (1, "tools/list")] {
+                person.say(&modern_request(&id.to_string(), method, r#""name":"t","#, "")).await;
+                assert_eq!(servers.hear(method).await.0, number);
             }
             people.push((person, served));
         }
@@ -646,7 +705,7 @@ fn a_client_of_a_stream_has_its_server_for_itself_and_it_ends_with_it() {
         }
         servers.is_silent().await;
         assert_eq!(servers.starts(), 2);
-        // Whoever serves is dropped.
+        // The future that serves the client is dropped.
         let (_person, served) = people.remove(0);
         served.abort();
         loop {
@@ -677,7 +736,7 @@ fn pages_that_a_server_wants_visited_bring_the_call_back_to_that_server() {
         let asked = one.next().await["result"].clone();
         two.call(1, "two").await;
         assert_ne!(servers.hear("tools/call").await.0, server);
-        // Nobody has a call there that it could be about.
+        // No call is in flight there.
         servers.ask(server, "anybody?");
         assert_eq!(servers.next().await.1["error"]["data"]["gateway"], "nobodyToAsk");
         let answers = json!({ "page-1": { "action": "accept" } });
@@ -740,7 +799,7 @@ fn streams_of_two_clients_share_what_the_server_is_asked_for() {
         servers.say(0, &updated);
         assert_eq!(other.next().await["method"], "notifications/resources/updated");
         one.is_silent().await;
-        // The run that follows is asked anew, and what may have changed meanwhile is told.
+        // The next run receives the subscriptions again, and the streams are notified of possible changes.
         servers.die(0);
         let (again, said) = servers.next().await;
         assert_eq!((again, &said["params"]), (1, &json!({ "uri": "x://b" })));
@@ -757,7 +816,7 @@ fn a_server_that_did_not_answer_in_time_gets_no_other_call_that_could_hear_its_q
             let (mut servers, builder) = Programs::before();
             let gateway = builder.timeout(Duration::from_secs(30)).build();
             let [mut hears, mut one, mut two] = [0; 3].map(|_| Person::at(&gateway, HOME));
-            // A stream keeps the server.
+            // A stream keeps the server in use.
             let filter = json!({ "notifications": { "toolsListChanged": true } });
             hears.ask(9, "subscriptions/listen", filter).await;
             hears.next().await;

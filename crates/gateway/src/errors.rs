@@ -1,0 +1,192 @@
+//! The errors that the gateway itself answers with.
+//!
+//! The end of a server may carry its standard error, and that may contain secrets. So each text passes
+//! [`GatewayBuilder::words`](super::GatewayBuilder::words), and a client that came over a listener or over HTTP
+//! receives nothing from standard error. Used wherever the gateway answers with an error of its own; an error of a
+//! server never passes through here.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcpjoin_proto::session::{CallError, CallRefused, CloseCause, LinkEnd, OpeningFailure, ProcessExit};
+use mcpjoin_proto::{ErrorObject, Raw};
+use tokio::time::timeout;
+
+use super::end::Refusal;
+use super::settings::{Redact, Settings};
+use mcpjoin::client::{NoClient, RunEnd};
+use mcpjoin::connection::Connection;
+
+/// How long an error waits for the exit status of the server.
+const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Writes the errors for one client. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct ErrorTexts {
+    redact: Option<Redact>,
+    remote: bool,
+}
+
+impl ErrorTexts {
+    /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
+    pub(super) fn new(settings: &Settings, remote: bool) -> Self {
+        Self { redact: settings.redact.clone(), remote }
+    }
+
+    /// An error of the gateway, with its text as this client may see it.
+    pub(super) fn failure(&self, kind: &str, message: &str, facts: &[(&str, String)]) -> ErrorObject {
+        let message = self.redact.as_ref().map_or(Cow::Borrowed(message), |redact| redact(message).into());
+        failure(kind, &message, facts)
+    }
+
+    /// The end of a connection as this client may see it.
+    fn cause(&self, cause: &CloseCause) -> CloseCause {
+        let mut cause = cause.clone();
+        match &mut cause {
+            _ if !self.remote => {}
+            CloseCause::Link(end) => end.stderr = Bytes::new(),
+            CloseCause::Opening(OpeningFailure::Ended { last, probe, garbage }) => {
+                last.stderr = Bytes::new();
+                (*probe, *garbage) = (None, None);
+            }
+            CloseCause::Opening(OpeningFailure::TimedOut { garbage, .. }) => *garbage = None,
+            _ => {}
+        }
+        cause
+    }
+
+    /// The end of a run as this client may see it.
+    fn run_end(&self, end: &RunEnd) -> RunEnd {
+        match end {
+            RunEnd::NotOpened(error) => {
+                let mut error = error.clone();
+                error.cause = self.cause(&error.cause);
+                RunEnd::NotOpened(error)
+            }
+            RunEnd::Ended(cause) => RunEnd::Ended(self.cause(cause)),
+            _ => end.clone(),
+        }
+    }
+
+    /// The error for a client without a server. If the server refused to open, this is the server's own error.
+    pub(super) fn refusal(&self, refusal: &Refusal) -> ErrorObject {
+        let end = match refusal {
+            Refusal::NotStarted(end) => Some(&**end),
+            Refusal::Gone(why) => match &**why {
+                NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. } => Some(last),
+                _ => None,
+            },
+            Refusal::TooMany { .. } | Refusal::TooManyStarts { .. } | Refusal::Closed => None,
+        };
+        if let (Refusal::NotStarted(_), Some(RunEnd::NotOpened(error))) = (refusal, end)
+            && let CloseCause::Opening(OpeningFailure::Refused { error, .. }) = error.close_cause()
+        {
+            return error.clone();
+        }
+        let mut facts = exit_of(end.and_then(RunEnd::link_end));
+        let (kind, text) = match refusal {
+            Refusal::NotStarted(end) => {
+                ("notStarted", format!("the server was not started: {}", self.run_end(end)))
+            }
+            Refusal::Gone(why) => {
+                let starts = match &**why {
+                    NoClient::GivenUp { starts, .. } => Some(("starts", starts.to_string())),
+                    _ => None,
+                };
+                let kind = if starts.is_some() { "givenUp" } else { "notThere" };
+                facts.extend(starts);
+                let mut why = why.clone();
+                if let NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. } = &mut *why {
+                    *last = self.run_end(last);
+                }
+                (kind, why.to_string())
+            }
+            Refusal::TooMany { limit } => {
+                facts.push(("limit", limit.to_string()));
+                ("tooManyServers", refusal.to_string())
+            }
+            Refusal::TooManyStarts { limit, burst, retry_after } => {
+                facts.push(("limit", limit.to_string()));
+                facts.push(("burst", burst.to_string()));
+                facts.push(("retryAfterMs", millis(*retry_after)));
+                ("tooManyStarts", refusal.to_string())
+            }
+            Refusal::Closed => ("closed", refusal.to_string()),
+        };
+        self.failure(kind, &text, &facts)
+    }
+
+    /// The error for a client whose server is gone.
+    pub(super) fn gone(&self, why: NoClient) -> ErrorObject {
+        self.refusal(&Refusal::Gone(Box::new(why)))
+    }
+
+    /// The error for a call without a result: the error of `peer` if it sent one, else one that says why there is no
+    /// result.
+    pub(super) async fn call_error(&self, error: CallError, peer: &Connection) -> ErrorObject {
+        let text = error.to_string();
+        match error {
+            CallError::Remote(error) => error,
+            CallError::Closed(known) => {
+                // The exit status is known only after the process has ended.
+                let cause = timeout(EXIT_STATUS_TIMEOUT, peer.closed()).await;
+                self.server_ended(cause.as_ref().unwrap_or(&known))
+            }
+            CallError::Refused(CallRefused::Closed) => {
+                let cause = timeout(EXIT_STATUS_TIMEOUT, peer.closed()).await;
+                self.server_ended(cause.as_ref().unwrap_or(&CloseCause::Local))
+            }
+            CallError::TimedOut { after, .. } => {
+                self.failure("timeout", &text, &[("afterMs", millis(after))])
+            }
+            CallError::Refused(CallRefused::TooLarge { limit, .. })
+            | CallError::ReplyTooLarge { limit, .. } => {
+                self.failure("tooLarge", &text, &[("limit", limit.to_string())])
+            }
+            CallError::Lost(_) => self.failure("lost", &text, &[]),
+            _ => self.failure("refused", &text, &[]),
+        }
+    }
+
+    fn server_ended(&self, cause: &CloseCause) -> ErrorObject {
+        let end: Option<&LinkEnd> = match cause {
+            CloseCause::Link(end) | CloseCause::Opening(OpeningFailure::Ended { last: end, .. }) => Some(end),
+            _ => None,
+        };
+        self.failure("serverEnded", &self.cause(cause).to_string(), &exit_of(end))
+    }
+}
+
+/// The exit status of a process, as members of `data`.
+fn exit_of(end: Option<&LinkEnd>) -> Vec<(&'static str, String)> {
+    match end.and_then(|end| end.exit) {
+        Some(ProcessExit::Code(code)) => vec![("exitCode", code.to_string())],
+        Some(ProcessExit::Signal(signal)) => vec![("signal", signal.to_string())],
+        None => Vec::new(),
+    }
+}
+
+pub(super) fn millis(duration: Duration) -> String {
+    duration.as_millis().to_string()
+}
+
+/// An error of the gateway whose text contains nothing secret. Its `data` has the kind of failure as `gateway`, and the
+/// facts, which are JSON values, beside it.
+pub(super) fn failure(kind: &str, message: &str, facts: &[(&str, String)]) -> ErrorObject {
+    let mut data = format!("{{\"gateway\":\"{kind}\"");
+    for (name, value) in facts {
+        data.push_str(&format!(",\"{name}\":{value}"));
+    }
+    data.push('}');
+    let error = ErrorObject::internal(message);
+    match Raw::parse(data) {
+        Ok(data) => error.with_data(data),
+        Err(_) => error,
+    }
+}
+
+/// The error for a server that asks a client which has left.
+pub(super) fn client_gone() -> ErrorObject {
+    failure("clientGone", "the client has left", &[])
+}

@@ -1,0 +1,107 @@
+//! Relays one request to the other side: its progress and notifications, its result and its cancellation.
+//!
+//! Used for every request that crosses the gateway, in both directions. It never reads parameters or results.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use mcpjoin_proto::session::{Call, CallError, Limits, Reply};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw};
+
+use mcpjoin::connection::{CallEvent, Calling, Context};
+
+/// Messages that are forwarded at a time before the task yields, so that a server that floods does not block others.
+pub(super) const FORWARDED_PER_POLL: usize = 64;
+
+/// A call made for a request of the other side. When the handler of that request is dropped, it cancels the call with
+/// the reason that the request was cancelled with.
+struct CancelOnDrop<'a> {
+    calling: Option<Calling>,
+    cx: &'a Context,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(calling) = self.calling.take() {
+            calling.cancel(self.cx.cancel_reason().as_deref());
+        }
+    }
+}
+
+/// The call that relays a request. It asks for progress if the request does. `timeout` limits the time without
+/// progress; the total time is not limited.
+pub(super) fn call(method: Method, params: Option<Payload>, cx: &Context, timeout: Duration) -> Call {
+    let mut call = Call::new(method);
+    call.params = params;
+    call.progress = cx.request().is_some_and(|request| request.progress_token.is_some());
+    call.timeout = Some(timeout);
+    call.total = Some(Duration::MAX);
+    call
+}
+
+/// Waits for the result, and forwards the progress and notifications that precede it to `cx`.
+pub(super) async fn forward(calling: Calling, cx: &Context) -> Result<Payload, CallError> {
+    forward_with(calling, cx, |notification| notification).await
+}
+
+/// Does the same, and applies `change` to notifications other than progress.
+pub(super) async fn forward_with(
+    calling: Calling,
+    cx: &Context,
+    change: impl Fn(Notification) -> Notification,
+) -> Result<Payload, CallError> {
+    let mut call = CancelOnDrop { calling: Some(calling), cx };
+    let reply = poll_fn(|task| {
+        let Some(calling) = &mut call.calling else { return Poll::Ready(Err(CallError::Cancelled)) };
+        for _ in 0..FORWARDED_PER_POLL {
+            let Poll::Ready(event) = calling.poll_event(task) else { return Poll::Pending };
+            let Some(event) = event else { return Pin::new(calling).poll(task) };
+            forward_event(event, cx, &change);
+        }
+        task.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+    // It has ended, so there is nothing to cancel.
+    call.calling = None;
+    match reply? {
+        Reply::Verbatim(result) => Ok(result),
+        Reply::Complete(result) | Reply::Task(result) => Ok(Payload::from_raw(result)),
+        Reply::NeedInput(input) => Payload::from_value(&*input).map_err(|error| CallError::BadReply {
+            method: Method::Other("".into()),
+            problem: error.to_string(),
+        }),
+    }
+}
+
+/// Forwards an event of a call to `cx`. `change` is applied to notifications other than progress.
+pub(super) fn forward_event(event: CallEvent, cx: &Context, change: impl Fn(Notification) -> Notification) {
+    let CallEvent::Notification(notification) = event else { return };
+    let notification = match notification.method {
+        Method::Progress => progress_for(cx, notification),
+        _ => Some(change(notification)),
+    };
+    if let Some(Err(error)) = notification.map(|notification| cx.notify(notification)) {
+        tracing::debug!(target: "mcpjoin", %error, "a notification of a request was not forwarded");
+    }
+}
+
+/// The progress with the token of the original request; `None` if that request has none.
+fn progress_for(cx: &Context, progress: Notification) -> Option<Notification> {
+    let token = cx.request()?.progress_token.as_ref()?;
+    let token = Raw::from_value(token).ok()?;
+    let params = progress.params?.with_member("progressToken", &token);
+    Some(Notification { method: progress.method, params: Some(params) })
+}
+
+/// The error for a subscription whose URI is above the limit `subscription_bytes`; `None` if it is not.
+pub(super) fn too_long_to_subscribe(uri: &str) -> Option<ErrorObject> {
+    let limit = Limits::default().subscription_bytes;
+    (uri.len() > limit).then(|| {
+        ErrorObject::internal(format!(
+            "the name of what is subscribed to is above the limit `subscription_bytes` of {limit}"
+        ))
+    })
+}

@@ -1,0 +1,63 @@
+//! The settings of a gateway, as [`GatewayBuilder`](super::GatewayBuilder) collects them and every other module reads
+//! them.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcpjoin_proto::Version;
+use mcpjoin_proto::session::{Ask, Limits};
+
+use super::end::GatewayEvent;
+use mcpjoin::client::Restart;
+use mcpjoin::link::Link;
+
+/// A link to the server that is being made.
+pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Link, Box<dyn Error + Send + Sync>>> + Send>>;
+/// Makes links to the server.
+pub(super) type Start = Arc<dyn Fn() -> Starting + Send + Sync>;
+/// Whether clients may use a tool.
+pub(super) type AllowsTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+/// Removes from an error text what clients may not see.
+pub(super) type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
+/// Receives events.
+pub(super) type OnEvent = Arc<dyn Fn(&GatewayEvent<'_>) + Send + Sync>;
+
+pub(super) struct Settings {
+    pub(super) start: Start,
+    pub(super) limits: Arc<Limits>,
+    pub(super) upstream_limits: Limits,
+    pub(super) ask: Ask,
+    pub(super) version: Option<Version>,
+    pub(super) restart: Restart,
+    pub(super) allows_tool: Option<AllowsTool>,
+    pub(super) upstreams: usize,
+    pub(super) timeout: Duration,
+    pub(super) redact: Option<Redact>,
+    pub(super) on_event: Option<OnEvent>,
+}
+
+impl Settings {
+    /// Reports an event.
+    pub(super) fn emit(&self, event: &GatewayEvent<'_>) {
+        tracing::debug!(target: "mcpjoin", ?event, "a gateway");
+        if let Some(on_event) = &self.on_event {
+            on_event(event);
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("ask", &self.ask)
+            .field("version", &self.version)
+            .field("restart", &self.restart)
+            .field("upstreams", &self.upstreams)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,155 @@
+//! Lists of tools that pass the gateway: tools that are hidden from clients, and arguments that clients repeat in
+//! headers.
+//!
+//! Used by `legacy` and `modern` for each request and result.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mcpjoin_proto::http::params::{HeaderMark, header_marks};
+use mcpjoin_proto::{ErrorObject, Method, Payload, Raw, Request};
+
+use super::settings::{AllowsTool, Settings};
+use mcpjoin::internal::KnownTools;
+
+/// The member of a schema that marks an argument as repeated in a header.
+const HEADER_MARK: &str = "x-mcp-header";
+
+/// Hides tools from clients: they are in no list and cannot be called.
+#[derive(Clone)]
+pub(super) struct ToolFilter(Option<AllowsTool>);
+
+impl ToolFilter {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self(settings.allows_tool.clone())
+    }
+
+    /// Refuses the call of a hidden tool.
+    pub(super) fn check(&self, request: &Request) -> Result<(), ErrorObject> {
+        let (Some(allows), Method::CallTool) = (&self.0, &request.method) else { return Ok(()) };
+        match request.params.as_ref().and_then(Payload::name_string) {
+            // The server refuses a call without a name.
+            None => Ok(()),
+            Some(name) if allows(&name) => Ok(()),
+            Some(name) => {
+                let shown: String = name.chars().take(100).collect();
+                Err(ErrorObject::invalid_params(format!("unknown tool: {}", shown.escape_debug())))
+            }
+        }
+    }
+
+    /// Removes hidden tools from a list. The others stay byte for byte.
+    pub(super) fn apply(&self, method: &Method, result: Payload) -> Result<Payload, ErrorObject> {
+        let (Some(allows), Method::ListTools) = (&self.0, method) else { return Ok(result) };
+        let Some(tools) = result.raw().member("tools") else { return Ok(result) };
+        // A list that cannot be read may contain hidden tools, so it is not forwarded.
+        let tools: Vec<Raw> = tools
+            .decode()
+            .map_err(|error| ErrorObject::internal(format!("the list of tools cannot be read: {error}")))?;
+        let is_allowed = |tool: &&Raw| {
+            let name = tool.member("name");
+            name.as_ref().and_then(Raw::to_string_value).is_some_and(|name| allows(&name))
+        };
+        let allowed: Vec<&str> = tools.iter().filter(is_allowed).map(Raw::as_str).collect();
+        let allowed = Raw::parse(format!("[{}]", allowed.join(",")))
+            .map_err(|error| ErrorObject::internal(error.to_string()))?;
+        Ok(result.with_member("tools", &allowed))
+    }
+}
+
+/// The arguments that clients over HTTP repeat in headers, by tool, as learned from lists of tools that passed.
+///
+/// To its clients over HTTP the gateway is the server, so it must refuse a request whose headers and arguments differ:
+/// <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>. Requests to the server
+/// have headers of their own. A tool that was never listed is not checked.
+#[derive(Default)]
+pub(super) struct HeaderMarks(Mutex<KnownTools<Arc<[HeaderMark]>>>);
+
+impl HeaderMarks {
+    fn lock(&self) -> MutexGuard<'_, KnownTools<Arc<[HeaderMark]>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Learns from a list of tools.
+    pub(super) fn learn(&self, list: &Payload) {
+        // Very few servers mark arguments. Without a mark the list is not parsed.
+        if self.lock().is_empty()
+            && memchr::memmem::find(list.raw().as_str().as_bytes(), HEADER_MARK.as_bytes()).is_none()
+        {
+            return;
+        }
+        let tools: Vec<Raw> =
+            list.raw().member("tools").and_then(|tools| tools.decode().ok()).unwrap_or_default();
+        for tool in tools {
+            let name = tool.member("name");
+            let Some(name) = name.as_ref().and_then(Raw::to_string_value) else { continue };
+            let schema = tool.member("inputSchema");
+            // Clients ignore a tool with invalid marks.
+            let marks = schema.and_then(|schema| header_marks(&schema).ok()).unwrap_or_default();
+            let mut known = self.lock();
+            if marks.is_empty() {
+                known.remove(&name);
+            } else {
+                let bytes = marks.iter().map(HeaderMark::weight).sum();
+                known.insert(&name, marks.into(), bytes);
+            }
+        }
+    }
+
+    /// The marks of a tool; `None` if it has none or was never listed.
+    pub(super) fn of(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {
+        self.lock().get(tool).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::{Payload, Raw};
+
+    use super::HeaderMarks;
+    use mcpjoin::internal::{MAX_KNOWN_TOOL_BYTES, MAX_KNOWN_TOOLS};
+
+    const MARKED: &str = r#"{"type":"string","x-mcp-header":"Region"}"#;
+
+    fn list(tools: &str) -> Payload {
+        Payload::from_raw(Raw::parse(format!(r#"{{"tools":[{tools}]}}"#)).unwrap())
+    }
+
+    fn tool(name: &str, property: &str) -> String {
+        format!(r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{property}}}}}}}"#)
+    }
+
+    #[test]
+    fn marks_are_those_of_the_last_list_that_has_passed() {
+        let marks = HeaderMarks::default();
+        marks.learn(&list(&tool("plain", r#"{"type":"string"}"#)));
+        assert!(marks.of("plain").is_none());
+        marks.learn(&list(&[tool("one", MARKED), tool("two", MARKED), "7".into()].join(",")));
+        assert_eq!(marks.of("one").unwrap()[0].header(), "Mcp-Param-Region");
+        marks.learn(&list(&tool("one", r#"{"type":"string"}"#)));
+        assert!(marks.of("one").is_none() && marks.of("two").is_some());
+    }
+
+    #[test]
+    fn the_marks_of_so_many_tools_are_remembered_by_a_gateway() {
+        let marks = HeaderMarks::default();
+        let tools: Vec<String> =
+            (0..=MAX_KNOWN_TOOLS).map(|number| tool(&number.to_string(), MARKED)).collect();
+        marks.learn(&list(&tools.join(",")));
+        assert!((0..MAX_KNOWN_TOOLS).all(|number| marks.of(&number.to_string()).is_some()));
+        assert!(marks.of(&MAX_KNOWN_TOOLS.to_string()).is_none());
+        marks.learn(&list(&tool("0", &MARKED.replace("Region", "Place"))));
+        assert_eq!(marks.of("0").unwrap()[0].header(), "Mcp-Param-Place");
+        // A tool that lost its marks makes room.
+        marks.learn(&list(&[tool("0", "{}"), tool("more", MARKED)].join(",")));
+        assert!(marks.of("0").is_none() && marks.of("more").is_some());
+    }
+
+    #[test]
+    fn the_names_and_marks_of_tools_that_a_gateway_remembers_have_a_total_in_bytes() {
+        let marks = HeaderMarks::default();
+        let name = |of: &str| of.repeat(MAX_KNOWN_TOOL_BYTES / 2);
+        marks
+            .learn(&list(&[tool(&name("a"), MARKED), tool(&name("b"), MARKED), tool("c", MARKED)].join(",")));
+        assert!(marks.of(&name("a")).is_some() && marks.of(&name("b")).is_none() && marks.of("c").is_some());
+    }
+}
