@@ -3,20 +3,18 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
 mod explain;
-mod identity;
+mod failures;
+mod format;
 mod login;
-mod logout;
-mod pasting;
-mod refusal;
-mod status;
-mod words;
+mod no_browser;
+mod stored;
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::{misused, written};
+use super::misused;
 use crate::args::{Auth, AuthWhat, Connect, Named, Reach};
 use crate::connect::{Access, Signals, logins_folder, with_plan, with_plans};
 use crate::exit::Exit;
@@ -25,14 +23,14 @@ use crate::target::{self, Target};
 use crate::ui::Ui;
 
 /// How long all of it may take: a person has to find a password meanwhile.
-const WITHIN: Duration = Duration::from_secs(600);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Does what was asked.
 pub(crate) fn run(ui: &Ui, args: Auth) -> Result<Exit, Failure> {
     match args.what {
         AuthWhat::Login(args) => login::run(ui, *args),
-        AuthWhat::Status(args) => status::run(ui, args),
-        AuthWhat::Logout(args) => logout::run(ui, args),
+        AuthWhat::Status(args) => stored::status(ui, args),
+        AuthWhat::Logout(args) => stored::logout(ui, args),
         AuthWhat::Explain(args) => explain::run(ui, *args),
     }
 }
@@ -55,7 +53,7 @@ fn connecting(named: Named, ca: Option<std::path::PathBuf>, connect_timeout: Opt
 /// The same, and how long it may take.
 fn reaching(reach: Reach) -> (Connect, Duration) {
     let Reach { named, ca, connect_timeout, timeout } = reach;
-    (connecting(named, ca, connect_timeout), timeout.unwrap_or(WITHIN))
+    (connecting(named, ca, connect_timeout), timeout.unwrap_or(TOTAL_TIMEOUT))
 }
 
 /// Works with the way to the server that is named. A signal ends the work, and so does its time.
@@ -84,7 +82,7 @@ fn with_access(
         return Err(elsewhere(&invocation.target.label()));
     }
     Ok(with_plan(ui, &invocation.target, connect, async |plan| match plan.way.access() {
-        Some(access) => heard(ui, Some(&plan.shown), within, work(access)).await,
+        Some(access) => run_until(ui, Some(&plan.shown), within, work(access)).await,
         None => {
             let mut failure = elsewhere(&plan.shown);
             if let Some(no_entry) = plan.way.no_entry() {
@@ -99,11 +97,11 @@ fn with_access(
 /// Works without a server in view.
 fn without_server(ui: &Ui, within: Duration, work: impl AsyncFnOnce() -> Result<Exit, Failure>) -> Exit {
     let connect = Connect::to(crate::args::Configured::default(), None);
-    with_plans(ui, &[], &connect, async |_| heard(ui, None, within, work()).await)
+    with_plans(ui, &[], &connect, async |_| run_until(ui, None, within, work()).await)
 }
 
 /// Waits for the work, for a signal, and for the end of its time.
-async fn heard(
+async fn run_until(
     ui: &Ui,
     shown: Option<&str>,
     within: Duration,
@@ -135,9 +133,4 @@ async fn heard(
             .hint("do it again, and give it more time with --timeout 20m")
     };
     outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(told)
-}
-
-/// Prints a result; how the command ends then.
-async fn printed(ui: &Ui, text: String) -> Exit {
-    written(ui, ui.aside(move |ui| ui.page(&text)).await)
 }

@@ -1,12 +1,12 @@
 //! `mcpjoin bridge`: any side to any side. What it does is decided by the side on which it listens.
 
-mod go;
-mod host;
+mod go_flags;
+mod orchestra_host;
 mod orchestrator;
 mod relay;
-mod starting;
+mod upstream;
 
-pub(super) use go::{Typed, read as read_go};
+pub(super) use go_flags::{Typed, read as read_go_flags};
 
 use crate::args::Bridge;
 use crate::exit::Exit;
@@ -28,7 +28,7 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
             "run it twice: with --listen orchestra://... alone, and with the other addresses",
         ));
     }
-    host::run(ui, args, escaped)
+    orchestra_host::run(ui, args, escaped)
 }
 
 fn is_of_orchestra(word: &str) -> bool {

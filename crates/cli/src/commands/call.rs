@@ -10,8 +10,8 @@ use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
 use mcpjoin::proto::{Kind, Raw, code};
 use tokio::time::timeout;
 
-use super::spill::Spill;
-use super::{again, exchange, list, misuse, operands, printed, unicode};
+use super::contents::Spill;
+use super::{lists, misuse, operands, printed, request, resume_hint, unicode};
 use crate::args::Call;
 use crate::arguments::Typed;
 use crate::connect::{limits, with_tasks};
@@ -23,7 +23,7 @@ use crate::target::shown;
 use crate::ui::Ui;
 use crate::visible;
 
-pub(super) const VERB: &str = "call";
+const VERB: &str = "call";
 
 /// How long calling a task off may take: as long as a server is given to end by itself.
 const CALLED_OFF: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ impl Held {
             let over = task.status.is_final();
             *self.0.borrow_mut() = (!over).then(|| client.task(task.task_id.as_str()));
         }
-        exchange::show_event(ui, waiting, event);
+        request::show_event(ui, waiting, event);
     }
 
     /// Has the server called off what is waited for. Whether it does is not waited for long, and what it says is not said
@@ -84,7 +84,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
         .map_err(|problem| misuse(VERB, problem))?;
     let named = tool.clone();
-    let line = |id: &str| again::line(argv, &words, separated, &invocation.target, id);
+    let line = |id: &str| resume_hint::line(argv, &words, separated, &invocation.target, id);
     let farewell = async |_| drop(held.call_off().await);
     Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), farewell, async |client| {
         let called = shown(tool.as_ref());
@@ -100,10 +100,10 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
 /// The call, once it is known what the tool takes.
 async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<ToolCall, Failure> {
     let listed = if arguments.need_schema() {
-        match Waiting::new(ui, "waiting").wait(list::find(client, &list::TOOLS, &tool)).await? {
+        match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::TOOLS, &tool)).await? {
             Ok(listed) => Some(listed),
             Err(absent) => {
-                exchange::say_absent(ui, "tool", &tool, absent);
+                request::note_absent(ui, "tool", &tool, absent);
                 None
             }
         }
@@ -121,7 +121,7 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
     let arguments = arguments.object_for(schema.as_ref()).map_err(|problem| {
         Failure::usage(problem, "mcpjoin tool shows what a tool takes, list --json what each does")
     })?;
-    exchange::hear_logs(ui, client).await;
+    request::enable_logs(ui, client).await;
     let mut params = CallToolParams::new(tool);
     params.arguments = Some(arguments);
     let call = client.call_tool_with(params);
@@ -145,18 +145,12 @@ async fn call(
     spill: Option<usize>,
     line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
-    let mut waiting = Waiting::new(ui, "waiting");
-    loop {
-        tokio::select! {
-            biased;
-            event = call.next_event() => match event {
-                Some(event) => held.show(client, &mut waiting, ui, event),
-                None => break,
-            },
-            () = waiting.tick() => {}
-        }
-    }
-    drop(waiting);
+    request::show_events(
+        ui,
+        async || call.next_event().await,
+        |waiting, event| held.show(client, waiting, ui, event),
+    )
+    .await;
     match call.raw().await {
         Ok(result) => print(ui, called, &result, spill).await,
         Err(error) => {
@@ -186,20 +180,14 @@ async fn take_up(
 ) -> Result<Exit, Failure> {
     // It is there, as far as is known, before it has answered.
     *held.0.borrow_mut() = Some(client.task(id));
-    exchange::hear_logs(ui, client).await;
+    request::enable_logs(ui, client).await;
     let mut result = client.task(id).result();
-    let mut waiting = Waiting::new(ui, "waiting");
-    loop {
-        tokio::select! {
-            biased;
-            event = result.next_event() => match event {
-                Some(event) => held.show(client, &mut waiting, ui, event),
-                None => break,
-            },
-            () = waiting.tick() => {}
-        }
-    }
-    drop(waiting);
+    request::show_events(
+        ui,
+        async || result.next_event().await,
+        |waiting, event| held.show(client, waiting, ui, event),
+    )
+    .await;
     let result = result.raw().await.map_err(|error| {
         let failure = Failure::client(&error, Phase::Call);
         match error.remote() {
@@ -222,18 +210,12 @@ async fn detach(
     line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     let mut call = call.begin();
-    let mut waiting = Waiting::new(ui, "waiting");
-    loop {
-        tokio::select! {
-            biased;
-            event = call.next_event() => match event {
-                Some(event) => exchange::show_event(ui, &mut waiting, event),
-                None => break,
-            },
-            () = waiting.tick() => {}
-        }
-    }
-    drop(waiting);
+    request::show_events(
+        ui,
+        async || call.next_event().await,
+        |waiting, event| request::show_event(ui, waiting, event),
+    )
+    .await;
     let task = match call.await.map_err(|error| Failure::client(&error, Phase::Call))? {
         Begun::Task(task) => task,
         Begun::Result(result) => {

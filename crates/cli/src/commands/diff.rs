@@ -1,10 +1,10 @@
 //! `mcpjoin diff`: what a server offers now beside what it offered before. What has changed, `mcpjoin_rules` finds out; here
 //! both sides are read, and what was found is printed.
 
-mod lines;
+mod line_diff;
 mod page;
+mod sentences;
 mod side;
-mod words;
 
 use std::ops::ControlFlow;
 
@@ -14,8 +14,8 @@ use mcpjoin_rules::{Change, ChangeClass, changes};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use self::side::{Said, Side};
-use super::list::PAGES;
+use self::side::{Side, Snapshot};
+use super::lists::MAX_PAGES;
 use super::written;
 use crate::args::{Counted, Diff};
 use crate::config::ToolFilter;
@@ -34,10 +34,10 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
         .iter()
         .filter_map(|side| match side {
             Side::Server(target) => Some((**target).clone()),
-            Side::Kept(_) => None,
+            Side::File(_) => None,
         })
         .collect();
-    let pages = max_pages.map_or(PAGES, |pages| pages as usize);
+    let pages = max_pages.map_or(MAX_PAGES, |pages| pages as usize);
     if targets.is_empty()
         && let Some(option) = connect.given().or_else(|| max_pages.map(|_| "--max-pages"))
     {
@@ -50,7 +50,7 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
         return Err(Failure::usage(problem, hint));
     }
     let [old, new] = match sides {
-        [Side::Kept(old), Side::Kept(new)] => {
+        [Side::File(old), Side::File(new)] => {
             let found = Found::between(*old, *new, only);
             found.remark(ui);
             let outcome = found.print(ui);
@@ -58,10 +58,10 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
         }
         sides => sides,
     };
-    let work = move |ui: Ui, client: Client, filter: ToolFilter, parts: mpsc::Sender<Said>| async move {
-        let said = side::ask(&ui, &client, &filter, pages).await?;
+    let work = move |ui: Ui, client: Client, filter: ToolFilter, parts: mpsc::Sender<Snapshot>| async move {
+        let snapshot = side::ask(&ui, &client, &filter, pages).await?;
         // Closed when the comparison was stopped.
-        let _ = parts.send(said).await;
+        let _ = parts.send(snapshot).await;
         Ok(())
     };
     Ok(with_each_server(ui, &targets, &connect, work, async move |servers, _: &Stop| {
@@ -80,18 +80,18 @@ async fn read(
     ui: &Ui,
     which: &str,
     side: Side,
-    servers: &mut impl Iterator<Item = Coming<Said>>,
-) -> Result<Said, Exit> {
+    servers: &mut impl Iterator<Item = Coming<Snapshot>>,
+) -> Result<Snapshot, Exit> {
     let lost =
         || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way");
     let outcome = match (side, servers) {
-        (Side::Kept(said), _) => return Ok(*said),
+        (Side::File(snapshot), _) => return Ok(*snapshot),
         (Side::Server(target), servers) => match servers.next() {
             Some(mut server) => {
                 let source = source(&target);
-                let said = server.next(ui).await;
+                let snapshot = server.next(ui).await;
                 let outcome = server.outcome(ui).await;
-                outcome.and_then(|()| Ok(Said { source, ..said.ok_or_else(lost)? }))
+                outcome.and_then(|()| Ok(Snapshot { source, ..snapshot.ok_or_else(lost)? }))
             }
             None => Err(lost()),
         },
@@ -113,7 +113,7 @@ fn source(target: &Target) -> String {
 }
 
 /// Compares on a blocking thread: lists may be long, and signals are handled meanwhile.
-async fn compare(ui: &Ui, old: Said, new: Said, only: Vec<Counted>) -> Exit {
+async fn compare(ui: &Ui, old: Snapshot, new: Snapshot, only: Vec<Counted>) -> Exit {
     let found = spawn_blocking(move || Found::between(old, new, only)).await;
     let Ok(found) = found else {
         let failure = Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "the comparison was lost")
@@ -132,15 +132,15 @@ async fn compare(ui: &Ui, old: Said, new: Said, only: Vec<Counted>) -> Exit {
 
 /// What has changed from one side to the other.
 struct Found {
-    old: Said,
-    new: Said,
+    old: Snapshot,
+    new: Snapshot,
     changes: Vec<Change>,
     /// The classes that count; without one, all that do.
     only: Vec<Counted>,
 }
 
 impl Found {
-    fn between(old: Said, new: Said, only: Vec<Counted>) -> Self {
+    fn between(old: Snapshot, new: Snapshot, only: Vec<Counted>) -> Self {
         let changes = changes(&old.offer, &new.offer);
         Self { old, new, changes, only }
     }
@@ -197,12 +197,12 @@ fn document(found: &Found) -> String {
     ])
 }
 
-fn side_of(said: &Said) -> String {
-    let source = Raw::string(&said.source);
+fn side_of(snapshot: &Snapshot) -> String {
+    let source = Raw::string(&snapshot.source);
     let members = [
         ("source", Some(&source)),
-        ("protocolVersion", said.offer.protocol_version.as_ref()),
-        ("serverInfo", said.offer.server_info.as_ref()),
+        ("protocolVersion", snapshot.offer.protocol_version.as_ref()),
+        ("serverInfo", snapshot.offer.server_info.as_ref()),
     ];
     object::write(members.iter().filter_map(|(name, value)| Some((*name, (*value)?.as_str()))))
 }

@@ -1,20 +1,22 @@
 //! `mcpjoin doctor`: what is wrong with a server, or with our way to it. The library examines; here it is shown.
 
 mod configuration;
-mod document;
 mod environment;
-mod everything;
-mod orchestra;
-mod page;
+mod json;
+mod overview;
+mod text;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use mcpjoin_diagnostics::doctor::{Doctor, EnvironmentDoctor, EnvironmentFinding, Phase, Report, Step};
+use mcpjoin_diagnostics::doctor::{
+    Doctor, EnvironmentDoctor, EnvironmentFinding, OrchestraDoctor, Phase, Report, Step,
+};
+use mcpjoin_orchestra::certs::Certificates;
 
-use super::{misused, written};
+use super::{exit_of, listen_for_signals, runtime, target_of, written};
 use crate::args;
-use crate::connect::{Plan, Signals, with_plan};
+use crate::connect::{Plan, certificates_folder, with_plan};
 use crate::exit::Exit;
 use crate::failure::{self, Failure};
 use crate::target;
@@ -22,28 +24,26 @@ use crate::ui::Ui;
 use crate::visible;
 
 /// What is found in what was typed, before anything is reached.
-const UNUSABLE: [&str; 2] = ["unusable", "no-address"];
+const UNUSABLE_TARGET: [&str; 2] = ["unusable", "no-address"];
 
 /// Examines the server, or, where none is named, the machine and every server of the configuration. `escaped`: `--` stood
 /// before the first word.
 pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Failure> {
     if args.environment {
-        orchestra::refuse(&args)?;
+        refuse_orchestrator_options(&args)?;
         return environment::run(ui, &args);
     }
     if args.words.is_empty() && args.connect.server.is_none() && !escaped {
-        orchestra::refuse(&args)?;
-        return everything::run(ui, &args);
+        refuse_orchestrator_options(&args)?;
+        return overview::run(ui, &args);
     }
-    if let Some(address) = orchestra::address(&args, escaped) {
-        return orchestra::run(ui, &args, &address);
+    if let Some(address) = orchestrator_address(&args, escaped) {
+        return examine_orchestrator(ui, &args, &address);
     }
-    orchestra::refuse(&args)?;
+    refuse_orchestrator_options(&args)?;
     let machine = environment::doctor(&args);
-    let invocation = target::without_operands("doctor", args.connect.server.as_deref(), args.words, escaped)
-        .map_err(misused)?;
-    invocation.notes.iter().for_each(|note| ui.note(note));
-    Ok(with_plan(ui, &invocation.target, &args.connect, async |plan| examine(plan, &machine, ui).await))
+    let target = target_of(ui, "doctor", args.connect.server.as_deref(), args.words, escaped)?;
+    Ok(with_plan(ui, &target, &args.connect, async |plan| examine(plan, &machine, ui).await))
 }
 
 async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
@@ -69,7 +69,7 @@ async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
         report.notes.extend(machine.shell_notes());
         (report, surroundings)
     };
-    shown(&watch, &plan.shown, examined, ended).await
+    show(&watch, &plan.shown, examined, ended).await
 }
 
 /// Follows an examination: draws each phase as it begins, and keeps what has come of those that are over.
@@ -117,7 +117,7 @@ impl Watch {
         }
         let under_way =
             known.under_way.filter(|(phase, _)| !known.steps.iter().any(|step| step.phase == *phase));
-        let page = page::stopped(
+        let page = text::stopped(
             &known.steps,
             under_way.map(|(phase, since)| (phase, since.elapsed())),
             self.ui.width(),
@@ -128,20 +128,16 @@ impl Watch {
 }
 
 /// Waits for the report and shows it. A signal ends it all; `ended` is waited for then, until the next signal.
-async fn shown(
+async fn show(
     watch: &Watch,
     name: &str,
     examined: impl Future<Output = (Report, Vec<EnvironmentFinding>)>,
     ended: impl Future<Output = ()>,
 ) -> Exit {
     let ui = &watch.ui;
-    let mut signals = match Signals::listen() {
+    let mut signals = match listen_for_signals(failure::Phase::Connect) {
         Ok(signals) => signals,
-        Err(error) => {
-            let failure = Failure::system(failure::Phase::Connect, &error);
-            ui.failure(&failure);
-            return failure.exit;
-        }
+        Err(failure) => return exit_of(ui, Err(failure)),
     };
     // Dropped by the signal, it begins to end what it has started.
     let report = tokio::select! {
@@ -163,7 +159,7 @@ async fn shown(
         }
     };
     ui.line_over();
-    if let Some(finding) = report.findings.iter().find(|finding| UNUSABLE.contains(&finding.id)) {
+    if let Some(finding) = report.findings.iter().find(|finding| UNUSABLE_TARGET.contains(&finding.id)) {
         // What was typed is wrong, as for every other verb.
         let mut failure =
             Failure::usage(ui.hidden(&finding.seen), finding.advice.clone()).with(name, report.took);
@@ -173,11 +169,11 @@ async fn shown(
     }
     // What a server wrote to standard error may hold what it was told.
     let text = if ui.json {
-        let mut document = document::of(name, &report, &surroundings);
-        document::hide(ui, &mut document);
+        let mut document = json::of(name, &report, &surroundings);
+        json::hide(ui, &mut document);
         visible::json(&document.to_string())
     } else {
-        ui.hidden(&page::of(&report, &surroundings, ui.verbosity() > 0, ui.width())).into_owned()
+        ui.hidden(&text::of(&report, &surroundings, ui.verbosity() > 0, ui.width())).into_owned()
     };
     let outcome = tokio::select! {
         biased;
@@ -188,4 +184,76 @@ async fn shown(
         Exit::Done if !report.is_healthy() => Exit::Faults,
         exit => exit,
     }
+}
+
+// ---- an orchestrator of Orchestra ----
+
+/// The address, where an orchestrator is what was named.
+fn orchestrator_address(args: &args::Doctor, escaped: bool) -> Option<String> {
+    let [word] = &*args.words else { return None };
+    let (scheme, address) = word.to_str()?.split_once("://")?;
+    (!escaped && scheme.eq_ignore_ascii_case("orchestra")).then(|| address.to_owned())
+}
+
+/// What is for an orchestrator alone is refused for anything else.
+fn refuse_orchestrator_options(args: &args::Doctor) -> Result<(), Failure> {
+    let given = [
+        ("--certs-dir", args.connect.certs_dir.is_some()),
+        ("--server-name", args.connect.server_name.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => {
+            let problem = format!("{option} is for an orchestrator (orchestra://host:port)");
+            Err(Failure::usage(problem, format!("leave out {option}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Examines the orchestrator.
+fn examine_orchestrator(ui: &Ui, args: &args::Doctor, address: &str) -> Result<Exit, Failure> {
+    if address.is_empty() || address.contains(['/', '?', '#', '@']) {
+        let word = args.words.first().map(|word| target::shown(word)).unwrap_or_default();
+        return Err(Failure::usage(format!("{word} is no address"), "write orchestra://host:port"));
+    }
+    let connect = &args.connect;
+    let of_others = [
+        ("-e", !connect.env.is_empty()),
+        ("--env-clean", connect.env_clean),
+        ("--inherit-env", connect.inherit_env),
+        ("--cwd", connect.cwd.is_some()),
+        ("--header", !connect.header.is_empty()),
+        ("--server", connect.server.is_some()),
+        ("--trace", connect.trace.is_some()),
+        ("--era", connect.era.asked().is_some()),
+        ("--protocol-version", connect.protocol_version.is_some()),
+        ("--max-message-size", connect.max_message_size.is_some()),
+        ("--config", connect.configured.config.is_some()),
+        ("--mcp-config", !connect.configured.mcp_config.is_empty()),
+    ];
+    if let Some((option, _)) = of_others.into_iter().find(|(_, given)| *given) {
+        let problem = format!("{option} is for an MCP server, and an orchestrator is none");
+        return Err(Failure::usage(problem, format!("leave out {option}")));
+    }
+    let directory = certificates_folder(args.connect.certs_dir.as_deref())?;
+    let mut certificates = Certificates::in_directory(directory);
+    if let Some(file) = &connect.ca {
+        certificates = certificates.ca(file);
+    }
+    if let Some(name) = &args.connect.server_name {
+        certificates = certificates.server_name(name);
+    }
+    let mut doctor = OrchestraDoctor::new(address, certificates);
+    if let Some(time) = connect.connect_timeout {
+        doctor = doctor.connect_timeout(time);
+    }
+    if let Some(time) = connect.timeout {
+        doctor = doctor.answer_timeout(time);
+    }
+    let runtime = runtime(failure::Phase::Connect)?;
+    let watch = Watch::new(ui);
+    let doctor = doctor.on_phase(watch.phase()).on_step(watch.step());
+    let name = format!("orchestra://{address}");
+    let examined = async { (doctor.examine().await, Vec::new()) };
+    Ok(runtime.block_on(show(&watch, &name, examined, std::future::ready(()))))
 }

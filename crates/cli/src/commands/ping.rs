@@ -6,29 +6,24 @@ use mcpjoin::client::Client;
 use mcpjoin::proto::Method;
 use serde_json::json;
 
-use super::{misused, through_a_bridge, written};
+use super::{refuse_orchestrator, target_of, written};
 use crate::args::Ping;
 use crate::connect::with_server;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
-use crate::target;
 use crate::ui::Ui;
 use crate::visible;
 
 /// Between an answer and the next request: as `ping` does.
-const INTERVAL: Duration = Duration::from_secs(1);
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Asks the server. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Ping, escaped: bool) -> Result<Exit, Failure> {
-    let invocation = target::without_operands("ping", args.connect.server.as_deref(), args.words, escaped)
-        .map_err(misused)?;
-    invocation.notes.iter().for_each(|note| ui.note(note));
-    through_a_bridge(&invocation.target, "ping")?;
-    let interval = args.interval.unwrap_or(INTERVAL);
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
-        ping(ui, client, args.count, interval).await
-    }))
+    let target = target_of(ui, "ping", args.connect.server.as_deref(), args.words, escaped)?;
+    refuse_orchestrator(&target, "ping")?;
+    let interval = args.interval.unwrap_or(DEFAULT_INTERVAL);
+    Ok(with_server(ui, &target, &args.connect, async |client| ping(ui, client, args.count, interval).await))
 }
 
 async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Result<Exit, Failure> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
 
-use super::{contents, exchange, list, misuse, operands, printed, unicode};
+use super::{contents, lists, misuse, operands, printed, request, unicode};
 use crate::args::Prompt;
 use crate::arguments::Typed;
 use crate::connect::{limits, with_server};
@@ -40,10 +40,10 @@ async fn prompt(
     arguments: BTreeMap<String, String>,
 ) -> Result<Exit, Failure> {
     // A prompt that the server does not list, or cannot list, is asked for all the same: the server is the judge.
-    let listed = match Waiting::new(ui, "waiting").wait(list::find(client, &list::PROMPTS, &name)).await {
+    let listed = match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::PROMPTS, &name)).await {
         Ok(Ok(listed)) => Some(listed),
         Ok(Err(absent)) => {
-            exchange::say_absent(ui, "prompt", &name, absent);
+            request::note_absent(ui, "prompt", &name, absent);
             None
         }
         Err(failure) if failure.is_of_one_request() => None,
@@ -60,9 +60,9 @@ async fn prompt(
             ui.note(&format!("{} lists no argument {}", shown(name.as_ref()), shown(given.as_ref())));
         }
     }
-    exchange::hear_logs(ui, client).await;
+    request::enable_logs(ui, client).await;
     let arguments = Some(arguments).filter(|arguments| !arguments.is_empty());
-    let result = exchange::result(ui, client.get_prompt(name, arguments), Phase::Prompt).await?;
+    let result = request::result(ui, client.get_prompt(name, arguments), Phase::Prompt).await?;
     let messages = Object::of(&result).and_then(|result| result.items("messages"));
     let Some(messages) = messages else {
         return Err(Failure::bad_reply("the result has no array messages", Phase::Prompt));

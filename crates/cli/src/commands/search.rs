@@ -4,10 +4,9 @@ use std::ops::ControlFlow;
 
 use glob::{MatchOptions, Pattern};
 use mcpjoin::proto::Raw;
-use unicode_width::UnicodeWidthStr;
 
-use super::list::{NAMES, PAGES, Part, Section, TOOLS, Told, read_each, table, tell_failures};
-use super::{tool, written};
+use super::lists::{MAX_PAGES, Part, Section, ServerPart, TOOLS, read_each, report_server_failures};
+use super::{items, print_page};
 use crate::args::Search;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -42,13 +41,13 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
     let whole = args.pattern.contains('/');
     let describe = args.describe;
     static WANTED: [&Section; 1] = [&TOOLS];
-    read_each(ui, &args.connect, &WANTED, PAGES, async |servers, _| {
+    read_each(ui, &args.connect, &WANTED, MAX_PAGES, async |servers, _| {
         let (mut found, mut failures) = (Vec::new(), Vec::new());
         for mut server in servers {
             let name = server.name.clone();
-            while let Some(told) = server.next(ui).await {
-                match told {
-                    Told::Part(Part::Page(_, tools)) => {
+            while let Some(part) = server.next(ui).await {
+                match part {
+                    ServerPart::List(Part::Page(_, tools)) => {
                         found.extend(tools.iter().filter_map(|tool| {
                             let tool_name = Object::of(tool)?.text("name")?;
                             let full = format!("{name}/{tool_name}");
@@ -62,7 +61,7 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
                         }));
                     }
                     // One that ends the connection, too, is told with what is known of that.
-                    Told::Part(Part::Broken(_, failure)) if failure.is_of_one_request() => {
+                    ServerPart::List(Part::Failed(_, failure)) if failure.is_of_one_request() => {
                         failures.push((name.clone(), *failure));
                     }
                     _ => {}
@@ -82,9 +81,8 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
             ui.note(&format!("no tool{of} has such a name"));
         }
         let text = if ui.json { ui.hidden_json(&text) } else { ui.hidden_whole(&text) }.into_owned();
-        let exit =
-            if text.is_empty() { Exit::Done } else { written(ui, ui.aside(move |ui| ui.page(&text)).await) };
-        let failed = tell_failures(ui, &failures);
+        let exit = if text.is_empty() { Exit::Done } else { print_page(ui, text).await };
+        let failed = report_server_failures(ui, &failures);
         ControlFlow::Continue(if exit == Exit::Done { failed } else { exit })
     })
 }
@@ -105,9 +103,8 @@ fn page(found: &[Found], width: Option<usize>) -> String {
             (full_name(found), visible::first_line(&said).into_owned())
         })
         .collect();
-    let widths = rows.iter().map(|(name, _)| name.width()).filter(|width| *width <= NAMES);
     let mut out = String::new();
-    table(&mut out, &rows, 0, widths.max().unwrap_or_default(), width);
+    items::table(&mut out, &rows, 0, items::name_columns(&rows), width);
     out
 }
 
@@ -116,7 +113,7 @@ fn described(found: &[Found]) -> String {
     let one = |found: &Found| {
         let name = full_name(found);
         // Its own name, with which it begins, is a part of this one.
-        let page = tool::page(&found.tool);
+        let page = items::tool(&found.tool);
         let rest = page.split_once('\n').map_or("", |(_, rest)| rest);
         format!("{NAME}{name}{NAME:#}\n{rest}")
     };

@@ -1,6 +1,6 @@
 //! `mcpjoin servers`: what the configuration holds, the same in another dialect, and which of it the user trusts.
 
-mod page;
+mod output;
 
 use std::path::{Path, PathBuf};
 
@@ -56,9 +56,9 @@ fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failu
     })?;
     let text = if ui.json {
         let (folder, list) = (folder.to_string_lossy(), list.to_string_lossy());
-        json!({ "trusted": folder, "list": list, "definitions": page::of_trusted(&trusted) }).to_string()
+        json!({ "trusted": folder, "list": list, "definitions": output::of_trusted(&trusted) }).to_string()
     } else {
-        page::definitions(&format!("trusted: {name}, in {}", quoted(list.as_os_str())), &lines)
+        output::definitions(&format!("trusted: {name}, in {}", quoted(list.as_os_str())), &lines)
     };
     Ok(printed(ui, &text))
 }
@@ -97,13 +97,13 @@ fn trusted(ui: &Ui) -> Result<Exit, Failure> {
 
 fn listed(ui: &Ui, member: &str, said: &str, trusted: &[Trusted]) -> String {
     if ui.json {
-        return json!({ member: page::of_trusted(trusted) }).to_string();
+        return json!({ member: output::of_trusted(trusted) }).to_string();
     }
     let named = |one: &Trusted| {
         let file = Path::new(&one.folder).join(&one.file);
-        (format!("{} of {}", config::called(&one.entry), quoted(file.as_os_str())), page::kept(one))
+        (format!("{} of {}", config::called(&one.entry), quoted(file.as_os_str())), output::kept(one))
     };
-    page::definitions(said, &trusted.iter().map(named).collect::<Vec<_>>())
+    output::definitions(said, &trusted.iter().map(named).collect::<Vec<_>>())
 }
 
 fn printed(ui: &Ui, text: &str) -> Exit {
@@ -141,7 +141,7 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
         }
         files.retain(|file| !file.entries.is_empty());
     }
-    let text = if ui.json { page::json(&files) } else { page::text(&files) };
+    let text = if ui.json { output::json(&files) } else { output::text(&files) };
     // The page is masked by position: what an entry says decides nothing of how another one is shown.
     let exit = written(ui, ui.page(&text));
     // As for `doctor`, an entry that is not used is no fault.

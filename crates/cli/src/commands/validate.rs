@@ -4,22 +4,22 @@ mod baseline;
 mod calls;
 mod client;
 mod compatibility;
+mod examine;
 mod json;
 mod junit;
-mod look;
 mod openers;
-mod page;
 mod report;
 mod sarif;
+mod text;
 
 use std::ffi::OsString;
 
 use mcpjoin_rules::{Chapter, Level, Selection, rules};
 
 use self::baseline::Baseline;
-use self::look::Look;
+use self::examine::Look;
 use self::report::{Document, Judged, Seen, Server};
-use super::{misused, through_a_bridge, written};
+use super::{exit_of, listen_for_signals, refuse_orchestrator, refuse_trace, target_of, written};
 use crate::args::{Format, Validate};
 use crate::config;
 use crate::connect::{Signals, with_each_plan};
@@ -59,15 +59,11 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
     };
     let look = Look::new(&args, selection);
     Ok(with_each_plan(ui, &named.targets, &args.connect, async |plans| {
-        let mut signals = match Signals::listen() {
+        let mut signals = match listen_for_signals(Phase::Spawn) {
             Ok(signals) => signals,
-            Err(error) => {
-                let failure = Failure::system(Phase::Spawn, &error);
-                ui.failure(&failure);
-                return failure.exit;
-            }
+            Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let servers = match look::all(ui, &named.targets, plans, &look, &mut signals).await {
+        let servers = match examine::all(ui, &named.targets, plans, &look, &mut signals).await {
             Ok(servers) => servers,
             Err(signal) => return Exit::Signal(signal),
         };
@@ -94,10 +90,9 @@ fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> 
         return Ok(Named { targets: config::all(ui, &args.connect.configured)?, several: true });
     }
     let mut understood = |server: Option<&str>, words: Vec<OsString>, escaped: bool| {
-        let invocation = target::without_operands("validate", server, words, escaped).map_err(misused)?;
-        invocation.notes.iter().for_each(|note| ui.note(note));
-        through_a_bridge(&invocation.target, "validate")?;
-        targets.push(invocation.target);
+        let target = target_of(ui, "validate", server, words, escaped)?;
+        refuse_orchestrator(&target, "validate")?;
+        targets.push(target);
         Ok::<(), Failure>(())
     };
     // What takes no words of its own ends where the next one begins.
@@ -111,9 +106,8 @@ fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> 
         understood(None, vec![word], false)?;
     }
     let several = targets.len() > 1;
-    if several && args.connect.trace.is_some() {
-        let problem = "--trace writes down what crosses to one server, and several are named";
-        return Err(Failure::usage(problem, "leave out --trace, or name one server"));
+    if several {
+        refuse_trace(&args.connect, "several are named")?;
     }
     Ok(Named { targets, several })
 }
@@ -131,7 +125,7 @@ fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure
     }
     let selected = rules().filter(|rule| selection.has(rule));
     let text = match args.form() {
-        Format::Text => page::book(selected),
+        Format::Text => text::book(selected),
         Format::Json => json::book(selected),
         Format::Sarif | Format::Junit => {
             let problem = "--rules is printed as text or as JSON";
@@ -209,7 +203,7 @@ fn calls_told(ui: &Ui, document: &Document) -> Option<Exit> {
 /// The report, in the form that was asked for.
 fn rendered(ui: &Ui, args: &Validate, document: &Document) -> String {
     match args.form() {
-        Format::Text => page::document(ui, document, ui.verbosity() > 0),
+        Format::Text => text::document(ui, document, ui.verbosity() > 0),
         Format::Json => json::document(ui, document),
         Format::Sarif => sarif::document(ui, document),
         Format::Junit => junit::document(ui, document),

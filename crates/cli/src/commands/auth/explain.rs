@@ -8,8 +8,10 @@ use mcpjoin::auth::{
 };
 use serde_json::{Value, json};
 
-use super::{identity, printed, reaching, refusal, with_access, words};
+use super::login::identity;
+use super::{failures, format, reaching, with_access};
 use crate::args;
+use crate::commands::print_page;
 use crate::connect::{Access, refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -17,19 +19,19 @@ use crate::ui::{BAD, FAINT, HEADING, Ui};
 use crate::visible;
 
 /// The width of the names of rungs.
-const RUNGS: usize = 21;
+const STEP_COLUMNS: usize = 21;
 
 /// Climbs it.
 pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
     let args::Explain { target, client, reach, output: _ } = args;
     let (connect, within) = reaching(reach);
     with_access(ui, "explain", target, &connect, within, async |access| {
-        refusal::unencrypted(access)?;
-        let identity = identity::of(ui, &client, access)?;
+        failures::unencrypted(access)?;
+        let identity = identity(ui, &client, access)?;
         let watched = ui.clone();
         let on_step = move |step: &Step| {
             if watched.has_line() {
-                watched.line(&words::step(step));
+                watched.line(&format::step(step));
             }
         };
         let ladder = of(access, identity, Some(Arc::new(on_step))).await?;
@@ -44,7 +46,7 @@ pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
         } else {
             ui.hidden(&page(access, &ladder, ui.verbosity() > 0)).into_owned()
         };
-        match printed(ui, text).await {
+        match print_page(ui, text).await {
             Exit::Done if is_broken(&ladder) => Ok(Exit::Faults),
             exit => Ok(exit),
         }
@@ -103,7 +105,7 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
     let mut out = String::new();
     let below = |out: &mut String, label: &str, text: &str| {
         let text = visible::line(text);
-        let _ = writeln!(out, "{:RUNGS$} {FAINT}{label:<5}{FAINT:#} {text}", "");
+        let _ = writeln!(out, "{:STEP_COLUMNS$} {FAINT}{label:<5}{FAINT:#} {text}", "");
     };
     // What the last rung of an open server says is what it comes to.
     let is_said_below = |at: usize, step: &Step| at > 0 && step.rung == Rung::Server && needs_none(ladder);
@@ -118,7 +120,7 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
             Verdict::Broken(why) if *why == step.found => (BAD, String::new()),
             Verdict::Broken(_) => (BAD, step.found.clone()),
         };
-        let asked = words::asked(step);
+        let asked = format::asked(step);
         let mut lines: Vec<String> = asked.into_iter().chain(Some(found)).collect();
         lines.retain(|line| !line.is_empty());
         lines.iter_mut().for_each(|line| *line = visible::line(line).into_owned());
@@ -127,7 +129,7 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
         }
         for (place, line) in lines.iter().enumerate() {
             let name = if place == 0 { step.rung.as_str() } else { "" };
-            let _ = writeln!(out, "{style}{name:<RUNGS$}{style:#} {line}");
+            let _ = writeln!(out, "{style}{name:<STEP_COLUMNS$}{style:#} {line}");
         }
         if !matches!(step.verdict, Verdict::Skipped(_)) {
             below(&mut out, "rule", &rule(&step.rule, links));

@@ -14,7 +14,8 @@ use mcpjoin_orchestra::{CLIENT_ADDRESS, LISTEN_ADDRESS};
 use tokio::time::timeout;
 
 use crate::args::{self, Poll};
-use crate::connect::{Signals, certificates_folder};
+use crate::commands::{listen_for_signals, runtime};
+use crate::connect::certificates_folder;
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -22,17 +23,17 @@ use crate::ui::Ui;
 use crate::visible;
 
 /// How long nothing is said of an orchestrator that is not there.
-const PATIENCE: Duration = Duration::from_secs(3);
+const QUIET_CONNECT_TIME: Duration = Duration::from_secs(3);
 /// How long the orchestrator may take to hear that we leave.
-const GOODBYE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves standard input and output until that ends, or a signal comes.
 pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
     let system = |error| Failure::system(Phase::Serve, &error);
     events::show_of_frames(ui);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
+    let runtime = runtime(Phase::Serve)?;
     let outcome = runtime.block_on(async {
-        let mut signals = Signals::listen().map_err(system)?;
+        let mut signals = listen_for_signals(Phase::Serve)?;
         let orchestrator = orchestrator(args).await?;
         if args.listen_addr.is_some() {
             ui.note("transport.stdio: listens nowhere, whatever --listen-addr says");
@@ -49,7 +50,7 @@ pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
             biased;
             // Nobody wants to wait any longer.
             signal = signals.next() => Ok(Exit::Signal(signal)),
-            () = orchestrator.close(GOODBYE) => outcome,
+            () = orchestrator.close(CLOSE_TIMEOUT) => outcome,
         }
     });
     // A name that is being resolved is on a thread that nobody can end.
@@ -137,7 +138,7 @@ fn refused(error: &SetupError) -> Failure {
 /// Says when there is a connection, and when there is one again; and, once, that there is none yet.
 async fn tell(ui: Ui, orchestrator: Orchestrator) {
     let address = visible::line(orchestrator.address()).into_owned();
-    if timeout(PATIENCE, orchestrator.connected(0)).await.is_err()
+    if timeout(QUIET_CONNECT_TIME, orchestrator.connected(0)).await.is_err()
         && let Some(why) = orchestrator.away()
     {
         let hint = if orchestrator.address() == CLIENT_ADDRESS {

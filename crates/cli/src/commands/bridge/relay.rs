@@ -8,27 +8,28 @@ use std::time::{Duration, Instant};
 use mcpjoin::Link;
 use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin::proto::http::origin::OriginError;
-use mcpjoin::proto::session::{Ask, CloseCause, Limits};
+use mcpjoin::proto::session::{Ask, Limits};
 use mcpjoin_gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
 
-use super::starting::Starting;
+use super::upstream::Upstream;
 use super::{misplaced, of_http};
 use crate::args::{Authorization, Bridge};
 use crate::commands::listening::{Address, Listening, Over, OverQuic, Serves};
-use crate::commands::misused;
+use crate::commands::serve::client_failure;
+use crate::commands::{exit_of, listen_for_signals, target_of};
 use crate::connect::{Plan, Signals, with_plan};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{self, shown};
+use crate::target::shown;
 use crate::ui::Ui;
 use crate::visible;
 
 /// How long a request may go without a sign of life, where nobody says it: a bridge is not to be less patient than the
 /// client before it.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// How many servers there may be at once, where nobody says it.
-const SESSIONS: u32 = 100;
+const DEFAULT_MAX_SESSIONS: u32 = 100;
 
 /// Joins both sides until the client ends it, or a signal. `escaped`: `--` stood before the first word.
 pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Failure> {
@@ -49,19 +50,14 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     args.connect.for_others = !addresses.is_empty();
     let words = std::mem::take(&mut args.words);
     let verb = if addresses.is_empty() { "bridge" } else { "bridge --listen ADDRESS" };
-    let invocation =
-        target::without_operands(verb, args.connect.server.as_deref(), words, escaped).map_err(misused)?;
-    invocation.notes.iter().for_each(|note| ui.note(note));
-    Ok(with_plan(ui, &invocation.target, &args.connect, async |plan| {
+    let target = target_of(ui, verb, args.connect.server.as_deref(), words, escaped)?;
+    Ok(with_plan(ui, &target, &args.connect, async |plan| {
         let bridge = Relay::new(ui, plan, &args);
         let outcome = match addresses.is_empty() {
             true => bridge.on_stdio().await,
             false => bridge.at(&addresses, &quic, &args.authorization, &options).await,
         };
-        outcome.unwrap_or_else(|failure| {
-            ui.failure(&failure);
-            failure.exit
-        })
+        exit_of(ui, outcome)
     }))
 }
 
@@ -103,7 +99,7 @@ struct Relay {
     ui: Ui,
     /// The command or the address of the server.
     shown: String,
-    starting: Starting,
+    upstream: Upstream,
     /// The program, where it is one.
     program: Option<ChildCommand>,
     gateway: Gateway,
@@ -116,15 +112,15 @@ impl Relay {
         let program = way.command().cloned();
         // A client of the legacy era has its server asked in its own way first.
         let first = if args.connect.era.has_legacy() { Phase::Initialize } else { first };
-        let starting = Starting::new(ui, way, first);
-        let start = starting.clone();
+        let upstream = Upstream::new(ui, way, first);
+        let start = upstream.clone();
         // Of the connections to clients nothing is asked for but how large a message may be.
         let mut downstream = Limits::default();
         downstream.message = limits.message;
         let mut gateway = Gateway::builder(move || start.clone().link())
             .limits(downstream)
             .upstream_limits(limits)
-            .timeout(timeout.unwrap_or(PATIENCE))
+            .timeout(timeout.unwrap_or(DEFAULT_TIMEOUT))
             .upstreams(sessions(args))
             .tools(move |tool| tools.allows(tool))
             .words({
@@ -137,23 +133,23 @@ impl Relay {
         if let Some(version) = &args.connect.protocol_version {
             gateway = gateway.protocol_version(version.clone());
         }
-        let told = Told {
+        let report = EventReport {
             ui: ui.clone(),
             shown: shown.clone(),
-            starting: starting.clone(),
+            upstream: upstream.clone(),
             there: Mutex::default(),
             refused: Mutex::default(),
         };
         // On standard input and output the one client's refusal is the end, and is told there.
         let listens = !args.listen.is_empty();
-        let gateway = gateway.on_event(move |event| told.hear(event, listens)).build();
-        Self { ui: ui.clone(), shown, starting, program, gateway, began: Instant::now() }
+        let gateway = gateway.on_event(move |event| report.event(event, listens)).build();
+        Self { ui: ui.clone(), shown, upstream, program, gateway, began: Instant::now() }
     }
 
     /// Serves the client that has started us, until it closes its side, or a signal comes.
     async fn on_stdio(self) -> Result<Exit, Failure> {
         events::show_warnings(&self.ui);
-        let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
+        let mut signals = listen_for_signals(Phase::Serve)?;
         let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
         let exit = tokio::select! {
             biased;
@@ -166,12 +162,12 @@ impl Relay {
     /// How it went. What went wrong is told at once: what was started may take its time to leave.
     fn ended(&self, end: &GatewayEnd) -> Exit {
         let failure = match end {
-            GatewayEnd::Client(cause) => match of_client(cause) {
+            GatewayEnd::Client(cause) => match client_failure(cause) {
                 None => return Exit::Done,
                 Some(failure) => failure,
             },
             GatewayEnd::NoServer(refusal) => {
-                refused(&self.starting, refusal).with(&self.shown, self.began.elapsed())
+                refused(&self.upstream, refusal).with(&self.shown, self.began.elapsed())
             }
             end => Failure::new("E_CLOSED", Exit::Connection, Phase::Serve, end.to_string()),
         };
@@ -189,7 +185,7 @@ impl Relay {
     ) -> Result<Exit, Failure> {
         // Who was refused and why is to be seen without being asked for.
         events::show_warnings(&self.ui);
-        let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
+        let mut signals = listen_for_signals(Phase::Serve)?;
         if let Some(program) = &self.program {
             // Whoever starts us learns it, and not the first client.
             let missing = |error| Failure::spawn(&error).with(&self.shown, self.began.elapsed());
@@ -216,50 +212,37 @@ impl Relay {
 
 /// How many servers there may be at once.
 fn sessions(args: &Bridge) -> usize {
-    usize::try_from(args.max_sessions.unwrap_or(SESSIONS)).unwrap_or(usize::MAX)
-}
-
-/// What is wrong with how the client has left us.
-fn of_client(cause: &CloseCause) -> Option<Failure> {
-    match cause {
-        // It has closed its side: that is how this ends.
-        CloseCause::Local => None,
-        CloseCause::Link(end) if end.kind.is_closed() => None,
-        CloseCause::Link(_) => {
-            Some(Failure::closed(cause, Phase::Serve).hint("look at what standard input and output lead to"))
-        }
-        cause => Some(Failure::closed(cause, Phase::Serve)),
-    }
+    usize::try_from(args.max_sessions.unwrap_or(DEFAULT_MAX_SESSIONS)).unwrap_or(usize::MAX)
 }
 
 /// Why a client has no server.
-fn refused(starting: &Starting, refusal: &Refusal) -> Failure {
+fn refused(upstream: &Upstream, refusal: &Refusal) -> Failure {
     match refusal {
-        Refusal::NotStarted(end) => starting.failure(end),
-        Refusal::Gone(gone) => starting.gone(gone),
+        Refusal::NotStarted(end) => upstream.failure(end),
+        Refusal::Gone(gone) => upstream.gone(gone),
         refusal => Failure::new("E_REFUSED", Exit::Connection, Phase::Serve, refusal.to_string())
             .hint("raise the limit with --max-sessions"),
     }
 }
 
 /// What is said of clients and servers while they come and go.
-struct Told {
+struct EventReport {
     ui: Ui,
     shown: String,
-    starting: Starting,
+    upstream: Upstream,
     /// The connections that were there once and are not over.
     there: Mutex<BTreeSet<u64>>,
     /// What clients were last refused for. One that comes again and again is the same failure.
     refused: Mutex<Option<String>>,
 }
 
-impl Told {
+impl EventReport {
     fn there(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.there.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hear(&self, event: &GatewayEvent<'_>, listens: bool) {
-        let Self { ui, shown, starting, .. } = self;
+    fn event(&self, event: &GatewayEvent<'_>, listens: bool) {
+        let Self { ui, shown, upstream, .. } = self;
         match event {
             GatewayEvent::Started { upstream, run: 1 } => {
                 *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -286,7 +269,7 @@ impl Told {
                 ui.detail(&format!("connection {upstream} to the server is over"));
             }
             GatewayEvent::Refused { why } if listens => {
-                let mut failure = refused(starting, why);
+                let mut failure = refused(upstream, why);
                 failure.seen.server = Some(shown.clone());
                 let block = failure.block();
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);

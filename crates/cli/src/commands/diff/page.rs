@@ -8,8 +8,8 @@ use mcpjoin::proto::Raw;
 use mcpjoin_rules::{ChangeClass, ChangeOf};
 
 use super::Found;
-use super::side::Said;
-use super::words::{Below, below, sentence};
+use super::sentences::{Detail, details, sentence};
+use super::side::Snapshot;
 use crate::object::Object;
 use crate::ui::{BAD, FAINT, HEADING, NAME};
 use crate::visible;
@@ -18,16 +18,16 @@ use crate::visible;
 const MAX_NAME_COLUMNS: usize = 120;
 
 /// Which side it is, in one line.
-pub(super) fn header(which: &str, said: &Said) -> String {
+pub(super) fn header(which: &str, snapshot: &Snapshot) -> String {
     let text = |raw: Option<&Raw>| raw.and_then(Raw::to_string_value).map(|text| text.into_owned());
-    let info = said.offer.server_info.as_ref().and_then(Object::of);
+    let info = snapshot.offer.server_info.as_ref().and_then(Object::of);
     let of = |name: &str| info.as_ref().and_then(|info| info.text(name)).unwrap_or_default();
     let server = match of("name") {
         name if name.is_empty() => "a server without a name".to_owned(),
         name => format!("{} {}", cut(&name), cut(&of("version"))),
     };
-    let version = text(said.offer.protocol_version.as_ref()).unwrap_or_default();
-    let source = cut(&said.source);
+    let version = text(snapshot.offer.protocol_version.as_ref()).unwrap_or_default();
+    let source = cut(&snapshot.source);
     format!("{HEADING}{which}{HEADING:#} {source}, {}, protocol {}", server.trim_end(), cut(&version))
 }
 
@@ -66,11 +66,11 @@ pub(super) fn page(found: &Found) -> String {
                 None => "(without a name): ".into(),
             };
             let _ = writeln!(out, "  {class}{gap}{name}{}", sentence(change));
-            for line in below(change) {
+            for line in details(change) {
                 let _ = match line {
-                    Below::Gone(text) => writeln!(out, "          {FAINT}- {text}{FAINT:#}"),
-                    Below::Come(text) => writeln!(out, "{}", format!("          + {text}").trim_end()),
-                    Below::Note(text) => writeln!(out, "          {FAINT}{text}{FAINT:#}"),
+                    Detail::Removed(text) => writeln!(out, "          {FAINT}- {text}{FAINT:#}"),
+                    Detail::Added(text) => writeln!(out, "{}", format!("          + {text}").trim_end()),
+                    Detail::Note(text) => writeln!(out, "          {FAINT}{text}{FAINT:#}"),
                 };
             }
         }

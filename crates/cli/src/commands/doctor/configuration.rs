@@ -6,7 +6,7 @@
 use mcpjoin_diagnostics::doctor::{EnvironmentReport, LaunchContext, Outcome, SearchPaths};
 use serde::Serialize;
 
-use super::document::{self, Checked};
+use super::json::{self, Checked};
 use crate::config::{File, Found};
 use crate::target::{exact, shown};
 
@@ -255,7 +255,7 @@ impl Configuration {
     pub(super) fn document(&self) -> OfConfiguration<'_> {
         let files = self.files.iter().map(|(path, how, detail)| OfFile {
             path,
-            outcome: document::outcome(*how),
+            outcome: json::outcome(*how),
             detail,
         });
         OfConfiguration {

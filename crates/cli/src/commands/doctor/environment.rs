@@ -4,13 +4,13 @@
 use mcpjoin_diagnostics::doctor::{
     Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Outcome, Report, World,
 };
-use serde_json::{Value, json};
+use serde_json::{Value, json as value};
 
-use super::document;
-use super::page::Page;
+use super::json;
+use super::text::Page;
 use crate::args::{Connect, Doctor};
-use crate::commands::written;
-use crate::connect::{Signals, Way, with_plans};
+use crate::commands::{exit_of, listen_for_signals, written};
+use crate::connect::{Way, with_plans};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
@@ -25,7 +25,7 @@ pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
     };
     let text = if ui.json {
         let mut document = document(&report);
-        document::hide(ui, &mut document);
+        json::hide(ui, &mut document);
         visible::json(&document.to_string())
     } else {
         let mut page = Page::new(ui.width(), labels(&report));
@@ -88,13 +88,9 @@ pub(super) fn examined(
 ) -> Result<EnvironmentReport, Exit> {
     let mut examined = None;
     let exit = with_plans(ui, &[], connect, async |_| {
-        let mut signals = match Signals::listen() {
+        let mut signals = match listen_for_signals(Phase::Spawn) {
             Ok(signals) => signals,
-            Err(error) => {
-                let failure = Failure::system(Phase::Spawn, &error);
-                ui.failure(&failure);
-                return failure.exit;
-            }
+            Err(failure) => return exit_of(ui, Err(failure)),
         };
         if ui.has_line() {
             ui.line("looking at this machine ...");
@@ -206,47 +202,47 @@ fn joined(folders: &[std::path::PathBuf]) -> String {
 /// All of it as one JSON object.
 pub(super) fn document(report: &EnvironmentReport) -> Value {
     let steps = report.steps.iter().map(|step| {
-        json!({
+        value!({
             "part": step.part.as_str(),
-            "outcome": document::outcome(step.outcome),
+            "outcome": json::outcome(step.outcome),
             "detail": step.detail,
-            "elapsedMs": document::milliseconds(step.took),
+            "elapsedMs": json::milliseconds(step.took),
         })
     });
     let checks = report.checks.iter().map(|(check, how)| {
-        let mut object = json!({ "check": check.as_str(), "outcome": document::outcome(*how) });
+        let mut object = value!({ "check": check.as_str(), "outcome": json::outcome(*how) });
         if let Outcome::NotRun(why) = how {
-            object["why"] = json!(why);
+            object["why"] = value!(why);
         }
         object
     });
     let runtimes = report.runtimes.iter().map(|runtime| {
-        let mut found = json!({});
+        let mut found = value!({});
         for (context, path) in &runtime.found {
-            found[context.as_str()] = json!({ "path": path.display().to_string() });
+            found[context.as_str()] = value!({ "path": path.display().to_string() });
         }
-        let mut object = json!({ "runtime": runtime.name, "found": found });
+        let mut object = value!({ "runtime": runtime.name, "found": found });
         if let Some(version) = &runtime.version {
-            object["version"] = json!(version);
+            object["version"] = value!(version);
         }
         if let Some(manager) = runtime.manager {
-            object["manager"] = json!(manager);
+            object["manager"] = value!(manager);
         }
         object
     });
     let paths = report.paths.iter().flat_map(|paths| paths.all()).map(|path| {
-        let mut details = json!({ "set": path.set, "unknown": Vec::from_iter(&path.unknown) });
+        let mut details = value!({ "set": path.set, "unknown": Vec::from_iter(&path.unknown) });
         if let Some(asked) = &path.asked {
-            details["ran"] = json!(asked);
+            details["ran"] = value!(asked);
         }
-        json!({ "seat": path.context.as_str(), "path": joined(&path.folders), "details": details })
+        value!({ "seat": path.context.as_str(), "path": joined(&path.folders), "details": details })
     });
-    json!({
+    value!({
         "healthy": report.is_healthy(),
-        "elapsedMs": document::milliseconds(report.took),
+        "elapsedMs": json::milliseconds(report.took),
         "parts": steps.collect::<Vec<_>>(),
         "checks": checks.collect::<Vec<_>>(),
-        "findings": report.findings.iter().map(document::of_environment).collect::<Vec<_>>(),
+        "findings": report.findings.iter().map(json::of_environment).collect::<Vec<_>>(),
         "notes": report.notes,
         "runtimes": runtimes.collect::<Vec<_>>(),
         "paths": paths.collect::<Vec<_>>(),

@@ -21,11 +21,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::report::{Document, Judged, Seen, Server};
-use super::{Format, json, page, rendered};
+use super::{Format, json, rendered, text};
 use crate::args::{ClientLook, Validate};
-use crate::commands::{unwritten, written};
+use crate::commands::serve::demo_server;
+use crate::commands::{listen_for_signals, runtime, unwritten, written};
 use crate::connect::{Signals, limits, without_ours};
-use crate::demo;
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase, seconds};
 use crate::guard::Guarded;
@@ -79,7 +79,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
         let selected = client_rules().filter(|rule| selection.has(rule));
         let text = match args.form() {
             Format::Json => json::book(selected),
-            _ => page::book(selected),
+            _ => text::book(selected),
         };
         return Ok(written(ui, ui.result(&text)));
     }
@@ -98,10 +98,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     }
     let place = look.report.as_deref().map(ReportFile::new).transpose()?;
     let began = Instant::now();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system(Phase::Serve, &error))?;
+    let runtime = runtime(Phase::Serve)?;
     // Dismissed at the end. It is needed for a client that we start.
     let guarded = (!args.words.is_empty()).then(Guarded::start);
     let looked = runtime.block_on(look_at(ui, args));
@@ -145,12 +142,9 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
 }
 
 async fn look_at(ui: &Ui, args: &Validate) -> Result<Looked, Failure> {
-    let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
+    let mut signals = listen_for_signals(Phase::Serve)?;
     let limits = limits(&args.connect);
-    let server = demo::server(limits.clone()).map_err(|error| {
-        Failure::new("E_DEMO", Exit::Usage, Phase::Serve, error.to_string())
-            .hint("tell the authors of mcpjoin")
-    })?;
+    let server = demo_server(limits.clone())?;
     let look = &args.client;
     let mut validator = ClientValidator::new(server).limits(limits);
     if let Some(time) = args.connect.timeout {

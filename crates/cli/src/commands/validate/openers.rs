@@ -7,8 +7,8 @@ use mcpjoin::proto::session::Limits;
 use mcpjoin_diagnostics::validate::{Opener, OpenerAnswer};
 use serde::Serialize;
 
-use super::page::titled;
 use super::report::cut;
+use super::text::titled;
 use crate::args::Connect;
 use crate::connect::{Plan, limits};
 use crate::failure::{Failure, seconds};

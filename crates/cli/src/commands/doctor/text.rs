@@ -7,7 +7,7 @@ use mcpjoin_diagnostics::doctor::{EnvironmentFinding, Evidence, Finding, Outcome
 use mcpjoin_quic::endpoint::CertificateFacts;
 use unicode_width::UnicodeWidthStr;
 
-use super::document::pin;
+use super::json::pin;
 use crate::failure::seconds;
 use crate::fold::{LongWord, Widths, lines};
 use crate::ui::{BAD, FAINT, HEADING};

@@ -8,7 +8,7 @@ use mcpjoin::proto::{Kind, Raw};
 use mcpjoin_rules::{Change, ChangeKind, ChangeOf};
 use unicode_width::UnicodeWidthStr;
 
-use super::lines::{Line, lines};
+use super::line_diff::{Line, line_diff};
 use crate::object::Object;
 use crate::visible;
 
@@ -21,9 +21,9 @@ const CHARS_BEFORE_CHANGE: usize = 60;
 
 /// A line below a sentence, its text made visible.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Below {
-    Gone(String),
-    Come(String),
+pub(super) enum Detail {
+    Removed(String),
+    Added(String),
     /// Said by us.
     Note(String),
 }
@@ -230,7 +230,7 @@ fn types(change: &Change) -> String {
 }
 
 /// What is worth reading.
-pub(super) fn below(change: &Change) -> Vec<Below> {
+pub(super) fn details(change: &Change) -> Vec<Detail> {
     let described = |item: &Option<Raw>| {
         let item = item.as_ref().and_then(Object::of);
         item.and_then(|item| item.text("description").or_else(|| item.text("title"))).unwrap_or_default()
@@ -240,7 +240,7 @@ pub(super) fn below(change: &Change) -> Vec<Below> {
         | ChangeKind::Repeated
         | ChangeKind::PropertyAdded
         | ChangeKind::RequiredPropertyAdded => {
-            described(&change.new).lines().map(|line| Below::Come(around(line, 0))).collect()
+            described(&change.new).lines().map(|line| Detail::Added(around(line, 0))).collect()
         }
         // All is said, or it is a schema, which cannot be read in one line: the document has it.
         ChangeKind::Removed
@@ -272,31 +272,31 @@ pub(super) fn below(change: &Change) -> Vec<Below> {
 }
 
 /// Both texts, of which one may not be there, line by line.
-fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Below> {
+fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Detail> {
     let (Some(old), Some(new)) = (old, new) else {
-        let gone = old.into_iter().flat_map(str::lines).map(|line| Below::Gone(around(line, 0)));
+        let gone = old.into_iter().flat_map(str::lines).map(|line| Detail::Removed(around(line, 0)));
         return gone
-            .chain(new.into_iter().flat_map(str::lines).map(|line| Below::Come(around(line, 0))))
+            .chain(new.into_iter().flat_map(str::lines).map(|line| Detail::Added(around(line, 0))))
             .collect();
     };
-    let lines = lines(old, new);
+    let lines = line_diff(old, new);
     let mut out = Vec::new();
     let mut place = 0;
     while let Some(line) = lines.get(place) {
         match (line, lines.get(place + 1)) {
             // A line that has become another one is shown from where it has.
-            (Line::Gone(gone), Some(Line::Come(come))) => {
+            (Line::Removed(gone), Some(Line::Added(come))) => {
                 let same = gone.chars().zip(come.chars()).take_while(|(gone, come)| gone == come).count();
-                out.push(Below::Gone(around(gone, same)));
-                out.push(Below::Come(around(come, same)));
+                out.push(Detail::Removed(around(gone, same)));
+                out.push(Detail::Added(around(come, same)));
                 out.extend(unseen(gone, come, same));
                 place += 1;
             }
-            (Line::Gone(gone), _) => out.push(Below::Gone(around(gone, 0))),
-            (Line::Come(come), _) => out.push(Below::Come(around(come, 0))),
+            (Line::Removed(gone), _) => out.push(Detail::Removed(around(gone, 0))),
+            (Line::Added(come), _) => out.push(Detail::Added(around(come, 0))),
             (Line::Same(count), _) => {
                 let lines = if *count == 1 { "line" } else { "lines" };
-                out.push(Below::Note(format!("({count} {lines} as before)")));
+                out.push(Detail::Note(format!("({count} {lines} as before)")));
             }
         }
         place += 1;
@@ -305,7 +305,7 @@ fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Below> {
 }
 
 /// The characters at which two lines part, where the eye may miss them: blank space, letters that look alike.
-fn unseen(gone: &str, come: &str, same: usize) -> Option<Below> {
+fn unseen(gone: &str, come: &str, same: usize) -> Option<Detail> {
     let letters = |text: &str| text.split_whitespace().collect::<String>();
     let is_blank_space = letters(gone) == letters(come);
     let (gone, come) = (gone.chars().nth(same), come.chars().nth(same));
@@ -315,7 +315,7 @@ fn unseen(gone: &str, come: &str, same: usize) -> Option<Below> {
     let code = |character: Option<char>| {
         character.map_or_else(|| "the end".to_owned(), |character| format!("U+{:04X}", u32::from(character)))
     };
-    Some(Below::Note(format!("(they part at character {}: {} -> {})", same + 1, code(gone), code(come))))
+    Some(Detail::Note(format!("(they part at character {}: {} -> {})", same + 1, code(gone), code(come))))
 }
 
 /// A line, made visible; of a long one what is around the character at `place`.
@@ -336,15 +336,15 @@ mod tests {
     use mcpjoin::proto::Raw;
     use mcpjoin_rules::{Offer, changes};
 
-    use super::{Below, MAX_LINE_CHARS, below, sentence};
+    use super::{Detail, MAX_LINE_CHARS, details, sentence};
 
     /// What is said of each change of a tool from one definition to another, and below it.
-    fn told(old: &str, new: &str) -> Vec<(String, Vec<Below>)> {
+    fn told(old: &str, new: &str) -> Vec<(String, Vec<Detail>)> {
         let offer = |tool: &str| {
             let tool = format!(r#"{{"name":"x",{tool}}}"#);
             Offer { tools: vec![Raw::parse(tool).unwrap()], ..Offer::default() }
         };
-        changes(&offer(old), &offer(new)).iter().map(|change| (sentence(change), below(change))).collect()
+        changes(&offer(old), &offer(new)).iter().map(|change| (sentence(change), details(change))).collect()
     }
 
     fn sentences(old: &str, new: &str) -> Vec<String> {
@@ -430,8 +430,8 @@ mod tests {
     fn i179_of_a_text_the_lines_that_have_changed_are_shown() {
         let text = |text: &str| format!(r#""description":{}"#, Raw::string(text).as_str());
         let (old, new) = (text("One.\nTwo.\nThree."), text("One.\nTwo!\u{1b}[2J\nThree."));
-        let (gone, come) = (Below::Gone("Two.".into()), Below::Come("Two!\\u{1b}[2J".into()));
-        let note = |text: &str| Below::Note(text.into());
+        let (gone, come) = (Detail::Removed("Two.".into()), Detail::Added("Two!\\u{1b}[2J".into()));
+        let note = |text: &str| Detail::Note(text.into());
         assert_eq!(
             told(&old, &new),
             [(
@@ -439,7 +439,7 @@ mod tests {
                 vec![note("(1 line as before)"), gone, come, note("(1 line as before)")]
             )]
         );
-        assert_eq!(told(&text("a"), r#""title":"t""#)[0].1, [Below::Gone("a".into())]);
+        assert_eq!(told(&text("a"), r#""title":"t""#)[0].1, [Detail::Removed("a".into())]);
         // A letter of another alphabet, and a space at the end.
         assert_eq!(
             told(&text("safe"), &text("s\u{430}fe"))[0].1[2],
@@ -458,7 +458,7 @@ mod tests {
     fn i179_what_has_changed_at_the_end_of_a_long_line_is_shown() {
         let text = |end: &str| format!(r#""description":"{}{end}""#, "é".repeat(9 * MAX_LINE_CHARS));
         let told = told(&text("old"), &text("new"));
-        let [Below::Gone(gone), Below::Come(come)] = &told[0].1[..] else { panic!("{told:?}") };
+        let [Detail::Removed(gone), Detail::Added(come)] = &told[0].1[..] else { panic!("{told:?}") };
         assert!(gone.starts_with("…é") && gone.ends_with("éold") && gone.chars().count() < 100, "{gone}");
         assert!(come.ends_with("énew"), "{come}");
     }

@@ -6,10 +6,11 @@ use std::ffi::OsString;
 
 use clap::{Command, CommandFactory};
 
-use super::call::VERB;
 use crate::args::{Cli, Words};
 use crate::target::{Target, shown};
 
+/// The verb that takes up a task.
+const VERB: &str = "call";
 /// Options that say what is begun, and not with whom or how.
 const BEGINNING: [&str; 4] = ["detach", "task", "tool", "args"];
 

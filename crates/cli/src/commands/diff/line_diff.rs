@@ -9,14 +9,14 @@ const MAX_COMPARISONS: usize = 1 << 20;
 /// A line, or some, of two texts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    Gone(&'a str),
-    Come(&'a str),
+    Removed(&'a str),
+    Added(&'a str),
     /// So many are the same.
     Same(usize),
 }
 
 /// The lines of both texts, in their order; what has gone stands before what has come in its place.
-pub(super) fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
+pub(super) fn line_diff<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.split('\n').collect(), new.split('\n').collect());
     let before = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let (old, new) = (&old[before..], &new[before..]);
@@ -27,8 +27,8 @@ pub(super) fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     if old.len().saturating_mul(new.len()) <= MAX_COMPARISONS {
         between(&mut out, old, new);
     } else {
-        out.extend(old.iter().map(|line| Line::Gone(line)));
-        out.extend(new.iter().map(|line| Line::Come(line)));
+        out.extend(old.iter().map(|line| Line::Removed(line)));
+        out.extend(new.iter().map(|line| Line::Added(line)));
     }
     same(&mut out, after);
     out
@@ -66,11 +66,11 @@ fn between<'a>(out: &mut Vec<Line<'a>>, old: &[&'a str], new: &[&'a str]) {
                 (row, column) = (row + 1, column + 1);
             }
             (Some(down), right) if right.is_none_or(|right| down >= right) => {
-                out.push(Line::Gone(old[row]));
+                out.push(Line::Removed(old[row]));
                 row += 1;
             }
             _ => {
-                out.push(Line::Come(new[column]));
+                out.push(Line::Added(new[column]));
                 column += 1;
             }
         }
@@ -79,15 +79,15 @@ fn between<'a>(out: &mut Vec<Line<'a>>, old: &[&'a str], new: &[&'a str]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, MAX_COMPARISONS, lines};
+    use super::{Line, MAX_COMPARISONS, line_diff};
 
     fn told(old: &str, new: &str) -> String {
         let one = |line: &Line<'_>| match line {
-            Line::Gone(line) => format!("-{line}"),
-            Line::Come(line) => format!("+{line}"),
+            Line::Removed(line) => format!("-{line}"),
+            Line::Added(line) => format!("+{line}"),
             Line::Same(count) => format!("={count}"),
         };
-        lines(old, new).iter().map(one).collect::<Vec<_>>().join(" ")
+        line_diff(old, new).iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -113,10 +113,10 @@ mod tests {
         let old: Vec<String> = (0..count).map(|line| format!("o{line}")).collect();
         let new: Vec<String> = (0..count).map(|line| format!("n{line}")).collect();
         let (old, new) = (old.join("\n"), new.join("\n"));
-        let lines = lines(&old, &new);
+        let lines = line_diff(&old, &new);
         assert_eq!(
             (lines.len(), &lines[0], &lines[count]),
-            (2 * count, &Line::Gone("o0"), &Line::Come("n0"))
+            (2 * count, &Line::Removed("o0"), &Line::Added("n0"))
         );
     }
 }

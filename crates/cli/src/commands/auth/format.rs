@@ -1,9 +1,14 @@
-//! Times in words, and what a step has come to.
+//! Stored logins, steps to a login and times, for people and for programs.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use mcpjoin::auth::{Login, Step, Verdict};
+use serde_json::{Value, json};
 
+use crate::connect::stamp;
+use crate::target::shown;
+use crate::ui::FAINT;
 use crate::visible;
 
 const MINUTE: u64 = 60;
@@ -30,7 +35,7 @@ pub(super) fn asked(step: &Step) -> Option<String> {
 
 /// How long what is stored can be used, in words.
 pub(super) fn expiry(login: &Login, now: SystemTime) -> String {
-    let renewed = match (login.refreshable, is_over(login, now)) {
+    let renewed = match (login.refreshable, is_expired(login, now)) {
         (true, true) => "; it is renewed when it is used next",
         (true, false) => ", and is renewed by itself",
         (false, true) => "; log in again",
@@ -48,7 +53,7 @@ pub(super) fn expiry(login: &Login, now: SystemTime) -> String {
 }
 
 /// Whether its time is over.
-pub(super) fn is_over(login: &Login, now: SystemTime) -> bool {
+pub(super) fn is_expired(login: &Login, now: SystemTime) -> bool {
     login.expires.is_some_and(|expires| expires <= now)
 }
 
@@ -69,6 +74,53 @@ pub(super) fn time(time: Duration) -> String {
         HOUR..DAY => two(HOUR, "hour", MINUTE, "minute"),
         _ => two(DAY, "day", HOUR, "hour"),
     }
+}
+
+/// What is stored now, for a person.
+pub(super) fn page(login: &Login, folder: &Path) -> String {
+    let mut out = rows(login, "");
+    out.push_str(&row("", "stored in", &shown(folder.as_os_str())));
+    out
+}
+
+/// What is known of a login, a row each.
+pub(super) fn rows(login: &Login, indent: &str) -> String {
+    let scopes = if login.scopes.is_empty() { "none".to_owned() } else { login.scopes.join(" ") };
+    let rows = [
+        ("resource", login.resource.as_str()),
+        ("issuer", &login.issuer),
+        ("client", &login.client_id),
+        ("scopes", &scopes),
+        ("expires", &expiry(login, SystemTime::now())),
+    ];
+    rows.into_iter().map(|(label, text)| row(indent, label, text)).collect()
+}
+
+fn row(indent: &str, label: &str, text: &str) -> String {
+    format!("{indent}{FAINT}{label:<9}{FAINT:#}  {}\n", visible::line(text))
+}
+
+/// The same for a program.
+pub(super) fn document(login: &Login, folder: &Path) -> Value {
+    let mut out = self::login(login);
+    out["storedIn"] = json!(folder.to_string_lossy());
+    out
+}
+
+pub(super) fn login(login: &Login) -> Value {
+    let mut out = json!({
+        "server": login.server,
+        "resource": login.resource,
+        "issuer": login.issuer,
+        "clientId": login.client_id,
+        "scopes": login.scopes,
+        "refreshable": login.refreshable,
+    });
+    if let Some(expires) = login.expires {
+        out["expiresAt"] = json!(stamp(expires));
+        out["expired"] = json!(is_expired(login, SystemTime::now()));
+    }
+    out
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::ui::Ui;
 
 /// How a server is had. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Starting(Arc<Shared>);
+pub(super) struct Upstream(Arc<Shared>);
 
 struct Shared {
     ui: Ui,
@@ -27,7 +27,7 @@ struct Shared {
     failed: Mutex<Option<Failure>>,
 }
 
-impl Starting {
+impl Upstream {
     pub(super) fn new(ui: &Ui, way: Way, first: Phase) -> Self {
         if let Some(access) = way.access() {
             access.tells_clients();

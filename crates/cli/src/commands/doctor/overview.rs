@@ -7,10 +7,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::configuration::{Configuration, OfConfiguration, Server};
-use super::page::Page;
-use super::{document, environment};
+use super::text::Page;
+use super::{environment, json};
 use crate::args;
-use crate::commands::{value_of, written};
+use crate::commands::{print_page, refuse_trace, value_of};
 use crate::config;
 use crate::connect::{Plan, with_each};
 use crate::exit::Exit;
@@ -25,11 +25,7 @@ type Examined = Result<(Report, Vec<EnvironmentFinding>), Failure>;
 /// Looks at all of it.
 pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
     let connect = &args.connect;
-    if connect.trace.is_some() {
-        let problem =
-            "--trace writes down what crosses to one server, and all of the configuration are meant";
-        return Err(Failure::usage(problem, "leave out --trace, or name one server"));
-    }
+    refuse_trace(connect, "all of the configuration are meant")?;
     let files = config::survey(&connect.configured)?;
     for entry in files.iter().flat_map(|file| &file.entries) {
         // What is not trusted is not started, and so has nothing to say that could be a secret.
@@ -60,12 +56,12 @@ pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
                 && outcomes.iter().all(|outcome| matches!(outcome, Ok((report, _)) if report.is_healthy()));
             let text = if ui.json {
                 let mut document = document(healthy, &machine, &configuration, &outcomes);
-                document::hide(ui, &mut document);
+                json::hide(ui, &mut document);
                 visible::json(&document.to_string())
             } else {
                 ui.hidden(&page(ui, &machine, &configuration, &outcomes)).into_owned()
             };
-            match written(ui, ui.aside(move |ui| ui.page(&text)).await) {
+            match print_page(ui, text).await {
                 Exit::Done if !healthy => Exit::Faults,
                 exit => exit,
             }
@@ -242,7 +238,7 @@ fn document(
     let servers = paired(configuration, outcomes).map(|(server, outcome)| {
         let (mut report, mut error) = (None, None);
         match outcome {
-            Some(Ok((seen, surroundings))) => report = Some(document::of(&server.name, seen, surroundings)),
+            Some(Ok((seen, surroundings))) => report = Some(json::of(&server.name, seen, surroundings)),
             Some(Err(failure)) => error = Some(failure.json()["error"].take()),
             None => {}
         }

@@ -10,33 +10,33 @@ use std::time::Duration;
 use mcpjoin::auth::{Authorizing, LocalBrowser, UserAgent, UserAgentError, Visit};
 use tokio::sync::mpsc::{self, Receiver};
 
-use super::words;
+use super::format;
 use crate::ui::Ui;
 
 /// No address that comes back is longer, in bytes.
-const LONGEST: u64 = 64 << 10;
+const MAX_LINE_BYTES: u64 = 64 << 10;
 
 /// Prints the address, and waits for both.
-pub(super) struct Pasting {
+pub(super) struct NoBrowser {
     ui: Ui,
     browser: LocalBrowser,
     /// How long the browser waits.
-    patience: Duration,
+    timeout: Duration,
     /// The lines of standard input, read from the first visit on.
     lines: Arc<Mutex<Option<Receiver<String>>>>,
 }
 
-impl Pasting {
-    /// `browser`: opens nothing, and waits at the port for as long as `patience`.
-    pub(super) fn new(ui: &Ui, browser: LocalBrowser, patience: Duration) -> Self {
-        Self { ui: ui.clone(), browser, patience, lines: Arc::default() }
+impl NoBrowser {
+    /// `browser`: opens nothing, and waits at the port for as long as `timeout`.
+    pub(super) fn new(ui: &Ui, browser: LocalBrowser, timeout: Duration) -> Self {
+        Self { ui: ui.clone(), browser, timeout, lines: Arc::default() }
     }
 }
 
-impl UserAgent for Pasting {
+impl UserAgent for NoBrowser {
     async fn visit(&self, before: Option<&str>) -> Result<Visit, UserAgentError> {
         let visit = self.browser.visit(before).await?;
-        let (ui, kept, time) = (self.ui.clone(), self.lines.clone(), words::time(self.patience));
+        let (ui, kept, time) = (self.ui.clone(), self.lines.clone(), format::time(self.timeout));
         let here = visit.redirect_uri().to_owned();
         Ok(Visit::new(here.clone(), async move |authorizing: Authorizing| {
             let taken = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -142,7 +142,7 @@ fn lines() -> Option<Receiver<String>> {
         let mut input = std::io::stdin().lock();
         loop {
             let mut line = String::new();
-            match input.by_ref().take(LONGEST).read_line(&mut line) {
+            match input.by_ref().take(MAX_LINE_BYTES).read_line(&mut line) {
                 Ok(1..) if sender.blocking_send(line).is_ok() => {}
                 _ => return,
             }
