@@ -1,5 +1,5 @@
-//! `mcpjoin auth`: logs in to servers over HTTP, shows and forgets what that has brought, and explains why it fails. The
-//! library does it; here it is asked for and told.
+//! `mcpjoin auth`: logs in to servers over HTTP, shows and removes stored logins, and explains why a login fails. The
+//! protocol is implemented by `mcpjoin::auth`.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
 mod explain;
@@ -22,10 +22,10 @@ use crate::failure::{Failure, Phase, seconds};
 use crate::target::{self, Target};
 use crate::ui::Ui;
 
-/// How long all of it may take: a person has to find a password meanwhile.
+/// How long a command may take in total: a person has to find a password meanwhile.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Does what was asked.
+/// Runs the verb.
 pub(crate) fn run(ui: &Ui, args: Auth) -> Result<Exit, Failure> {
     match args.what {
         AuthWhat::Login(args) => login::run(ui, *args),
@@ -35,7 +35,7 @@ pub(crate) fn run(ui: &Ui, args: Auth) -> Result<Exit, Failure> {
     }
 }
 
-/// The folder of logins; there is none where the system does not say where the user's files are.
+/// The folder of stored logins. There is none if the system does not say where the user's files are.
 fn folder() -> Result<std::path::PathBuf, Failure> {
     logins_folder().ok_or_else(|| {
         let problem =
@@ -45,18 +45,18 @@ fn folder() -> Result<std::path::PathBuf, Failure> {
     })
 }
 
-/// What is said of the way to the server, as every verb is told it.
+/// The options of the connection in the form that every verb has.
 fn connecting(named: Named, ca: Option<std::path::PathBuf>, connect_timeout: Option<Duration>) -> Connect {
     Connect { ca, connect_timeout, ..Connect::to(named.configured, named.server) }
 }
 
-/// The same, and how long it may take.
+/// The same, and the total timeout.
 fn reaching(reach: Reach) -> (Connect, Duration) {
     let Reach { named, ca, connect_timeout, timeout } = reach;
     (connecting(named, ca, connect_timeout), timeout.unwrap_or(TOTAL_TIMEOUT))
 }
 
-/// Works with the way to the server that is named. A signal ends the work, and so does its time.
+/// Runs `work` with access to the server that is named, until it ends, or a signal comes, or `within` has passed.
 fn with_access(
     ui: &Ui,
     verb: &str,
@@ -94,13 +94,13 @@ fn with_access(
     }))
 }
 
-/// Works without a server in view.
+/// Runs `work`, which needs no server.
 fn without_server(ui: &Ui, within: Duration, work: impl AsyncFnOnce() -> Result<Exit, Failure>) -> Exit {
     let connect = Connect::to(crate::args::Configured::default(), None);
     with_plans(ui, &[], &connect, async |_| run_until(ui, None, within, work()).await)
 }
 
-/// Waits for the work, for a signal, and for the end of its time.
+/// Waits for the work, for a signal, and for the timeout.
 async fn run_until(
     ui: &Ui,
     shown: Option<&str>,
@@ -121,7 +121,7 @@ async fn run_until(
         Ok(signals) => signals,
         Err(error) => return told(Failure::system(Phase::Authorize, &error)),
     };
-    // Dropped by the signal, the work frees its port.
+    // A signal drops the work, which frees its port.
     let outcome = tokio::select! {
         biased;
         signal = signals.next() => return Exit::Signal(signal),

@@ -1,4 +1,4 @@
-//! `mcpjoin call`: one tool, once; or a task that was begun so before.
+//! `mcpjoin call`: calls one tool, or waits for a task that an earlier call has started.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -25,15 +25,15 @@ use crate::visible;
 
 const VERB: &str = "call";
 
-/// How long calling a task off may take: as long as a server is given to end by itself.
+/// How long cancelling a task may take: as long as a server has to exit by itself.
 const CALLED_OFF: Duration = Duration::from_secs(2);
 
-/// The task that is waited for, while there is one.
+/// The task that is waited for, if there is one.
 #[derive(Default)]
 struct Held(RefCell<Option<TaskHandle>>);
 
 impl Held {
-    /// What comes before the result is shown.
+    /// Shows an event, and remembers the task that it reports.
     fn show(&self, client: &Client, waiting: &mut Waiting<'_>, ui: &Ui, event: CallEvent) {
         if let CallEvent::Task(task) = &event {
             let over = task.status.is_final();
@@ -42,8 +42,8 @@ impl Held {
         request::show_event(ui, waiting, event);
     }
 
-    /// Has the server called off what is waited for. Whether it does is not waited for long, and what it says is not said
-    /// again: the command ends. The task, where nothing was heard of it.
+    /// Cancels the task at the server. Waits for a short time only, and does not report the outcome: the command ends.
+    /// Returns the task if the server did not respond.
     async fn call_off(&self) -> Option<TaskHandle> {
         let task = self.0.borrow_mut().take()?;
         match timeout(CALLED_OFF, task.cancel()).await {
@@ -54,7 +54,7 @@ impl Held {
     }
 }
 
-/// Calls the tool, or takes up a task. `separated`: `--` stood between the operands and the server's command.
+/// Calls the tool, or waits for a task. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
     let words = args.words.clone();
     let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
@@ -66,7 +66,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
                 format!("--task takes up what was begun, and {} is one word too many", shown(&word));
             return Err(misuse(VERB, problem));
         }
-        // It was left to run, so only who says so ends it.
+        // The task was started to outlive its command: only an interrupt cancels it.
         let farewell = async |signal| {
             if signal == Signal::Interrupt {
                 drop(held.call_off().await);
@@ -97,7 +97,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     }))
 }
 
-/// The call, once it is known what the tool takes.
+/// Builds the call. Reads the definition of the tool if the arguments depend on its schema.
 async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<ToolCall, Failure> {
     let listed = if arguments.need_schema() {
         match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::TOOLS, &tool)).await? {
@@ -125,7 +125,7 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
     let mut params = CallToolParams::new(tool);
     params.arguments = Some(arguments);
     let call = client.call_tool_with(params);
-    // What was read once is not read again.
+    // The library does not need to read the definition again.
     Ok(match listed.map(|listed| listed.value("execution").and_then(|said| said.decode().ok())) {
         Some(execution) => {
             let support = execution.and_then(|execution: ToolExecution| execution.task_support);
@@ -135,7 +135,7 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
     })
 }
 
-/// Waits for the result, also where the call becomes a task. `line` takes that up again.
+/// Waits for the result, also if the call becomes a task. `line`: the command line that continues the task.
 async fn call(
     ui: &Ui,
     client: &Client,
@@ -155,11 +155,11 @@ async fn call(
         Ok(result) => print(ui, called, &result, spill).await,
         Err(error) => {
             let failure = Failure::client(&error, Phase::Call);
-            // Nobody else knows of it. What the server has ended itself need not be called off.
+            // Only this command knows the task. A task that the server has ended is not cancelled.
             if error.remote().is_none()
                 && !matches!(error, ClientError::TaskCancelled { .. })
                 && let Some(task) = held.call_off().await
-                // What was started for the call is gone, and the task with it.
+                // A server that was started for the call is gone, and its task with it.
                 && client.child().is_none()
             {
                 let line = line(task.id());
@@ -170,7 +170,7 @@ async fn call(
     }
 }
 
-/// Takes up a task: the same, without the call.
+/// Waits for the result of a task.
 async fn take_up(
     ui: &Ui,
     client: &Client,
@@ -178,7 +178,7 @@ async fn take_up(
     id: &str,
     spill: Option<usize>,
 ) -> Result<Exit, Failure> {
-    // It is there, as far as is known, before it has answered.
+    // The task is assumed to exist before the server has responded: a signal may come earlier.
     *held.0.borrow_mut() = Some(client.task(id));
     request::enable_logs(ui, client).await;
     let mut result = client.task(id).result();
@@ -200,7 +200,8 @@ async fn take_up(
     print(ui, &format!("the task {}", shown(id.as_ref())), &result, spill).await
 }
 
-/// Begins the call and leaves it: prints the task, or the result where there is none. `line` takes it up again.
+/// Starts the call as a task and prints its id, or the result if there is no task. `line`: the command line that
+/// continues the task.
 async fn detach(
     ui: &Ui,
     client: &Client,
@@ -235,8 +236,8 @@ async fn detach(
     Ok(exit)
 }
 
-/// Prints the result; whether the tool has failed is in the exit. `what`: the tool or the task, as it is shown; `spill`: from
-/// which size on a part goes to a file, where that was asked for.
+/// Prints the result. The exit code says whether the tool has failed. `what`: the tool or the task for messages;
+/// `spill`: the size from which a content is written to a file.
 async fn print(ui: &Ui, what: &str, result: &Raw, spill: Option<usize>) -> Result<Exit, Failure> {
     let Some(members) = Object::of(result) else {
         return Err(Failure::bad_reply("the result is no object", Phase::Call));
@@ -256,7 +257,7 @@ async fn print(ui: &Ui, what: &str, result: &Raw, spill: Option<usize>) -> Resul
     Ok(exit)
 }
 
-/// The contents for a person, or, where there are none, what stands in their place.
+/// The contents for a person, or the structured content if there are none.
 fn page(result: &Object, spill: &mut Spill<'_>) -> String {
     let contents = result.items("content").unwrap_or_default();
     if contents.is_empty() {

@@ -19,13 +19,13 @@ use crate::target::shown;
 use crate::ui::Ui;
 use crate::visible;
 
-/// Many a server leaves out the padding.
+/// Accepts base64 without padding, which many servers send.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Each piece on lines of its own.
+/// Each content on its own lines.
 pub(super) fn page(contents: &[Raw]) -> String {
     let mut out = String::new();
     for content in contents {
@@ -43,14 +43,14 @@ pub(super) fn page(contents: &[Raw]) -> String {
     out
 }
 
-/// One line that describes a piece of content that is not text.
+/// A content that is not text, in one line.
 pub(super) fn line(content: &Object) -> String {
     let kind = content.text("type").unwrap_or_else(|| "content without a type".into());
     let inner = content.value("resource").and_then(Object::of);
     described(&kind, inner.as_ref().unwrap_or(content))
 }
 
-/// One line with what is known of a resource, a picture or a sound.
+/// The known facts of a resource, an image or an audio content, in one line.
 pub(super) fn described(kind: &str, facts: &Object) -> String {
     let text = |name: &str| facts.text(name).map(|text| visible::line(&text).into_owned());
     let mut parts = vec![visible::line(kind).into_owned()];
@@ -67,18 +67,18 @@ pub(super) fn described(kind: &str, facts: &Object) -> String {
     format!("[{}]", parts.join(", "))
 }
 
-/// The bytes that a piece is, or why its base64 is none; `None` when it has none of its own.
+/// The bytes of a content, or why its base64 is not valid; `None` if it has no data.
 pub(super) fn bytes(facts: &Object) -> Option<Result<Vec<u8>, base64::DecodeError>> {
     if let Some(text) = facts.text("text") {
         return Some(Ok(text.into_bytes()));
     }
     let mut data = facts.text("blob").or_else(|| facts.text("data"))?;
-    // Line breaks stand in what some encoders write.
+    // Some encoders insert line breaks.
     data.retain(|character| !character.is_ascii_whitespace());
     Some(BASE64.decode(data))
 }
 
-/// The number of bytes that a text in base64 stands for.
+/// The number of bytes that a base64 text encodes.
 fn decoded_length(data: &str) -> usize {
     let digits =
         data.bytes().filter(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_'));
@@ -90,10 +90,10 @@ fn decoded_length(data: &str) -> usize {
         }
 }
 
-/// What is larger than this, in bytes, is not shown on a terminal: thousands of pages that nobody reads.
+/// The default limit of a content on a terminal: thousands of pages.
 const ON_A_TERMINAL: usize = 1 << 20;
 
-/// Extensions by the type that a server gives; what is not here is `.bin`.
+/// Extensions of files by media type. All others are `.bin` or `.txt`.
 const EXTENSIONS: [(&str, &str); 12] = [
     ("application/json", "json"),
     ("application/pdf", "pdf"),
@@ -109,26 +109,26 @@ const EXTENSIONS: [(&str, &str); 12] = [
     ("text/plain", "txt"),
 ];
 
-/// Where large parts go.
+/// Writes contents that are too large to be shown to files.
 pub(super) struct Spill<'a> {
     ui: &'a Ui,
-    /// `None`: nothing is too large.
+    /// In bytes; `None`: no limit.
     limit: Option<usize>,
-    /// Made for the first of them.
+    /// Created for the first file.
     folder: Option<PathBuf>,
     count: usize,
-    /// The last piece that is not what it is said to be.
+    /// The last content that is not valid base64.
     broken: Option<Failure>,
 }
 
 impl<'a> Spill<'a> {
-    /// `asked`: the limit that was asked for. Without it a terminal has one, and nothing else has.
+    /// `asked`: the limit that the user has given. Without it only a terminal has a limit.
     pub(super) fn new(ui: &'a Ui, asked: Option<usize>) -> Self {
         let limit = asked.or_else(|| ui.shows_results().then_some(ON_A_TERMINAL));
         Self { ui, limit, folder: None, count: 0, broken: None }
     }
 
-    /// The contents of a result for a person, as [`page`] has them, without those that are too large.
+    /// The contents of a result as [`page`] has them. Contents above the limit are written to files.
     pub(super) fn page(&mut self, pieces: &[Raw]) -> String {
         let mut out = String::new();
         for piece in pieces {
@@ -142,7 +142,7 @@ impl<'a> Spill<'a> {
         out
     }
 
-    /// A text that is the whole result, or the line that says where it is.
+    /// A text that is the whole result, or a line that names its file.
     pub(super) fn text(&mut self, text: String, extension: &str) -> String {
         if !self.is_over(text.len()) {
             return text;
@@ -157,11 +157,11 @@ impl<'a> Spill<'a> {
         self.limit.is_some_and(|limit| length > limit)
     }
 
-    /// Writes a piece to a file, where it is too large, and says so in a line.
+    /// Writes a content above the limit to a file. Returns the line that names the file.
     fn spilled(&mut self, piece: &Object) -> Option<String> {
         let inner = piece.value("resource").and_then(Object::of);
         let facts = inner.as_ref().unwrap_or(piece);
-        // In base64 it is longer than it is.
+        // Base64 is longer than its data.
         let longest =
             ["text", "data", "blob"].iter().filter_map(|name| Some(facts.value(name)?.len())).max()?;
         if !self.is_over(longest) {
@@ -181,7 +181,7 @@ impl<'a> Spill<'a> {
         Some(format!("{}, in {}]", line.strip_suffix(']').unwrap_or(&line), shown(path.as_os_str())))
     }
 
-    /// The same for a piece that is said to be base64, and is none: its text goes to the file as it came.
+    /// Writes a content with invalid base64 to a file, as it was received.
     fn undecoded(&mut self, piece: &Object, facts: &Object, why: &str) -> Option<String> {
         let text = facts.text("blob").or_else(|| facts.text("data"))?;
         let kind = piece.text("type").unwrap_or_else(|| "content".into());
@@ -200,12 +200,12 @@ impl<'a> Spill<'a> {
         Some(format!("{line}, not base64, as it came in {}]", kept?))
     }
 
-    /// Why a piece is not what it is said to be, where one is not.
+    /// The failure of a content that is not valid.
     pub(super) fn broken(self) -> Option<Failure> {
         self.broken
     }
 
-    /// The file in which they are now; when they cannot be written, that is said, and they are shown.
+    /// Writes a file and notes its name. If that fails, warns and returns `None`, and the content is shown.
     fn keep(&mut self, bytes: &[u8], extension: &str) -> Option<PathBuf> {
         match self.write(bytes, extension) {
             Ok(path) => {
@@ -237,7 +237,7 @@ impl<'a> Spill<'a> {
     }
 }
 
-/// A folder that was not there before, for us alone.
+/// Creates a folder with a random name that only this user can read.
 fn new_folder(parent: &Path) -> io::Result<PathBuf> {
     let mut number = [0; 8];
     getrandom::fill(&mut number).map_err(|error| io::Error::other(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! `mcpjoin diff`: what a server offers now beside what it offered before. What has changed, `mcpjoin_rules` finds out; here
-//! both sides are read, and what was found is printed.
+//! `mcpjoin diff`: compares what a server offers with an earlier snapshot, or with another server. `mcpjoin_rules`
+//! finds the changes; this module reads both sides and prints the result.
 
 mod line_diff;
 mod page;
@@ -26,7 +26,7 @@ use crate::object;
 use crate::target::{Target, shown};
 use crate::ui::{Ui, Unwritten};
 
-/// Compares both sides. `separated`: `--` stood between the first and the command of the second.
+/// Compares both sides. `separated`: `--` stood between the first side and the command of the second.
 pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure> {
     let Diff { words, command, only, max_pages, connect, .. } = args;
     let sides = side::of_words(ui, connect.server.as_deref(), words, separated.then_some(command))?;
@@ -60,7 +60,7 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
     };
     let work = move |ui: Ui, client: Client, filter: ToolFilter, parts: mpsc::Sender<Snapshot>| async move {
         let snapshot = side::ask(&ui, &client, &filter, pages).await?;
-        // Closed when the comparison was stopped.
+        // The receiver is gone if the comparison was stopped.
         let _ = parts.send(snapshot).await;
         Ok(())
     };
@@ -75,7 +75,7 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
     }))
 }
 
-/// What a side offers. Prints why there is nothing.
+/// Reads a side. Prints the failure and returns its exit code if it cannot be read.
 async fn read(
     ui: &Ui,
     which: &str,
@@ -102,7 +102,7 @@ async fn read(
     })
 }
 
-/// What a server is called by: a command by all of its words, the secrets among which are hidden wherever it is printed.
+/// The name of a server. A command is shown with all its words, and its secrets are hidden on output.
 fn source(target: &Target) -> String {
     match target {
         Target::Command { program, args } => {
@@ -112,7 +112,7 @@ fn source(target: &Target) -> String {
     }
 }
 
-/// Compares on a blocking thread: lists may be long, and signals are handled meanwhile.
+/// Compares on a blocking thread: lists may be long, and signals must be handled meanwhile.
 async fn compare(ui: &Ui, old: Snapshot, new: Snapshot, only: Vec<Counted>) -> Exit {
     let found = spawn_blocking(move || Found::between(old, new, only)).await;
     let Ok(found) = found else {
@@ -130,12 +130,12 @@ async fn compare(ui: &Ui, old: Snapshot, new: Snapshot, only: Vec<Counted>) -> E
     }
 }
 
-/// What has changed from one side to the other.
+/// The changes from one side to the other.
 struct Found {
     old: Snapshot,
     new: Snapshot,
     changes: Vec<Change>,
-    /// The classes that count; without one, all that do.
+    /// The classes to show and to count; all if empty.
     only: Vec<Counted>,
 }
 
@@ -145,7 +145,7 @@ impl Found {
         Self { old, new, changes, only }
     }
 
-    /// Whether it is one of those that were asked for.
+    /// Whether the class is selected.
     fn is_shown(&self, class: ChangeClass) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only.class() == class)
     }
@@ -154,25 +154,25 @@ impl Found {
         self.changes.iter().filter(|change| change.class == class).count()
     }
 
-    /// Whether something has changed that counts.
+    /// Whether there is a change that counts.
     fn has_changed(&self) -> bool {
         self.changes.iter().any(|change| change.class != ChangeClass::Noted && self.is_shown(change.class))
     }
 
-    /// `printed`: how printing it went.
+    /// The exit code. `printed`: the exit code of the output.
     fn exit(&self, printed: Exit) -> Exit {
         if printed == Exit::Done && self.has_changed() { Exit::Faults } else { printed }
     }
 
-    /// Which sides they are.
+    /// Remarks which sides are compared.
     fn remark(&self, ui: &Ui) {
         for (which, side) in [("OLD", &self.old), ("NEW", &self.new)] {
             ui.styled_remark(&page::header(which, side));
         }
     }
 
-    /// Prints it, without what the servers were given to hide: what one of them says is in a pinned file, and not its own any
-    /// more.
+    /// Prints the changes. Secrets that were given to either server are hidden: a snapshot may contain what the other
+    /// server said.
     fn print(&self, ui: &Ui) -> Result<(), Unwritten> {
         if ui.json {
             let text = document(self);
@@ -182,7 +182,7 @@ impl Found {
     }
 }
 
-/// The comparison for a program. It is put together from texts: what a server has sent is passed on untouched.
+/// The comparison for a program. Values of a server are copied unchanged.
 fn document(found: &Found) -> String {
     let shown = found.changes.iter().filter(|change| found.is_shown(change.class));
     let changes: Vec<String> = shown.map(change_of).collect();

@@ -1,4 +1,5 @@
-//! `mcpjoin doctor`: what is wrong with a server, or with our way to it. The library examines; here it is shown.
+//! `mcpjoin doctor`: finds out what is wrong with a server, or with the connection to it. `mcpjoin_diagnostics`
+//! examines; this module prints the report.
 
 mod configuration;
 mod environment;
@@ -23,10 +24,10 @@ use crate::target;
 use crate::ui::Ui;
 use crate::visible;
 
-/// What is found in what was typed, before anything is reached.
+/// Findings about the target itself, before any connection.
 const UNUSABLE_TARGET: [&str; 2] = ["unusable", "no-address"];
 
-/// Examines the server, or, where none is named, the machine and every server of the configuration. `escaped`: `--` stood
+/// Examines the server, or without a server the machine and every server of the configuration. `escaped`: `--` stood
 /// before the first word.
 pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Failure> {
     if args.environment {
@@ -53,7 +54,7 @@ async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
     let mut doctor =
         Doctor::new(plan.way.examined(), plan.client).on_phase(watch.phase()).on_step(watch.step());
     if let (Some(trace), None) = (trace, &child) {
-        // What a child is told is written down by whatever starts it.
+        // The transport of a child writes its own trace.
         doctor = doctor.tapped(trace.tap());
     }
     let ended = async {
@@ -72,7 +73,7 @@ async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
     show(&watch, &plan.shown, examined, ended).await
 }
 
-/// Follows an examination: draws each phase as it begins, and keeps what has come of those that are over.
+/// Follows an examination: draws each phase when it begins, and keeps the steps that have ended.
 struct Watch {
     ui: Ui,
     known: Arc<Mutex<Known>>,
@@ -81,7 +82,7 @@ struct Watch {
 #[derive(Default)]
 struct Known {
     steps: Vec<Step>,
-    /// What is being done.
+    /// The current phase and its beginning.
     under_way: Option<(Phase, Instant)>,
 }
 
@@ -109,7 +110,8 @@ impl Watch {
         }
     }
 
-    /// What was found out until it was stopped, for a person. Nothing for a program, which takes a document or none.
+    /// Prints the steps until a signal stopped the examination. Prints nothing with `--json`: an incomplete document is
+    /// not valid.
     fn stopped(&self) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if self.ui.json || known.steps.is_empty() {
@@ -122,12 +124,12 @@ impl Watch {
             under_way.map(|(phase, since)| (phase, since.elapsed())),
             self.ui.width(),
         );
-        // It is stopped: that its words go nowhere changes nothing.
+        // The command was stopped: a failed output changes nothing.
         let _ = self.ui.page(&self.ui.hidden(&page));
     }
 }
 
-/// Waits for the report and shows it. A signal ends it all; `ended` is waited for then, until the next signal.
+/// Waits for the report and prints it. A signal ends the examination. Then `ended` is awaited until the next signal.
 async fn show(
     watch: &Watch,
     name: &str,
@@ -139,7 +141,7 @@ async fn show(
         Ok(signals) => signals,
         Err(failure) => return exit_of(ui, Err(failure)),
     };
-    // Dropped by the signal, it begins to end what it has started.
+    // A signal drops the examination, which ends what it has started.
     let report = tokio::select! {
         biased;
         signal = signals.next() => Err(signal),
@@ -160,14 +162,14 @@ async fn show(
     };
     ui.line_over();
     if let Some(finding) = report.findings.iter().find(|finding| UNUSABLE_TARGET.contains(&finding.id)) {
-        // What was typed is wrong, as for every other verb.
+        // A wrong target is a usage error, as for every verb.
         let mut failure =
             Failure::usage(ui.hidden(&finding.seen), finding.advice.clone()).with(name, report.took);
         failure.seen.listening = true;
         ui.failure(&failure);
         return Exit::Usage;
     }
-    // What a server wrote to standard error may hold what it was told.
+    // Standard error of a server may contain secrets that it was given.
     let text = if ui.json {
         let mut document = json::of(name, &report, &surroundings);
         json::hide(ui, &mut document);
@@ -188,14 +190,14 @@ async fn show(
 
 // ---- an orchestrator of Orchestra ----
 
-/// The address, where an orchestrator is what was named.
+/// The address, if the target is an orchestrator.
 fn orchestrator_address(args: &args::Doctor, escaped: bool) -> Option<String> {
     let [word] = &*args.words else { return None };
     let (scheme, address) = word.to_str()?.split_once("://")?;
     (!escaped && scheme.eq_ignore_ascii_case("orchestra")).then(|| address.to_owned())
 }
 
-/// What is for an orchestrator alone is refused for anything else.
+/// Refuses options for an orchestrator with any other target.
 fn refuse_orchestrator_options(args: &args::Doctor) -> Result<(), Failure> {
     let given = [
         ("--certs-dir", args.connect.certs_dir.is_some()),

@@ -19,7 +19,7 @@ pub(crate) fn help(args: &Help) -> Exit {
     if args.topic == ["targets"] {
         return written(&ui, ui.page(&targets()));
     }
-    // What `VERB --help` says.
+    // The text of `VERB --help`.
     let mut root = Cli::command();
     root.build();
     let mut command = &root;
@@ -43,7 +43,7 @@ pub(crate) fn help(args: &Help) -> Exit {
     }
 }
 
-/// How a server is named.
+/// The page `mcpjoin help targets`.
 fn targets() -> String {
     let mut out = format!(
         "{HEADING}How a server is named{HEADING:#}\n\n  \
@@ -76,7 +76,7 @@ pub(crate) fn completions(args: &Completions) -> Exit {
 pub(crate) fn man(args: &Man) -> Exit {
     let ui = Ui::plain();
     let mut all = Cli::command();
-    // Gives each verb its full name, by which its page is called: `mcpjoin-call`, as those of git are.
+    // Gives each verb its full name, which is the name of its page: `mcpjoin-call`.
     all.build();
     let below = args.verb.iter().try_fold(&all, |command, verb| command.find_subcommand(verb));
     let Some(command) = below.cloned() else {

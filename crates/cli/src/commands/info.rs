@@ -1,4 +1,4 @@
-//! `mcpjoin info`: one server, and how much it has.
+//! `mcpjoin info`: a server, and the number of items that it has.
 
 use std::fmt::Write;
 
@@ -46,7 +46,7 @@ async fn info(ui: &Ui, client: &Client, about: &About) -> Result<Exit, Failure> 
         }
         Ok(())
     });
-    // What ends the connection is among the failures, too.
+    // A failure that ends the connection is among the failures, too.
     let _ = Waiting::new(ui, "counting").wait(reading).await;
     let text = if ui.json {
         document(ui, client, about, &counts, &errors)
@@ -59,7 +59,7 @@ async fn info(ui: &Ui, client: &Client, about: &About) -> Result<Exit, Failure> 
     }
 }
 
-/// What the server can do, each with what it says of it: `resources (subscribe)`.
+/// The capabilities of the server, each with its enabled parts: `resources (subscribe)`.
 fn capabilities(client: &Client) -> Vec<String> {
     let peer = client.peer();
     let declared = peer.server_capabilities().and_then(|server| Raw::from_value(server).ok());
@@ -111,7 +111,7 @@ fn page(ui: &Ui, client: &Client, about: &About, counts: &Counts) -> String {
     out
 }
 
-/// One object, in the specification's own shapes where it has one.
+/// The facts as one object, in the shapes of the specification where it has them.
 fn document(ui: &Ui, client: &Client, about: &About, counts: &Counts, errors: &[String]) -> String {
     let peer = client.peer();
     let entry = about.entry.as_ref().map(|(name, place)| {

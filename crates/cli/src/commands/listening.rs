@@ -1,6 +1,6 @@
-//! Waiting for clients of MCP: on sockets, over QUIC, over HTTP.
+//! Listeners for MCP clients: on sockets, over QUIC, over HTTP.
 //!
-//! Used by `serve` and by `bridge`, which say who serves those who come. Orchestra's own sides are none of this.
+//! Used by `serve` and `bridge`, which provide the server ([`Serves`]). The sides for Orchestra are separate.
 
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
@@ -23,16 +23,16 @@ use crate::target::{Quic, Socket, shown};
 use crate::ui::Ui;
 use crate::visible;
 
-/// Where clients of 2024-11-05 leave their messages, wherever their stream is.
+/// The path to which clients of 2024-11-05 post their messages.
 const MESSAGES: &str = "/messages";
 
-/// Where to listen.
+/// The address to listen at.
 pub(super) enum Address {
     Socket(Socket),
     Quic(Quic),
     /// Streamable HTTP at this URL, with HTTP+SSE beside it.
     Http(String),
-    /// The same service, named by where HTTP+SSE is: the URL without a path, and the path.
+    /// The same service by the address of HTTP+SSE: the URL without its path, and the path.
     Sse(String, String),
 }
 
@@ -73,7 +73,7 @@ impl Address {
     }
 
     fn socket(word: &str) -> Result<Self, String> {
-        // What a socket is not may be HTTP.
+        // The message of a wrong socket address also names the other kinds of addresses.
         Socket::parse(word).map(Self::Socket).map_err(|problem| {
             problem.replace(
                 " or unix:/path",
@@ -91,17 +91,17 @@ impl Address {
     }
 }
 
-/// Who we are to clients over QUIC, and who may come.
+/// Our certificate over QUIC, and the clients that are accepted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OverQuic {
-    /// The certificate and its key; without them a key is made.
+    /// The certificate and its key. Without them a key is generated.
     pub(super) identity: Option<(PathBuf, PathBuf)>,
-    /// The authorities of those who may come; without them everybody may.
+    /// The authorities of the accepted clients. Without them every client is accepted.
     pub(super) client_ca: Option<PathBuf>,
 }
 
 impl OverQuic {
-    /// Read anew for each connection.
+    /// Reads the files. Called for each connection, so that new certificates are used.
     fn who(&self, made: Option<&Identity>) -> Result<(Identity, ClientsAre), CertificateError> {
         let identity = match (made, &self.identity) {
             (Some(made), _) => made.clone(),
@@ -116,7 +116,7 @@ impl OverQuic {
     }
 }
 
-/// Who serves those who come, each until `end` says so: what is in progress is finished then.
+/// Serves the clients of a listener until `end` is ready. Requests in progress are finished.
 pub(super) trait Serves: Clone {
     fn all(&self, listener: Listener, end: impl Future<Output = ()>) -> impl Future<Output = ()>;
 
@@ -138,14 +138,14 @@ impl Serves for Server {
     }
 }
 
-/// What listens.
+/// An open listener.
 enum Open {
     Socket(Listener),
     Quic {
         listener: Listener,
-        /// The line by which a client knows the key that was made for it.
+        /// The line that says how clients verify the generated key.
         known_by: Option<String>,
-        /// Nobody comes without a certificate.
+        /// Clients need a certificate.
         asks: bool,
     },
     Http(HttpListener, Option<Asked>),
@@ -153,20 +153,20 @@ enum Open {
     Sse(HttpListener, String, Option<Asked>),
 }
 
-/// Whoever comes is asked for a token.
+/// The authorization server of clients, which need a token.
 struct Asked {
     server: ResourceServer,
-    /// Who gives it out.
+    /// The issuer of the tokens.
     issuer: String,
 }
 
-/// What may be said to clients of a listener before anybody serves them.
+/// Who can use a listener, for the warnings at the start.
 enum Reach {
-    /// Only this machine, or only those who show who they are.
+    /// Only this machine, or only clients with a certificate.
     Ours,
-    /// Those who show a token, which everybody on the way can read.
+    /// Only clients with a token, which is sent without encryption.
     Bearers,
-    /// Everybody, encrypted or not.
+    /// Everyone who can reach the port.
     Everybody { encrypted: bool },
 }
 
@@ -181,7 +181,7 @@ impl Open {
             }
             Address::Sse(url, path) => {
                 let listener = HttpListener::bind(url).await.map_err(|error| Failure::listen_http(&error))?;
-                // Both paths are below it.
+                // The paths of both transports are below this URL.
                 let url = listener.url();
                 let asked = asked(authorization, url.strip_suffix("/mcp").unwrap_or(&url))?;
                 return Ok(Self::Sse(listener, path.clone(), asked));
@@ -212,7 +212,7 @@ impl Open {
         Ok(Self::Quic { listener, known_by, asks })
     }
 
-    /// As a client names it.
+    /// The address as a client names it.
     fn address(&self) -> String {
         match self {
             Self::Socket(listener) | Self::Quic { listener, .. } => listener.address().to_string(),
@@ -245,7 +245,7 @@ impl Open {
         }
     }
 
-    /// The port, where clients of this machine are told of another one.
+    /// The port, if the resource is on this machine with another port.
     fn other_port(&self) -> Option<u16> {
         let (Self::Http(listener, asked) | Self::Sse(listener, _, asked)) = self else { return None };
         let origin = Origin::of(asked.as_ref()?.server.resource()).ok()?;
@@ -253,12 +253,12 @@ impl Open {
         (origin.is_loopback() && origin.port() != port).then_some(port)
     }
 
-    /// Serves everyone who comes until `end` says so.
+    /// Serves all clients until `end` is true.
     async fn serve(self, ui: &Ui, server: impl Serves, options: HttpOptions, mut end: watch::Receiver<bool>) {
         let prepared =
             prepared(ui.clone(), self.asked().map(|asked| (asked.server.clone(), asked.issuer.clone())));
         let end = async move {
-            // Without its sender it would be over, too.
+            // A dropped sender ends it, too.
             let _ = end.wait_for(|end| *end).await;
         };
         let serving = async {
@@ -273,7 +273,7 @@ impl Open {
                 }
             }
         };
-        // Nobody who comes waits for that, and it keeps nothing from ending.
+        // No client waits for this task, and it does not delay the end.
         tokio::select! {
             biased;
             () = serving => {}
@@ -282,7 +282,7 @@ impl Open {
     }
 }
 
-/// Has what is needed to verify tokens fetched, and tells when that is not to be had: otherwise the first client would meet it.
+/// Fetches the keys for verifying tokens, and reports a failure before the first client meets it.
 async fn prepared(ui: Ui, asked: Option<(ResourceServer, String)>) -> Infallible {
     if let Some((server, issuer)) = asked
         && let Err(error) = server.prepare().await
@@ -301,7 +301,7 @@ async fn prepared(ui: Ui, asked: Option<(ResourceServer, String)>) -> Infallible
     pending().await
 }
 
-/// What those who come to that URL are asked for.
+/// The authorization of clients that connect to this URL.
 fn asked(authorization: &Authorization, url: &str) -> Result<Option<Asked>, Failure> {
     let Some(issuer) = authorization.auth_issuer.clone() else { return Ok(None) };
     let resource = authorization.auth_resource.as_deref();
@@ -334,20 +334,20 @@ fn asked(authorization: &Authorization, url: &str) -> Result<Option<Asked>, Fail
 
 fn authorized(options: HttpOptions, asked: Option<Asked>) -> HttpOptions {
     let Some(Asked { server, .. }) = asked else { return options };
-    // By that name clients come, whatever stands before us.
+    // Clients use this name, also behind a proxy.
     let host = server.resource().split('/').nth(2).unwrap_or_default();
     let options = options.clone().allow_host(host).unwrap_or(options);
     options.authorize(server)
 }
 
-/// How serving has ended.
+/// The result of serving.
 pub(super) struct Over {
     pub(super) exit: Exit,
-    /// A second signal has come, and nobody wants to wait for anything any more.
+    /// A second signal has come: the caller must not wait for anything.
     pub(super) hurried: bool,
 }
 
-/// What listens at all addresses that were named, and has served nobody yet.
+/// Open listeners at all addresses, before any client is served.
 pub(super) struct Listening(Vec<Open>);
 
 impl Listening {
@@ -369,7 +369,7 @@ impl Listening {
         Ok(Self(open))
     }
 
-    /// Says where it listens, a line for each address, and before that who can come there unasked.
+    /// Prints the addresses, and first a warning if everyone can use them.
     pub(super) fn announce(&self, ui: &Ui) {
         let mut warning = None;
         for open in &self.0 {
@@ -407,7 +407,7 @@ impl Listening {
         }
     }
 
-    /// Serves everyone who comes, until a signal comes. What is in progress then is finished, unless another one comes.
+    /// Serves all clients until a signal comes. Requests in progress are finished, unless another signal comes.
     pub(super) async fn serve(
         self,
         server: &impl Serves,
@@ -416,7 +416,7 @@ impl Listening {
         ui: &Ui,
     ) -> Over {
         let (end, ended) = watch::channel(false);
-        // Both verbs have the option, and the library knows none.
+        // Both verbs have this option. The library does not know it.
         let options = options.clone().too_large_hint("--max-message-size raises the limit");
         let serving = self
             .0
@@ -428,7 +428,7 @@ impl Listening {
             signal = signals.next() => signal,
             () = &mut serving => return Over { exit: Exit::Done, hurried: false },
         };
-        // Nobody listens when it has ended by itself.
+        // There is no receiver if serving has ended by itself.
         let _ = end.send(true);
         let hurried = tokio::select! {
             biased;
@@ -445,7 +445,7 @@ pub(super) fn boxed<'a>(future: impl Future<Output = ()> + 'a) -> Boxed<'a> {
     Box::pin(future)
 }
 
-/// Ready when all of them are.
+/// Ready when all futures are.
 pub(super) fn all<'a>(mut futures: Vec<Boxed<'a>>) -> Boxed<'a> {
     boxed(poll_fn(move |cx| {
         futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());

@@ -124,18 +124,18 @@ fn print_go_usage(text: &str, exit: Exit) -> Exit {
     exit
 }
 
-/// A document for a program: indented JSON, the members in the order of their names.
+/// A document for a program: indented JSON, with members in the order of their names.
 fn document_of(document: &impl Serialize) -> String {
     visible::json(&value_of(document).to_string())
 }
 
-/// A document, or a part of one, as a value.
+/// A document, or a part of one, as a JSON value.
 fn value_of(document: &impl Serialize) -> Value {
-    // A struct of texts, numbers and lists always has a spelling as JSON.
+    // A struct of texts, numbers and lists can always be written as JSON.
     serde_json::to_value(document).unwrap_or_default()
 }
 
-/// The members of two parts of a document in one object. `None` has no members.
+/// Joins the members of two parts of a document in one object. `None` has no members.
 fn joined(one: &impl Serialize, other: &impl Serialize) -> Value {
     let mut members = Map::new();
     for part in [value_of(one), value_of(other)] {
@@ -146,7 +146,7 @@ fn joined(one: &impl Serialize, other: &impl Serialize) -> Value {
     Value::Object(members)
 }
 
-/// Tells what clap makes of words that it cannot read, or shows the help that it was asked for.
+/// Reports a command line that clap cannot parse, or prints the help that it requests.
 fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
     let ui = Ui::plain();
     if !error.use_stderr() {
@@ -154,7 +154,7 @@ fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
     }
     let verb = argv.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
     if error.kind() == ErrorKind::UnknownArgument {
-        // clap would have it written after `--`: there it would be the server's command.
+        // clap suggests to write it behind `--`, where it would be part of the server's command.
         error.remove(ContextKind::Suggested);
         if verb.is_none() {
             let tip = ContextValue::StyledStrs(vec!["options stand after the verb".into()]);
@@ -173,16 +173,16 @@ fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
         let output = Output { json: true, verbose: 0, quiet: false, color: When::Never };
         Ui::new(&output).failure(&Failure::usage(message.strip_prefix("error: ").unwrap_or(&message), hint));
     } else {
-        // When nobody reads it, nobody misses it.
+        // A closed standard error changes nothing.
         let _ = ui.clap(&error);
     }
     Exit::Usage
 }
 
-/// Tells why a verb could not begin.
+/// Runs a verb.
 ///
-/// Each verb has a frame of its own: in one frame all of them together take a dozen pages of the stack, which the
-/// system would have to find at every start.
+/// Each verb has its own stack frame: in one frame all verbs together take a dozen pages of the stack, which the system
+/// would have to map at every start.
 #[inline(never)]
 fn run_verb(ui: &Ui, run: impl FnOnce(&Ui) -> Result<Exit, Failure>) -> Exit {
     exit_of(ui, run(ui))
@@ -196,30 +196,30 @@ fn exit_of(ui: &Ui, outcome: Result<Exit, Failure>) -> Exit {
     })
 }
 
-/// Prints several failures of one command and returns the last as its error. Without failures the exit code is that of success.
+/// Prints all failures of a command but the last, which is returned. Without failures the exit code is that of success.
 fn report_failures(ui: &Ui, mut failures: Vec<Failure>) -> Result<Exit, Failure> {
     let Some(last) = failures.pop() else { return Ok(Exit::Done) };
     failures.iter().for_each(|failure| ui.failure(failure));
     Err(last)
 }
 
-/// A runtime on this thread. `phase`: the phase of the failure if there is none.
+/// Returns a runtime on this thread. `phase`: the phase of its failure.
 fn runtime(phase: Phase) -> Result<Runtime, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Failure::system(phase, &error))
 }
 
-/// Begins to receive signals.
+/// Starts to receive signals. `phase`: the phase of its failure.
 fn listen_for_signals(phase: Phase) -> Result<Signals, Failure> {
     Signals::listen().map_err(|error| Failure::system(phase, &error))
 }
 
-/// What was typed names no server.
+/// The words of the command line name no server.
 fn misused(misuse: Misuse) -> Failure {
     Failure::usage(misuse.problem, misuse.instead)
 }
 
-/// Refuses an orchestrator for a verb whose questions our own bridge would answer in its place.
+/// Refuses an orchestrator for a verb that would examine our own bridge instead.
 fn refuse_orchestrator(target: &Target, verb: &str) -> Result<(), Failure> {
     if !matches!(target, Target::Orchestrator(_)) {
         return Ok(());
@@ -251,13 +251,13 @@ fn target_of(
     Ok(invocation.target)
 }
 
-/// The operands of a verb cannot be used.
+/// The operands of a verb are not valid.
 fn misuse(verb: &str, problem: impl Into<String>) -> Failure {
     Failure::usage(problem, format!("mcpjoin help {verb}"))
 }
 
-/// The words of a verb with operands, understood. `server`: the entry that an option
-/// names. `separated`: `--` stood between them and the server's command.
+/// Parses the words of a verb with operands. `server`: the entry that `--server` names. `separated`: `--` stood between
+/// the words and the server's command.
 fn operands(
     ui: &Ui,
     verb: &str,
@@ -271,7 +271,7 @@ fn operands(
     Ok(invocation)
 }
 
-/// An operand that must be there, and must be Unicode. `what`: it is, with its article.
+/// Returns a required operand, which must be Unicode. `what`: its name for messages, with an article.
 fn unicode(verb: &str, what: &str, word: Option<OsString>) -> Result<String, Failure> {
     match word.map(OsString::into_string) {
         Some(Ok(word)) if !word.is_empty() => Ok(word),
@@ -297,7 +297,7 @@ async fn print_page(ui: &Ui, text: String) -> Exit {
     written(ui, ui.aside(move |ui| ui.page(&text)).await)
 }
 
-/// How a command went whose last deed was to write.
+/// Returns the exit code of a command that ends with output.
 fn written(ui: &Ui, outcome: Result<(), Unwritten>) -> Exit {
     match outcome {
         Ok(()) | Err(Unwritten::Gone) => Exit::Done,
@@ -309,7 +309,7 @@ fn written(ui: &Ui, outcome: Result<(), Unwritten>) -> Exit {
     }
 }
 
-/// What was there to be written, or where to, could not be.
+/// The output could not be written. `what`: the output, or its file.
 fn unwritten(what: &str, error: &std::io::Error) -> Failure {
     Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, format!("{what} could not be written: {error}"))
         .hint("make room, or another place, for what is written")

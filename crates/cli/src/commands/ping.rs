@@ -1,4 +1,4 @@
-//! `mcpjoin ping`: whether a server answers, and how long that takes.
+//! `mcpjoin ping`: whether a server responds, and the time that takes.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::progress::Waiting;
 use crate::ui::Ui;
 use crate::visible;
 
-/// Between an answer and the next request: as `ping` does.
+/// The time between a response and the next request, as in `ping`.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Asks the server. `escaped`: `--` stood before the first word.
+/// Sends the requests. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Ping, escaped: bool) -> Result<Exit, Failure> {
     let target = target_of(ui, "ping", args.connect.server.as_deref(), args.words, escaped)?;
     refuse_orchestrator(&target, "ping")?;
@@ -27,7 +27,7 @@ pub(crate) fn run(ui: &Ui, args: Ping, escaped: bool) -> Result<Exit, Failure> {
 }
 
 async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Result<Exit, Failure> {
-    // What `Client::ping` sends: the revision's own, or what has come in its place.
+    // `Client::ping` sends `server/discover` in revisions without `ping`.
     let version = &client.profile().version;
     let has_ping = Method::Ping.facts().is_some_and(|facts| facts.exists_in(version));
     let method = if has_ping { Method::Ping } else { Method::Discover };
@@ -71,7 +71,7 @@ async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Resul
         }
         Some(visible::json(&document.to_string()))
     } else {
-        // Of one there is nothing to sum up.
+        // A single request has no summary.
         Summary::of(&times).filter(|_| count > 1).map(|summary| {
             format!(
                 "{} answered, min/avg/max = {:.3}/{:.3}/{:.3} ms",
@@ -89,7 +89,7 @@ async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Resul
     failed.map_or(Ok(exit), Err)
 }
 
-/// In milliseconds.
+/// Times in milliseconds.
 struct Summary {
     min: f64,
     avg: f64,
@@ -105,7 +105,7 @@ impl Summary {
     }
 }
 
-/// Microseconds are as exact as this clock is worth.
+/// In milliseconds. The clock is not more exact than a microsecond.
 fn milliseconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }

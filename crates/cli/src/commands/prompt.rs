@@ -1,4 +1,4 @@
-//! `mcpjoin prompt`: one prompt, filled in.
+//! `mcpjoin prompt`: gets one prompt with its arguments.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::visible;
 
 const VERB: &str = "prompt";
 
-/// Has the prompt filled in. `separated`: `--` stood between the operands and the server's command.
+/// Gets the prompt. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failure> {
     let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
@@ -39,7 +39,7 @@ async fn prompt(
     name: String,
     arguments: BTreeMap<String, String>,
 ) -> Result<Exit, Failure> {
-    // A prompt that the server does not list, or cannot list, is asked for all the same: the server is the judge.
+    // A prompt that is not listed, or cannot be, is requested all the same: the server decides.
     let listed = match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::PROMPTS, &name)).await {
         Ok(Ok(listed)) => Some(listed),
         Ok(Err(absent)) => {
@@ -70,7 +70,7 @@ async fn prompt(
     Ok(printed(ui, &result, || page(&messages)).await)
 }
 
-/// What a prompt can be given.
+/// An argument of a prompt.
 struct Argument {
     name: String,
     description: Option<String>,
@@ -92,7 +92,7 @@ impl Argument {
     }
 }
 
-/// What the prompt requires and was not given. `some`: others were.
+/// The failure for missing required arguments. `some`: other arguments were given.
 fn lacking(prompt: &str, missing: &[&Argument], some: bool) -> Failure {
     let described: Vec<String> = missing
         .iter()
@@ -116,7 +116,7 @@ fn lacking(prompt: &str, missing: &[&Argument], some: bool) -> Failure {
     )
 }
 
-/// The messages for a person, each below the role that says it.
+/// The messages for a person, each below its role.
 fn page(messages: &[Raw]) -> String {
     let mut out = String::new();
     for message in messages {
@@ -130,7 +130,7 @@ fn page(messages: &[Raw]) -> String {
         let role = message.text("role").unwrap_or_else(|| "(no role)".into());
         out.push_str(&visible::line(&role));
         out.push_str(":\n");
-        // By the specification there is one content; some servers send several.
+        // The specification has one content. Some servers send several.
         let contents = match message.value("content") {
             Some(content) if content.kind() == Kind::Array => message.items("content").unwrap_or_default(),
             Some(content) => vec![content.clone()],

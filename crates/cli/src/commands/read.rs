@@ -90,7 +90,7 @@ fn save(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.flush()
 }
 
-/// The contents for a person: each text on lines of its own, one line for what is none.
+/// The contents for a person: each text on its own lines, and one line for each other content.
 fn page(contents: &[Raw]) -> String {
     let mut out = String::new();
     for content in contents {

@@ -1,4 +1,4 @@
-//! `mcpjoin search`: tools by name, in every server of the configuration.
+//! `mcpjoin search`: finds tools by name in every server of the configuration.
 
 use std::ops::ControlFlow;
 
@@ -20,14 +20,14 @@ const OPTIONS: MatchOptions = MatchOptions {
     require_literal_leading_dot: false,
 };
 
-/// A tool that was found.
+/// A tool whose name matches.
 struct Found {
     server: String,
     name: String,
     tool: Raw,
 }
 
-/// Asks every server for its tools.
+/// Searches the tools of every server.
 pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
     if args.connect.server.is_some() {
         let hint = "mcpjoin list shows the tools of one server";
@@ -60,7 +60,7 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
                             })
                         }));
                     }
-                    // One that ends the connection, too, is told with what is known of that.
+                    // A failure that ends the connection is also the outcome of the server, with more details.
                     ServerPart::List(Part::Failed(_, failure)) if failure.is_of_one_request() => {
                         failures.push((name.clone(), *failure));
                     }
@@ -87,12 +87,12 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
     })
 }
 
-/// `SERVER/TOOL`, as it can be called.
+/// `SERVER/TOOL`, as `mcpjoin call` takes it.
 fn full_name(found: &Found) -> String {
     visible::line(&format!("{}/{}", found.server, found.name)).into_owned()
 }
 
-/// Each with the first line of what is said about it.
+/// A row for each tool, with the first line of its description.
 fn page(found: &[Found], width: Option<usize>) -> String {
     let rows: Vec<(String, String)> = found
         .iter()
@@ -108,11 +108,11 @@ fn page(found: &[Found], width: Option<usize>) -> String {
     out
 }
 
-/// Each as `mcpjoin tool` shows it.
+/// Each tool as `mcpjoin tool` shows it.
 fn described(found: &[Found]) -> String {
     let one = |found: &Found| {
         let name = full_name(found);
-        // Its own name, with which it begins, is a part of this one.
+        // The page begins with the name of the tool, which the full name replaces.
         let page = items::tool(&found.tool);
         let rest = page.split_once('\n').map_or("", |(_, rest)| rest);
         format!("{NAME}{name}{NAME:#}\n{rest}")

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
 
-/// Serves until the client goes away, or a signal comes.
+/// Serves until the client closes its side, or a signal comes.
 #[inline(never)]
 pub(crate) fn run(args: &Serve) -> Exit {
     let ui = Ui::plain();
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Serve) -> Exit {
     exit_of(&ui, outcome)
 }
 
-/// Options that can do nothing are refused.
+/// Refuses options that have no effect.
 fn misplaced(args: &Serve) -> Option<Failure> {
     let quic = |word: &String| word.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("quic:"));
     if args.listen.iter().any(quic) {
@@ -56,7 +56,7 @@ pub(super) fn demo_server(limits: Limits) -> Result<Server, Failure> {
     })
 }
 
-/// Serves everyone who comes, until a signal comes. What is in progress then is finished, unless another one comes.
+/// Serves all clients until a signal comes. Requests in progress are finished, unless another signal comes.
 async fn listen(ui: &Ui, args: &Serve, addresses: &[Address], limits: Limits) -> Result<Exit, Failure> {
     let mut signals = listen_for_signals(Phase::Serve)?;
     let server = demo_server(limits)?;

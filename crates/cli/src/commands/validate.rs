@@ -1,4 +1,4 @@
-//! `mcpjoin validate`: whether servers, or a client, keep the rules of the specification.
+//! `mcpjoin validate`: checks servers, or a client, against the rules of the specification.
 
 mod baseline;
 mod calls;
@@ -73,14 +73,14 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
     }))
 }
 
-/// The servers that were named.
+/// The selected servers.
 struct Named {
     targets: Vec<Target>,
-    /// More than one was asked for, or a whole configuration.
+    /// More than one was named, or a whole configuration.
     several: bool,
 }
 
-/// The servers in the order in which they are named. `escaped`: `--` stood before the first word.
+/// The servers in the order of the command line. `escaped`: `--` stood before the first word.
 fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> {
     let mut words = std::mem::take(&mut args.words);
     let also = std::mem::take(&mut args.also);
@@ -95,7 +95,7 @@ fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> 
         targets.push(target);
         Ok::<(), Failure>(())
     };
-    // What takes no words of its own ends where the next one begins.
+    // A server that takes no arguments ends where the next one begins.
     while !escaped && words.len() > 1 && follows(&words) {
         understood(None, vec![words.remove(0)], false)?;
     }
@@ -112,13 +112,13 @@ fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> 
     Ok(Named { targets, several })
 }
 
-/// Whether the first word is a server all by itself, and what follows it is no option in the wrong place.
+/// Whether the first word is a complete server, and the next word is no misplaced option.
 fn follows(words: &[OsString]) -> bool {
     let option = words.get(1).is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
     !option && words.first().is_some_and(|word| target::stands_alone(word))
 }
 
-/// The rules, without a server.
+/// Prints the rules. Examines no server.
 fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure> {
     if !args.words.is_empty() || !args.also.is_empty() || args.connect.server.is_some() {
         return Err(Failure::usage("--rules looks at no server", "mcpjoin validate --rules"));
@@ -135,7 +135,7 @@ fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure
     Ok(written(ui, ui.result(&text)))
 }
 
-/// Prints what was seen.
+/// Prints the report.
 async fn told(
     ui: &Ui,
     args: &Validate,
@@ -150,7 +150,7 @@ async fn told(
             unwritten = update(ui, baseline, path, &mut document);
         }
     }
-    // The failure of a single server is printed as for every verb. For a program, the document on several servers has it.
+    // The failure of a single server is printed as for every verb. The JSON document on several servers contains it.
     if !(document.several && args.form() == Format::Json) {
         document.servers.iter().filter_map(Server::failure).for_each(|it| ui.failure(it));
     }
@@ -178,8 +178,8 @@ async fn told(
     }
 }
 
-/// Tells which of the calls that were asked for show less than they were meant to. What comes of that: a tool that no
-/// server has was not meant.
+/// Warns about calls of `--call` that did not do what was intended. Returns an exit code if no server has one of the
+/// tools.
 fn calls_told(ui: &Ui, document: &Document) -> Option<Exit> {
     let judged = || {
         document.servers.iter().filter_map(|server| match &server.seen {
@@ -200,7 +200,7 @@ fn calls_told(ui: &Ui, document: &Document) -> Option<Exit> {
     wanted.any(|note| nowhere(&note.tool)).then_some(Exit::Usage)
 }
 
-/// The report, in the form that was asked for.
+/// The report in the selected format.
 fn rendered(ui: &Ui, args: &Validate, document: &Document) -> String {
     match args.form() {
         Format::Text => text::document(ui, document, ui.verbosity() > 0),
@@ -210,7 +210,7 @@ fn rendered(ui: &Ui, args: &Validate, document: &Document) -> String {
     }
 }
 
-/// Writes the baseline afresh: everything that was found is known then. Why not, where that fails.
+/// Writes the baseline, after which all findings are known. Returns the exit code of a failure.
 fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Document) -> Option<Exit> {
     match baseline.update(path, document) {
         Ok(count) => {
@@ -232,7 +232,7 @@ fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Do
     }
 }
 
-/// How it went with one of them.
+/// The exit code of one server.
 fn exit(server: &Server, least: Level) -> Exit {
     match &server.seen {
         Ok(Seen::Judged(judged)) if judged.has_failed(least) => Exit::Faults,

@@ -1,4 +1,4 @@
-//! `mcpjoin auth explain`: the ladder to a login, rung by rung, with the rule that each is held to.
+//! `mcpjoin auth explain`: the steps of discovery and login, each with the rule that it is checked against.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::failure::{Failure, Phase};
 use crate::ui::{BAD, FAINT, HEADING, Ui};
 use crate::visible;
 
-/// The width of the names of rungs.
+/// The width of the names of steps.
 const STEP_COLUMNS: usize = 21;
 
-/// Climbs it.
+/// Runs discovery and prints its steps.
 pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
     let args::Explain { target, client, reach, output: _ } = args;
     let (connect, within) = reaching(reach);
@@ -53,7 +53,7 @@ pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
     })
 }
 
-/// The ladder to a login at that server.
+/// Runs discovery at the server.
 async fn of(access: &Access, client: ClientIdentity, on_step: Option<OnStep>) -> Result<Ladder, Failure> {
     let mut options = ExplainOptions {
         client,
@@ -65,7 +65,7 @@ async fn of(access: &Access, client: ClientIdentity, on_step: Option<OnStep>) ->
     explain(access.url(), options).await.map_err(|error| refused(&error))
 }
 
-/// Why nothing is known of a server that could not be asked.
+/// The failure of a server that could not be reached.
 fn unreached(ladder: &Ladder) -> Option<Failure> {
     let (Err(error), [step]) = (&ladder.outcome, &*ladder.steps) else { return None };
     let is_silent = step.rung == Rung::Server && step.tried.is_some() && step.status.is_none();
@@ -75,7 +75,7 @@ fn unreached(ladder: &Ladder) -> Option<Failure> {
     })
 }
 
-/// Whether a rule is broken that keeps a client out.
+/// Whether a broken rule makes a login impossible.
 fn is_broken(ladder: &Ladder) -> bool {
     if needs_none(ladder) {
         return false;
@@ -83,7 +83,7 @@ fn is_broken(ladder: &Ladder) -> bool {
     ladder.outcome.is_err() || last_broken(ladder).is_some()
 }
 
-/// Whether the server lets in whoever asks, and says nothing of logging in.
+/// Whether the server accepts requests without a token, and does not describe a login.
 fn needs_none(ladder: &Ladder) -> bool {
     let is_open = |step: &Step| {
         step.rung == Rung::Server && step.status.is_some_and(|status| (200..300).contains(&status))
@@ -91,7 +91,7 @@ fn needs_none(ladder: &Ladder) -> bool {
     ladder.outcome.is_err() && ladder.steps.first().is_some_and(is_open)
 }
 
-/// The rung behind those of discovery that is broken: no client would come by an id.
+/// The broken step behind discovery: no client could get an id.
 fn last_broken(ladder: &Ladder) -> Option<(&Step, &str)> {
     let ends = |step: &&Step| step.rung == Rung::Registration;
     ladder.steps.iter().filter(ends).find_map(|step| match &step.verdict {
@@ -100,14 +100,14 @@ fn last_broken(ladder: &Ladder) -> Option<(&Step, &str)> {
     })
 }
 
-/// For a person: a rung, what was asked and what came back, the rule; in the end what it comes to.
+/// For a person: each step with its request, its response and its rule, then the conclusion.
 fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
     let mut out = String::new();
     let below = |out: &mut String, label: &str, text: &str| {
         let text = visible::line(text);
         let _ = writeln!(out, "{:STEP_COLUMNS$} {FAINT}{label:<5}{FAINT:#} {text}", "");
     };
-    // What the last rung of an open server says is what it comes to.
+    // The last step of a server without login is the conclusion.
     let is_said_below = |at: usize, step: &Step| at > 0 && step.rung == Rung::Server && needs_none(ladder);
     for (at, step) in ladder.steps.iter().enumerate() {
         if is_said_below(at, step) {
@@ -116,7 +116,7 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
         let (style, found) = match &step.verdict {
             Verdict::Held => (HEADING, step.found.clone()),
             Verdict::Skipped(why) => (FAINT, format!("skipped: {why}")),
-            // It is said once.
+            // The reason is printed once.
             Verdict::Broken(why) if *why == step.found => (BAD, String::new()),
             Verdict::Broken(_) => (BAD, step.found.clone()),
         };
@@ -143,12 +143,12 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
     out
 }
 
-/// What it comes to.
+/// The conclusion.
 fn verdict(access: &Access, ladder: &Ladder, links: bool) -> String {
     if needs_none(ladder) {
         return format!("{HEADING}no login is needed{HEADING:#}: the server lets in whoever asks");
     }
-    // The server itself fails: that says nothing of logging in.
+    // The server itself fails, which says nothing about logins.
     let fails = ladder.steps.first().is_some_and(|step| step.status >= Some(500));
     let so = if fails { "nobody knows yet whether a client can log in" } else { "no client can log in" };
     let broken = |rung: Rung, message: &str, of: &Rule, advice: Option<&str>| {
@@ -184,19 +184,19 @@ fn scopes(discovered: &Discovered) -> Option<String> {
     discovered.scopes(&[], false).map(|scopes| scopes.join(" ")).filter(|scopes| !scopes.is_empty())
 }
 
-/// The rule and where it stands; `links`: with the address of that.
+/// The rule and its source. `links`: with the address of the source.
 fn rule(rule: &Rule, links: bool) -> String {
     let source = if links { rule.source.to_owned() } else { without_links(rule.source) };
     format!("{} ({source})", rule.text)
 }
 
-/// The names of documents alone.
+/// The names of documents without their addresses.
 fn without_links(source: &str) -> String {
     let words = source.split(' ').filter(|word| !word.starts_with("https://"));
     words.collect::<Vec<_>>().join(" ").trim_end_matches(':').to_owned()
 }
 
-/// The same for a program. What is not known is absent.
+/// For a program. Unknown values are absent.
 fn document(server: &str, ladder: &Ladder) -> Value {
     let of_rule = |rule: &Rule| json!({ "text": rule.text, "source": rule.source });
     let steps: Vec<Value> = ladder

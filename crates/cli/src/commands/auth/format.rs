@@ -15,7 +15,7 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// What a step has come to, in a line.
+/// The outcome of a step, in one line.
 pub(super) fn step(step: &Step) -> String {
     let asked = asked(step).map(|asked| format!("{asked}: ")).unwrap_or_default();
     let outcome = match &step.verdict {
@@ -26,14 +26,14 @@ pub(super) fn step(step: &Step) -> String {
     visible::line(&format!("{}: {asked}{outcome}", step.rung.as_str())).into_owned()
 }
 
-/// What was asked for in a step, and the status of the answer.
+/// The request of a step, and the status of the response.
 pub(super) fn asked(step: &Step) -> Option<String> {
     let tried = step.tried.as_ref()?;
     let status = step.status.map(|status| format!(" {status}")).unwrap_or_default();
     Some(format!("{} {}{status}", tried.method, tried.url))
 }
 
-/// How long what is stored can be used, in words.
+/// How long a stored login can be used, in words.
 pub(super) fn expiry(login: &Login, now: SystemTime) -> String {
     let renewed = match (login.refreshable, is_expired(login, now)) {
         (true, true) => "; it is renewed when it is used next",
@@ -52,12 +52,12 @@ pub(super) fn expiry(login: &Login, now: SystemTime) -> String {
     format!("{when}{renewed}")
 }
 
-/// Whether its time is over.
+/// Whether the access token has expired.
 pub(super) fn is_expired(login: &Login, now: SystemTime) -> bool {
     login.expires.is_some_and(|expires| expires <= now)
 }
 
-/// A time with the two largest of its units.
+/// A time in its two largest units.
 pub(super) fn time(time: Duration) -> String {
     let seconds = time.as_secs();
     let two = |large: u64, name: &str, small: u64, other: &str| {
@@ -76,14 +76,14 @@ pub(super) fn time(time: Duration) -> String {
     }
 }
 
-/// What is stored now, for a person.
+/// A stored login for a person, with its folder.
 pub(super) fn page(login: &Login, folder: &Path) -> String {
     let mut out = rows(login, "");
     out.push_str(&row("", "stored in", &shown(folder.as_os_str())));
     out
 }
 
-/// What is known of a login, a row each.
+/// A stored login, one row for each member.
 pub(super) fn rows(login: &Login, indent: &str) -> String {
     let scopes = if login.scopes.is_empty() { "none".to_owned() } else { login.scopes.join(" ") };
     let rows = [
@@ -100,7 +100,7 @@ fn row(indent: &str, label: &str, text: &str) -> String {
     format!("{indent}{FAINT}{label:<9}{FAINT:#}  {}\n", visible::line(text))
 }
 
-/// The same for a program.
+/// A stored login for a program, with its folder.
 pub(super) fn document(login: &Login, folder: &Path) -> Value {
     let mut out = self::login(login);
     out["storedIn"] = json!(folder.to_string_lossy());

@@ -1,4 +1,4 @@
-//! `mcpjoin auth login`: the whole way to a token, each step told as it is gone.
+//! `mcpjoin auth login`: gets and stores a token, and prints each step.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -21,11 +21,11 @@ use crate::failure::Failure;
 use crate::target::shown;
 use crate::ui::{Secrets, Ui};
 
-/// A file with a secret, or with a key, is no larger.
+/// The maximum size of a file with a secret or a key.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 const SECRET_FORM: &str = "--client-secret @FILE, or the variable MCPJOIN_CLIENT_SECRET";
 
-/// How long a person is waited for: the number of the adversarial catalogue, case 142.
+/// How long to wait for the browser (case 142 of the adversarial catalogue).
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Logs in.
@@ -43,13 +43,13 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
         reach,
         output: _,
     } = args;
-    // Who says how long all of it may take says how long a person is waited for, too.
+    // A total timeout limits the wait for the browser, too.
     let patience = reach.timeout.unwrap_or(BROWSER_TIMEOUT);
     let (connect, within) = reaching(reach);
     with_access(ui, "login", target, &connect, within, async |access| {
         failures::unencrypted(access)?;
         if access.is_settled() {
-            // It could be stored, and would never be used.
+            // The login could be stored, but would never be used.
             ui.warning(
                 "an Authorization header is configured for this server, or its entry says that no login is to be used: what \
                  is stored is not sent there",
@@ -86,7 +86,7 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
     })
 }
 
-/// Tells each step, while it is gone. `open`: is set when the server lets in whoever asks.
+/// Returns the callback that prints each step. It sets `open` if the server accepts requests without a token.
 fn told(ui: &Ui, open: Arc<AtomicBool>) -> impl Fn(&Step) + Send + Sync + 'static {
     let ui = ui.clone();
     move |step| {
@@ -128,7 +128,7 @@ fn person(
     }))
 }
 
-/// A machine logs in with what it knows.
+/// A machine logs in with a secret or a key.
 fn machine(
     builder: OAuthBuilder,
     private_key: Option<&Path>,
@@ -156,7 +156,8 @@ fn machine(
     Ok(builder.private_key(key))
 }
 
-/// Who we are. What is typed comes before what the entry says.
+/// The identity of the client at the authorization server. Options come before the entry. A secret is read from a file,
+/// from a variable or from the entry, never from the command line, and is hidden in all output from then on.
 pub(super) fn identity(ui: &Ui, typed: &AuthClient, access: &Access) -> Result<ClientIdentity, Failure> {
     if let Some(url) = &typed.client_metadata_url {
         return Ok(ClientIdentity::Document { url: url.clone() });
@@ -201,7 +202,7 @@ fn secret_of_variable() -> Result<Option<String>, Failure> {
     Ok(Some(text))
 }
 
-/// What a file holds, without the line feed at its end. `what`: it is, with its article.
+/// Reads a file without the line feed at its end. `what`: its name for messages, with an article.
 fn secret_file(file: &Path, what: &str, form: &str) -> Result<String, Failure> {
     let name = shown(file.as_os_str());
     let cannot = |why: &str| Failure::usage(format!("{what} in {name} cannot be read: {why}"), form);

@@ -17,13 +17,13 @@ use crate::target::shown;
 use crate::ui::{BAD, HEADING, Ui};
 use crate::visible;
 
-/// One login, or why it cannot be read.
+/// A stored login, or why it cannot be read.
 struct StoredLogin {
     server: String,
     login: Result<Login, String>,
 }
 
-/// Shows it.
+/// Shows stored logins.
 pub(super) fn status(ui: &Ui, args: args::Status) -> Result<Exit, Failure> {
     let folder = folder()?;
     let args::Status { target, named, output: _ } = args;
@@ -35,7 +35,7 @@ pub(super) fn status(ui: &Ui, args: args::Status) -> Result<Exit, Failure> {
             } else {
                 status_page(&stored, &folder)
             };
-            // That there is nothing would not be true where there is what nobody has read.
+            // "Nothing is stored" would be wrong if a file could not be read.
             let is_said = ui.json || unread.is_empty() || !stored.is_empty();
             let exit = if is_said { print_page(ui, ui.hidden(&text).into_owned()).await } else { Exit::Done };
             report_failures(ui, unread).map(|_| exit)
@@ -65,14 +65,14 @@ async fn status_of(ui: &Ui, access: &Access, folder: &Path) -> Result<Exit, Fail
     Ok(exit)
 }
 
-/// What is stored for that server.
+/// Loads the login for a server.
 async fn load(server: &str, folder: &Path) -> Result<Option<Login>, Failure> {
     let oauth = OAuth::builder(server).store(FileStore::at(folder)).build();
     let oauth = oauth.map_err(|error| unusable_login(&error))?;
     oauth.status().await.map_err(failures::of_store)
 }
 
-/// All that is stored, by the names of the servers, and why a file is left out. What cannot be read hides nothing else.
+/// Loads all logins in the order of their servers. A file that cannot be read is a failure of its own.
 async fn load_all(folder: &Path) -> Result<(Vec<StoredLogin>, Vec<Failure>), Failure> {
     let found = FileStore::at(folder).servers().await.map_err(|error| failures::store(&error))?;
     let unread = found.unread.iter().map(failures::store).collect();
@@ -80,7 +80,7 @@ async fn load_all(folder: &Path) -> Result<(Vec<StoredLogin>, Vec<Failure>), Fai
     for server in found.servers {
         let login = match load(&server, folder).await {
             Ok(Some(login)) => Ok(login),
-            // Forgotten meanwhile.
+            // Removed meanwhile.
             Ok(None) => continue,
             Err(failure) => Err(failure.message),
         };
@@ -123,7 +123,7 @@ fn status_document(stored: &[StoredLogin], folder: &Path) -> Value {
 
 // ---- logout ----
 
-/// Forgets.
+/// Removes stored logins.
 pub(super) fn logout(ui: &Ui, args: args::Logout) -> Result<Exit, Failure> {
     let folder = folder()?;
     let args::Logout { target, all, reach, output: _ } = args;
@@ -150,7 +150,7 @@ pub(super) fn logout(ui: &Ui, args: args::Logout) -> Result<Exit, Failure> {
             }
             match revoke(builder, &folder).await {
                 Ok(logout) => told.push((stored.server, logout)),
-                // The others are forgotten all the same.
+                // The other logins are removed all the same.
                 Err(failure) => failed.push(failure),
             }
         }
@@ -186,7 +186,7 @@ async fn revoke(builder: OAuthBuilder, folder: &Path) -> Result<Logout, Failure>
     oauth.logout().await.map_err(failures::of_store)
 }
 
-/// What became of it, for a person.
+/// The outcome of a logout for a person.
 fn logout_sentence(server: &str, logout: &Logout) -> String {
     let server = visible::line(server);
     match (logout.stored, &logout.revoked) {
@@ -205,7 +205,7 @@ fn warn_not_revoked(ui: &Ui, server: &str, logout: &Logout) {
     }
 }
 
-/// The same for a program.
+/// The outcome of a logout for a program.
 fn logout_document(server: &str, logout: &Logout) -> Value {
     let mut out = json!({ "server": server, "forgotten": logout.stored });
     match &logout.revoked {

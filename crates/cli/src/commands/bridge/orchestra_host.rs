@@ -1,5 +1,5 @@
-//! `mcpjoin bridge --listen orchestra://...`: MCP servers offered to Orchestra's clients. The library translates; here
-//! servers are named, started and watched.
+//! `mcpjoin bridge --listen orchestra://...`: offers MCP servers to Orchestra's clients. `mcpjoin_orchestra`
+//! translates; this file starts the servers and reports their events.
 
 use std::ffi::OsString;
 use std::time::Instant;
@@ -38,21 +38,21 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     if targets.len() > 1 {
         refuse_trace(&args.connect, "several are named")?;
     }
-    // An entry is called as the configuration calls it, anything else as it calls itself.
+    // An entry has its name in the configuration, any other server its own name.
     let names = targets.iter().map(|target| match target {
         Target::Entry(named) => Some(named.name.clone()),
         _ => None,
     });
     let names: Vec<Option<String>> = names.collect();
     args.connect.for_others = true;
-    // What fits into a frame is not to fail at the next door.
+    // A message that fits into a frame must not exceed the limit of the other side.
     args.connect.max_message_size = args.connect.max_message_size.or(Some(MAX_FRAME));
     Ok(with_plans(ui, &targets, &args.connect, async |plans| {
         exit_of(ui, offer(ui, names, plans, &addresses, &certificates).await)
     }))
 }
 
-/// Where to listen.
+/// The address to listen at.
 enum Address {
     Quic(String),
     Tcp(String),
@@ -76,7 +76,7 @@ impl Address {
     }
 }
 
-/// Who we are to Orchestra's clients. A server over QUIC is not shown that.
+/// The certificates for Orchestra's clients. A server over QUIC does not get them.
 fn certificates(args: &mut Bridge) -> Result<Certificates, Failure> {
     let directory = certificates_folder(args.connect.certs_dir.take().as_deref())?;
     let mut certificates = Certificates::in_directory(directory);
@@ -89,7 +89,7 @@ fn certificates(args: &mut Bridge) -> Result<Certificates, Failure> {
     Ok(certificates)
 }
 
-/// The servers in the order in which they were named: the words, then `--also`.
+/// The servers in the order of the command line: the words, then `--also`.
 fn targets(ui: &Ui, args: &mut Bridge, escaped: bool) -> Result<Vec<Target>, Failure> {
     let mut words = std::mem::take(&mut args.words);
     let mut also = std::mem::take(&mut args.also);
@@ -101,7 +101,7 @@ fn targets(ui: &Ui, args: &mut Bridge, escaped: bool) -> Result<Vec<Target>, Fai
     if words.is_empty() && args.connect.server.is_none() && !also.is_empty() {
         words.push(also.remove(0));
     }
-    // What takes no words of its own ends where the next one begins.
+    // A server that takes no arguments ends where the next one begins.
     while !escaped && words.len() > 1 && words.first().is_some_and(|word| target::stands_alone(word)) {
         understood(None, vec![words.remove(0)], false)?;
     }
@@ -112,7 +112,7 @@ fn targets(ui: &Ui, args: &mut Bridge, escaped: bool) -> Result<Vec<Target>, Fai
     Ok(targets)
 }
 
-/// A server that runs.
+/// A running server.
 struct Running {
     shown: String,
     upstream: Upstream,
@@ -127,7 +127,7 @@ async fn offer(
     addresses: &[Address],
     certificates: &Certificates,
 ) -> Result<Exit, Failure> {
-    // Who was refused and why is to be seen without being asked for.
+    // Warnings about refused clients are printed without `-v`.
     events::show_warnings(ui);
     let mut signals = listen_for_signals(Phase::Serve)?;
     let mut open = Vec::new();
@@ -150,7 +150,7 @@ async fn offer(
         servers.iter().map(|server| boxed(async { drop(server.client.close().await) })).collect();
     tokio::select! {
         biased;
-        // Nobody wants to wait any longer.
+        // A second signal ends the wait.
         signal = signals.next() => Ok(Exit::Signal(signal)),
         () = all(closing) => exit,
     }
@@ -182,7 +182,7 @@ async fn serve(
         () = all(gone) => Err(given_up(servers).await),
         () = &mut serving => return Ok(Exit::Done),
     };
-    // Nobody listens when it has ended by itself.
+    // There is no receiver if serving has ended by itself.
     let _ = end.send(true);
     tokio::select! {
         biased;
@@ -191,7 +191,7 @@ async fn serve(
     }
 }
 
-/// No server is left, and none is started again.
+/// The failure when no server is left, and none is restarted.
 async fn given_up(servers: &[Running]) -> Failure {
     let Some(last) = servers.last() else {
         return Failure::usage("no server is named", "mcpjoin help bridge");
@@ -201,7 +201,7 @@ async fn given_up(servers: &[Running]) -> Failure {
     failure
 }
 
-/// Starts a server, or connects to it, and keeps it running.
+/// Starts a server, or connects to it, and restarts it when it ends.
 async fn start(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, Failure> {
     let started = Instant::now();
     let Plan { way, client, shown, first, tools, remembered, .. } = plan;
@@ -215,7 +215,7 @@ async fn start(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, Fai
         let upstream = upstream.clone();
         move || upstream.clone().link()
     };
-    // The era that worked the last time; when it does not, as if nothing were remembered.
+    // The era that worked the last time. If it fails now, the era is detected again.
     let known = match legacy {
         Some(legacy) => legacy.restarting(restart(), start()).await.ok(),
         None => None,
@@ -245,7 +245,7 @@ fn report(ui: &Ui, shown: &str, event: &RunEvent<'_>) {
     }
 }
 
-/// What listens.
+/// An open listener.
 enum Open {
     Quic(Listener),
     Tcp(TcpListener, String),
@@ -273,7 +273,7 @@ impl Open {
         }
     }
 
-    /// As a client names it.
+    /// The address as a client names it.
     fn address(&self) -> String {
         match self {
             Self::Quic(listener) => format!("orchestra://{}", listener.address()),
@@ -290,7 +290,7 @@ impl Open {
 
     async fn serve(self, host: Host, mut end: watch::Receiver<bool>) {
         let end = async move {
-            // Without its sender it would be over, too.
+            // A dropped sender ends it, too.
             let _ = end.wait_for(|end| *end).await;
         };
         match self {

@@ -1,5 +1,5 @@
-//! `mcpjoin bridge TARGET`: any server for any client of MCP, on standard input and output or at addresses. What crosses
-//! is the library's; here the server is named, what happens is told, and everything is ended.
+//! `mcpjoin bridge TARGET`: any MCP server for any MCP client, on standard input and output or at addresses.
+//! `mcpjoin_gateway` relays; this file parses the options, reports events, and ends what it has started.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,13 +25,13 @@ use crate::target::shown;
 use crate::ui::Ui;
 use crate::visible;
 
-/// How long a request may go without a sign of life, where nobody says it: a bridge is not to be less patient than the
-/// client before it.
+/// The default timeout of a request without progress. It is long: the client before the bridge has a timeout of its
+/// own, which the bridge must not undercut.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
-/// How many servers there may be at once, where nobody says it.
+/// The default limit of servers at the same time.
 const DEFAULT_MAX_SESSIONS: u32 = 100;
 
-/// Joins both sides until the client ends it, or a signal. `escaped`: `--` stood before the first word.
+/// Runs the bridge until the client, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Failure> {
     let addresses: Vec<Address> =
         args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
@@ -61,7 +61,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     }))
 }
 
-/// What is served over HTTP, to whom, and within which bounds.
+/// The options for serving over HTTP: allowed hosts and origins, and limits.
 fn http_options(args: &Bridge) -> Result<HttpOptions, Failure> {
     let wrong = |option: &str, word: &str, error: OriginError, hint: &str| {
         Failure::usage(format!("{option} {}: {error}", shown(word.as_ref())), hint)
@@ -94,13 +94,13 @@ impl Serves for Gateway {
     }
 }
 
-/// A server, and what is put before it.
+/// A gateway and its server.
 struct Relay {
     ui: Ui,
     /// The command or the address of the server.
     shown: String,
     upstream: Upstream,
-    /// The program, where it is one.
+    /// The program of the server, if it is one.
     program: Option<ChildCommand>,
     gateway: Gateway,
     began: Instant,
@@ -110,11 +110,11 @@ impl Relay {
     fn new(ui: &Ui, plan: Plan, args: &Bridge) -> Self {
         let Plan { way, shown, first, tools, limits, timeout, .. } = plan;
         let program = way.command().cloned();
-        // A client of the legacy era has its server asked in its own way first.
+        // A client of the legacy era makes the gateway send `initialize` first.
         let first = if args.connect.era.has_legacy() { Phase::Initialize } else { first };
         let upstream = Upstream::new(ui, way, first);
         let start = upstream.clone();
-        // Of the connections to clients nothing is asked for but how large a message may be.
+        // Only the size of messages is limited for connections to clients.
         let mut downstream = Limits::default();
         downstream.message = limits.message;
         let mut gateway = Gateway::builder(move || start.clone().link())
@@ -140,13 +140,13 @@ impl Relay {
             there: Mutex::default(),
             refused: Mutex::default(),
         };
-        // On standard input and output the one client's refusal is the end, and is told there.
+        // On standard input and output the refusal of the only client ends the bridge, and is reported there.
         let listens = !args.listen.is_empty();
         let gateway = gateway.on_event(move |event| report.event(event, listens)).build();
         Self { ui: ui.clone(), shown, upstream, program, gateway, began: Instant::now() }
     }
 
-    /// Serves the client that has started us, until it closes its side, or a signal comes.
+    /// Serves the client that has started us until it closes its side, or a signal comes.
     async fn on_stdio(self) -> Result<Exit, Failure> {
         events::show_warnings(&self.ui);
         let mut signals = listen_for_signals(Phase::Serve)?;
@@ -159,7 +159,7 @@ impl Relay {
         self.close(exit, &mut signals).await
     }
 
-    /// How it went. What went wrong is told at once: what was started may take its time to leave.
+    /// The exit code. A failure is printed at once: closing the servers may take some time.
     fn ended(&self, end: &GatewayEnd) -> Exit {
         let failure = match end {
             GatewayEnd::Client(cause) => match client_failure(cause) {
@@ -175,7 +175,7 @@ impl Relay {
         failure.exit
     }
 
-    /// Serves everyone who comes to the addresses, until a signal comes.
+    /// Serves all clients that connect to the addresses, until a signal comes.
     async fn at(
         self,
         addresses: &[Address],
@@ -183,11 +183,11 @@ impl Relay {
         authorization: &Authorization,
         options: &HttpOptions,
     ) -> Result<Exit, Failure> {
-        // Who was refused and why is to be seen without being asked for.
+        // Warnings about refused clients are printed without `-v`.
         events::show_warnings(&self.ui);
         let mut signals = listen_for_signals(Phase::Serve)?;
         if let Some(program) = &self.program {
-            // Whoever starts us learns it, and not the first client.
+            // A missing program is reported at the start, and not to the first client.
             let missing = |error| Failure::spawn(&error).with(&self.shown, self.began.elapsed());
             program.resolve().map_err(missing)?;
         }
@@ -200,7 +200,7 @@ impl Relay {
         self.close(exit, &mut signals).await
     }
 
-    /// Ends what was started. Another signal hurries that up: what is left then is killed with the runtime.
+    /// Ends all servers. Another signal ends the wait: the runtime then kills what is left.
     async fn close(&self, exit: Exit, signals: &mut Signals) -> Result<Exit, Failure> {
         tokio::select! {
             biased;
@@ -210,12 +210,12 @@ impl Relay {
     }
 }
 
-/// How many servers there may be at once.
+/// The maximum number of servers at the same time.
 fn sessions(args: &Bridge) -> usize {
     usize::try_from(args.max_sessions.unwrap_or(DEFAULT_MAX_SESSIONS)).unwrap_or(usize::MAX)
 }
 
-/// Why a client has no server.
+/// Why a client gets no server.
 fn refused(upstream: &Upstream, refusal: &Refusal) -> Failure {
     match refusal {
         Refusal::NotStarted(end) => upstream.failure(end),
@@ -225,14 +225,14 @@ fn refused(upstream: &Upstream, refusal: &Refusal) -> Failure {
     }
 }
 
-/// What is said of clients and servers while they come and go.
+/// Reports events of clients and servers.
 struct EventReport {
     ui: Ui,
     shown: String,
     upstream: Upstream,
-    /// The connections that were there once and are not over.
+    /// The connections that were established and have not ended.
     there: Mutex<BTreeSet<u64>>,
-    /// What clients were last refused for. One that comes again and again is the same failure.
+    /// The last reason to refuse a client. A client that tries again and again is reported once.
     refused: Mutex<Option<String>>,
 }
 
@@ -259,7 +259,7 @@ impl EventReport {
                     pause.as_millis()
                 ));
             }
-            // What was never there is told by the refusal of its client.
+            // The end of a connection that was never established is reported by the refusal of its client.
             GatewayEvent::Ended { upstream, end, next: None } if self.there().contains(upstream) => {
                 let end = visible::line(&end.to_string()).into_owned();
                 ui.warning(&format!("connection {upstream} to the server: {end}; it is given up"));

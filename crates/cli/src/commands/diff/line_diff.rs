@@ -1,21 +1,21 @@
-//! Two texts, line by line: which have gone, which have come. Pure.
+//! A line-by-line comparison of two texts.
 //!
-//! Called by `words`, for texts that a model reads.
+//! Used by `sentences`. Does no I/O.
 
-/// The comparisons of lines, which are the product of the lines that differ in both texts. With more, all lines of one are shown
-/// as removed and all of the other as added.
+/// The maximum number of comparisons of two lines. Above it all lines of the old text are removed and all of the new
+/// text are added.
 const MAX_COMPARISONS: usize = 1 << 20;
 
-/// A line, or some, of two texts.
+/// A line, or several equal lines, of two texts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     Removed(&'a str),
     Added(&'a str),
-    /// So many are the same.
+    /// The number of equal lines.
     Same(usize),
 }
 
-/// The lines of both texts, in their order; what has gone stands before what has come in its place.
+/// The lines of both texts in order. Removed lines come before the lines that replace them.
 pub(super) fn line_diff<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.split('\n').collect(), new.split('\n').collect());
     let before = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
@@ -42,9 +42,9 @@ fn same(out: &mut Vec<Line<'_>>, count: usize) {
     }
 }
 
-/// By the longest lines in common that both have in the same order.
+/// Compares by the longest common subsequence of lines.
 fn between<'a>(out: &mut Vec<Line<'a>>, old: &[&'a str], new: &[&'a str]) {
-    // How long those of the rests are: from the line `row` of the old and `column` of the new text on.
+    // The length of the longest common subsequence of the lines from `row` of the old and `column` of the new text on.
     let width = new.len() + 1;
     let mut longest = vec![0_u32; (old.len() + 1) * width];
     for row in (0..old.len()).rev() {

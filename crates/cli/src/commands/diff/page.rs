@@ -1,6 +1,6 @@
-//! What has changed, for a person: a line for each change, below it what is worth reading, and at the end how many there are.
+//! Changes for a person: a line for each, details below it, and a summary.
 //!
-//! Called by `diff`. Everything from a server is made visible in `words`.
+//! Used by `diff`. `sentences` escapes all texts of a server.
 
 use std::fmt::Write;
 
@@ -14,10 +14,10 @@ use crate::object::Object;
 use crate::ui::{BAD, FAINT, HEADING, NAME};
 use crate::visible;
 
-/// The longest name on a page: the document has all of it.
+/// The longest name on a page. The document has all of it.
 const MAX_NAME_COLUMNS: usize = 120;
 
-/// Which side it is, in one line.
+/// A side in one line.
 pub(super) fn header(which: &str, snapshot: &Snapshot) -> String {
     let text = |raw: Option<&Raw>| raw.and_then(Raw::to_string_value).map(|text| text.into_owned());
     let info = snapshot.offer.server_info.as_ref().and_then(Object::of);
@@ -35,7 +35,7 @@ fn cut(text: &str) -> String {
     visible::cut(&visible::line(text), MAX_NAME_COLUMNS).into_owned()
 }
 
-/// All of it.
+/// All changes and the summary.
 pub(super) fn page(found: &Found) -> String {
     let mut out = String::new();
     for of in ChangeOf::ALL {

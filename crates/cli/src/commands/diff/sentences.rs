@@ -1,6 +1,6 @@
-//! What has changed in words: a sentence for each change, and what is worth reading below it.
+//! Changes in words: a sentence for each change, and the lines below it.
 //!
-//! Called by `page`. Everything from a server is made visible here.
+//! Used by `page`. Escapes all texts of a server.
 
 use std::borrow::Cow;
 
@@ -12,25 +12,25 @@ use super::line_diff::{Line, line_diff};
 use crate::object::Object;
 use crate::visible;
 
-/// The widest value within a sentence. A wider one stands below it.
+/// The widest value within a sentence. A wider value is shown below it.
 const MAX_VALUE_COLUMNS: usize = 60;
-/// The part of a line that is shown: the document has all of it.
+/// The longest part of a line that is shown. The document has all of it.
 const MAX_LINE_CHARS: usize = 1000;
-/// What is shown of a longer line before the first change in it.
+/// The part of a long line that is shown before its first change.
 const CHARS_BEFORE_CHANGE: usize = 60;
 
-/// A line below a sentence, its text made visible.
+/// A line below a sentence, escaped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     Removed(String),
     Added(String),
-    /// Said by us.
+    /// Text of ours.
     Note(String),
 }
 
-/// Where in an item something is.
+/// The place of a change in an item.
 struct Place {
-    /// `parameter a.b`; empty for the item itself.
+    /// For example `parameter a.b`; empty for the item itself.
     owner: String,
     /// The member, or the keyword of a schema; empty for the owner itself.
     member: String,
@@ -60,7 +60,7 @@ impl Place {
         }
     }
 
-    /// `one`: what a value of a name is; `all`: what all of them together are.
+    /// `one`: what a named value is called; `all`: what all values together are called.
     fn in_schema(one: &str, all: &str, tokens: &[String]) -> Self {
         let mut name = String::new();
         let mut rest = tokens;
@@ -77,7 +77,7 @@ impl Place {
                     name = format!("{keyword}.{}", plain(definition));
                     rest
                 }
-                // One of several forms of the same.
+                // One of several alternatives for the same value.
                 [keyword, _, rest @ ..]
                     if matches!(&**keyword, "anyOf" | "oneOf" | "allOf") && !rest.is_empty() =>
                 {
@@ -88,7 +88,7 @@ impl Place {
                         && !rest.is_empty() =>
                 {
                     name.push_str("[]");
-                    // The place of one in a list of them.
+                    // The index of a schema in a list.
                     let is_place = rest.len() > 1 && rest[0].bytes().all(|byte| byte.is_ascii_digit());
                     if is_place { &rest[1..] } else { rest }
                 }
@@ -106,7 +106,7 @@ impl Place {
         Self { owner, member: dotted(rest) }
     }
 
-    /// `minLength of parameter a`, or as much of that as there is.
+    /// `minLength of parameter a`, or the part of it that is known.
     fn shown(&self) -> String {
         match (self.member.is_empty(), self.owner.is_empty()) {
             (true, true) => "definition".into(),
@@ -121,7 +121,7 @@ fn dotted(tokens: &[String]) -> String {
     tokens.iter().map(|token| plain(token)).collect::<Vec<_>>().join(".")
 }
 
-/// A name as it is, where it cannot be taken for words of ours.
+/// A name as it is if it cannot be mistaken for our words, otherwise quoted.
 fn plain(name: &str) -> Cow<'_, str> {
     let is_plain = |character: char| character.is_alphanumeric() || "_-$@".contains(character);
     if !name.is_empty() && name.chars().all(is_plain) {
@@ -131,7 +131,7 @@ fn plain(name: &str) -> Cow<'_, str> {
     Cow::Owned(visible::cut(&visible::line(quoted.as_str()), MAX_VALUE_COLUMNS).into_owned())
 }
 
-/// What has happened, in one line.
+/// The change in one line.
 pub(super) fn sentence(change: &Change) -> String {
     let place = Place::of(change);
     let what = place.shown();
@@ -178,7 +178,7 @@ const fn done(change: &Change) -> &'static str {
     }
 }
 
-/// What a promise was that a host may have relied on, and that is not made any more.
+/// A remark on a hint that a host may have relied on and that is no longer given.
 fn remark(change: &Change) -> Option<&'static str> {
     let is = |value: &Option<Raw>, word: &str| value.as_ref().is_some_and(|value| value.as_str() == word);
     match &*change.path {
@@ -190,7 +190,7 @@ fn remark(change: &Change) -> Option<&'static str> {
     }
 }
 
-/// `: 1 -> 2`, or the one value that there is, where they are short.
+/// `: 1 -> 2`, or the only value, if they are short.
 fn values(change: &Change) -> String {
     let shown = |value: &Option<Raw>| value.as_ref().and_then(short);
     match (&change.old, &change.new, shown(&change.old), shown(&change.new)) {
@@ -200,7 +200,7 @@ fn values(change: &Change) -> String {
     }
 }
 
-/// `: none -> 2`, where both are short.
+/// `: none -> 2`, if both are short.
 fn limits(change: &Change) -> String {
     let shown = |value: &Option<Raw>| value.as_ref().map_or_else(|| Some("none".into()), short);
     match (shown(&change.old), shown(&change.new)) {
@@ -209,7 +209,7 @@ fn limits(change: &Change) -> String {
     }
 }
 
-/// A value that fits into a sentence. An object is read better below it.
+/// A value that fits into a sentence. An object is shown below it.
 fn short(value: &Raw) -> Option<String> {
     if value.len() > 4 * MAX_VALUE_COLUMNS || value.kind() == Kind::Object && value.as_str() != "{}" {
         return None;
@@ -229,7 +229,7 @@ fn types(change: &Change) -> String {
     format!("{} -> {}", one(&change.old), one(&change.new))
 }
 
-/// What is worth reading.
+/// The lines below a sentence.
 pub(super) fn details(change: &Change) -> Vec<Detail> {
     let described = |item: &Option<Raw>| {
         let item = item.as_ref().and_then(Object::of);
@@ -242,7 +242,7 @@ pub(super) fn details(change: &Change) -> Vec<Detail> {
         | ChangeKind::RequiredPropertyAdded => {
             described(&change.new).lines().map(|line| Detail::Added(around(line, 0))).collect()
         }
-        // All is said, or it is a schema, which cannot be read in one line: the document has it.
+        // The sentence says all, or the value is a schema, which does not fit in one line: the document has it.
         ChangeKind::Removed
         | ChangeKind::PropertyRemoved
         | ChangeKind::TypeNarrowed
@@ -271,7 +271,7 @@ pub(super) fn details(change: &Change) -> Vec<Detail> {
     }
 }
 
-/// Both texts, of which one may not be there, line by line.
+/// Compares both texts line by line. One of them may be absent.
 fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Detail> {
     let (Some(old), Some(new)) = (old, new) else {
         let gone = old.into_iter().flat_map(str::lines).map(|line| Detail::Removed(around(line, 0)));
@@ -284,7 +284,7 @@ fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Detail> {
     let mut place = 0;
     while let Some(line) = lines.get(place) {
         match (line, lines.get(place + 1)) {
-            // A line that has become another one is shown from where it has.
+            // A changed line is shown from its first change on.
             (Line::Removed(gone), Some(Line::Added(come))) => {
                 let same = gone.chars().zip(come.chars()).take_while(|(gone, come)| gone == come).count();
                 out.push(Detail::Removed(around(gone, same)));
@@ -304,7 +304,7 @@ fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Detail> {
     out
 }
 
-/// The characters at which two lines part, where the eye may miss them: blank space, letters that look alike.
+/// The first characters that differ, if the difference is hard to see: blanks, or letters that look alike.
 fn unseen(gone: &str, come: &str, same: usize) -> Option<Detail> {
     let letters = |text: &str| text.split_whitespace().collect::<String>();
     let is_blank_space = letters(gone) == letters(come);
@@ -318,7 +318,7 @@ fn unseen(gone: &str, come: &str, same: usize) -> Option<Detail> {
     Some(Detail::Note(format!("(they part at character {}: {} -> {})", same + 1, code(gone), code(come))))
 }
 
-/// A line, made visible; of a long one what is around the character at `place`.
+/// A line, escaped. A long line is shown around the character at `place`.
 fn around(line: &str, place: usize) -> String {
     let start = place.saturating_sub(CHARS_BEFORE_CHANGE);
     let (begins, start) = match line.char_indices().nth(MAX_LINE_CHARS) {
@@ -338,7 +338,7 @@ mod tests {
 
     use super::{Detail, MAX_LINE_CHARS, details, sentence};
 
-    /// What is said of each change of a tool from one definition to another, and below it.
+    /// The sentence and the details of each change from one definition of a tool to another.
     fn told(old: &str, new: &str) -> Vec<(String, Vec<Detail>)> {
         let offer = |tool: &str| {
             let tool = format!(r#"{{"name":"x",{tool}}}"#);

@@ -1,6 +1,6 @@
-//! The two sides of a comparison: a server, which is asked for all that it has, or a document that `list --json` has written.
+//! The two sides of a comparison: a server, whose lists are read, or a document that `list --json` has written.
 //!
-//! Called by `diff`. Both come to the same [`Offer`].
+//! Used by `diff`. Both become an [`Offer`].
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -20,25 +20,25 @@ use crate::target::{self, Target, shown, stands_alone};
 use crate::ui::Ui;
 
 const VERB: &str = "diff";
-/// What is kept of each side: some hundred thousand tools. A server can list without end.
+/// The maximum size of a side: some hundred thousand tools. A server could list without end.
 const MAX_SIDE_BYTES: usize = 256 * 1024 * 1024;
 
-/// What is compared.
+/// A side of a comparison.
 pub(super) enum Side {
-    /// It is to be asked.
+    /// A server whose lists are to be read.
     Server(Box<Target>),
-    /// It was asked before.
+    /// A document, which was read.
     File(Box<Snapshot>),
 }
 
-/// What a server has snapshot, and where that is from.
+/// What a server offers, and the source of that.
 #[derive(Default)]
 pub(super) struct Snapshot {
     pub(super) source: String,
     pub(super) offer: Offer,
 }
 
-/// Both sides. `command`: what followed `--`, where there was one; `server`: the name after `--server`. Files are read.
+/// Parses both sides and reads files. `command`: the words behind `--`; `server`: the value of `--server`.
 pub(super) fn of_words(
     ui: &Ui,
     server: Option<&str>,
@@ -83,7 +83,7 @@ fn server_of(ui: &Ui, invocation: target::Invocation) -> Side {
     Side::Server(Box::new(invocation.target))
 }
 
-/// One word: a file that holds a document, or a server.
+/// Parses one word: a file with a document, or a server.
 fn of(ui: &Ui, word: OsString) -> Result<Side, Failure> {
     match snapshot_file(&word)? {
         Some(snapshot) => Ok(Side::File(Box::new(snapshot))),
@@ -93,7 +93,7 @@ fn of(ui: &Ui, word: OsString) -> Result<Side, Failure> {
     }
 }
 
-/// What stands in the file of that name; `None` for what is no such file by its name and its kind.
+/// Reads a document; `None` if the word does not name one.
 fn snapshot_file(word: &OsStr) -> Result<Option<Snapshot>, Failure> {
     let most = u64::try_from(MAX_SIDE_BYTES).unwrap_or(u64::MAX);
     if word == "-" {
@@ -120,7 +120,7 @@ fn snapshot_file(word: &OsStr) -> Result<Option<Snapshot>, Failure> {
     let bytes = read_file(path, most).map_err(|problem| unreadable(&name, &problem))?;
     let snapshot = snapshot(&name, bytes).map_err(|failure| match is_called_so {
         true => failure,
-        // It may have been meant to be run.
+        // The file may have been meant as a program.
         false => {
             let message = format!("{}; nor can it be run: it is not executable", failure.message);
             Failure { message, ..failure }
@@ -133,12 +133,12 @@ fn unreadable(name: &str, problem: &str) -> Failure {
     Failure::usage(format!("{name} cannot be read: {problem}"), "name a server, or a file of list --json")
 }
 
-/// Reads a document of `list --json`.
+/// Parses a document of `list --json`.
 fn snapshot(source: &str, bytes: Vec<u8>) -> Result<Snapshot, Failure> {
     let again = "mcpjoin list --json TARGET > FILE writes what a server offers";
     let no = |problem: &str| Failure::usage(format!("{source} {problem}"), again);
     let bytes = match bytes.strip_prefix(b"\xef\xbb\xbf") {
-        // PowerShell writes a mark at the beginning.
+        // PowerShell writes a byte order mark.
         Some(rest) => rest.to_vec(),
         None => bytes,
     };
@@ -177,10 +177,10 @@ fn snapshot(source: &str, bytes: Vec<u8>) -> Result<Snapshot, Failure> {
     Ok(snapshot)
 }
 
-/// Asks a server for all that it has.
+/// Reads all lists of a server.
 ///
 /// # Errors
-/// Also where one of the lists cannot be read: what is not known cannot be compared.
+/// One of the lists cannot be read: an incomplete side cannot be compared.
 pub(super) async fn ask(
     ui: &Ui,
     client: &Client,
@@ -202,7 +202,7 @@ pub(super) async fn ask(
                     Err(Stopped)
                 }
             },
-            // The first of them says enough.
+            // The first failure is enough.
             Part::Failed(_, failure) => {
                 failed = Some(*failure);
                 Err(Stopped)
@@ -214,7 +214,7 @@ pub(super) async fn ask(
     failed.map_or(Ok(snapshot), Err)
 }
 
-/// Keeps the items of a page while there is room.
+/// Appends the items of a page. `room`: the bytes that are left.
 fn keep(offer: &mut Offer, section: &Section, items: Vec<Raw>, room: &mut usize) -> Result<(), Failure> {
     let size: usize = items.iter().map(|item| item.len() + size_of::<Raw>()).sum();
     *room = room.checked_sub(size).ok_or_else(|| {
@@ -235,7 +235,7 @@ fn list<'a>(offer: &'a mut Offer, section: &Section) -> &'a mut Vec<Raw> {
     }
 }
 
-/// What a server says of itself, by the name that it has in the document.
+/// Stores a fact about the server by the name of its member in the document.
 fn fact(offer: &mut Offer, name: &str, value: Raw) {
     match name {
         "protocolVersion" => offer.protocol_version = Some(value),

@@ -1,5 +1,5 @@
-//! `mcpjoin doctor --environment`, and what of the machine bears on a server that does not work. The library looks; here
-//! it is shown.
+//! `mcpjoin doctor --environment`, and the faults of the machine that may be the cause of a failing server.
+//! `mcpjoin_diagnostics` examines; this file prints.
 
 use mcpjoin_diagnostics::doctor::{
     Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Outcome, Report, World,
@@ -16,7 +16,7 @@ use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
 use crate::visible;
 
-/// Looks at the machine alone.
+/// Examines the machine alone.
 pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
     refuse(&args.connect)?;
     let report = match examined(ui, &args.connect, &doctor(args)) {
@@ -43,7 +43,7 @@ pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
     })
 }
 
-/// What is for a server is refused where none is looked at.
+/// Refuses options for a server.
 fn refuse(connect: &Connect) -> Result<(), Failure> {
     let of_servers = [
         ("--server", connect.server.is_some()),
@@ -74,13 +74,13 @@ fn refuse(connect: &Connect) -> Result<(), Failure> {
     }
 }
 
-/// Examines this machine, with the user's login shell or without it.
+/// The examination of this machine, with or without the user's login shell.
 pub(super) fn doctor(args: &Doctor) -> EnvironmentDoctor {
     let doctor = EnvironmentDoctor::new(World::here());
     if args.no_shell { doctor.without_shell() } else { doctor }
 }
 
-/// Looks at the machine. The exit when a signal came first.
+/// Examines the machine. The error is the exit code after a signal.
 pub(super) fn examined(
     ui: &Ui,
     connect: &Connect,
@@ -95,7 +95,7 @@ pub(super) fn examined(
         if ui.has_line() {
             ui.line("looking at this machine ...");
         }
-        // Dropped by the signal, it ends the shell and the runtimes that it has started.
+        // A signal drops the examination, which ends the shell and the runtimes that it has started.
         let report = tokio::select! {
             biased;
             signal = signals.next() => Err(signal),
@@ -113,7 +113,7 @@ pub(super) fn examined(
     examined.ok_or(exit)
 }
 
-/// What of the machine bears on a server in which something was found.
+/// Returns the faults of the machine that may be the cause of a server's findings.
 pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report) -> Vec<EnvironmentFinding> {
     if report.is_healthy() {
         return Vec::new();
@@ -121,7 +121,7 @@ pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report
     if let Some(command) = way.command() {
         return doctor.about_command(command).await;
     }
-    // A server that was reached and answers wrong does so whatever the surroundings are.
+    // A server that was reached and responds wrongly does so on any machine.
     let failed: Vec<Check> = report.findings.iter().map(|finding| finding.check).collect();
     if !failed.iter().any(|check| PARTS.iter().any(|part| bears(*part, *check))) {
         return Vec::new();
@@ -131,14 +131,14 @@ pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report
         None => Vec::new(),
     };
     findings.retain(|finding| failed.iter().any(|check| bears(finding.check.part(), *check)));
-    // What the examination of the server has said of its proxy is not said again.
+    // The findings of the server include its proxy.
     if failed.contains(&Check::Proxy) {
         findings.retain(|finding| !["proxy-unreachable", "proxy-authorization"].contains(&finding.id));
     }
     findings
 }
 
-/// A program that is there after all is not to be installed: what the machine's own finding advises is what helps.
+/// Replaces the advice to install a program if it is installed: the finding of the machine says where.
 pub(super) fn yields(report: &mut Report, surroundings: &[EnvironmentFinding]) {
     if !surroundings.iter().any(|found| ["not-found-here", "manager-not-loaded"].contains(&found.id)) {
         return;
@@ -149,11 +149,11 @@ pub(super) fn yields(report: &mut Report, surroundings: &[EnvironmentFinding]) {
     }
 }
 
-/// The parts that are about connections.
+/// The parts of the machine that affect connections.
 const PARTS: [EnvironmentPart; 3] =
     [EnvironmentPart::Proxy, EnvironmentPart::Certificates, EnvironmentPart::Loopback];
 
-/// Whether a fault of that part of the surroundings may be why that check of a server has failed.
+/// Whether a fault of this part may be the cause of this failed check.
 const fn bears(part: EnvironmentPart, check: Check) -> bool {
     match part {
         EnvironmentPart::Proxy => matches!(check, Check::Address | Check::Proxy | Check::Reached),
@@ -171,7 +171,7 @@ pub(super) fn labels(report: &EnvironmentReport) -> impl Iterator<Item = &str> {
     report.steps.iter().map(|step| step.part.as_str())
 }
 
-/// A line for each part, and what else is known. `everything`: with the folders of each `PATH`.
+/// Writes a line for each part, and the notes. `everything`: with the folders of each `PATH`.
 pub(super) fn lines(page: &mut Page, report: &EnvironmentReport, everything: bool) {
     for step in &report.steps {
         page.step(step.part.as_str(), Some(step.took), step.outcome, &step.detail);
@@ -199,7 +199,7 @@ fn joined(folders: &[std::path::PathBuf]) -> String {
 
 // ---- for a program ----
 
-/// All of it as one JSON object.
+/// The report as one JSON object.
 pub(super) fn document(report: &EnvironmentReport) -> Value {
     let steps = report.steps.iter().map(|step| {
         value!({

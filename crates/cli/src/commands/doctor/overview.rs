@@ -19,16 +19,16 @@ use crate::target::{Named, Target};
 use crate::ui::{HEADING, Secrets, Ui};
 use crate::visible;
 
-/// What came of a server: its report, and what of the machine bears on it; or why there is none.
+/// The report on a server and the faults of the machine that may be the cause; or why there is no report.
 type Examined = Result<(Report, Vec<EnvironmentFinding>), Failure>;
 
-/// Looks at all of it.
+/// Examines the machine, the configuration and all servers.
 pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
     let connect = &args.connect;
     refuse_trace(connect, "all of the configuration are meant")?;
     let files = config::survey(&connect.configured)?;
     for entry in files.iter().flat_map(|file| &file.entries) {
-        // What is not trusted is not started, and so has nothing to say that could be a secret.
+        // An entry that is not trusted is not started, so its secrets cannot be in any output.
         if entry.untrusted.is_none() {
             ui.hide(Secrets::new(&entry.secrets));
         }
@@ -80,7 +80,7 @@ async fn examine(plan: Plan, machine: EnvironmentDoctor) -> Examined {
     Ok((report, surroundings))
 }
 
-/// Removes what is reported of the machine already.
+/// Removes faults that the report on the machine has already.
 fn untold(machine: &EnvironmentReport, surroundings: &mut Vec<EnvironmentFinding>) {
     let told = |finding: &EnvironmentFinding| {
         machine.findings.iter().any(|known| known.id == finding.id && known.seen == finding.seen)
@@ -88,7 +88,7 @@ fn untold(machine: &EnvironmentReport, surroundings: &mut Vec<EnvironmentFinding
     surroundings.retain(|finding| !told(finding));
 }
 
-/// Each server, with what came of it where it was examined.
+/// Each server, with its outcome if it was examined.
 fn paired<'a>(
     configuration: &'a Configuration,
     outcomes: &'a [Examined],
@@ -176,7 +176,7 @@ fn heading(page: &mut Page, text: &str) {
     page.out.push_str(&format!("{HEADING}{text}{HEADING:#}\n"));
 }
 
-/// A server in one line: who it is and what it has, or the ids of its faults.
+/// A server in one line: its name and its lists, or the ids of its findings.
 fn summary(report: &Report) -> String {
     if !report.is_healthy() {
         let mut ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
@@ -204,7 +204,7 @@ fn summary(report: &Report) -> String {
 
 // ---- for a program ----
 
-/// The document on the machine, the configuration and each of its servers.
+/// The document on the machine, the configuration and each server.
 #[derive(Serialize)]
 struct OfEverything<'a> {
     healthy: bool,

@@ -1,4 +1,4 @@
-//! A report for a person: a line for each phase, what is known beside them, then what is wrong, then the verdict.
+//! The report for a person: a line for each phase, additional facts, the faults, and the summary.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use crate::fold::{LongWord, Widths, lines};
 use crate::ui::{BAD, FAINT, HEADING};
 use crate::visible;
 
-/// The width of the names of phases: that of the longest one that most reports have.
+/// The minimum width of the names of phases: that of the longest name in most reports.
 const MIN_PHASE_COLUMNS: usize = 10;
 /// A longer name moves the rest of its line to the right.
 const MAX_PHASE_COLUMNS: usize = 24;
 /// The width of a time.
 const TIME_COLUMNS: usize = 9;
-/// The width of the labels of a finding, with the blanks before and after them.
+/// The width of the labels of a finding, with the blanks around them.
 const LABEL_COLUMNS: usize = 11;
 /// The tools of an orchestrator that are listed without `-v`.
 const MAX_TOOLS: usize = 12;
 /// In a narrower terminal lines are not wrapped.
 const MIN_TERMINAL_COLUMNS: usize = 40;
 
-/// All of it. `everything`: with what is known of certificates. `width`: of the terminal, where it is one; longer lines
-/// go on below their beginning. `surroundings`: what of the machine bears on it.
+/// The whole report. `everything`: with the details of certificates. `width`: of the terminal, if it is one. A longer
+/// line continues below its text. `surroundings`: faults of the machine that may be the cause.
 pub(super) fn of(
     report: &Report,
     surroundings: &[EnvironmentFinding],
@@ -54,7 +54,7 @@ pub(super) fn of(
             };
             page.beside("file", &text);
         }
-        // Their list is in another order each time.
+        // An orchestrator lists its tools in random order.
         let mut names: Vec<&str> = orchestrator.tools.iter().map(|tool| tool.name.as_str()).collect();
         names.sort_unstable();
         let shown = if everything { names.len() } else { MAX_TOOLS.min(names.len()) };
@@ -66,7 +66,7 @@ pub(super) fn of(
     for note in &report.notes {
         page.beside("note", note);
     }
-    // A finding that shows standard error shows it all.
+    // A finding with standard error shows all of it.
     if !report.findings.iter().any(|finding| !finding.evidence.stderr.is_empty()) {
         for (place, line) in report.stderr.iter().enumerate() {
             page.beside(if place == 0 { "stderr" } else { "" }, line);
@@ -83,7 +83,7 @@ pub(super) fn of(
     page.verdict(report.checks_run(), report.checks_not_run().map(|(_, why)| why))
 }
 
-/// What was found out of an examination that was stopped in that phase, after so long.
+/// The steps of an examination that was stopped. `under_way`: the current phase and its time so far.
 pub(super) fn stopped(steps: &[Step], under_way: Option<(Phase, Duration)>, width: Option<usize>) -> String {
     let labels = steps.iter().map(|step| step.phase).chain(under_way.map(|(phase, _)| phase));
     let mut page = Page::new(width, labels.map(Phase::as_str));
@@ -101,12 +101,12 @@ pub(super) struct Page {
     pub(super) out: String,
     width: Option<usize>,
     phases: usize,
-    /// How many faults it has.
+    /// The number of faults that were written.
     told: usize,
 }
 
 impl Page {
-    /// `labels`: of the lines that it will have.
+    /// `labels`: the labels of all lines of the page.
     pub(super) fn new<'a>(width: Option<usize>, labels: impl Iterator<Item = &'a str>) -> Self {
         let longest = labels.map(UnicodeWidthStr::width).max().unwrap_or_default();
         Self {
@@ -117,7 +117,7 @@ impl Page {
         }
     }
 
-    /// A text after a label. Further lines of it begin below `indent`. Text that is not ours has been made visible.
+    /// Writes a text behind a label. Its other lines begin below `indent`. The text has been escaped.
     fn paragraph(&mut self, label: &str, styled: &str, text: &str, indent: usize) {
         let room = |taken: usize| {
             self.width
@@ -132,7 +132,7 @@ impl Page {
         }
     }
 
-    /// A line for a step. `phase`: its name, escaped.
+    /// Writes a line for a step. `phase`: its name, escaped.
     pub(super) fn step(&mut self, phase: &str, took: Option<Duration>, outcome: Outcome, detail: &str) {
         let took = took.map_or_else(|| "-".to_owned(), seconds);
         let phases = self.phases;
@@ -153,12 +153,12 @@ impl Page {
         let _ = writeln!(self.out, "{end}");
     }
 
-    /// Something beside the phases.
+    /// Writes an additional fact.
     pub(super) fn beside(&mut self, label: &str, text: &str) {
         self.row(label, self.phases + 1 + TIME_COLUMNS, text);
     }
 
-    /// Something that belongs to a finding.
+    /// Writes a fact of a finding.
     fn of_finding(&mut self, label: &str, text: &str) {
         self.row(&format!("  {label}"), LABEL_COLUMNS - 1, text);
     }
@@ -178,7 +178,7 @@ impl Page {
         self.beside("key", &pin(facts));
     }
 
-    /// The next of so many faults. `whose`: what it was found in, or nothing.
+    /// Begins one of `count` faults. `whose`: the server that has it, or nothing.
     pub(super) fn begin_fault(&mut self, count: usize, whose: &str, id: &str, seen: &str, meaning: &str) {
         self.told += 1;
         let which = if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", self.told) };
@@ -195,13 +195,13 @@ impl Page {
         self.out.push('\n');
     }
 
-    /// A fault of the machine.
+    /// Writes a fault of the machine.
     pub(super) fn surroundings(&mut self, count: usize, finding: &EnvironmentFinding) {
         self.begin_fault(count, "", finding.id, &finding.seen, &finding.meaning);
         self.end_fault(&finding.advice);
     }
 
-    /// How many faults there are, and how many checks. `not_run`: why each of those was not.
+    /// Writes the number of faults and of checks. `not_run`: the reasons of the checks that were not run.
     pub(super) fn verdict<'a>(mut self, run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
         let verdict = match self.told {
             0 => format!("{HEADING}no fault found{HEADING:#}"),

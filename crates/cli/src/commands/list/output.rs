@@ -19,13 +19,13 @@ const MAX_HELD_ROWS: usize = 256;
 /// Text is written as soon as it is longer than this.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Writes what is told. After the first that could not be written nothing more is.
+/// Writes lists. Nothing is written after the first failed write.
 pub(super) struct Output<'a> {
     ui: &'a Ui,
     form: Form,
-    /// What is yet to be handed on.
+    /// The text that is not yet written.
     out: String,
-    /// Several servers are told of: what any of them was given to hide is in none of their parts.
+    /// There are several servers. Secrets of each of them are hidden in the text of all of them.
     several: bool,
     unwritten: Option<Unwritten>,
 }
@@ -36,7 +36,7 @@ enum Form {
 }
 
 impl<'a> Output<'a> {
-    /// `describe`: everything is to be said of each item.
+    /// `describe`: with all that is known of each item.
     pub(super) fn new(ui: &'a Ui, describe: bool, several: bool) -> Self {
         let form = match ui.json {
             true => Form::Document(Document::default()),
@@ -51,7 +51,7 @@ impl<'a> Output<'a> {
         writing
     }
 
-    /// The next server; `name`: of its entry, where there are several.
+    /// Begins a server. `name`: of its entry, if there are several servers.
     pub(super) fn begin_server(&mut self, name: Option<&str>, facts: ServerFacts) {
         match &mut self.form {
             Form::Page(page) => page.begin_server(&mut self.out, name, &facts),
@@ -59,7 +59,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// A part of what it has.
+    /// Writes a part of a list.
     pub(super) async fn write(&mut self, part: Part) -> Result<(), Stopped> {
         match part {
             Part::Page(section, items) => {
@@ -97,7 +97,7 @@ impl<'a> Output<'a> {
         self.flush().await
     }
 
-    /// Writes an item into a document, piece by piece: it may be as large as a message.
+    /// Writes an item into a document, in chunks: it may be as large as a message.
     async fn write_item(&mut self, item: &Raw) -> Result<(), Stopped> {
         let mut rest = item.as_str();
         while let Form::Document(document) = &mut self.form
@@ -128,7 +128,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Of this server there is no more.
+    /// Ends a server.
     pub(super) async fn end_server(&mut self) -> Result<(), Stopped> {
         self.end_list();
         match &mut self.form {
@@ -138,7 +138,7 @@ impl<'a> Output<'a> {
         self.flush().await
     }
 
-    /// There is nothing to say of the server of that name but this.
+    /// Writes the failure of a server about which nothing else is known.
     pub(super) async fn absent_server(&mut self, name: &str, failure: &Failure) -> Result<(), Stopped> {
         if let Form::Document(document) = &mut self.form {
             let error = failure.json()["error"].to_string();
@@ -150,7 +150,7 @@ impl<'a> Output<'a> {
         self.flush().await
     }
 
-    /// A signal has come, and what was told is not all there is: a document says so.
+    /// Marks a document as incomplete after a signal.
     pub(super) fn interrupt(&mut self, signal: Signal) {
         if let Form::Document(document) = &mut self.form {
             let message = "a signal ended it: there may be more than this";
@@ -161,7 +161,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// There is no more at all. How the writing went.
+    /// Ends the output. The error is that of the first failed write.
     pub(super) async fn end(mut self) -> Result<(), Unwritten> {
         if let Form::Document(document) = &mut self.form {
             if self.several {
@@ -207,14 +207,14 @@ impl<'a> Output<'a> {
 #[derive(Default)]
 struct Document {
     indented: visible::Indented,
-    /// Some server has been told of.
+    /// A server was written.
     has_any: bool,
-    /// The server is a member of something with a name.
+    /// The server is a member of an object with a name.
     has_name: bool,
-    /// The list that has begun, and whether it has an item.
+    /// The current list, and whether it has an item.
     list: Option<(&'static str, bool)>,
     errors: Vec<String>,
-    /// Why it ends before its end, where several servers are told of.
+    /// Why the document is incomplete, if there are several servers.
     interrupted: Option<String>,
 }
 
@@ -237,7 +237,7 @@ impl Document {
             self.push(out, &format!("{{\"name\":{},\"server\":", name.as_str()));
         }
         let members = object::write(facts.members.iter().map(|(name, value)| (*name, value.as_str())));
-        // The version is always there.
+        // The version is always there, so the object is not empty.
         self.push(out, members.strip_suffix('}').unwrap_or(&members));
     }
 
@@ -249,7 +249,7 @@ impl Document {
         }
     }
 
-    /// What stands before the next item.
+    /// Writes what separates an item from the previous one.
     fn begin_item(&mut self, out: &mut String) {
         if let Some((_, has_items)) = &mut self.list
             && std::mem::replace(has_items, true)
@@ -278,23 +278,23 @@ impl Document {
 
 #[derive(Default)]
 struct Page {
-    /// Of the terminal, in columns; without one nothing is cut.
+    /// Of the terminal, in columns; `None`: nothing is truncated.
     width: Option<usize>,
     describe: bool,
     section: Option<&'static Section>,
-    /// The heading of the section has been written.
+    /// The heading of the section was written.
     has_heading: bool,
-    /// Something of this server has been written.
+    /// An item of this server was written.
     has_items: bool,
-    /// Not all that it has could be read.
+    /// A list of this server failed.
     has_failed: bool,
-    /// Another server has been told of before.
+    /// Another server was written before.
     is_later: bool,
-    /// The widest name that others are aligned with.
+    /// The width of the column of names.
     names: usize,
-    /// What is shown when it is known how wide the names are.
+    /// Rows that are held back until the width of the names is known.
     held_rows: Vec<(String, String)>,
-    /// So much has been seen that the names are known well enough.
+    /// Rows were written: the width of the names is known.
     has_released: bool,
 }
 
@@ -330,7 +330,7 @@ impl Page {
         let _ = writeln!(out, "{HEADING}{}{HEADING:#}", section.heading);
     }
 
-    /// Writes what is held back.
+    /// Writes the rows that were held back.
     fn release(&mut self, out: &mut String) {
         if self.held_rows.is_empty() {
             return;
@@ -349,7 +349,7 @@ impl Page {
     }
 
     fn end_server(&mut self, out: &mut String) {
-        // Where there is only a failure to tell, nothing else is told.
+        // A server with nothing but a failure has no such line.
         if !self.has_items && !self.has_failed {
             out.push_str("nothing is offered\n");
         }
@@ -411,7 +411,7 @@ Resources
         for width in (0..120).chain([usize::MAX]) {
             let text = page(&[(&TOOLS, tools.clone())], Some(width));
             assert!(text.starts_with("Tools\n"), "{width}");
-            // Below this there is no room for anything.
+            // A narrower line has no room for anything.
             for line in text.lines().filter(|_| width > 6) {
                 assert!(unicode_width::UnicodeWidthStr::width(line) <= width, "{width}: {line}");
             }

@@ -1,7 +1,7 @@
-//! `--baseline FILE`: known findings, which are reported and are no faults.
+//! `--baseline FILE`: known findings, which are reported and do not fail.
 //!
-//! The file is JSON that people read in reviews: one object for each finding, with the fingerprint by which it is known
-//! again. Where several servers are examined, an entry names its server; without a name it is for any.
+//! The file is JSON for reviews: one object for each finding, with the fingerprint that identifies it. An entry with
+//! the name of a server is for that server alone.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,16 +18,16 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::shown;
 
-/// A larger file is no baseline.
+/// The maximum size of the file.
 const MAX_FILE_BYTES: u64 = 16 << 20;
-/// The member by which such a file is known, and what it holds.
+/// The member that identifies the format, and its version.
 const FORMAT: (&str, u64) = ("mcpjoinBaseline", 1);
 /// The longest problem in the file.
 const MAX_PROBLEM_CHARS: usize = 300;
-/// A word with digits that is as long is an id, which is another one each time.
+/// A word with digits that is at least this long is an id, which differs in each run.
 const MIN_ID_BYTES: usize = 8;
 
-/// The file as it is written.
+/// The file in the form in which it is written.
 #[derive(Serialize)]
 struct Written<'a> {
     #[serde(rename = "mcpjoinBaseline")]
@@ -35,7 +35,7 @@ struct Written<'a> {
     findings: &'a BTreeSet<Entry>,
 }
 
-/// A known finding. Ordered as it is written.
+/// A known finding. The order of the members is that of the file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub(super) struct Baseline {
     entries: Vec<Entry>,
 }
 
-/// The text of the file. A device or a pipe may have no end.
+/// Reads the file up to its limit: a device or a pipe may have no end.
 fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
@@ -62,7 +62,7 @@ fn text_of(path: &Path) -> io::Result<String> {
 }
 
 impl Baseline {
-    /// Reads the file. `or_new`: where there is none, nothing is known.
+    /// Reads the file. `or_new`: a missing file has no findings.
     pub(super) fn read(path: &Path, or_new: bool) -> Result<Self, Failure> {
         let name = shown(path.as_os_str());
         let unusable = |what: String, hint: String| {
@@ -114,7 +114,7 @@ impl Baseline {
         entries.collect()
     }
 
-    /// Marks what is known, and says what was known and is found no longer.
+    /// Marks known findings, and collects entries that were not found again.
     pub(super) fn compare(&self, path: &Path, document: &mut Document) {
         let mut seen = BTreeSet::new();
         let alone = document.servers.len() == 1;
@@ -149,7 +149,7 @@ impl Baseline {
         document.baseline = Some(Compared { file: shown(path.as_os_str()), stale: stale.collect() });
     }
 
-    /// Writes what is found, and what was known and was not looked for this time.
+    /// Writes all findings, and the entries that were not checked in this run. Returns the number of entries.
     pub(super) fn update(self, path: &Path, document: &Document) -> Result<usize, Failure> {
         let alone = document.servers.len() == 1;
         let mut entries: BTreeSet<Entry> = self
@@ -159,7 +159,8 @@ impl Baseline {
             .collect();
         for server in &document.servers {
             let Ok(Seen::Judged(judged)) = &server.seen else { continue };
-            // An entry has a name of its own; a command that is examined alone may be spelled in another way elsewhere.
+            // An entry of a configuration has a name of its own. A single command may be typed in another way
+            // elsewhere.
             let named = document.several || server.place.is_some();
             let name = named.then(|| server.label.clone());
             for ruling in &judged.rulings {
@@ -173,7 +174,7 @@ impl Baseline {
                 entries.extend(ruling.found().iter().map(of));
             }
         }
-        // Of what has one fingerprint one is enough.
+        // One entry for each fingerprint is enough.
         let mut written = BTreeSet::new();
         entries.retain(|entry| written.insert((entry.server.clone(), entry.fingerprint.clone())));
         let text = document_of(&Written { version: FORMAT.1, findings: &entries }) + "\n";
@@ -186,12 +187,13 @@ impl Baseline {
 }
 
 impl Entry {
-    /// `alone`: it is the only server. Of what has no name it is not known which of several was meant.
+    /// Whether the entry is for this server. `alone`: there is only one server. Otherwise an entry without a name is
+    /// for none.
     fn is_for(&self, label: &str, alone: bool) -> bool {
         self.server.as_ref().map_or(alone, |server| server == label)
     }
 
-    /// Whether its rule was put to the test in its run on its server, so that it would have been found.
+    /// Whether its rule was applied to its run on its server.
     fn was_looked_for(&self, server: &Server, alone: bool) -> bool {
         let Ok(Seen::Judged(Judged { runs, rulings, .. })) = &server.seen else { return false };
         let ruling = rulings.iter().find(|ruling| ruling.rule.slug == self.rule);
@@ -201,8 +203,8 @@ impl Entry {
     }
 }
 
-/// By what a finding is known again in another run, in 16 hexadecimal digits: the rule and where it was broken, without what is
-/// different each time (ids, times, ports). `sent`: what was sent before it was broken.
+/// Identifies a finding in later runs, by 16 hexadecimal digits of a hash: the rule and the place, without values that
+/// differ in each run (ids, times, ports). `sent`: the message before the finding.
 pub(super) fn fingerprint(rule: &str, run: &str, sent: Option<&str>, problem: &str) -> String {
     let mut hash = Sha256::new();
     for part in [rule, run, &sent.map(asked).unwrap_or_default(), &steady(problem)] {
@@ -212,7 +214,7 @@ pub(super) fn fingerprint(rule: &str, run: &str, sent: Option<&str>, problem: &s
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What was asked for, and of what: our own words, which are spelled in one way.
+/// The method and the name in a message. Our own messages are always written in the same way.
 fn asked(sent: &str) -> String {
     let after = |name: &str| {
         let (_, rest) = sent.split_once(name)?;
@@ -223,7 +225,7 @@ fn asked(sent: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// The text with `#` in place of numbers and of words that are ids.
+/// The text with `#` in place of numbers and ids.
 fn steady(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

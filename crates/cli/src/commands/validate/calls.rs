@@ -1,5 +1,5 @@
-//! `mcpjoin validate --call`: what became of the calls that were asked for. A call of a tool that does not exist tests nothing,
-//! and a report without faults would hide that.
+//! `mcpjoin validate --call`: reports calls that did not test anything, for example because the tool does not exist. A
+//! report without faults would hide that.
 
 use mcpjoin::proto::Raw;
 use mcpjoin_rules::{CallProblem, Probe, Trace};
@@ -13,7 +13,7 @@ use crate::ui::Ui;
 /// The longest problem.
 const MAX_PROBLEM_CHARS: usize = 300;
 
-/// A call that shows less of a server than it was meant to.
+/// A call that did not do what was intended.
 #[derive(Serialize)]
 pub(super) struct Note {
     pub(super) tool: String,
@@ -21,23 +21,23 @@ pub(super) struct Note {
     pub(super) problem: String,
     /// The server lists the tool.
     listed: bool,
-    /// The server does not list it, and has not served a call of it either.
+    /// The server does not list the tool, and no call of it succeeded.
     #[serde(skip)]
     pub(super) missing: bool,
 }
 
-/// What became of the calls of a tool.
+/// The outcome of all calls of a tool.
 #[derive(Debug, PartialEq, Eq)]
 enum Called {
-    /// One did what it does.
+    /// A call succeeded.
     Served,
-    /// None did, for this reason.
+    /// All calls failed, for this reason.
     Refused(String),
-    /// There was none, or no answer to it: a rule says that.
+    /// There was no call, or no response to it. A rule reports that.
     Unanswered,
 }
 
-/// What to report of the calls that were asked for.
+/// The calls to report.
 pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<Note> {
     let note = |call: &ToolCall| {
         let known: Vec<&CallProblem> =
@@ -67,7 +67,7 @@ fn is_called(tool: &Raw, name: &str) -> bool {
     Object::of(tool).and_then(|tool| tool.text("name")).as_deref() == Some(name)
 }
 
-/// What became of the calls of a tool, in all runs.
+/// The outcome of the calls of a tool in all runs.
 fn called(trace: &Trace, tool: &str) -> Called {
     let mut called = Called::Unanswered;
     for run in &trace.runs {
@@ -92,7 +92,7 @@ fn called(trace: &Trace, tool: &str) -> Called {
     called
 }
 
-/// What a result says that is an error of the tool; `None` for any other.
+/// The text of a result with `isError`; `None` for any other result.
 fn failed(result: &Raw) -> Option<String> {
     let result = Object::of(result)?;
     if result.value("isError").is_none_or(|flag| flag.as_str() != "true") {
@@ -110,7 +110,7 @@ mod tests {
 
     use super::{Called, called};
 
-    /// A run in which the tool is called, and this is the answer.
+    /// A run with one call of the tool and its response.
     fn run(answer: &str) -> Run {
         let mut run = Run::new("session", Version::newest(Era::Legacy));
         run.sent(Probe::Call, r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#);

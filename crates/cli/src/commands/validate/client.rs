@@ -1,4 +1,4 @@
-//! `mcpjoin validate --client`: is this client right? We are the server that it connects to.
+//! `mcpjoin validate --client`: validates a client, which connects to this program as its server.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -32,33 +32,33 @@ use crate::guard::Guarded;
 use crate::target::shown;
 use crate::ui::Ui;
 
-/// Clients over HTTP have left when there was no connection for this time.
+/// Clients over HTTP have left after this time without a connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// From SIGTERM to SIGKILL for the client that we have started: it has lost its server.
+/// The time from SIGTERM to SIGKILL for a client that we have started.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long it may take to exit after SIGKILL.
+/// How long the client may take to exit after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Stands for our address in the words of the client's command.
+/// Is replaced by our address in the command of the client.
 const URL_PLACEHOLDER: &str = "{url}";
-/// Stands for the id of our process in the name of the file.
+/// Is replaced by the id of our process in the name of the report.
 const PID_PLACEHOLDER: &str = "{pid}";
-/// How a shell says that it has not found a program.
+/// The exit code of a shell that has not found a program.
 const PROGRAM_NOT_FOUND: ProcessExit = ProcessExit::Code(127);
 
-/// How it ended.
+/// The trace of a client and how it ended.
 struct Looked {
     trace: Trace,
-    /// By a signal.
+    /// The signal that ended it.
     signal: Option<Signal>,
     /// The client that we have started.
     ours: Option<Ours>,
 }
 
-/// What became of the client that we have started.
+/// The end of the client that we have started.
 struct Ours {
-    /// How it has ended by itself; `None` when we have ended it.
+    /// How it exited by itself; `None` if we have ended it.
     exit: Option<ProcessExit>,
-    /// The last that it wrote to standard error.
+    /// The end of its standard error.
     stderr: Bytes,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     let place = look.report.as_deref().map(ReportFile::new).transpose()?;
     let began = Instant::now();
     let runtime = runtime(Phase::Serve)?;
-    // Dismissed at the end. It is needed for a client that we start.
+    // Guards the client that we start. Dropped when it has ended.
     let guarded = (!args.words.is_empty()).then(Guarded::start);
     let looked = runtime.block_on(look_at(ui, args));
     drop(guarded);
@@ -130,7 +130,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     let document = Document { servers: vec![server], several: false, least, baseline: None };
     let text = rendered(ui, args, &document);
     let exit = match place {
-        // What crosses goes over standard output; what is printed goes to standard error then.
+        // Standard output carries messages, so the report goes to standard error.
         None => written(ui, ui.result(&text)),
         Some(place) => place.save(&text)?,
     };
@@ -162,7 +162,7 @@ async fn look_at(ui: &Ui, args: &Validate) -> Result<Looked, Failure> {
     }
 }
 
-/// The client that has started us.
+/// Serves the client that has started us.
 async fn over_stdio(
     validator: ClientValidator,
     look: &ClientLook,
@@ -183,7 +183,7 @@ async fn over_stdio(
     Ok(Looked { trace, signal: ended, ours: None })
 }
 
-/// Why there is no trace of a client.
+/// The failure if no client has sent anything.
 fn nobody(args: &Validate, ours: Option<Ours>, took: Duration) -> Failure {
     let failure = |message: &str| Failure::new("E_NO_CLIENT", Exit::Connection, Phase::Serve, message);
     let Some((ours, words)) = ours.filter(|_| !args.words.is_empty()).zip(Some(&args.words)) else {
@@ -210,7 +210,7 @@ fn nobody(args: &Validate, ours: Option<Ours>, took: Duration) -> Failure {
     failure
 }
 
-/// Clients that come to an address, one of which may be started by us.
+/// Serves clients at an address. One of them may be started by us.
 async fn over_http(
     ui: &Ui,
     validator: ClientValidator,
@@ -241,7 +241,7 @@ async fn over_http(
     Ok(Looked { trace, signal: ended, ours: None })
 }
 
-/// The client that we start. Neither it nor anything that it has started outlives the look.
+/// Serves the client that we start. It does not outlive the run, and neither do its processes.
 async fn over_http_to_ours(
     ui: &Ui,
     validator: ClientValidator,
@@ -258,7 +258,7 @@ async fn over_http_to_ours(
     }));
     let mut ended = None;
     let end = async {
-        // Dropped with this, also when enough has been noted: then the client is ended.
+        // Dropped when serving ends, also at its limits: then the client is ended.
         let _stop = stop;
         tokio::select! {
             signal = signals.next() => {
@@ -282,7 +282,7 @@ async fn over_http_to_ours(
             }
         }
     };
-    // What ends afterwards is ended by us.
+    // A later exit is caused by us.
     let by_itself = ran.is_some();
     if ran.is_none() {
         tokio::select! {
@@ -294,7 +294,7 @@ async fn over_http_to_ours(
             outcome = &mut running => ran = Some(outcome),
         }
     }
-    // What is there yet, is killed.
+    // Kills the processes that are left.
     drop(running);
     let report = match ran {
         Some(Ok(report)) => Some(report),
@@ -309,7 +309,7 @@ async fn over_http_to_ours(
     Ok(Looked { trace, signal: ended, ours: Some(Ours { exit, stderr: client.stderr() }) })
 }
 
-/// How the client is started, where there is one to be started.
+/// The command of the client, if there is one.
 fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
     let (program, arguments) = words.split_first()?;
     let filled = |word: &OsString| match word.to_str() {
@@ -317,7 +317,7 @@ fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
         None => word.clone(),
     };
     let command = without_ours(ChildCommand::new(program).args(arguments.iter().map(filled)));
-    // Our own standard output has the report, and nothing else.
+    // Our standard output contains only the report.
     let ui = ui.clone();
     let command = command.stderr(move |line| {
         ui.program_line(&String::from_utf8_lossy(line));
@@ -325,7 +325,7 @@ fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
     Some(command.shutdown(Duration::ZERO, TERMINATE_TIMEOUT))
 }
 
-/// Ready after that time; never, without one.
+/// Ready after this time; without a time, never.
 async fn passed(during: Option<Duration>) {
     match during {
         Some(during) => tokio::time::sleep(during).await,
@@ -341,7 +341,7 @@ const fn number(signal: Signal) -> i32 {
     }
 }
 
-/// What the client says of itself.
+/// The name and the version of the client.
 fn name(trace: &Trace) -> String {
     let lines = trace.runs.iter().flat_map(|run| &run.events).filter_map(|event| match &event.what {
         What::Received(line) => Some(line),
@@ -360,24 +360,24 @@ fn name(trace: &Trace) -> String {
     format!("{} {}", said("name"), said("version")).trim().to_owned()
 }
 
-/// The file that the report goes to. It is opened before anything is done: a folder that does not exist is not found out after
-/// ten minutes of serving a client.
+/// The file for the report. It is opened first, so that a missing folder is reported at the start and not after minutes
+/// of serving a client.
 struct ReportFile {
     path: PathBuf,
-    /// The file was made by us and has no report yet: it is removed when there is none.
+    /// We have created the file and not written it: it is removed on drop.
     made: bool,
 }
 
 impl ReportFile {
     /// # Errors
-    /// When nothing can be written there.
+    /// The file cannot be written.
     fn new(path: &Path) -> Result<Self, Failure> {
         let path = match path.to_str() {
             Some(name) => PathBuf::from(name.replace(PID_PLACEHOLDER, &std::process::id().to_string())),
             None => path.to_owned(),
         };
         let known = std::fs::metadata(&path).ok();
-        // A pipe waits for its reader, and a terminal is there: they are opened when there is something to say.
+        // Opening a pipe waits for its reader. Pipes and terminals are opened when the report is written.
         if known.as_ref().is_none_or(|known| known.is_file() || known.is_dir()) {
             let opened = OpenOptions::new().append(true).create(true).open(&path);
             opened.map_err(|error| unwritten(&shown(path.as_os_str()), &error))?;
@@ -385,7 +385,7 @@ impl ReportFile {
         Ok(Self { path, made: known.is_none() })
     }
 
-    /// Writes the report, without styles.
+    /// Writes the report without styles.
     fn save(mut self, text: &str) -> Result<Exit, Failure> {
         let plain = anstream::adapter::strip_str(text).to_string();
         self.made = false;
@@ -398,7 +398,7 @@ impl ReportFile {
 impl Drop for ReportFile {
     fn drop(&mut self) {
         if self.made {
-            // Where that fails, an empty file stays.
+            // An empty file stays if that fails.
             let _ = std::fs::remove_file(&self.path);
         }
     }

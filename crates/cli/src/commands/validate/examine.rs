@@ -1,4 +1,4 @@
-//! Examines the servers, several at once, and makes the report on each.
+//! Examines several servers at once, and makes the report on each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,12 +23,12 @@ use crate::progress::bar;
 use crate::target::Target;
 use crate::ui::Ui;
 
-/// The servers that are examined at once: each of them may be a program with others below it.
+/// The maximum number of servers that are examined at once. Each may be a program with processes below it.
 const MAX_CONCURRENT_SERVERS: usize = 4;
 /// The longest text of a response that is no message.
 const MAX_GARBAGE_CHARS: usize = 200;
 
-/// What to look for, in every server.
+/// The options of the examination, for all servers.
 #[derive(Clone)]
 pub(super) struct Look {
     selection: Selection,
@@ -53,7 +53,7 @@ impl Look {
         }
     }
 
-    /// The same server, with the tools that are to be called: what the configuration does not allow is not.
+    /// Adds the calls of tools. The configuration has to allow the tools.
     fn calling(&self, mut validator: Validator, tools: &ToolFilter) -> Result<Validator, Failure> {
         for call in &self.calls {
             tools.permit(&call.tool)?;
@@ -63,7 +63,7 @@ impl Look {
             return Ok(validator);
         }
         if !tools.allows_all() {
-            // Which they are is known when it is too late to ask.
+            // The tools are known only during the run, so they cannot be checked here.
             let problem = "--read-only-tools would call tools that the configuration may not allow";
             return Err(Failure::usage(problem, "name those that may be called: --call TOOL"));
         }
@@ -71,7 +71,7 @@ impl Look {
     }
 }
 
-/// Looks at all of them, and gives what was seen in their order. A signal ends it, and what was started.
+/// Examines all servers and returns the results in their order. A signal ends the examination and what it has started.
 pub(super) async fn all(
     ui: &Ui,
     targets: &[Target],
@@ -89,7 +89,7 @@ pub(super) async fn all(
         labels.push(label.clone());
         let (ui, look, room, progress) = (ui.clone(), look.clone(), room.clone(), progress.clone());
         running.spawn(async move {
-            // It is never closed.
+            // The semaphore is never closed.
             let _room = room.acquire().await;
             let server = match plan {
                 Ok(plan) => one(&ui, label, plan, &look, &progress).await,
@@ -105,7 +105,7 @@ pub(super) async fn all(
             biased;
             signal = signals.next() => {
                 ui.line_over();
-                // Dropped, they end what they have started; who asks twice does not wait for that.
+                // Dropped tasks end what they have started. A second signal does not wait for that.
                 tokio::select! {
                     biased;
                     _ = signals.next() => {}
@@ -117,7 +117,7 @@ pub(super) async fn all(
         };
         match next {
             Some(Ok((place, server))) => servers[place] = Some(server),
-            // Told below: nothing came of it.
+            // The missing result is reported below.
             Some(Err(_)) => {}
             None => break,
         }
@@ -138,7 +138,7 @@ async fn ended(mut running: JoinSet<(usize, Server)>, children: &[ChildHandle]) 
     }
 }
 
-/// What a server is called by: the name of its entry, or its command or address.
+/// The label of a server: the name of its entry, or its command or address.
 fn label(ui: &Ui, target: &Target, plan: Option<&Plan>) -> String {
     let label = match (target, plan) {
         (Target::Entry(named), Some(plan)) if plan.place.is_some() => named.name.clone(),
@@ -159,7 +159,7 @@ async fn one(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progres
     let seen = seen(ui, name, plan, look, progress).await;
     let took = began.elapsed();
     let told = |failure: Failure| {
-        // What a child has written it has written to the one that looked.
+        // Standard error of a child has been read by its own examination.
         let failure = if way.child().is_some() { failure } else { way.told(failure) };
         failure.and_no_entry(way.no_entry()).with(&typed, took)
     };
@@ -176,7 +176,7 @@ async fn one(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progres
 
 async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progress) -> Result<Seen, Failure> {
     let progress = progress.clone();
-    // What a user calls it in the configuration of a client.
+    // The name that a user gives the server in the configuration of a client.
     let entry = plan.place.is_some().then(|| label.clone());
     if look.openers {
         let told = |number, opener: &str| progress.told(&label, number, opener, "");
@@ -213,7 +213,7 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
     Ok(Seen::Judged(judged))
 }
 
-/// Why there is no trace. `typed`: the server's address, as it is shown.
+/// The failure if there is no trace. `typed`: the address of the server as it is shown.
 fn failure(error: ValidateError, typed: &str) -> Failure {
     match error {
         ValidateError::Spawn(error) => Failure::spawn(&error),
@@ -233,7 +233,7 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
         }
         ValidateError::Redirected { ref location, .. } => {
             let hint = match location {
-                // It redirects to itself.
+                // The server redirects to itself.
                 Some(location) if without_query(location) == without_query(typed) => {
                     "that is the address itself: see what the server, or a proxy before it, wants to be asked otherwise"
                 }
@@ -260,12 +260,12 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
     }
 }
 
-/// Queries may hold secrets, and are not compared.
+/// The address without its query, which may contain secrets.
 fn without_query(address: &str) -> &str {
     address.split(['?', '#']).next().unwrap_or(address)
 }
 
-/// The eras, limits and timeouts that the options name.
+/// Applies the options for eras, limits and timeouts.
 fn observed(connect: &Connect, validator: Validator, first: Phase) -> Validator {
     let mut validator = validator.limits(limits(connect));
     if let Some(time) = connect.timeout {
@@ -289,7 +289,7 @@ fn observed(connect: &Connect, validator: Validator, first: Phase) -> Validator 
     validator
 }
 
-/// How far it is, for a person: on a line of the terminal, or, with `-v`, in lines.
+/// Shows the progress: on a line of the terminal, or with `-v` in lines.
 #[derive(Clone)]
 struct Progress {
     ui: Ui,
@@ -306,7 +306,7 @@ impl Progress {
         self.ui.has_line()
     }
 
-    /// A server is being asked this.
+    /// Shows the current run of a server.
     fn told(&self, label: &str, number: usize, run: &str, probe: &str) {
         if !self.has_line() {
             let whose = if self.count > 1 { format!("{label}: ") } else { String::new() };
@@ -317,7 +317,7 @@ impl Progress {
         self.ui.line(&format!("{whose}run {number}, {run}{what}"));
     }
 
-    /// One more is over.
+    /// Counts a server that was examined.
     fn done(&self) {
         self.done.fetch_add(1, Ordering::Relaxed);
         if self.has_line() && self.count > 1 {

@@ -1,6 +1,6 @@
-//! The report for a program: one JSON document, whose members are in the order of their names. What is not known is absent.
+//! The report for a program: one JSON document, its members in the order of their names. Unknown values are absent.
 //!
-//! Also the rule book for a program (`validate --rules --json`).
+//! Also the list of rules (`validate --rules --json`).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::report::{Compared, Document, Found, Judged, Ruling, Run, Said, Seen, 
 use crate::commands::{document_of, joined};
 use crate::ui::Ui;
 
-/// The report on several servers. That on one server has the members of [`OfServer`] in place of `servers`.
+/// The report on several servers. The report on one server has the members of [`OfServer`] in place of `servers`.
 #[derive(Serialize)]
 struct Several<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ struct Several<'a> {
 /// A server, with the members of [`OfJudged`] where the rules were applied.
 #[derive(Serialize)]
 struct OfServer<'a> {
-    /// Its name, where there are several.
+    /// Its label, if there are several servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<&'a str>,
     /// Its command or address.
@@ -35,25 +35,25 @@ struct OfServer<'a> {
     /// With `--eras`: each first request and its response.
     #[serde(skip_serializing_if = "Option::is_none")]
     openers: Option<Vec<openers::OfRow<'a>>>,
-    /// Why it was not examined, or not completely: as every verb with `--json` says it.
+    /// Why it was not examined, or not completely, in the form of every verb.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
 
-/// What the rules say of a server.
+/// The results of the rules.
 #[derive(Serialize)]
 struct OfJudged<'a> {
     runs: &'a [Run],
-    /// How many rules applied: those that passed and those that failed.
+    /// The number of rules that passed or failed.
     ran: usize,
     passed: usize,
     failed: usize,
     skipped: usize,
-    /// With a baseline: how many of the rules failed with known findings alone.
+    /// With a baseline: the number of rules with known findings alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     known: Option<usize>,
     rules: Vec<OfRuling<'a>>,
-    /// The tools that `--call` named and that show less than they were meant to.
+    /// The calls of `--call` that did not do what was intended.
     #[serde(skip_serializing_if = "<[Note]>::is_empty")]
     calls: &'a [Note],
     /// With `--compatibility`.
@@ -61,7 +61,7 @@ struct OfJudged<'a> {
     clients: Option<&'a Clients>,
 }
 
-/// A rule and what it says of a server.
+/// A rule and its result.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct OfRuling<'a> {
@@ -77,15 +77,15 @@ struct OfRuling<'a> {
     /// Why it was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
-    /// Where it was broken: the members of [`Found`], and `known` with a baseline.
+    /// The members of [`Found`], and with a baseline `known`.
     #[serde(skip_serializing_if = "Option::is_none")]
     findings: Option<Vec<Value>>,
-    /// How many more findings there are.
+    /// The number of findings beyond the limit.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
 }
 
-/// A rule of the book.
+/// A rule.
 #[derive(Serialize)]
 struct OfRule<'a> {
     rule: &'a str,
@@ -94,7 +94,7 @@ struct OfRule<'a> {
     level: Level,
     sentence: &'a str,
     address: Option<String>,
-    /// The first revision and the last one that have it.
+    /// The first and the last revision that have it.
     since: Option<&'a str>,
     until: Option<&'a str>,
 }
@@ -105,7 +105,7 @@ pub(super) const fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The report: one object, or, of several servers, one with an array of them.
+/// The report: one object. For several servers it contains an array of them.
 pub(super) fn document(ui: &Ui, document: &Document) -> String {
     let baseline = document.baseline.as_ref();
     let servers = document.servers.iter().map(|server| of_server(ui, server, document));
@@ -115,7 +115,7 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
     document_of(&joined(&servers.take(1).next(), &Several { servers: None, baseline }))
 }
 
-/// The rule book: an array.
+/// The rules: an array.
 pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
     let of_rule = |rule: &'static Rule| OfRule {
         rule: rule.slug,

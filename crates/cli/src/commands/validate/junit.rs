@@ -1,5 +1,5 @@
-//! The report as JUnit XML, which nearly every CI service shows: a suite for each server and chapter, a case for each rule.
-//! What is no fault (advice, a SHOULD without `--strict`, what the baseline has) fails no case.
+//! The report as JUnit XML for CI services: a suite for each server and chapter, a case for each rule. Advice, a SHOULD
+//! without `--strict` and known findings fail no case.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::visible;
 
-/// The findings that are shown of one rule: services cut what is long, or refuse it.
+/// The maximum number of findings of a rule: services truncate or refuse a long text.
 const MAX_FINDINGS: usize = 20;
 /// The longest message, and the longest problem, of a finding.
 const MAX_TEXT_CHARS: usize = 1000;
@@ -39,7 +39,7 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
     report.to_string().unwrap_or_default()
 }
 
-/// A suite with one case, for a server that was not examined, or not completely.
+/// A suite with one case for a server that was not examined, or not completely.
 fn not_examined(ui: &Ui, server: &Server, failure: &Failure) -> TestSuite {
     let name = line(&server.label);
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
@@ -84,7 +84,7 @@ fn case(ruling: &Ruling, class: &str, document: &Document) -> TestCase {
     case
 }
 
-/// Where the rule was broken, with the messages.
+/// The findings of a rule, with their messages.
 fn findings(ruling: &Ruling) -> String {
     let mut out = format!("{}: {}\n", ruling.level().as_str(), ruling.rule.sentence);
     let is_shown = |found: &&Found| !found.known || ruling.fault().is_none();
@@ -107,13 +107,13 @@ fn findings(ruling: &Ruling) -> String {
     text(&out)
 }
 
-/// A text of any number of lines, without the characters that XML 1.0 cannot carry in any spelling: `visible` escapes the
-/// control characters, and two more are escaped in the same way here.
+/// A text without characters that XML 1.0 cannot represent: `visible` escapes the control characters, and two more are
+/// escaped in the same way here.
 fn text(text: &str) -> String {
     visible::text(text).replace('\u{fffe}', "\\u{fffe}").replace('\u{ffff}', "\\u{ffff}")
 }
 
-/// The same on one line, for attributes.
+/// A text in one line, for attributes.
 fn line(text: &str) -> String {
     self::text(&visible::line(text))
 }

@@ -1,4 +1,4 @@
-//! `mcpjoin validate --eras`: how a server responds to each first request that a client may send.
+//! `mcpjoin validate --eras`: how a server responds to each first request that a client may send (an opener).
 
 use std::time::{Duration, Instant};
 
@@ -18,47 +18,47 @@ use crate::visible;
 
 /// The longest text of a server.
 const MAX_TEXT_CHARS: usize = 300;
-/// The versions of a server that are shown.
+/// The maximum number of versions that are shown.
 const MAX_VERSIONS: usize = 20;
 
-/// An opener and the response to it, for a program.
+/// An opener and its response, for a program.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OfRow<'a> {
     method: &'a str,
-    /// The version that it offers.
+    /// The version in the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol_version: Option<&'a str>,
-    /// Whether the session is open then.
+    /// Whether the response opens the session.
     opens: bool,
     /// The kind of the response: `version`, `versions`, `result`, `refused`, `unreadable`, `lost`, `closed`, `silent` or `other`.
     answer: &'static str,
     elapsed_ms: u64,
-    /// The version that the server names.
+    /// The version in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
-    /// The versions that it names.
+    /// The versions in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     versions: Option<Vec<String>>,
-    /// The code of its error.
+    /// The code of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
 }
 
-/// One opener and the response to it.
+/// An opener and its response.
 pub(super) struct Row {
     opener: Opener,
     answer: OpenerAnswer,
-    /// The answer in words: cut, and without secrets.
+    /// The response in words, truncated and without secrets.
     said: String,
-    /// The server's own words in it.
+    /// The text of the server in the response.
     message: String,
     took: Duration,
 }
 
-/// Tries every opener that the options leave, one after another. `told`: called before each, with its number.
+/// Sends every opener that the options select, one after another. `told`: called before each, with its number.
 pub(super) async fn look(
     ui: &Ui,
     plan: &Plan,
@@ -84,7 +84,7 @@ pub(super) async fn look(
     Ok(rows)
 }
 
-/// The openers that the options leave.
+/// The openers that the options select.
 fn openers(connect: &Connect) -> impl Iterator<Item = Opener> {
     let (choice, wanted) = (connect.era, connect.protocol_version.clone());
     let is_of =
@@ -97,13 +97,14 @@ fn openers(connect: &Connect) -> impl Iterator<Item = Opener> {
     Opener::all().into_iter().filter(is_of).filter(names)
 }
 
-/// A server of the other era may stay mute: that is not waited for as long as for one that starts.
+/// The timeout of a response. A server of the other era may stay silent, and is not waited for as long as one that
+/// starts.
 fn patience(opener: &Opener, limits: &Limits) -> Duration {
     if opener.is_legacy() { limits.initialize } else { limits.probe }
 }
 
 impl Row {
-    /// Whether it does what it is for.
+    /// Whether the response opens the session.
     pub(super) const fn is_open(&self) -> bool {
         self.opener.is_opened_by(&self.answer)
     }
@@ -157,7 +158,7 @@ pub(super) fn table(out: &mut String, shown: &str, rows: &[Row]) {
     }
 }
 
-/// The answer for a program.
+/// The kind of the response for a program.
 const fn kind(answer: &OpenerAnswer) -> &'static str {
     match answer {
         OpenerAnswer::Version(_) => "version",
@@ -172,7 +173,7 @@ const fn kind(answer: &OpenerAnswer) -> &'static str {
     }
 }
 
-/// The answer in words.
+/// The response in words.
 fn words(answer: &OpenerAnswer) -> String {
     let list = |versions: &[Version]| {
         let names: Vec<&str> = versions.iter().take(MAX_VERSIONS).map(Version::as_str).collect();

@@ -14,21 +14,21 @@ use crate::fold::{Head, PAGE_COLUMNS, prose, quoted};
 use crate::ui::{BAD, FAINT, HEADING, NAME, Ui};
 use crate::visible;
 
-/// The findings that are shown of one rule.
+/// The maximum number of findings of a rule.
 const MAX_FINDINGS: usize = 3;
 /// The longest command of a server.
 const MAX_NAME_CHARS: usize = 200;
 /// The longest message, and the longest problem.
 const MAX_SHOWN_CHARS: usize = 300;
 
-/// All of it. `all`: the rules that held, too.
+/// The whole report. `all`: with the rules that passed.
 pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
     let mut out = String::new();
     for server in &document.servers {
         match &server.seen {
             Ok(Seen::Judged(judged)) => self::judged(&mut out, server, judged, all),
             Ok(Seen::Openers(rows)) => openers::table(&mut out, &server.shown, rows),
-            // Of a single server the failure is printed as for every verb.
+            // The failure of a single server is printed as for every verb.
             Err(_) if !document.several => continue,
             Err(failure) => {
                 let problem = ui.hidden(&failure.message);
@@ -64,7 +64,7 @@ fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
             judged.rulings.iter().filter(|ruling| ruling.rule.chapter == chapter).collect();
         let counts = Ruling::counts(rulings.iter().copied());
         if counts.ran() == 0 {
-            // The summary says why.
+            // The summary has the reason.
             continue;
         }
         let _ = writeln!(
@@ -109,7 +109,7 @@ fn heading(out: &mut String, shown: &str, judged: &Judged, took: Duration) {
     titled(out, shown, &rest);
 }
 
-/// A heading: what a server is called by, and what follows that.
+/// A heading: the name of a server, and the text behind it.
 pub(super) fn titled(out: &mut String, name: &str, rest: &str) {
     let name = cut(name, MAX_NAME_CHARS);
     let name = visible::line(&name);
@@ -156,7 +156,7 @@ fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
     }
 }
 
-/// A rule and what it says, behind how binding it is, which has so many columns.
+/// A rule behind its level. `columns`: the width of the level.
 fn sentence(out: &mut String, label: &str, columns: usize, rule: &Rule) {
     let text = format!("  {label} {NAME}{}{NAME:#}: ", rule.slug);
     let columns = columns + rule.slug.len() + 5;
@@ -166,13 +166,13 @@ fn sentence(out: &mut String, label: &str, columns: usize, rule: &Rule) {
 /// How much of a line is not shown.
 fn left_out(line: &str) -> Option<String> {
     let all = line.chars().count();
-    // What is kept of a longer one ends so.
+    // A line that was truncated before ends like this.
     let more = if all > MAX_TEXT_CHARS && line.ends_with('…') { "more than " } else { "" };
     (all > MAX_SHOWN_CHARS)
         .then(|| format!("the first {MAX_SHOWN_CHARS} of {more}{} characters", all.min(MAX_TEXT_CHARS)))
 }
 
-/// What ran and what did not: always, in figures. `all`: also which rules had nothing to judge, and why each.
+/// The numbers of rules. `all`: also the skipped rules, with the reason of each.
 fn summary(out: &mut String, judged: &Judged, all: bool) {
     let counts = judged.counts();
     let of = |level: Level| {
@@ -205,7 +205,7 @@ fn summary(out: &mut String, judged: &Judged, all: bool) {
     for chapter in Chapter::ALL {
         let of = |ruling: &&Ruling| ruling.rule.chapter == chapter;
         let all: Vec<&str> = judged.rulings.iter().filter(of).map(|ruling| ruling.rule.slug).collect();
-        // A chapter is said in one word when all of it is skipped for one reason.
+        // The name of a chapter stands for its rules if all are skipped for one reason.
         let whole =
             reasons.values_mut().find(|slugs| all.len() > 1 && all.iter().all(|slug| slugs.contains(slug)));
         if let Some(slugs) = whole {
@@ -219,8 +219,7 @@ fn summary(out: &mut String, judged: &Judged, all: bool) {
     }
 }
 
-/// The rules that had nothing to judge, in a few lines: a chapter that was not put to the test, what an option would
-/// show, and the rest.
+/// The skipped rules in a few lines: a chapter that was not tested, options that would test more, and the rest.
 fn skipped(out: &mut String, judged: &Judged) {
     let mut groups: BTreeMap<String, usize> = BTreeMap::new();
     let (mut order, mut rest) = (Vec::new(), 0);
@@ -258,7 +257,7 @@ fn skipped(out: &mut String, judged: &Judged) {
     }
 }
 
-/// The findings of the baseline that were not found again.
+/// The entries of the baseline that were not found again.
 fn stale(out: &mut String, compared: &Compared) {
     if compared.stale.is_empty() {
         return;
@@ -282,7 +281,7 @@ fn stale(out: &mut String, compared: &Compared) {
     }
 }
 
-/// How many servers have faults, or were not examined; with `--eras`, how many a first request opens.
+/// The numbers of servers by result. With `--eras`: how many of them an opener opens.
 fn servers(out: &mut String, document: &Document) {
     let (mut judged, mut faulty, mut failed, mut open, mut shut) = (0, 0, 0, 0, 0);
     for server in &document.servers {
@@ -303,7 +302,7 @@ fn servers(out: &mut String, document: &Document) {
     let _ = writeln!(out, "{HEADING}{} servers{HEADING:#}: {of}", document.servers.len());
 }
 
-/// The rule book for a person (`validate --rules`).
+/// The rules for a person (`validate --rules`).
 pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
     let mut out = String::new();
     let mut last = None;
