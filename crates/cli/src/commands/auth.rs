@@ -71,7 +71,7 @@ fn with_access(
     }
     let invocation =
         target::without_operands("auth", connect.server.as_deref(), words, false).map_err(misused)?;
-    let elsewhere = |name: &str| {
+    let not_http = |name: &str| {
         let problem = format!("auth is for servers over HTTP, and {name} is none");
         Failure::usage(
             problem,
@@ -79,12 +79,12 @@ fn with_access(
         )
     };
     if !matches!(invocation.target, Target::Http(_) | Target::Entry(_)) {
-        return Err(elsewhere(&invocation.target.label()));
+        return Err(not_http(&invocation.target.label()));
     }
     Ok(with_plan(ui, &invocation.target, connect, async |plan| match plan.way.access() {
         Some(access) => run_until(ui, Some(&plan.shown), within, work(access)).await,
         None => {
-            let mut failure = elsewhere(&plan.shown);
+            let mut failure = not_http(&plan.shown);
             if let Some(no_entry) = plan.way.no_entry() {
                 failure.message = format!("{no_entry}, and it is no URL of http:// or https://");
             }
@@ -108,7 +108,7 @@ async fn run_until(
     work: impl Future<Output = Result<Exit, Failure>>,
 ) -> Exit {
     let began = Instant::now();
-    let told = |mut failure: Failure| {
+    let report = |mut failure: Failure| {
         failure.seen.listening = true;
         let failure = match shown {
             Some(shown) if failure.phase != Phase::Usage => failure.with(shown, began.elapsed()),
@@ -119,7 +119,7 @@ async fn run_until(
     };
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
-        Err(error) => return told(Failure::system(Phase::Authorize, &error)),
+        Err(error) => return report(Failure::system(Phase::Authorize, &error)),
     };
     // A signal drops the work, which frees its port.
     let outcome = tokio::select! {
@@ -132,5 +132,5 @@ async fn run_until(
         Failure::new("E_TIMEOUT", Exit::Connection, Phase::Authorize, problem)
             .hint("do it again, and give it more time with --timeout 20m")
     };
-    outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(told)
+    outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(report)
 }

@@ -26,13 +26,13 @@ use crate::visible;
 const VERB: &str = "call";
 
 /// How long cancelling a task may take: as long as a server has to exit by itself.
-const CALLED_OFF: Duration = Duration::from_secs(2);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The task that is waited for, if there is one.
 #[derive(Default)]
-struct Held(RefCell<Option<TaskHandle>>);
+struct CurrentTask(RefCell<Option<TaskHandle>>);
 
-impl Held {
+impl CurrentTask {
     /// Shows an event, and remembers the task that it reports.
     fn show(&self, client: &Client, waiting: &mut Waiting<'_>, ui: &Ui, event: CallEvent) {
         if let CallEvent::Task(task) = &event {
@@ -44,9 +44,9 @@ impl Held {
 
     /// Cancels the task at the server. Waits for a short time only, and does not report the outcome: the command ends.
     /// Returns the task if the server did not respond.
-    async fn call_off(&self) -> Option<TaskHandle> {
+    async fn cancel(&self) -> Option<TaskHandle> {
         let task = self.0.borrow_mut().take()?;
-        match timeout(CALLED_OFF, task.cancel()).await {
+        match timeout(CANCEL_TIMEOUT, task.cancel()).await {
             Ok(Ok(_)) => None,
             Ok(Err(error)) if error.remote().is_some() => None,
             _ => Some(task),
@@ -59,7 +59,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     let words = args.words.clone();
     let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
-    let held = Held::default();
+    let current = CurrentTask::default();
     if let Some(id) = args.task {
         if let Some(word) = operands.next() {
             let problem =
@@ -67,13 +67,13 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
             return Err(misuse(VERB, problem));
         }
         // The task was started to outlive its command: only an interrupt cancels it.
-        let farewell = async |signal| {
+        let on_signal = async |signal| {
             if signal == Signal::Interrupt {
-                drop(held.call_off().await);
+                drop(current.cancel().await);
             }
         };
-        return Ok(with_tasks(ui, &invocation.target, &args.connect, None, farewell, async |client| {
-            take_up(ui, client, &held, &id, args.spill).await
+        return Ok(with_tasks(ui, &invocation.target, &args.connect, None, on_signal, async |client| {
+            resume(ui, client, &current, &id, args.spill).await
         }));
     }
     let tool = match args.tool {
@@ -84,15 +84,15 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
         .map_err(|problem| misuse(VERB, problem))?;
     let named = tool.clone();
-    let line = |id: &str| resume_hint::line(argv, &words, separated, &invocation.target, id);
-    let farewell = async |_| drop(held.call_off().await);
-    Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), farewell, async |client| {
-        let called = shown(tool.as_ref());
+    let resume_line = |id: &str| resume_hint::line(argv, &words, separated, &invocation.target, id);
+    let on_signal = async |_| drop(current.cancel().await);
+    Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), on_signal, async |client| {
+        let tool_name = shown(tool.as_ref());
         let prepared = prepare(ui, client, tool, arguments).await?;
         if args.detach {
-            detach(ui, client, &called, prepared, args.spill, line).await
+            detach(ui, client, &tool_name, prepared, args.spill, resume_line).await
         } else {
-            call(ui, client, &held, &called, prepared, args.spill, line).await
+            call(ui, client, &current, &tool_name, prepared, args.spill, resume_line).await
         }
     }))
 }
@@ -135,35 +135,35 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
     })
 }
 
-/// Waits for the result, also if the call becomes a task. `line`: the command line that continues the task.
+/// Waits for the result, also if the call becomes a task. `resume_line`: the command line that continues the task.
 async fn call(
     ui: &Ui,
     client: &Client,
-    held: &Held,
-    called: &str,
+    current: &CurrentTask,
+    tool_name: &str,
     mut call: ToolCall,
     spill: Option<usize>,
-    line: impl FnOnce(&str) -> String,
+    resume_line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     request::show_events(
         ui,
         async || call.next_event().await,
-        |waiting, event| held.show(client, waiting, ui, event),
+        |waiting, event| current.show(client, waiting, ui, event),
     )
     .await;
     match call.raw().await {
-        Ok(result) => print(ui, called, &result, spill).await,
+        Ok(result) => print(ui, tool_name, &result, spill).await,
         Err(error) => {
             let failure = Failure::client(&error, Phase::Call);
             // Only this command knows the task. A task that the server has ended is not cancelled.
             if error.remote().is_none()
                 && !matches!(error, ClientError::TaskCancelled { .. })
-                && let Some(task) = held.call_off().await
+                && let Some(task) = current.cancel().await
                 // A server that was started for the call is gone, and its task with it.
                 && client.child().is_none()
             {
-                let line = line(task.id());
-                return Err(failure.hint(format!("the task may still run: {line} takes it up again")));
+                let resume_line = resume_line(task.id());
+                return Err(failure.hint(format!("the task may still run: {resume_line} takes it up again")));
             }
             Err(failure)
         }
@@ -171,21 +171,21 @@ async fn call(
 }
 
 /// Waits for the result of a task.
-async fn take_up(
+async fn resume(
     ui: &Ui,
     client: &Client,
-    held: &Held,
+    current: &CurrentTask,
     id: &str,
     spill: Option<usize>,
 ) -> Result<Exit, Failure> {
     // The task is assumed to exist before the server has responded: a signal may come earlier.
-    *held.0.borrow_mut() = Some(client.task(id));
+    *current.0.borrow_mut() = Some(client.task(id));
     request::enable_logs(ui, client).await;
     let mut result = client.task(id).result();
     request::show_events(
         ui,
         async || result.next_event().await,
-        |waiting, event| held.show(client, waiting, ui, event),
+        |waiting, event| current.show(client, waiting, ui, event),
     )
     .await;
     let result = result.raw().await.map_err(|error| {
@@ -200,15 +200,15 @@ async fn take_up(
     print(ui, &format!("the task {}", shown(id.as_ref())), &result, spill).await
 }
 
-/// Starts the call as a task and prints its id, or the result if there is no task. `line`: the command line that
+/// Starts the call as a task and prints its id, or the result if there is no task. `resume_line`: the command line that
 /// continues the task.
 async fn detach(
     ui: &Ui,
     client: &Client,
-    called: &str,
+    tool_name: &str,
     call: ToolCall,
     spill: Option<usize>,
-    line: impl FnOnce(&str) -> String,
+    resume_line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     let mut call = call.begin();
     request::show_events(
@@ -220,14 +220,14 @@ async fn detach(
     let task = match call.await.map_err(|error| Failure::client(&error, Phase::Call))? {
         Begun::Task(task) => task,
         Begun::Result(result) => {
-            ui.remark(&format!("{called} was answered at once: there is no task"));
-            return print(ui, called, &result, spill).await;
+            ui.remark(&format!("{tool_name} was answered at once: there is no task"));
+            return print(ui, tool_name, &result, spill).await;
         }
         _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
     };
     let created = task.created().and_then(|created| Raw::from_value(created).ok());
     let exit = printed(ui, &created.unwrap_or_else(Raw::empty_object), || task.id().to_owned()).await;
-    ui.remark(&format!("take it up again with: {}", line(task.id())));
+    ui.remark(&format!("take it up again with: {}", resume_line(task.id())));
     if client.child().is_some() {
         ui.remark("this server was started for the call: the task ends with it, unless the server keeps it elsewhere");
     } else if client.profile().core_tasks {

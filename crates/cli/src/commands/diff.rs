@@ -51,7 +51,7 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
     }
     let [old, new] = match sides {
         [Side::File(old), Side::File(new)] => {
-            let found = Found::between(*old, *new, only);
+            let found = Comparison::between(*old, *new, only);
             found.remark(ui);
             let outcome = found.print(ui);
             return Ok(found.exit(written(ui, outcome)));
@@ -114,7 +114,7 @@ fn source(target: &Target) -> String {
 
 /// Compares on a blocking thread: lists may be long, and signals must be handled meanwhile.
 async fn compare(ui: &Ui, old: Snapshot, new: Snapshot, only: Vec<Counted>) -> Exit {
-    let found = spawn_blocking(move || Found::between(old, new, only)).await;
+    let found = spawn_blocking(move || Comparison::between(old, new, only)).await;
     let Ok(found) = found else {
         let failure = Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "the comparison was lost")
             .hint("this is a fault of mcpjoin: tell its authors");
@@ -131,7 +131,7 @@ async fn compare(ui: &Ui, old: Snapshot, new: Snapshot, only: Vec<Counted>) -> E
 }
 
 /// The changes from one side to the other.
-struct Found {
+struct Comparison {
     old: Snapshot,
     new: Snapshot,
     changes: Vec<Change>,
@@ -139,7 +139,7 @@ struct Found {
     only: Vec<Counted>,
 }
 
-impl Found {
+impl Comparison {
     fn between(old: Snapshot, new: Snapshot, only: Vec<Counted>) -> Self {
         let changes = changes(&old.offer, &new.offer);
         Self { old, new, changes, only }
@@ -183,7 +183,7 @@ impl Found {
 }
 
 /// The comparison for a program. Values of a server are copied unchanged.
-fn document(found: &Found) -> String {
+fn document(found: &Comparison) -> String {
     let shown = found.changes.iter().filter(|change| found.is_shown(change.class));
     let changes: Vec<String> = shown.map(change_of).collect();
     let classes = [ChangeClass::Breaks, ChangeClass::Reads, ChangeClass::Adds, ChangeClass::Noted];

@@ -50,9 +50,9 @@ pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Fa
 async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
     let child = plan.way.child();
     let trace = plan.way.trace().cloned();
-    let watch = Watch::new(ui);
+    let observer = Observer::new(ui);
     let mut doctor =
-        Doctor::new(plan.way.examined(), plan.client).on_phase(watch.phase()).on_step(watch.step());
+        Doctor::new(plan.way.examined(), plan.client).on_phase(observer.phase()).on_step(observer.step());
     if let (Some(trace), None) = (trace, &child) {
         // The transport of a child writes its own trace.
         doctor = doctor.tapped(trace.tap());
@@ -66,27 +66,27 @@ async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
         let mut report = doctor.examine().await;
         plan.way.advise(&mut report);
         let surroundings = environment::about(machine, &plan.way, &report).await;
-        environment::yields(&mut report, &surroundings);
+        environment::correct_advice(&mut report, &surroundings);
         report.notes.extend(machine.shell_notes());
         (report, surroundings)
     };
-    show(&watch, &plan.shown, examined, ended).await
+    show(&observer, &plan.shown, examined, ended).await
 }
 
 /// Follows an examination: draws each phase when it begins, and keeps the steps that have ended.
-struct Watch {
+struct Observer {
     ui: Ui,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<Progress>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct Progress {
     steps: Vec<Step>,
     /// The current phase and its beginning.
     under_way: Option<(Phase, Instant)>,
 }
 
-impl Watch {
+impl Observer {
     fn new(ui: &Ui) -> Self {
         Self { ui: ui.clone(), known: Arc::default() }
     }
@@ -131,12 +131,12 @@ impl Watch {
 
 /// Waits for the report and prints it. A signal ends the examination. Then `ended` is awaited until the next signal.
 async fn show(
-    watch: &Watch,
+    observer: &Observer,
     name: &str,
     examined: impl Future<Output = (Report, Vec<EnvironmentFinding>)>,
     ended: impl Future<Output = ()>,
 ) -> Exit {
-    let ui = &watch.ui;
+    let ui = &observer.ui;
     let mut signals = match listen_for_signals(failure::Phase::Connect) {
         Ok(signals) => signals,
         Err(failure) => return exit_of(ui, Err(failure)),
@@ -151,7 +151,7 @@ async fn show(
         Ok(report) => report,
         Err(signal) => {
             ui.line_over();
-            watch.stopped();
+            observer.stopped();
             tokio::select! {
                 biased;
                 _ = signals.next() => {}
@@ -253,9 +253,9 @@ fn examine_orchestrator(ui: &Ui, args: &args::Doctor, address: &str) -> Result<E
         doctor = doctor.answer_timeout(time);
     }
     let runtime = runtime(failure::Phase::Connect)?;
-    let watch = Watch::new(ui);
-    let doctor = doctor.on_phase(watch.phase()).on_step(watch.step());
+    let observer = Observer::new(ui);
+    let doctor = doctor.on_phase(observer.phase()).on_step(observer.step());
     let name = format!("orchestra://{address}");
     let examined = async { (doctor.examine().await, Vec::new()) };
-    Ok(runtime.block_on(show(&watch, &name, examined, std::future::ready(()))))
+    Ok(runtime.block_on(show(&observer, &name, examined, std::future::ready(()))))
 }

@@ -24,7 +24,7 @@ use crate::ui::Ui;
 use crate::visible;
 
 /// The path to which clients of 2024-11-05 post their messages.
-const MESSAGES: &str = "/messages";
+const MESSAGES_PATH: &str = "/messages";
 
 /// The address to listen at.
 pub(super) enum Address {
@@ -93,14 +93,14 @@ impl Address {
 
 /// Our certificate over QUIC, and the clients that are accepted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OverQuic {
+pub(super) struct QuicOptions {
     /// The certificate and its key. Without them a key is generated.
     pub(super) identity: Option<(PathBuf, PathBuf)>,
     /// The authorities of the accepted clients. Without them every client is accepted.
     pub(super) client_ca: Option<PathBuf>,
 }
 
-impl OverQuic {
+impl QuicOptions {
     /// Reads the files. Called for each connection, so that new certificates are used.
     fn who(&self, made: Option<&Identity>) -> Result<(Identity, ClientsAre), CertificateError> {
         let identity = match (made, &self.identity) {
@@ -148,42 +148,46 @@ enum Open {
         /// Clients need a certificate.
         asks: bool,
     },
-    Http(HttpListener, Option<Asked>),
+    Http(HttpListener, Option<TokenIssuer>),
     /// With the path of HTTP+SSE.
-    Sse(HttpListener, String, Option<Asked>),
+    Sse(HttpListener, String, Option<TokenIssuer>),
 }
 
 /// The authorization server of clients, which need a token.
-struct Asked {
+struct TokenIssuer {
     server: ResourceServer,
     /// The issuer of the tokens.
     issuer: String,
 }
 
 /// Who can use a listener, for the warnings at the start.
-enum Reach {
+enum Audience {
     /// Only this machine, or only clients with a certificate.
-    Ours,
+    Local,
     /// Only clients with a token, which is sent without encryption.
-    Bearers,
+    TokenHolders,
     /// Everyone who can reach the port.
-    Everybody { encrypted: bool },
+    Everyone { encrypted: bool },
 }
 
 impl Open {
-    async fn at(address: &Address, quic: &OverQuic, authorization: &Authorization) -> Result<Self, Failure> {
+    async fn at(
+        address: &Address,
+        quic: &QuicOptions,
+        authorization: &Authorization,
+    ) -> Result<Self, Failure> {
         let socket = match address {
             Address::Quic(address) => return Self::over_quic(address, quic).await,
             Address::Http(url) => {
                 let listener = HttpListener::bind(url).await.map_err(|error| Failure::listen_http(&error))?;
-                let asked = asked(authorization, &listener.url())?;
+                let asked = token_issuer(authorization, &listener.url())?;
                 return Ok(Self::Http(listener, asked));
             }
             Address::Sse(url, path) => {
                 let listener = HttpListener::bind(url).await.map_err(|error| Failure::listen_http(&error))?;
                 // The paths of both transports are below this URL.
                 let url = listener.url();
-                let asked = asked(authorization, url.strip_suffix("/mcp").unwrap_or(&url))?;
+                let asked = token_issuer(authorization, url.strip_suffix("/mcp").unwrap_or(&url))?;
                 return Ok(Self::Sse(listener, path.clone(), asked));
             }
             Address::Socket(Socket::Tcp(address)) => Listener::tcp(address).await,
@@ -192,7 +196,7 @@ impl Open {
         socket.map(Self::Socket).map_err(|error| Failure::listen(&error))
     }
 
-    async fn over_quic(address: &Quic, quic: &OverQuic) -> Result<Self, Failure> {
+    async fn over_quic(address: &Quic, quic: &QuicOptions) -> Result<Self, Failure> {
         let made = match quic.identity {
             Some(_) => None,
             None => Some(quic.who(None).map_err(|error| unusable(&error))?.0),
@@ -224,7 +228,7 @@ impl Open {
         }
     }
 
-    fn reach(&self) -> Reach {
+    fn audience(&self) -> Audience {
         let address = match self {
             Self::Quic { asks: true, .. } => None,
             Self::Socket(listener) => listener.address().tcp(),
@@ -232,13 +236,13 @@ impl Open {
             Self::Http(listener, _) | Self::Sse(listener, ..) => Some(listener.address()),
         };
         match address.filter(|address| !address.ip().is_loopback()) {
-            Some(_) if self.asked().is_some() => Reach::Bearers,
-            Some(_) => Reach::Everybody { encrypted: matches!(self, Self::Quic { .. }) },
-            None => Reach::Ours,
+            Some(_) if self.asked().is_some() => Audience::TokenHolders,
+            Some(_) => Audience::Everyone { encrypted: matches!(self, Self::Quic { .. }) },
+            None => Audience::Local,
         }
     }
 
-    const fn asked(&self) -> Option<&Asked> {
+    const fn asked(&self) -> Option<&TokenIssuer> {
         match self {
             Self::Http(_, asked) | Self::Sse(_, _, asked) => asked.as_ref(),
             Self::Socket(_) | Self::Quic { .. } => None,
@@ -255,8 +259,8 @@ impl Open {
 
     /// Serves all clients until `end` is true.
     async fn serve(self, ui: &Ui, server: impl Serves, options: HttpOptions, mut end: watch::Receiver<bool>) {
-        let prepared =
-            prepared(ui.clone(), self.asked().map(|asked| (asked.server.clone(), asked.issuer.clone())));
+        let fetching =
+            fetch_keys(ui.clone(), self.asked().map(|asked| (asked.server.clone(), asked.issuer.clone())));
         let end = async move {
             // A dropped sender ends it, too.
             let _ = end.wait_for(|end| *end).await;
@@ -265,10 +269,10 @@ impl Open {
             match self {
                 Self::Socket(listener) | Self::Quic { listener, .. } => server.all(listener, end).await,
                 Self::Http(listener, asked) => {
-                    server.http(listener, authorized(options, asked), end).await;
+                    server.http(listener, with_token_issuer(options, asked), end).await;
                 }
                 Self::Sse(listener, path, asked) => {
-                    let options = authorized(options, asked).sse_paths(&path, MESSAGES);
+                    let options = with_token_issuer(options, asked).sse_paths(&path, MESSAGES_PATH);
                     server.http(listener, options, end).await;
                 }
             }
@@ -277,14 +281,14 @@ impl Open {
         tokio::select! {
             biased;
             () = serving => {}
-            never = prepared => match never {},
+            never = fetching => match never {},
         }
     }
 }
 
 /// Fetches the keys for verifying tokens, and reports a failure before the first client meets it.
-async fn prepared(ui: Ui, asked: Option<(ResourceServer, String)>) -> Infallible {
-    if let Some((server, issuer)) = asked
+async fn fetch_keys(ui: Ui, issuer: Option<(ResourceServer, String)>) -> Infallible {
+    if let Some((server, issuer)) = issuer
         && let Err(error) = server.prepare().await
     {
         let why = match error {
@@ -302,7 +306,7 @@ async fn prepared(ui: Ui, asked: Option<(ResourceServer, String)>) -> Infallible
 }
 
 /// The authorization of clients that connect to this URL.
-fn asked(authorization: &Authorization, url: &str) -> Result<Option<Asked>, Failure> {
+fn token_issuer(authorization: &Authorization, url: &str) -> Result<Option<TokenIssuer>, Failure> {
     let Some(issuer) = authorization.auth_issuer.clone() else { return Ok(None) };
     let resource = authorization.auth_resource.as_deref();
     let authority =
@@ -329,11 +333,11 @@ fn asked(authorization: &Authorization, url: &str) -> Result<Option<Asked>, Fail
         };
         Failure::usage(visible::line(&error.to_string()), hint)
     })?;
-    Ok(Some(Asked { server, issuer }))
+    Ok(Some(TokenIssuer { server, issuer }))
 }
 
-fn authorized(options: HttpOptions, asked: Option<Asked>) -> HttpOptions {
-    let Some(Asked { server, .. }) = asked else { return options };
+fn with_token_issuer(options: HttpOptions, asked: Option<TokenIssuer>) -> HttpOptions {
+    let Some(TokenIssuer { server, .. }) = asked else { return options };
     // Clients use this name, also behind a proxy.
     let host = server.resource().split('/').nth(2).unwrap_or_default();
     let options = options.clone().allow_host(host).unwrap_or(options);
@@ -341,7 +345,7 @@ fn authorized(options: HttpOptions, asked: Option<Asked>) -> HttpOptions {
 }
 
 /// The result of serving.
-pub(super) struct Over {
+pub(super) struct ServeEnd {
     pub(super) exit: Exit,
     /// A second signal has come: the caller must not wait for anything.
     pub(super) hurried: bool,
@@ -353,7 +357,7 @@ pub(super) struct Listening(Vec<Open>);
 impl Listening {
     pub(super) async fn at(
         addresses: &[Address],
-        quic: &OverQuic,
+        quic: &QuicOptions,
         authorization: &Authorization,
     ) -> Result<Self, Failure> {
         if authorization.auth_issuer.is_some() && !addresses.iter().all(Address::is_http) {
@@ -373,17 +377,17 @@ impl Listening {
     pub(super) fn announce(&self, ui: &Ui) {
         let mut warning = None;
         for open in &self.0 {
-            match open.reach() {
-                Reach::Everybody { encrypted: false } => {
+            match open.audience() {
+                Audience::Everyone { encrypted: false } => {
                     warning = Some("nobody is asked who they are, and nothing is encrypted");
                 }
-                Reach::Everybody { encrypted: true } => {
+                Audience::Everyone { encrypted: true } => {
                     warning = warning.or(Some("nobody is asked who they are"));
                 }
-                Reach::Bearers | Reach::Ours => {}
+                Audience::TokenHolders | Audience::Local => {}
             }
         }
-        if self.0.iter().any(|open| matches!(open.reach(), Reach::Bearers)) {
+        if self.0.iter().any(|open| matches!(open.audience(), Audience::TokenHolders)) {
             ui.warning("nothing is encrypted: whoever is on the way can take the tokens; put something before it that speaks https");
         }
         if let Some(warning) = warning {
@@ -391,7 +395,7 @@ impl Listening {
         }
         for open in &self.0 {
             ui.note(&format!("listening on {}", visible::line(&open.address())));
-            if let Some(Asked { server, issuer }) = open.asked() {
+            if let Some(TokenIssuer { server, issuer }) = open.asked() {
                 let (issuer, resource) = (visible::line(issuer), visible::line(server.resource()));
                 ui.note(&format!("asks for tokens of {issuer} for {resource}"));
                 if let Some(port) = open.other_port() {
@@ -414,7 +418,7 @@ impl Listening {
         options: &HttpOptions,
         signals: &mut Signals,
         ui: &Ui,
-    ) -> Over {
+    ) -> ServeEnd {
         let (end, ended) = watch::channel(false);
         // Both verbs have this option. The library does not know it.
         let options = options.clone().too_large_hint("--max-message-size raises the limit");
@@ -426,7 +430,7 @@ impl Listening {
         let signal = tokio::select! {
             biased;
             signal = signals.next() => signal,
-            () = &mut serving => return Over { exit: Exit::Done, hurried: false },
+            () = &mut serving => return ServeEnd { exit: Exit::Done, hurried: false },
         };
         // There is no receiver if serving has ended by itself.
         let _ = end.send(true);
@@ -435,7 +439,7 @@ impl Listening {
             _ = signals.next() => true,
             () = serving => false,
         };
-        Over { exit: Exit::Signal(signal), hurried }
+        ServeEnd { exit: Exit::Signal(signal), hurried }
     }
 }
 

@@ -54,7 +54,7 @@ async fn prompt(
         let missing: Vec<&Argument> =
             known.iter().filter(|known| known.required && !arguments.contains_key(&known.name)).collect();
         if !missing.is_empty() {
-            return Err(lacking(&name, &missing, !arguments.is_empty()));
+            return Err(missing_arguments(&name, &missing, !arguments.is_empty()));
         }
         for given in arguments.keys().filter(|given| !known.iter().any(|known| known.name == **given)) {
             ui.note(&format!("{} lists no argument {}", shown(name.as_ref()), shown(given.as_ref())));
@@ -93,7 +93,7 @@ impl Argument {
 }
 
 /// The failure for missing required arguments. `some`: other arguments were given.
-fn lacking(prompt: &str, missing: &[&Argument], some: bool) -> Failure {
+fn missing_arguments(prompt: &str, missing: &[&Argument], some: bool) -> Failure {
     let described: Vec<String> = missing
         .iter()
         .map(|argument| match &argument.description {

@@ -12,7 +12,7 @@ use crate::target::{Target, shown};
 /// The verb that takes up a task.
 const VERB: &str = "call";
 /// Options that describe the call, and not the connection or the output.
-const BEGINNING: [&str; 4] = ["detach", "task", "tool", "args"];
+const CALL_OPTIONS: [&str; 4] = ["detach", "task", "tool", "args"];
 
 /// The command line, quoted for a shell.
 pub(super) fn line(argv: &[OsString], words: &Words, separated: bool, target: &Target, id: &str) -> String {
@@ -54,7 +54,7 @@ fn options(argv: &[OsString]) -> (Vec<OsString>, bool) {
         let Some((name, apart)) = option(verb, &word.to_string_lossy()) else { continue };
         let value = if apart { words.next() } else { None };
         named |= name == "server";
-        if !BEGINNING.contains(&name) {
+        if !CALL_OPTIONS.contains(&name) {
             kept.push(word.clone());
             kept.extend(value.cloned());
         }

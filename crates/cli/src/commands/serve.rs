@@ -4,7 +4,7 @@ use mcpjoin::link::HttpOptions;
 use mcpjoin::proto::session::{CloseCause, Limits};
 use mcpjoin::{Link, Server};
 
-use super::listening::{Address, Listening, OverQuic};
+use super::listening::{Address, Listening, QuicOptions};
 use super::{exit_of, listen_for_signals, runtime};
 use crate::args::{Serve, Served};
 use crate::demo;
@@ -61,7 +61,7 @@ async fn listen(ui: &Ui, args: &Serve, addresses: &[Address], limits: Limits) ->
     let mut signals = listen_for_signals(Phase::Serve)?;
     let server = demo_server(limits)?;
     let quic =
-        OverQuic { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
+        QuicOptions { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
     let listening = Listening::at(addresses, &quic, &args.authorization).await?;
     listening.announce(ui);
     Ok(listening.serve(&server, &HttpOptions::new(), &mut signals, ui).await.exit)

@@ -56,7 +56,8 @@ fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failu
     })?;
     let text = if ui.json {
         let (folder, list) = (folder.to_string_lossy(), list.to_string_lossy());
-        json!({ "trusted": folder, "list": list, "definitions": output::of_trusted(&trusted) }).to_string()
+        json!({ "trusted": folder, "list": list, "definitions": output::trusted_document(&trusted) })
+            .to_string()
     } else {
         output::definitions(&format!("trusted: {name}, in {}", quoted(list.as_os_str())), &lines)
     };
@@ -97,11 +98,11 @@ fn trusted(ui: &Ui) -> Result<Exit, Failure> {
 
 fn listed(ui: &Ui, member: &str, said: &str, trusted: &[Trusted]) -> String {
     if ui.json {
-        return json!({ member: output::of_trusted(trusted) }).to_string();
+        return json!({ member: output::trusted_document(trusted) }).to_string();
     }
     let named = |one: &Trusted| {
         let file = Path::new(&one.folder).join(&one.file);
-        (format!("{} of {}", config::called(&one.entry), quoted(file.as_os_str())), output::kept(one))
+        (format!("{} of {}", config::called(&one.entry), quoted(file.as_os_str())), output::definition(one))
     };
     output::definitions(said, &trusted.iter().map(named).collect::<Vec<_>>())
 }

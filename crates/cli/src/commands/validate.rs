@@ -17,8 +17,8 @@ use std::ffi::OsString;
 use mcpjoin_rules::{Chapter, Level, Selection, rules};
 
 use self::baseline::Baseline;
-use self::examine::Look;
-use self::report::{Document, Judged, Seen, Server};
+use self::examine::Options;
+use self::report::{Document, Examination, RuleResults, Server};
 use super::{exit_of, listen_for_signals, refuse_orchestrator, refuse_trace, target_of, written};
 use crate::args::{Format, Validate};
 use crate::config;
@@ -52,42 +52,42 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
             return Err(Failure::usage(problem, "leave out --format"));
         }
     }
-    let named = named(ui, &mut args, escaped)?;
+    let selected = select(ui, &mut args, escaped)?;
     let baseline = match &args.baseline {
         Some(path) => Some(Baseline::read(path, args.update_baseline)?),
         None => None,
     };
-    let look = Look::new(&args, selection);
-    Ok(with_each_plan(ui, &named.targets, &args.connect, async |plans| {
+    let options = Options::new(&args, selection);
+    Ok(with_each_plan(ui, &selected.targets, &args.connect, async |plans| {
         let mut signals = match listen_for_signals(Phase::Spawn) {
             Ok(signals) => signals,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let servers = match examine::all(ui, &named.targets, plans, &look, &mut signals).await {
+        let servers = match examine::all(ui, &selected.targets, plans, &options, &mut signals).await {
             Ok(servers) => servers,
             Err(signal) => return Exit::Signal(signal),
         };
         let least = if args.strict { Level::Should } else { Level::Must };
-        let document = Document { servers, several: named.several, least, baseline: None };
-        told(ui, &args, document, baseline, &mut signals).await
+        let document = Document { servers, several: selected.several, least, baseline: None };
+        print_report(ui, &args, document, baseline, &mut signals).await
     }))
 }
 
 /// The selected servers.
-struct Named {
+struct Selected {
     targets: Vec<Target>,
     /// More than one was named, or a whole configuration.
     several: bool,
 }
 
 /// The servers in the order of the command line. `escaped`: `--` stood before the first word.
-fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> {
+fn select(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Selected, Failure> {
     let mut words = std::mem::take(&mut args.words);
     let also = std::mem::take(&mut args.also);
     let mut targets = Vec::new();
     let none = words.is_empty() && also.is_empty() && args.connect.server.is_none();
     if none && args.connect.configured.is_named() {
-        return Ok(Named { targets: config::all(ui, &args.connect.configured)?, several: true });
+        return Ok(Selected { targets: config::all(ui, &args.connect.configured)?, several: true });
     }
     let mut understood = |server: Option<&str>, words: Vec<OsString>, escaped: bool| {
         let target = target_of(ui, "validate", server, words, escaped)?;
@@ -96,7 +96,7 @@ fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> 
         Ok::<(), Failure>(())
     };
     // A server that takes no arguments ends where the next one begins.
-    while !escaped && words.len() > 1 && follows(&words) {
+    while !escaped && words.len() > 1 && is_followed_by_server(&words) {
         understood(None, vec![words.remove(0)], false)?;
     }
     if !words.is_empty() || args.connect.server.is_some() || also.is_empty() {
@@ -109,11 +109,11 @@ fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> 
     if several {
         refuse_trace(&args.connect, "several are named")?;
     }
-    Ok(Named { targets, several })
+    Ok(Selected { targets, several })
 }
 
 /// Whether the first word is a complete server, and the next word is no misplaced option.
-fn follows(words: &[OsString]) -> bool {
+fn is_followed_by_server(words: &[OsString]) -> bool {
     let option = words.get(1).is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
     !option && words.first().is_some_and(|word| target::stands_alone(word))
 }
@@ -136,7 +136,7 @@ fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure
 }
 
 /// Prints the report.
-async fn told(
+async fn print_report(
     ui: &Ui,
     args: &Validate,
     mut document: Document,
@@ -154,11 +154,11 @@ async fn told(
     if !(document.several && args.form() == Format::Json) {
         document.servers.iter().filter_map(Server::failure).for_each(|it| ui.failure(it));
     }
-    let missing = calls_told(ui, &document);
-    let alone = !document.several && document.servers.iter().all(|server| server.seen.is_err());
+    let missing = warn_calls(ui, &document);
+    let alone = !document.several && document.servers.iter().all(|server| server.outcome.is_err());
     let text = match args.form() {
         Format::Text | Format::Json if alone => String::new(),
-        _ => rendered(ui, args, &document),
+        _ => render(ui, args, &document),
     };
     let exit =
         document.servers.iter().map(|server| exit(server, document.least)).max_by_key(|exit| exit.code());
@@ -180,10 +180,10 @@ async fn told(
 
 /// Warns about calls of `--call` that did not do what was intended. Returns an exit code if no server has one of the
 /// tools.
-fn calls_told(ui: &Ui, document: &Document) -> Option<Exit> {
+fn warn_calls(ui: &Ui, document: &Document) -> Option<Exit> {
     let judged = || {
-        document.servers.iter().filter_map(|server| match &server.seen {
-            Ok(Seen::Judged(judged)) => Some((server, judged)),
+        document.servers.iter().filter_map(|server| match &server.outcome {
+            Ok(Examination::Rules(judged)) => Some((server, judged)),
             _ => None,
         })
     };
@@ -201,7 +201,7 @@ fn calls_told(ui: &Ui, document: &Document) -> Option<Exit> {
 }
 
 /// The report in the selected format.
-fn rendered(ui: &Ui, args: &Validate, document: &Document) -> String {
+fn render(ui: &Ui, args: &Validate, document: &Document) -> String {
     match args.form() {
         Format::Text => text::document(ui, document, ui.verbosity() > 0),
         Format::Json => json::document(ui, document),
@@ -219,7 +219,7 @@ fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Do
             let gone = stale.map_or(0, |stale| stale.len());
             ui.note(&format!("{count} findings are written to {file}, {gone} are taken out"));
             for server in &mut document.servers {
-                if let Ok(Seen::Judged(judged)) = &mut server.seen {
+                if let Ok(Examination::Rules(judged)) = &mut server.outcome {
                     judged.know_all();
                 }
             }
@@ -234,10 +234,10 @@ fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Do
 
 /// The exit code of one server.
 fn exit(server: &Server, least: Level) -> Exit {
-    match &server.seen {
-        Ok(Seen::Judged(judged)) if judged.has_failed(least) => Exit::Faults,
-        Ok(Seen::Judged(Judged { kept_out: Some(failure), .. })) => failure.exit,
-        Ok(Seen::Openers(rows)) if !rows.iter().any(openers::Row::is_open) => Exit::Connection,
+    match &server.outcome {
+        Ok(Examination::Rules(judged)) if judged.has_failed(least) => Exit::Faults,
+        Ok(Examination::Rules(RuleResults { unauthorized: Some(failure), .. })) => failure.exit,
+        Ok(Examination::Openers(rows)) if !rows.iter().any(openers::Row::is_open) => Exit::Connection,
         Ok(_) => Exit::Done,
         Err(failure) => failure.exit,
     }

@@ -26,7 +26,7 @@ pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
     let args::Explain { target, client, reach, output: _ } = args;
     let (connect, within) = reaching(reach);
     with_access(ui, "explain", target, &connect, within, async |access| {
-        failures::unencrypted(access)?;
+        failures::refuse_plain_http(access)?;
         let identity = identity(ui, &client, access)?;
         let watched = ui.clone();
         let on_step = move |step: &Step| {
@@ -36,7 +36,7 @@ pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
         };
         let ladder = of(access, identity, Some(Arc::new(on_step))).await?;
         ui.line_over();
-        if let Some(failure) = unreached(&ladder) {
+        if let Some(failure) = connect_failure(&ladder) {
             return Err(failure);
         }
         let text = if ui.json {
@@ -66,7 +66,7 @@ async fn of(access: &Access, client: ClientIdentity, on_step: Option<OnStep>) ->
 }
 
 /// The failure of a server that could not be reached.
-fn unreached(ladder: &Ladder) -> Option<Failure> {
+fn connect_failure(ladder: &Ladder) -> Option<Failure> {
     let (Err(error), [step]) = (&ladder.outcome, &*ladder.steps) else { return None };
     let is_silent = step.rung == Rung::Server && step.tried.is_some() && step.status.is_none();
     is_silent.then(|| {
@@ -77,14 +77,14 @@ fn unreached(ladder: &Ladder) -> Option<Failure> {
 
 /// Whether a broken rule makes a login impossible.
 fn is_broken(ladder: &Ladder) -> bool {
-    if needs_none(ladder) {
+    if needs_no_login(ladder) {
         return false;
     }
-    ladder.outcome.is_err() || last_broken(ladder).is_some()
+    ladder.outcome.is_err() || broken_registration(ladder).is_some()
 }
 
 /// Whether the server accepts requests without a token, and does not describe a login.
-fn needs_none(ladder: &Ladder) -> bool {
+fn needs_no_login(ladder: &Ladder) -> bool {
     let is_open = |step: &Step| {
         step.rung == Rung::Server && step.status.is_some_and(|status| (200..300).contains(&status))
     };
@@ -92,7 +92,7 @@ fn needs_none(ladder: &Ladder) -> bool {
 }
 
 /// The broken step behind discovery: no client could get an id.
-fn last_broken(ladder: &Ladder) -> Option<(&Step, &str)> {
+fn broken_registration(ladder: &Ladder) -> Option<(&Step, &str)> {
     let ends = |step: &&Step| step.rung == Rung::Registration;
     ladder.steps.iter().filter(ends).find_map(|step| match &step.verdict {
         Verdict::Broken(why) => Some((step, why.as_str())),
@@ -108,7 +108,8 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
         let _ = writeln!(out, "{:STEP_COLUMNS$} {FAINT}{label:<5}{FAINT:#} {text}", "");
     };
     // The last step of a server without login is the conclusion.
-    let is_said_below = |at: usize, step: &Step| at > 0 && step.rung == Rung::Server && needs_none(ladder);
+    let is_said_below =
+        |at: usize, step: &Step| at > 0 && step.rung == Rung::Server && needs_no_login(ladder);
     for (at, step) in ladder.steps.iter().enumerate() {
         if is_said_below(at, step) {
             continue;
@@ -145,7 +146,7 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
 
 /// The conclusion.
 fn verdict(access: &Access, ladder: &Ladder, links: bool) -> String {
-    if needs_none(ladder) {
+    if needs_no_login(ladder) {
         return format!("{HEADING}no login is needed{HEADING:#}: the server lets in whoever asks");
     }
     // The server itself fails, which says nothing about logins.
@@ -159,7 +160,7 @@ fn verdict(access: &Access, ladder: &Ladder, links: bool) -> String {
             visible::line(advice.unwrap_or("tell those who run the server"))
         )
     };
-    match (&ladder.outcome, last_broken(ladder)) {
+    match (&ladder.outcome, broken_registration(ladder)) {
         (Err(error), _) => broken(error.rung, &error.message, &error.rule, error.advice.as_deref()),
         (Ok(_), Some((step, why))) => broken(step.rung, why, &step.rule, step.advice.as_deref()),
         (Ok(discovered), None) => {
@@ -232,7 +233,7 @@ fn document(server: &str, ladder: &Ladder) -> Value {
         })
         .collect();
     let mut out = json!({ "server": server, "canLogIn": !is_broken(ladder), "steps": steps });
-    out["loginNeeded"] = json!(!needs_none(ladder));
+    out["loginNeeded"] = json!(!needs_no_login(ladder));
     if let Ok(discovered) = &ladder.outcome {
         out["resource"] = json!(discovered.resource);
         out["issuer"] = json!(discovered.issuer);
@@ -244,7 +245,7 @@ fn document(server: &str, ladder: &Ladder) -> Value {
     if !is_broken(ladder) {
         return out;
     }
-    let broken = match (&ladder.outcome, last_broken(ladder)) {
+    let broken = match (&ladder.outcome, broken_registration(ladder)) {
         (Err(error), _) => Some((error.rung, error.message.as_str(), &error.rule, &error.advice)),
         (Ok(_), broken) => broken.map(|(step, why)| (step.rung, why, &step.rule, &step.advice)),
     };

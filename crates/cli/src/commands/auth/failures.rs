@@ -10,7 +10,7 @@ use crate::failure::{Failure, Phase};
 const TELL: &str = "this is a fault of the authorization server: tell those who run it";
 
 /// Refuses a server over plain HTTP on another machine: no token is sent there.
-pub(super) fn unencrypted(access: &Access) -> Result<(), Failure> {
+pub(super) fn refuse_plain_http(access: &Access) -> Result<(), Failure> {
     match Origin::of(access.url()) {
         Ok(origin) if !origin.is_secure() && !origin.is_loopback() => Err(Failure::usage(
             format!("nobody can log in to {}: no token is sent over http to another machine", access.named()),
@@ -21,7 +21,7 @@ pub(super) fn unencrypted(access: &Access) -> Result<(), Failure> {
 }
 
 /// The server accepts requests without a token, and names no authorization server.
-pub(super) fn needless(access: &Access) -> Failure {
+pub(super) fn login_not_needed(access: &Access) -> Failure {
     let problem = "there is nothing to log in to: the server lets in whoever asks";
     Failure::new("E_AUTH_NEEDLESS", Exit::Usage, Phase::Authorize, problem)
         .hint(format!("use it as it is: mcpjoin list {}", access.named()))

@@ -44,10 +44,10 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
         output: _,
     } = args;
     // A total timeout limits the wait for the browser, too.
-    let patience = reach.timeout.unwrap_or(BROWSER_TIMEOUT);
+    let browser_timeout = reach.timeout.unwrap_or(BROWSER_TIMEOUT);
     let (connect, within) = reaching(reach);
     with_access(ui, "login", target, &connect, within, async |access| {
-        failures::unencrypted(access)?;
+        failures::refuse_plain_http(access)?;
         if access.is_settled() {
             // The login could be stored, but would never be used.
             ui.warning(
@@ -61,20 +61,20 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
             .builder()
             .client(identity.clone())
             .store(FileStore::at(&folder))
-            .on_step(told(ui, open.clone()));
+            .on_step(report_steps(ui, open.clone()));
         for scope in access.oauth().scopes.iter().chain(&scope) {
             builder = builder.scope(scope);
         }
         let builder = if client_credentials {
-            machine(builder, private_key.as_deref(), &identity)?
+            with_credentials(builder, private_key.as_deref(), &identity)?
         } else {
             let port = callback_port.map(|port| Callback { port: Some(port), ..Callback::default() });
             let callback = callback_url.clone().or(port).or_else(|| access.oauth().callback.clone());
-            person(ui, builder, callback.unwrap_or_default(), no_browser, patience)
+            with_browser(ui, builder, callback.unwrap_or_default(), no_browser, browser_timeout)
         };
         let oauth = builder.build().map_err(|error| unusable_login(&error))?;
         let login = oauth.login().await.map_err(|error| match &error {
-            AuthError::Discovery(_) if open.load(Ordering::Relaxed) => failures::needless(access),
+            AuthError::Discovery(_) if open.load(Ordering::Relaxed) => failures::login_not_needed(access),
             error => failures::failure(error, access),
         })?;
         let text = if ui.json {
@@ -87,7 +87,7 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
 }
 
 /// Returns the callback that prints each step. It sets `open` if the server accepts requests without a token.
-fn told(ui: &Ui, open: Arc<AtomicBool>) -> impl Fn(&Step) + Send + Sync + 'static {
+fn report_steps(ui: &Ui, open: Arc<AtomicBool>) -> impl Fn(&Step) + Send + Sync + 'static {
     let ui = ui.clone();
     move |step| {
         let lets_in = step.status.is_some_and(|status| (200..300).contains(&status));
@@ -99,14 +99,14 @@ fn told(ui: &Ui, open: Arc<AtomicBool>) -> impl Fn(&Step) + Send + Sync + 'stati
 }
 
 /// A person logs in with a browser.
-fn person(
+fn with_browser(
     ui: &Ui,
     builder: OAuthBuilder,
     callback: Callback,
     no_browser: bool,
-    patience: Duration,
+    browser_timeout: Duration,
 ) -> OAuthBuilder {
-    let mut browser = LocalBrowser::new().within(patience);
+    let mut browser = LocalBrowser::new().within(browser_timeout);
     if callback.by_name {
         browser = browser.host(LoopbackHost::Name);
     }
@@ -117,10 +117,10 @@ fn person(
         browser = browser.path(path);
     }
     if no_browser {
-        return builder.user_agent(NoBrowser::new(ui, browser.without_opening(), patience));
+        return builder.user_agent(NoBrowser::new(ui, browser.without_opening(), browser_timeout));
     }
     let ui = ui.clone();
-    let time = format::time(patience);
+    let time = format::time(browser_timeout);
     builder.user_agent(browser.on_url(move |url| {
         ui.note_lines(&format!(
             "log in with the browser that opens now, within {time}. Where none does, open this address:\n\n  {url}\n"
@@ -129,7 +129,7 @@ fn person(
 }
 
 /// A machine logs in with a secret or a key.
-fn machine(
+fn with_credentials(
     builder: OAuthBuilder,
     private_key: Option<&Path>,
     identity: &ClientIdentity,

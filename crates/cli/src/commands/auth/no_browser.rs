@@ -36,10 +36,10 @@ impl NoBrowser {
 impl UserAgent for NoBrowser {
     async fn visit(&self, before: Option<&str>) -> Result<Visit, UserAgentError> {
         let visit = self.browser.visit(before).await?;
-        let (ui, kept, time) = (self.ui.clone(), self.lines.clone(), format::time(self.timeout));
+        let (ui, stored_lines, time) = (self.ui.clone(), self.lines.clone(), format::time(self.timeout));
         let here = visit.redirect_uri().to_owned();
         Ok(Visit::new(here.clone(), async move |authorizing: Authorizing| {
-            let taken = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let taken = stored_lines.lock().unwrap_or_else(PoisonError::into_inner).take();
             let can_answer = taken.is_some() || can_answer();
             let then = if can_answer {
                 "if the browser then shows a page that it cannot reach, paste the address of that page here:"
@@ -61,7 +61,7 @@ impl UserAgent for NoBrowser {
                 outcome = visit.authorize(authorizing) => outcome,
                 query = pasted(&ui, lines.as_mut(), &state) => Ok(query),
             };
-            *kept.lock().unwrap_or_else(PoisonError::into_inner) = lines;
+            *stored_lines.lock().unwrap_or_else(PoisonError::into_inner) = lines;
             outcome
         }))
     }

@@ -138,7 +138,7 @@ pub(super) fn logout(ui: &Ui, args: args::Logout) -> Result<Exit, Failure> {
         None => None,
     };
     Ok(without_server(ui, within, async || {
-        let mut told = Vec::new();
+        let mut outcomes = Vec::new();
         let (logins, mut failed) = load_all(&folder).await?;
         for stored in logins {
             let mut builder = OAuth::builder(&stored.server);
@@ -149,20 +149,20 @@ pub(super) fn logout(ui: &Ui, args: args::Logout) -> Result<Exit, Failure> {
                 builder = builder.connect_timeout(time);
             }
             match revoke(builder, &folder).await {
-                Ok(logout) => told.push((stored.server, logout)),
+                Ok(logout) => outcomes.push((stored.server, logout)),
                 // The other logins are removed all the same.
                 Err(failure) => failed.push(failure),
             }
         }
         let text = if ui.json {
-            json!({ "logouts": told.iter().map(|(server, it)| logout_document(server, it)).collect::<Vec<_>>() })
+            json!({ "logouts": outcomes.iter().map(|(server, it)| logout_document(server, it)).collect::<Vec<_>>() })
                 .to_string()
-        } else if told.is_empty() && failed.is_empty() {
+        } else if outcomes.is_empty() && failed.is_empty() {
             format!("nothing is stored in {}", shown(folder.as_os_str()))
         } else {
-            told.iter().map(|(server, it)| logout_sentence(server, it)).collect::<Vec<_>>().join("\n")
+            outcomes.iter().map(|(server, it)| logout_sentence(server, it)).collect::<Vec<_>>().join("\n")
         };
-        told.iter().for_each(|(server, logout)| warn_not_revoked(ui, server, logout));
+        outcomes.iter().for_each(|(server, logout)| warn_not_revoked(ui, server, logout));
         let exit = print_page(ui, ui.hidden(&text).into_owned()).await;
         report_failures(ui, failed).map(|_| exit)
     }))

@@ -39,13 +39,13 @@ pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
             ui.note("transport.stdio: listens nowhere, whatever --listen-addr says");
         }
         let link = Link::stdio().map_err(system)?;
-        let told = tokio::spawn(tell(ui.clone(), orchestrator.clone()));
+        let reporting = tokio::spawn(report_connection(ui.clone(), orchestrator.clone()));
         let outcome = tokio::select! {
             biased;
             signal = signals.next() => Ok(Exit::Signal(signal)),
             outcome = serve(args, &orchestrator, link) => outcome,
         };
-        told.abort();
+        reporting.abort();
         tokio::select! {
             biased;
             // A second signal ends the wait.
@@ -136,7 +136,7 @@ fn refused(error: &SetupError) -> Failure {
 }
 
 /// Reports each new connection, and once that there is none yet.
-async fn tell(ui: Ui, orchestrator: Orchestrator) {
+async fn report_connection(ui: Ui, orchestrator: Orchestrator) {
     let address = visible::line(orchestrator.address()).into_owned();
     if timeout(QUIET_CONNECT_TIME, orchestrator.connected(0)).await.is_err()
         && let Some(why) = orchestrator.away()

@@ -14,7 +14,7 @@ use mcpjoin_gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
 use super::upstream::Upstream;
 use super::{misplaced, of_http};
 use crate::args::{Authorization, Bridge};
-use crate::commands::listening::{Address, Listening, Over, OverQuic, Serves};
+use crate::commands::listening::{Address, Listening, QuicOptions, ServeEnd, Serves};
 use crate::commands::serve::client_failure;
 use crate::commands::{exit_of, listen_for_signals, target_of};
 use crate::connect::{Plan, Signals, with_plan};
@@ -39,7 +39,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     if !addresses.iter().any(Address::is_http) {
         misplaced(&of_http(&args), "for clients over HTTP", "--listen http://host:port/path")?;
     }
-    let mut quic = OverQuic { identity: None, client_ca: args.client_ca.take() };
+    let mut quic = QuicOptions { identity: None, client_ca: args.client_ca.take() };
     if addresses.iter().any(Address::is_quic) {
         quic.identity = args.connect.cert.take().zip(args.connect.key.take());
     } else {
@@ -179,7 +179,7 @@ impl Relay {
     async fn at(
         self,
         addresses: &[Address],
-        quic: &OverQuic,
+        quic: &QuicOptions,
         authorization: &Authorization,
         options: &HttpOptions,
     ) -> Result<Exit, Failure> {
@@ -193,7 +193,8 @@ impl Relay {
         }
         let listening = Listening::at(addresses, quic, authorization).await?;
         listening.announce(&self.ui);
-        let Over { exit, hurried } = listening.serve(&self.gateway, options, &mut signals, &self.ui).await;
+        let ServeEnd { exit, hurried } =
+            listening.serve(&self.gateway, options, &mut signals, &self.ui).await;
         if hurried {
             return Ok(exit);
         }

@@ -81,7 +81,7 @@ fn between<'a>(out: &mut Vec<Line<'a>>, old: &[&'a str], new: &[&'a str]) {
 mod tests {
     use super::{Line, MAX_COMPARISONS, line_diff};
 
-    fn told(old: &str, new: &str) -> String {
+    fn in_signs(old: &str, new: &str) -> String {
         let one = |line: &Line<'_>| match line {
             Line::Removed(line) => format!("-{line}"),
             Line::Added(line) => format!("+{line}"),
@@ -102,7 +102,7 @@ mod tests {
             ("1\na\n2\nb\n3", "0\na\n2\nc\n4", "-1 +0 =2 -b -3 +c +4"),
             ("a\r\nb", "a\nb", "-a\r +a =1"),
         ] {
-            assert_eq!(told(old, new), expected, "{old:?} {new:?}");
+            assert_eq!(in_signs(old, new), expected, "{old:?} {new:?}");
         }
     }
 

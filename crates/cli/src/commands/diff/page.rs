@@ -7,7 +7,7 @@ use std::fmt::Write;
 use mcpjoin::proto::Raw;
 use mcpjoin_rules::{ChangeClass, ChangeOf};
 
-use super::Found;
+use super::Comparison;
 use super::sentences::{Detail, details, sentence};
 use super::side::Snapshot;
 use crate::object::Object;
@@ -36,7 +36,7 @@ fn cut(text: &str) -> String {
 }
 
 /// All changes and the summary.
-pub(super) fn page(found: &Found) -> String {
+pub(super) fn page(found: &Comparison) -> String {
     let mut out = String::new();
     for of in ChangeOf::ALL {
         let changes: Vec<_> =
@@ -80,7 +80,7 @@ pub(super) fn page(found: &Found) -> String {
     out
 }
 
-fn summary(found: &Found) -> String {
+fn summary(found: &Comparison) -> String {
     let counted = [ChangeClass::Breaks, ChangeClass::Reads, ChangeClass::Adds];
     let counts: Vec<(ChangeClass, usize)> = counted
         .into_iter()

@@ -339,7 +339,7 @@ mod tests {
     use super::{Detail, MAX_LINE_CHARS, details, sentence};
 
     /// The sentence and the details of each change from one definition of a tool to another.
-    fn told(old: &str, new: &str) -> Vec<(String, Vec<Detail>)> {
+    fn changes_of(old: &str, new: &str) -> Vec<(String, Vec<Detail>)> {
         let offer = |tool: &str| {
             let tool = format!(r#"{{"name":"x",{tool}}}"#);
             Offer { tools: vec![Raw::parse(tool).unwrap()], ..Offer::default() }
@@ -348,7 +348,7 @@ mod tests {
     }
 
     fn sentences(old: &str, new: &str) -> Vec<String> {
-        told(old, new).into_iter().map(|(sentence, _)| sentence).collect()
+        changes_of(old, new).into_iter().map(|(sentence, _)| sentence).collect()
     }
 
     fn input(schema: &str) -> String {
@@ -433,32 +433,34 @@ mod tests {
         let (gone, come) = (Detail::Removed("Two.".into()), Detail::Added("Two!\\u{1b}[2J".into()));
         let note = |text: &str| Detail::Note(text.into());
         assert_eq!(
-            told(&old, &new),
+            changes_of(&old, &new),
             [(
                 "description changed".to_owned(),
                 vec![note("(1 line as before)"), gone, come, note("(1 line as before)")]
             )]
         );
-        assert_eq!(told(&text("a"), r#""title":"t""#)[0].1, [Detail::Removed("a".into())]);
+        assert_eq!(changes_of(&text("a"), r#""title":"t""#)[0].1, [Detail::Removed("a".into())]);
         // A letter of another alphabet, and a space at the end.
         assert_eq!(
-            told(&text("safe"), &text("s\u{430}fe"))[0].1[2],
+            changes_of(&text("safe"), &text("s\u{430}fe"))[0].1[2],
             note("(they part at character 2: U+0061 -> U+0430)")
         );
         assert_eq!(
-            told(&text("safe"), &text("safe "))[0].1[2],
+            changes_of(&text("safe"), &text("safe "))[0].1[2],
             note("(they part at character 5: the end -> U+0020)")
         );
         for seen in ["sane", "safe one"] {
-            assert_eq!(told(&text("safe"), &text(seen))[0].1.len(), 2, "{seen}");
+            assert_eq!(changes_of(&text("safe"), &text(seen))[0].1.len(), 2, "{seen}");
         }
     }
 
     #[test]
     fn i179_what_has_changed_at_the_end_of_a_long_line_is_shown() {
         let text = |end: &str| format!(r#""description":"{}{end}""#, "é".repeat(9 * MAX_LINE_CHARS));
-        let told = told(&text("old"), &text("new"));
-        let [Detail::Removed(gone), Detail::Added(come)] = &told[0].1[..] else { panic!("{told:?}") };
+        let changes_of = changes_of(&text("old"), &text("new"));
+        let [Detail::Removed(gone), Detail::Added(come)] = &changes_of[0].1[..] else {
+            panic!("{changes_of:?}")
+        };
         assert!(gone.starts_with("…é") && gone.ends_with("éold") && gone.chars().count() < 100, "{gone}");
         assert!(come.ends_with("énew"), "{come}");
     }

@@ -5,12 +5,12 @@
 use mcpjoin_diagnostics::doctor::{EnvironmentReport, LaunchContext, Outcome, SearchPaths};
 use serde::Serialize;
 
-use super::json::{self, Checked};
+use super::json::{self, JsonCheck};
 use crate::config::{File, Found};
 use crate::target::{exact, shown};
 
 /// Configuration files of programs that are started from a desktop.
-const DESKTOP: [&str; 7] = [
+const DESKTOP_FILES: [&str; 7] = [
     "claude_desktop_config.json",
     "Code/User/mcp.json",
     ".vscode/mcp.json",
@@ -21,7 +21,7 @@ const DESKTOP: [&str; 7] = [
 ];
 
 /// The fault of a command that contains a whole command line: only its first word is found.
-fn a_line(entry: &Found, place: &str, paths: &SearchPaths) -> Option<Fault> {
+fn command_line_fault(entry: &Found, place: &str, paths: &SearchPaths) -> Option<Fault> {
     let program = &entry.parts.iter().find(|part| part.what == "command")?.text;
     let (first, _) = program.split_once(char::is_whitespace)?;
     if paths.find(LaunchContext::Here, program).is_some() || paths.find(LaunchContext::Here, first).is_none()
@@ -66,15 +66,15 @@ pub(super) struct Configuration {
 
 /// The configuration for a program.
 #[derive(Serialize)]
-pub(super) struct OfConfiguration<'a> {
-    files: Vec<OfFile<'a>>,
-    checks: Vec<Checked>,
+pub(super) struct JsonConfiguration<'a> {
+    files: Vec<JsonFile<'a>>,
+    checks: Vec<JsonCheck>,
     findings: &'a [Fault],
     notes: &'a [String],
 }
 
 #[derive(Serialize)]
-struct OfFile<'a> {
+struct JsonFile<'a> {
     path: &'a str,
     /// `passed` or `failed`.
     outcome: &'static str,
@@ -89,7 +89,7 @@ const UNUSABLE: &str = "the entry cannot be used";
 const FILES: usize = 0;
 const ENTRIES: usize = 1;
 const PROGRAMS: usize = 2;
-const SEATS: usize = 3;
+const DESKTOP_PROGRAMS: usize = 3;
 
 impl Configuration {
     pub(super) fn of(files: &[File], machine: &EnvironmentReport) -> Self {
@@ -170,7 +170,9 @@ impl Configuration {
         } else if !entry.problems.is_empty() {
             self.unusable(&name, entry);
             Some(UNUSABLE)
-        } else if let Some(fault) = machine.paths.as_ref().and_then(|paths| a_line(entry, &place, paths)) {
+        } else if let Some(fault) =
+            machine.paths.as_ref().and_then(|paths| command_line_fault(entry, &place, paths))
+        {
             self.fail(ENTRIES, fault);
             Some(UNUSABLE)
         } else if entry.untrusted.is_some() {
@@ -226,14 +228,14 @@ impl Configuration {
             }
             return;
         };
-        let of_desktop = DESKTOP.iter().any(|known| file.name.contains(known));
+        let of_desktop = DESKTOP_FILES.iter().any(|known| file.name.contains(known));
         if of_desktop
             && paths.is_certain(LaunchContext::Desktop)
             && paths.find(LaunchContext::Desktop, program).is_none()
         {
             let folder = here.parent().unwrap_or(&here).display();
             self.fail(
-                SEATS,
+                DESKTOP_PROGRAMS,
                 Fault {
                     id: "entry-not-on-desktop",
                     seen: format!(
@@ -251,15 +253,15 @@ impl Configuration {
     }
 
     /// For a program.
-    pub(super) fn document(&self) -> OfConfiguration<'_> {
-        let files = self.files.iter().map(|(path, how, detail)| OfFile {
+    pub(super) fn document(&self) -> JsonConfiguration<'_> {
+        let files = self.files.iter().map(|(path, how, detail)| JsonFile {
             path,
             outcome: json::outcome(*how),
             detail,
         });
-        OfConfiguration {
+        JsonConfiguration {
             files: files.collect(),
-            checks: self.checks.iter().map(|(check, how)| Checked::new(check, *how)).collect(),
+            checks: self.checks.iter().map(|(check, how)| JsonCheck::new(check, *how)).collect(),
             findings: &self.faults,
             notes: &self.notes,
         }

@@ -123,14 +123,14 @@ pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report
     }
     // A server that was reached and responds wrongly does so on any machine.
     let failed: Vec<Check> = report.findings.iter().map(|finding| finding.check).collect();
-    if !failed.iter().any(|check| PARTS.iter().any(|part| bears(*part, *check))) {
+    if !failed.iter().any(|check| CONNECTION_PARTS.iter().any(|part| affects(*part, *check))) {
         return Vec::new();
     }
     let mut findings = match way.http() {
         Some(connect) => doctor.about_server(connect).await,
         None => Vec::new(),
     };
-    findings.retain(|finding| failed.iter().any(|check| bears(finding.check.part(), *check)));
+    findings.retain(|finding| failed.iter().any(|check| affects(finding.check.part(), *check)));
     // The findings of the server include its proxy.
     if failed.contains(&Check::Proxy) {
         findings.retain(|finding| !["proxy-unreachable", "proxy-authorization"].contains(&finding.id));
@@ -139,7 +139,7 @@ pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report
 }
 
 /// Replaces the advice to install a program if it is installed: the finding of the machine says where.
-pub(super) fn yields(report: &mut Report, surroundings: &[EnvironmentFinding]) {
+pub(super) fn correct_advice(report: &mut Report, surroundings: &[EnvironmentFinding]) {
     if !surroundings.iter().any(|found| ["not-found-here", "manager-not-loaded"].contains(&found.id)) {
         return;
     }
@@ -150,11 +150,11 @@ pub(super) fn yields(report: &mut Report, surroundings: &[EnvironmentFinding]) {
 }
 
 /// The parts of the machine that affect connections.
-const PARTS: [EnvironmentPart; 3] =
+const CONNECTION_PARTS: [EnvironmentPart; 3] =
     [EnvironmentPart::Proxy, EnvironmentPart::Certificates, EnvironmentPart::Loopback];
 
 /// Whether a fault of this part may be the cause of this failed check.
-const fn bears(part: EnvironmentPart, check: Check) -> bool {
+const fn affects(part: EnvironmentPart, check: Check) -> bool {
     match part {
         EnvironmentPart::Proxy => matches!(check, Check::Address | Check::Proxy | Check::Reached),
         EnvironmentPart::Certificates => {
@@ -177,18 +177,18 @@ pub(super) fn lines(page: &mut Page, report: &EnvironmentReport, everything: boo
         page.step(step.part.as_str(), Some(step.took), step.outcome, &step.detail);
     }
     for path in report.paths.iter().flat_map(|paths| paths.all()).filter(|_| everything) {
-        page.beside(path.context.as_str(), &joined(&path.folders));
+        page.fact(path.context.as_str(), &joined(&path.folders));
         if !path.set.is_empty() {
-            page.beside("", &format!("set by {}", path.set.join(", ")));
+            page.fact("", &format!("set by {}", path.set.join(", ")));
         }
     }
     let shells: Vec<&str> =
         report.paths.iter().flat_map(|paths| paths.all()).filter_map(|path| path.asked.as_deref()).collect();
     if !shells.is_empty() {
-        page.beside("ran", &shells.join(", "));
+        page.fact("ran", &shells.join(", "));
     }
     for note in &report.notes {
-        page.beside("note", note);
+        page.fact("note", note);
     }
 }
 
@@ -242,7 +242,7 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
         "elapsedMs": json::milliseconds(report.took),
         "parts": steps.collect::<Vec<_>>(),
         "checks": checks.collect::<Vec<_>>(),
-        "findings": report.findings.iter().map(json::of_environment).collect::<Vec<_>>(),
+        "findings": report.findings.iter().map(json::machine_finding).collect::<Vec<_>>(),
         "notes": report.notes,
         "runtimes": runtimes.collect::<Vec<_>>(),
         "paths": paths.collect::<Vec<_>>(),
@@ -251,7 +251,7 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Check, EnvironmentPart, bears};
+    use super::{Check, EnvironmentPart, affects};
 
     #[test]
     fn a_fault_of_the_machine_is_told_with_failures_of_its_kind() {
@@ -263,7 +263,7 @@ mod tests {
             (EnvironmentPart::Loopback, Check::Families, true),
             (EnvironmentPart::Path, Check::Reached, false),
         ] {
-            assert_eq!(bears(part, check), does, "{part:?} {check:?}");
+            assert_eq!(affects(part, check), does, "{part:?} {check:?}");
         }
     }
 }

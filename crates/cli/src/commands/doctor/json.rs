@@ -21,11 +21,11 @@ struct Document<'a> {
     healthy: bool,
     elapsed_ms: u64,
     phases: Vec<Phase<'a>>,
-    checks: Vec<Checked>,
-    findings: Vec<OfFinding<'a>>,
+    checks: Vec<JsonCheck>,
+    findings: Vec<JsonFinding<'a>>,
     /// Faults of the machine that may be the cause.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    surroundings: Vec<OfEnvironment<'a>>,
+    surroundings: Vec<JsonMachineFinding<'a>>,
     notes: &'a [String],
     /// The last lines of standard error.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -36,7 +36,7 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate: Option<Certificate<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    orchestrator: Option<OfOrchestrator<'a>>,
+    orchestrator: Option<JsonOrchestrator<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol_version: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ struct Phase<'a> {
 
 /// A check and its outcome.
 #[derive(Serialize)]
-pub(super) struct Checked {
+pub(super) struct JsonCheck {
     check: &'static str,
     /// `passed`, `failed` or `notRun`.
     outcome: &'static str,
@@ -68,7 +68,7 @@ pub(super) struct Checked {
 
 /// A finding about a server, with its evidence.
 #[derive(Serialize)]
-struct OfFinding<'a> {
+struct JsonFinding<'a> {
     id: &'a str,
     check: &'a str,
     phase: &'a str,
@@ -119,7 +119,7 @@ struct Process<'a> {
 
 /// A finding about the machine.
 #[derive(Serialize)]
-pub(super) struct OfEnvironment<'a> {
+pub(super) struct JsonMachineFinding<'a> {
     id: &'a str,
     check: &'a str,
     part: &'a str,
@@ -141,7 +141,7 @@ struct Certificate<'a> {
 }
 
 #[derive(Serialize)]
-struct OfOrchestrator<'a> {
+struct JsonOrchestrator<'a> {
     /// The files in the directory of certificates.
     certificates: Vec<CertificateFile<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,9 +199,9 @@ pub(super) fn of(target: &str, report: &Report, surroundings: &[EnvironmentFindi
                 elapsed_ms: step.took.map(milliseconds),
             })
             .collect(),
-        checks: report.checks.iter().map(|(check, how)| Checked::new(check.as_str(), *how)).collect(),
+        checks: report.checks.iter().map(|(check, how)| JsonCheck::new(check.as_str(), *how)).collect(),
         findings: report.findings.iter().map(finding).collect(),
-        surroundings: surroundings.iter().map(of_environment).collect(),
+        surroundings: surroundings.iter().map(machine_finding).collect(),
         notes: &report.notes,
         stderr: &report.stderr,
         addresses: report.addresses.iter().map(ToString::to_string).collect(),
@@ -222,7 +222,7 @@ pub(super) fn of(target: &str, report: &Report, surroundings: &[EnvironmentFindi
     value_of(&document)
 }
 
-impl Checked {
+impl JsonCheck {
     pub(super) const fn new(check: &'static str, how: Outcome) -> Self {
         let why = if let Outcome::NotRun(why) = how { Some(why) } else { None };
         Self { check, outcome: outcome(how), why }
@@ -230,8 +230,8 @@ impl Checked {
 }
 
 /// A finding about the machine.
-pub(super) fn of_environment(finding: &EnvironmentFinding) -> OfEnvironment<'_> {
-    OfEnvironment {
+pub(super) fn machine_finding(finding: &EnvironmentFinding) -> JsonMachineFinding<'_> {
+    JsonMachineFinding {
         id: finding.id,
         check: finding.check.as_str(),
         part: finding.check.part().as_str(),
@@ -250,9 +250,9 @@ pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
-fn finding(finding: &Finding) -> OfFinding<'_> {
+fn finding(finding: &Finding) -> JsonFinding<'_> {
     let evidence = &finding.evidence;
-    OfFinding {
+    JsonFinding {
         id: finding.id,
         check: finding.check.as_str(),
         phase: finding.phase.as_str(),
@@ -297,7 +297,7 @@ pub(super) fn pin(facts: &CertificateFacts) -> String {
     })
 }
 
-fn orchestrator(known: &Orchestrator) -> OfOrchestrator<'_> {
+fn orchestrator(known: &Orchestrator) -> JsonOrchestrator<'_> {
     let certificates = known.certificates.files.iter().map(|file| {
         let facts = file.facts.as_ref();
         let (not_before, not_after) = facts.map(|facts| facts.validity()).unzip();
@@ -315,11 +315,11 @@ fn orchestrator(known: &Orchestrator) -> OfOrchestrator<'_> {
     });
     let mut tools: Vec<&str> = known.tools.iter().map(|tool| tool.name.as_str()).collect();
     tools.sort_unstable();
-    OfOrchestrator { certificates: certificates.collect(), name: known.name.as_deref(), health, tools }
+    JsonOrchestrator { certificates: certificates.collect(), name: known.name.as_deref(), health, tools }
 }
 
 /// The members that may contain text of a server.
-const FREE: [&str; 22] = [
+const TEXTS_OF_SERVERS: [&str; 22] = [
     "target",
     "detail",
     "seen",
@@ -351,7 +351,7 @@ pub(super) fn hide(ui: &Ui, value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(|item| hide(ui, item)),
         Value::Object(members) => {
             for (name, member) in members {
-                if FREE.contains(&name.as_str()) {
+                if TEXTS_OF_SERVERS.contains(&name.as_str()) {
                     ui.hide_in(member);
                 } else {
                     hide(ui, member);

@@ -6,7 +6,7 @@ use mcpjoin_diagnostics::doctor::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::configuration::{Configuration, OfConfiguration, Server};
+use super::configuration::{Configuration, JsonConfiguration, Server};
 use super::text::Page;
 use super::{environment, json};
 use crate::args;
@@ -49,7 +49,7 @@ pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
         move |_, plan| Box::pin(examine(plan, doctor.clone())),
         async |mut outcomes: Vec<Examined>| {
             for (_, surroundings) in outcomes.iter_mut().flatten() {
-                untold(&machine, surroundings);
+                remove_reported(&machine, surroundings);
             }
             let healthy = machine.is_healthy()
                 && configuration.faults.is_empty()
@@ -81,11 +81,11 @@ async fn examine(plan: Plan, machine: EnvironmentDoctor) -> Examined {
 }
 
 /// Removes faults that the report on the machine has already.
-fn untold(machine: &EnvironmentReport, surroundings: &mut Vec<EnvironmentFinding>) {
-    let told = |finding: &EnvironmentFinding| {
+fn remove_reported(machine: &EnvironmentReport, surroundings: &mut Vec<EnvironmentFinding>) {
+    let is_reported = |finding: &EnvironmentFinding| {
         machine.findings.iter().any(|known| known.id == finding.id && known.seen == finding.seen)
     };
-    surroundings.retain(|finding| !told(finding));
+    surroundings.retain(|finding| !is_reported(finding));
 }
 
 /// Each server, with its outcome if it was examined.
@@ -114,13 +114,13 @@ fn page(
     environment::lines(&mut page, machine, ui.verbosity() > 0);
     heading(&mut page, "Configuration");
     for (name, _, detail) in &configuration.files {
-        page.beside(&visible::line(name), detail);
+        page.fact(&visible::line(name), detail);
     }
     if configuration.files.is_empty() {
-        page.beside("note", "there is none: `mcpjoin help servers` says where it is looked for");
+        page.fact("note", "there is none: `mcpjoin help servers` says where it is looked for");
     }
     for note in &configuration.notes {
-        page.beside("note", note);
+        page.fact("note", note);
     }
     if !configuration.servers.is_empty() {
         heading(&mut page, "Servers");
@@ -206,17 +206,17 @@ fn summary(report: &Report) -> String {
 
 /// The document on the machine, the configuration and each server.
 #[derive(Serialize)]
-struct OfEverything<'a> {
+struct JsonOverview<'a> {
     healthy: bool,
     environment: Value,
-    configuration: OfConfiguration<'a>,
-    servers: Vec<OfServer<'a>>,
+    configuration: JsonConfiguration<'a>,
+    servers: Vec<JsonServer<'a>>,
 }
 
 /// A server of the configuration: its report, or why there is none.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OfServer<'a> {
+struct JsonServer<'a> {
     name: &'a str,
     /// `FILE:LINE`
     path: &'a str,
@@ -243,9 +243,9 @@ fn document(
             None => {}
         }
         let not_run = server.not_run.filter(|_| outcome.is_none());
-        OfServer { name: &server.name, path: &server.place, report, error, not_run }
+        JsonServer { name: &server.name, path: &server.place, report, error, not_run }
     });
-    value_of(&OfEverything {
+    value_of(&JsonOverview {
         healthy,
         environment: environment::document(machine),
         configuration: configuration.document(),
@@ -257,7 +257,7 @@ fn document(
 mod tests {
     use mcpjoin_diagnostics::doctor::{EnvironmentDoctor, World};
 
-    use super::untold;
+    use super::remove_reported;
 
     #[tokio::test]
     async fn what_is_told_of_the_machine_is_not_told_of_its_servers() {
@@ -267,7 +267,7 @@ mod tests {
         let mut again = machine.findings.clone();
         again[0].seen.push_str(" in another way");
         let other = again[0].clone();
-        untold(&machine, &mut again);
+        remove_reported(&machine, &mut again);
         assert_eq!(again, [other]);
     }
 }

@@ -52,24 +52,24 @@ pub(super) fn of(
                 }
                 None => path.to_string(),
             };
-            page.beside("file", &text);
+            page.fact("file", &text);
         }
         // An orchestrator lists its tools in random order.
         let mut names: Vec<&str> = orchestrator.tools.iter().map(|tool| tool.name.as_str()).collect();
         names.sort_unstable();
         let shown = if everything { names.len() } else { MAX_TOOLS.min(names.len()) };
-        names[..shown].iter().for_each(|name| page.beside("tool", name));
+        names[..shown].iter().for_each(|name| page.fact("tool", name));
         if let more @ 1.. = names.len() - shown {
-            page.beside("", &format!("and {more} more (-v shows all)"));
+            page.fact("", &format!("and {more} more (-v shows all)"));
         }
     }
     for note in &report.notes {
-        page.beside("note", note);
+        page.fact("note", note);
     }
     // A finding with standard error shows all of it.
     if !report.findings.iter().any(|finding| !finding.evidence.stderr.is_empty()) {
         for (place, line) in report.stderr.iter().enumerate() {
-            page.beside(if place == 0 { "stderr" } else { "" }, line);
+            page.fact(if place == 0 { "stderr" } else { "" }, line);
         }
     }
     page.out.push('\n');
@@ -102,7 +102,7 @@ pub(super) struct Page {
     width: Option<usize>,
     phases: usize,
     /// The number of faults that were written.
-    told: usize,
+    faults: usize,
 }
 
 impl Page {
@@ -113,7 +113,7 @@ impl Page {
             out: String::new(),
             width,
             phases: longest.clamp(MIN_PHASE_COLUMNS, MAX_PHASE_COLUMNS),
-            told: 0,
+            faults: 0,
         }
     }
 
@@ -154,12 +154,12 @@ impl Page {
     }
 
     /// Writes an additional fact.
-    pub(super) fn beside(&mut self, label: &str, text: &str) {
+    pub(super) fn fact(&mut self, label: &str, text: &str) {
         self.row(label, self.phases + 1 + TIME_COLUMNS, text);
     }
 
     /// Writes a fact of a finding.
-    fn of_finding(&mut self, label: &str, text: &str) {
+    fn finding_row(&mut self, label: &str, text: &str) {
         self.row(&format!("  {label}"), LABEL_COLUMNS - 1, text);
     }
 
@@ -171,27 +171,28 @@ impl Page {
 
     fn certificate(&mut self, facts: &CertificateFacts) {
         let (from, to) = facts.validity();
-        self.beside("subject", &facts.subject);
-        self.beside("issuer", &facts.issuer);
-        self.beside("names", &facts.names.join(", "));
-        self.beside("valid", &format!("from {from} to {to}"));
-        self.beside("key", &pin(facts));
+        self.fact("subject", &facts.subject);
+        self.fact("issuer", &facts.issuer);
+        self.fact("names", &facts.names.join(", "));
+        self.fact("valid", &format!("from {from} to {to}"));
+        self.fact("key", &pin(facts));
     }
 
     /// Begins one of `count` faults. `whose`: the server that has it, or nothing.
     pub(super) fn begin_fault(&mut self, count: usize, whose: &str, id: &str, seen: &str, meaning: &str) {
-        self.told += 1;
-        let which = if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", self.told) };
+        self.faults += 1;
+        let which =
+            if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", self.faults) };
         let label = format!("{which} ");
         let styled = format!("{BAD}{which}{BAD:#} ");
         let whose = if whose.is_empty() { String::new() } else { format!("{}: ", visible::line(whose)) };
         let text = format!("{whose}{} ({id})", visible::line(seen));
         self.paragraph(&label, &styled, &text, LABEL_COLUMNS);
-        self.of_finding("means", meaning);
+        self.finding_row("means", meaning);
     }
 
     pub(super) fn end_fault(&mut self, advice: &str) {
-        self.of_finding("try", advice);
+        self.finding_row("try", advice);
         self.out.push('\n');
     }
 
@@ -203,7 +204,7 @@ impl Page {
 
     /// Writes the number of faults and of checks. `not_run`: the reasons of the checks that were not run.
     pub(super) fn verdict<'a>(mut self, run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
-        let verdict = match self.told {
+        let verdict = match self.faults {
             0 => format!("{HEADING}no fault found{HEADING:#}"),
             1 => format!("{BAD}1 fault found{BAD:#}"),
             count => format!("{BAD}{count} faults found{BAD:#}"),
@@ -217,25 +218,25 @@ impl Page {
         let Evidence { exit, error, violations, processes, body, requests, .. } = &finding.evidence;
         let Evidence { stderr, stdout, received, .. } = &finding.evidence;
         if let Some(exit) = exit {
-            self.of_finding("ended", &exit.to_string());
+            self.finding_row("ended", &exit.to_string());
         }
         if let Some(data) = error.as_ref().and_then(|error| error.data.as_ref()) {
-            self.of_finding("data", data.as_str());
+            self.finding_row("data", data.as_str());
         }
         if let Some(body) = body {
-            self.of_finding("body", body);
+            self.finding_row("body", body);
         }
         for violation in violations.iter().skip(1) {
-            self.of_finding("also", &violation.to_string());
+            self.finding_row("also", &violation.to_string());
         }
         for process in processes {
-            self.of_finding("process", &format!("{} ({})", process.pid, process.name));
+            self.finding_row("process", &format!("{} ({})", process.pid, process.name));
         }
         for (label, lines) in
             [("stderr", stderr), ("stdout", stdout), ("received", received), ("asked", requests)]
         {
             for (place, line) in lines.iter().enumerate() {
-                self.of_finding(if place == 0 { label } else { "" }, line);
+                self.finding_row(if place == 0 { label } else { "" }, line);
             }
         }
         self.end_fault(&finding.advice);

@@ -32,7 +32,7 @@ pub(super) fn text(files: &[File]) -> String {
             out.push(format!("  warning  {}", visible::line(warning)));
         }
         for entry in &file.entries {
-            of_entry(entry, &mut out);
+            entry_lines(entry, &mut out);
         }
         if file.problem.is_none() && file.entries.is_empty() {
             out.push("  no entries".into());
@@ -41,7 +41,7 @@ pub(super) fn text(files: &[File]) -> String {
     out.join("\n")
 }
 
-fn of_entry(entry: &Found, out: &mut Vec<String>) {
+fn entry_lines(entry: &Found, out: &mut Vec<String>) {
     let name = called(&entry.name);
     let mut about = entry.transport.unwrap_or("unusable").to_owned();
     if let Some(line) = entry.disabled {
@@ -89,13 +89,13 @@ fn of_entry(entry: &Found, out: &mut Vec<String>) {
 
 /// The files for a program.
 #[derive(Serialize)]
-struct OfFiles<'a> {
-    files: Vec<OfFile<'a>>,
+struct JsonFiles<'a> {
+    files: Vec<JsonFile<'a>>,
 }
 
 /// A configuration file.
 #[derive(Serialize)]
-struct OfFile<'a> {
+struct JsonFile<'a> {
     file: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     dialect: Option<&'static str>,
@@ -105,13 +105,13 @@ struct OfFile<'a> {
     /// No entry needs trust first.
     trusted: bool,
     warnings: &'a [String],
-    servers: Vec<OfEntry<'a>>,
+    servers: Vec<JsonEntry<'a>>,
 }
 
 /// An entry.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OfEntry<'a> {
+struct JsonEntry<'a> {
     name: &'a str,
     line: usize,
     /// `stdio`, `http`, `sse`, `quic`, `tcp` or `unix`.
@@ -137,7 +137,7 @@ struct OfEntry<'a> {
 
 /// For a program.
 pub(super) fn json(files: &[File]) -> String {
-    let files = files.iter().map(|file| OfFile {
+    let files = files.iter().map(|file| JsonFile {
         file: &file.name,
         dialect: file.dialect,
         problem: file.problem.as_deref(),
@@ -145,11 +145,11 @@ pub(super) fn json(files: &[File]) -> String {
         warnings: &file.warnings,
         servers: file.entries.iter().map(of).collect(),
     });
-    document_of(&OfFiles { files: files.collect() })
+    document_of(&JsonFiles { files: files.collect() })
 }
 
-fn of(entry: &Found) -> OfEntry<'_> {
-    OfEntry {
+fn of(entry: &Found) -> JsonEntry<'_> {
+    JsonEntry {
         name: &entry.name,
         line: entry.line,
         transport: entry.transport,
@@ -176,7 +176,7 @@ pub(super) fn definitions(said: &str, definitions: &[(String, Vec<String>)]) -> 
 }
 
 /// The lines of [`definitions`] for a trusted definition.
-pub(super) fn kept(trusted: &Trusted) -> Vec<String> {
+pub(super) fn definition(trusted: &Trusted) -> Vec<String> {
     let (run, rest): (Vec<_>, Vec<_>) =
         trusted.members.iter().partition(|member| ["command", "args", "url"].contains(&member.what.as_str()));
     let words = |member: &Member| member.words.iter().map(|word| exact(word)).collect::<Vec<_>>().join(" ");
@@ -190,7 +190,7 @@ pub(super) fn kept(trusted: &Trusted) -> Vec<String> {
 }
 
 /// Trusted definitions for a program, as a member of a document.
-pub(super) fn of_trusted(trusted: &[Trusted]) -> serde_json::Value {
+pub(super) fn trusted_document(trusted: &[Trusted]) -> serde_json::Value {
     let of = |trusted: &Trusted| {
         let Trusted { folder, file, entry, digest, members } = trusted;
         json!({ "folder": folder, "file": file, "name": entry, "digest": digest, "members": members })

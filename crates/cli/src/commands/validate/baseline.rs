@@ -12,7 +12,9 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::report::{Compared, Document, Found, Judged, Said, Seen, Server, Stale, cut};
+use super::report::{
+    Comparison, Document, Examination, Finding, RuleOutcome, RuleResults, Server, Stale, cut,
+};
 use crate::commands::document_of;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -120,10 +122,10 @@ impl Baseline {
         let alone = document.servers.len() == 1;
         for server in &mut document.servers {
             let label = server.label.clone();
-            let Ok(Seen::Judged(judged)) = &mut server.seen else { continue };
-            for ruling in &mut judged.rulings {
-                let rule = ruling.rule.slug;
-                let Said::Failed(places) = &mut ruling.said else { continue };
+            let Ok(Examination::Rules(judged)) = &mut server.outcome else { continue };
+            for result in &mut judged.results {
+                let rule = result.rule.slug;
+                let RuleOutcome::Failed(places) = &mut result.outcome else { continue };
                 for found in &mut places.found {
                     let known = self.entries.iter().enumerate().filter(|(_, entry)| {
                         entry.rule == rule
@@ -138,7 +140,7 @@ impl Baseline {
             }
         }
         let stale = self.entries.iter().enumerate().filter(|(place, entry)| {
-            !seen.contains(place) && document.servers.iter().any(|server| entry.was_looked_for(server, alone))
+            !seen.contains(place) && document.servers.iter().any(|server| entry.was_checked(server, alone))
         });
         let stale = stale.map(|(_, entry)| Stale {
             rule: entry.rule.clone(),
@@ -146,7 +148,7 @@ impl Baseline {
             run: cut(&entry.run, MAX_PROBLEM_CHARS),
             problem: cut(&entry.problem, MAX_PROBLEM_CHARS),
         });
-        document.baseline = Some(Compared { file: shown(path.as_os_str()), stale: stale.collect() });
+        document.baseline = Some(Comparison { file: shown(path.as_os_str()), stale: stale.collect() });
     }
 
     /// Writes all findings, and the entries that were not checked in this run. Returns the number of entries.
@@ -155,23 +157,23 @@ impl Baseline {
         let mut entries: BTreeSet<Entry> = self
             .entries
             .into_iter()
-            .filter(|entry| !document.servers.iter().any(|server| entry.was_looked_for(server, alone)))
+            .filter(|entry| !document.servers.iter().any(|server| entry.was_checked(server, alone)))
             .collect();
         for server in &document.servers {
-            let Ok(Seen::Judged(judged)) = &server.seen else { continue };
+            let Ok(Examination::Rules(judged)) = &server.outcome else { continue };
             // An entry of a configuration has a name of its own. A single command may be typed in another way
             // elsewhere.
             let named = document.several || server.place.is_some();
             let name = named.then(|| server.label.clone());
-            for ruling in &judged.rulings {
-                let of = |found: &Found| Entry {
+            for result in &judged.results {
+                let of = |found: &Finding| Entry {
                     server: name.clone(),
-                    rule: ruling.rule.slug.to_owned(),
+                    rule: result.rule.slug.to_owned(),
                     run: found.run.clone(),
                     problem: cut(&found.problem, MAX_PROBLEM_CHARS),
                     fingerprint: found.fingerprint.clone(),
                 };
-                entries.extend(ruling.found().iter().map(of));
+                entries.extend(result.found().iter().map(of));
             }
         }
         // One entry for each fingerprint is enough.
@@ -194,11 +196,11 @@ impl Entry {
     }
 
     /// Whether its rule was applied to its run on its server.
-    fn was_looked_for(&self, server: &Server, alone: bool) -> bool {
-        let Ok(Seen::Judged(Judged { runs, rulings, .. })) = &server.seen else { return false };
-        let ruling = rulings.iter().find(|ruling| ruling.rule.slug == self.rule);
+    fn was_checked(&self, server: &Server, alone: bool) -> bool {
+        let Ok(Examination::Rules(RuleResults { runs, results, .. })) = &server.outcome else { return false };
+        let result = results.iter().find(|result| result.rule.slug == self.rule);
         self.is_for(&server.label, alone)
-            && ruling.is_some_and(|ruling| !matches!(ruling.said, Said::Skipped(_)))
+            && result.is_some_and(|result| !matches!(result.outcome, RuleOutcome::Skipped(_)))
             && runs.iter().any(|run| run.name == self.run)
     }
 }
@@ -207,7 +209,7 @@ impl Entry {
 /// differ in each run (ids, times, ports). `sent`: the message before the finding.
 pub(super) fn fingerprint(rule: &str, run: &str, sent: Option<&str>, problem: &str) -> String {
     let mut hash = Sha256::new();
-    for part in [rule, run, &sent.map(asked).unwrap_or_default(), &steady(problem)] {
+    for part in [rule, run, &sent.map(subject).unwrap_or_default(), &without_numbers(problem)] {
         hash.update(part.as_bytes());
         hash.update([0]);
     }
@@ -215,7 +217,7 @@ pub(super) fn fingerprint(rule: &str, run: &str, sent: Option<&str>, problem: &s
 }
 
 /// The method and the name in a message. Our own messages are always written in the same way.
-fn asked(sent: &str) -> String {
+fn subject(sent: &str) -> String {
     let after = |name: &str| {
         let (_, rest) = sent.split_once(name)?;
         rest.split_once('"').map(|(value, _)| value)
@@ -226,7 +228,7 @@ fn asked(sent: &str) -> String {
 }
 
 /// The text with `#` in place of numbers and ids.
-fn steady(text: &str) -> String {
+fn without_numbers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -255,7 +257,7 @@ fn steady(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{fingerprint, steady, text_of};
+    use super::{fingerprint, text_of, without_numbers};
     use crate::found::Zeros;
 
     #[test]
@@ -272,11 +274,11 @@ mod tests {
             ("the session 550e8400-e29b-41d4-a716-446655440000", "the session 66f3ab12cafe"),
             ("port 43211", "port 80"),
         ] {
-            assert_eq!(steady(text), steady(same));
+            assert_eq!(without_numbers(text), without_numbers(same));
         }
-        assert_eq!(steady("tool2 of 12: é漢 a-b"), "tool# of #: é漢 a-b");
-        assert_ne!(steady("the tool add"), steady("the tool sub"));
-        assert_eq!(steady(""), "");
+        assert_eq!(without_numbers("tool2 of 12: é漢 a-b"), "tool# of #: é漢 a-b");
+        assert_ne!(without_numbers("the tool add"), without_numbers("the tool sub"));
+        assert_eq!(without_numbers(""), "");
     }
 
     #[test]

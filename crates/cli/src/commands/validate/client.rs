@@ -20,8 +20,8 @@ use mcpjoin_rules::{Chapter, Level, Selection, Trace, What, client_rules, judge_
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::report::{Document, Judged, Seen, Server};
-use super::{Format, json, rendered, text};
+use super::report::{Document, Examination, RuleResults, Server};
+use super::{Format, json, render, text};
 use crate::args::{ClientLook, Validate};
 use crate::commands::serve::demo_server;
 use crate::commands::{listen_for_signals, runtime, unwritten, written};
@@ -46,16 +46,16 @@ const PID_PLACEHOLDER: &str = "{pid}";
 const PROGRAM_NOT_FOUND: ProcessExit = ProcessExit::Code(127);
 
 /// The trace of a client and how it ended.
-struct Looked {
+struct ClientRun {
     trace: Trace,
     /// The signal that ended it.
     signal: Option<Signal>,
     /// The client that we have started.
-    ours: Option<Ours>,
+    started: Option<StartedClient>,
 }
 
 /// The end of the client that we have started.
-struct Ours {
+struct StartedClient {
     /// How it exited by itself; `None` if we have ended it.
     exit: Option<ProcessExit>,
     /// The end of its standard error.
@@ -101,23 +101,23 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     let runtime = runtime(Phase::Serve)?;
     // Guards the client that we start. Dropped when it has ended.
     let guarded = (!args.words.is_empty()).then(Guarded::start);
-    let looked = runtime.block_on(look_at(ui, args));
+    let run = runtime.block_on(serve(ui, args));
     drop(guarded);
-    let looked = looked?;
-    if looked.trace.runs.is_empty() {
-        return match looked.signal {
+    let run = run?;
+    if run.trace.runs.is_empty() {
+        return match run.signal {
             Some(signal) => Ok(Exit::Signal(signal)),
-            None => Err(nobody(args, looked.ours, began.elapsed())),
+            None => Err(no_client(args, run.started, began.elapsed())),
         };
     }
     if let Some(exit) =
-        looked.ours.as_ref().and_then(|ours| ours.exit).filter(|exit| *exit != ProcessExit::Code(0))
+        run.started.as_ref().and_then(|started| started.exit).filter(|exit| *exit != ProcessExit::Code(0))
     {
         ui.note(&format!("the client's command has ended with {exit}"));
     }
-    let name = ui.hidden(&name(&looked.trace)).into_owned();
-    let report = judge_client(&looked.trace, &selection);
-    let judged = Judged::new(ui, &looked.trace, report);
+    let name = ui.hidden(&name(&run.trace)).into_owned();
+    let report = judge_client(&run.trace, &selection);
+    let judged = RuleResults::new(ui, &run.trace, report);
     let least = if args.strict { Level::Should } else { Level::Must };
     let failed = judged.has_failed(least);
     let server = Server {
@@ -125,23 +125,23 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
         shown: name,
         place: None,
         took: began.elapsed(),
-        seen: Ok(Seen::Judged(judged)),
+        outcome: Ok(Examination::Rules(judged)),
     };
     let document = Document { servers: vec![server], several: false, least, baseline: None };
-    let text = rendered(ui, args, &document);
+    let text = render(ui, args, &document);
     let exit = match place {
         // Standard output carries messages, so the report goes to standard error.
         None => written(ui, ui.result(&text)),
         Some(place) => place.save(&text)?,
     };
-    Ok(match (exit, looked.signal) {
+    Ok(match (exit, run.signal) {
         (Exit::Done, Some(signal)) => Exit::Signal(signal),
         (Exit::Done, None) if failed => Exit::Faults,
         (exit, _) => exit,
     })
 }
 
-async fn look_at(ui: &Ui, args: &Validate) -> Result<Looked, Failure> {
+async fn serve(ui: &Ui, args: &Validate) -> Result<ClientRun, Failure> {
     let mut signals = listen_for_signals(Phase::Serve)?;
     let limits = limits(&args.connect);
     let server = demo_server(limits.clone())?;
@@ -167,7 +167,7 @@ async fn over_stdio(
     validator: ClientValidator,
     look: &ClientLook,
     signals: &mut Signals,
-) -> Result<Looked, Failure> {
+) -> Result<ClientRun, Failure> {
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
     let mut ended = None;
     let end = async {
@@ -176,37 +176,37 @@ async fn over_stdio(
                 ended = Some(signal);
                 Leaving::Signal(number(signal))
             }
-            () = passed(look.during) => Leaving::Over,
+            () = elapsed(look.during) => Leaving::Over,
         }
     };
     let trace = validator.serve(link, end).await;
-    Ok(Looked { trace, signal: ended, ours: None })
+    Ok(ClientRun { trace, signal: ended, started: None })
 }
 
 /// The failure if no client has sent anything.
-fn nobody(args: &Validate, ours: Option<Ours>, took: Duration) -> Failure {
+fn no_client(args: &Validate, started: Option<StartedClient>, took: Duration) -> Failure {
     let failure = |message: &str| Failure::new("E_NO_CLIENT", Exit::Connection, Phase::Serve, message);
-    let Some((ours, words)) = ours.filter(|_| !args.words.is_empty()).zip(Some(&args.words)) else {
+    let Some((started, words)) = started.filter(|_| !args.words.is_empty()).zip(Some(&args.words)) else {
         return failure("no client has said anything")
             .hint("was it told to start this, or to connect to that address?");
     };
-    let told = words.iter().any(|word| word.to_str().is_some_and(|word| word.contains(URL_PLACEHOLDER)));
-    let mut failure = match ours.exit {
+    let has_url = words.iter().any(|word| word.to_str().is_some_and(|word| word.contains(URL_PLACEHOLDER)));
+    let mut failure = match started.exit {
         Some(_) => failure("the client's command has ended, and has said nothing to us"),
         None => failure(&format!(
             "the client's command has said nothing to us in {}",
             seconds(args.client.during.unwrap_or(took))
         )),
     };
-    failure = failure.hint(match ours.exit {
+    failure = failure.hint(match started.exit {
         Some(PROGRAM_NOT_FOUND) => "the shell has not found a program: is it installed, and on PATH?",
-        _ if !told => "where is it told to connect to? {url} in its command stands for our address",
+        _ if !has_url => "where is it told to connect to? {url} in its command stands for our address",
         Some(_) => "run the command by itself, with the address of a server that works in place of {url}",
         None => "give it more time: --for; does it connect without being asked to?",
     });
     let line: Vec<_> = words.iter().map(|word| shown(word)).collect();
-    failure = failure.with(&line.join(" "), took).stderr(&ours.stderr);
-    failure.seen.status = ours.exit;
+    failure = failure.with(&line.join(" "), took).stderr(&started.stderr);
+    failure.seen.status = started.exit;
     failure
 }
 
@@ -217,7 +217,7 @@ async fn over_http(
     address: &str,
     args: &Validate,
     signals: &mut Signals,
-) -> Result<Looked, Failure> {
+) -> Result<ClientRun, Failure> {
     let listener = HttpListener::bind(address).await.map_err(|error| Failure::listen_http(&error))?;
     let url = listener.url();
     if !listener.address().ip().is_loopback() {
@@ -226,30 +226,30 @@ async fn over_http(
     ui.note(&format!("listening on {}", crate::visible::line(&url)));
     let during = args.client.during;
     if let Some(command) = command(ui, &args.words, &url) {
-        return over_http_to_ours(ui, validator, listener, command, during, signals).await;
+        return over_http_to_started(ui, validator, listener, command, during, signals).await;
     }
     let idle = if during.is_some() { None } else { Some(IDLE_TIMEOUT) };
     let mut ended = None;
     let end = async {
         tokio::select! {
             signal = signals.next() => ended = Some(signal),
-            () = passed(during) => {}
+            () = elapsed(during) => {}
         }
         Leaving::Over
     };
     let trace = validator.serve_http(listener, HttpOptions::new(), idle, end).await;
-    Ok(Looked { trace, signal: ended, ours: None })
+    Ok(ClientRun { trace, signal: ended, started: None })
 }
 
 /// Serves the client that we start. It does not outlive the run, and neither do its processes.
-async fn over_http_to_ours(
+async fn over_http_to_started(
     ui: &Ui,
     validator: ClientValidator,
     listener: HttpListener,
     command: ChildCommand,
     during: Option<Duration>,
     signals: &mut Signals,
-) -> Result<Looked, Failure> {
+) -> Result<ClientRun, Failure> {
     let client = command.handle();
     let (stop, stopped) = oneshot::channel::<()>();
     let (leave, left) = oneshot::channel::<()>();
@@ -265,7 +265,7 @@ async fn over_http_to_ours(
                 ended = Some(signal);
                 Leaving::Over
             }
-            () = passed(during) => Leaving::Over,
+            () = elapsed(during) => Leaving::Over,
             _ = left => Leaving::Gone(None),
         }
     };
@@ -306,7 +306,7 @@ async fn over_http_to_ours(
         ui.warning(&format!("process {} ({name}), which the client has started, is still there", left.pid));
     }
     let exit = report.and_then(|report| report.exit).filter(|_| by_itself);
-    Ok(Looked { trace, signal: ended, ours: Some(Ours { exit, stderr: client.stderr() }) })
+    Ok(ClientRun { trace, signal: ended, started: Some(StartedClient { exit, stderr: client.stderr() }) })
 }
 
 /// The command of the client, if there is one.
@@ -326,7 +326,7 @@ fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
 }
 
 /// Ready after this time; without a time, never.
-async fn passed(during: Option<Duration>) {
+async fn elapsed(during: Option<Duration>) {
     match during {
         Some(during) => tokio::time::sleep(during).await,
         None => pending().await,

@@ -8,25 +8,27 @@ use mcpjoin_rules::{Level, Rule};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::calls::Note;
+use super::calls::CallNote;
 use super::compatibility::Clients;
 use super::openers;
-use super::report::{Compared, Document, Found, Judged, Ruling, Run, Said, Seen, Server, lower_case};
+use super::report::{
+    Comparison, Document, Examination, Finding, RuleOutcome, RuleResult, RuleResults, Run, Server, lower_case,
+};
 use crate::commands::{document_of, joined};
 use crate::ui::Ui;
 
-/// The report on several servers. The report on one server has the members of [`OfServer`] in place of `servers`.
+/// The report on several servers. The report on one server has the members of [`JsonServer`] in place of `servers`.
 #[derive(Serialize)]
-struct Several<'a> {
+struct JsonServers<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     servers: Option<Vec<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    baseline: Option<&'a Compared>,
+    baseline: Option<&'a Comparison>,
 }
 
-/// A server, with the members of [`OfJudged`] where the rules were applied.
+/// A server, with the members of [`JsonResults`] where the rules were applied.
 #[derive(Serialize)]
-struct OfServer<'a> {
+struct JsonServer<'a> {
     /// Its label, if there are several servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<&'a str>,
@@ -34,7 +36,7 @@ struct OfServer<'a> {
     command: &'a str,
     /// With `--eras`: each first request and its response.
     #[serde(skip_serializing_if = "Option::is_none")]
-    openers: Option<Vec<openers::OfRow<'a>>>,
+    openers: Option<Vec<openers::JsonRow<'a>>>,
     /// Why it was not examined, or not completely, in the form of every verb.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
@@ -42,7 +44,7 @@ struct OfServer<'a> {
 
 /// The results of the rules.
 #[derive(Serialize)]
-struct OfJudged<'a> {
+struct JsonResults<'a> {
     runs: &'a [Run],
     /// The number of rules that passed or failed.
     ran: usize,
@@ -52,10 +54,10 @@ struct OfJudged<'a> {
     /// With a baseline: the number of rules with known findings alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     known: Option<usize>,
-    rules: Vec<OfRuling<'a>>,
+    rules: Vec<JsonRuleResult<'a>>,
     /// The calls of `--call` that did not do what was intended.
-    #[serde(skip_serializing_if = "<[Note]>::is_empty")]
-    calls: &'a [Note],
+    #[serde(skip_serializing_if = "<[CallNote]>::is_empty")]
+    calls: &'a [CallNote],
     /// With `--compatibility`.
     #[serde(skip_serializing_if = "Option::is_none")]
     clients: Option<&'a Clients>,
@@ -64,7 +66,7 @@ struct OfJudged<'a> {
 /// A rule and its result.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OfRuling<'a> {
+struct JsonRuleResult<'a> {
     rule: &'a str,
     chapter: &'a str,
     #[serde(serialize_with = "lower_case")]
@@ -77,7 +79,7 @@ struct OfRuling<'a> {
     /// Why it was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
-    /// The members of [`Found`], and with a baseline `known`.
+    /// The members of [`Finding`], and with a baseline `known`.
     #[serde(skip_serializing_if = "Option::is_none")]
     findings: Option<Vec<Value>>,
     /// The number of findings beyond the limit.
@@ -87,7 +89,7 @@ struct OfRuling<'a> {
 
 /// A rule.
 #[derive(Serialize)]
-struct OfRule<'a> {
+struct JsonRule<'a> {
     rule: &'a str,
     chapter: &'a str,
     #[serde(serialize_with = "lower_case")]
@@ -110,14 +112,14 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
     let baseline = document.baseline.as_ref();
     let servers = document.servers.iter().map(|server| of_server(ui, server, document));
     if document.several {
-        return document_of(&Several { servers: Some(servers.collect()), baseline });
+        return document_of(&JsonServers { servers: Some(servers.collect()), baseline });
     }
-    document_of(&joined(&servers.take(1).next(), &Several { servers: None, baseline }))
+    document_of(&joined(&servers.take(1).next(), &JsonServers { servers: None, baseline }))
 }
 
 /// The rules: an array.
 pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
-    let of_rule = |rule: &'static Rule| OfRule {
+    let of_rule = |rule: &'static Rule| JsonRule {
         rule: rule.slug,
         chapter: rule.chapter.as_str(),
         level: rule.level(),
@@ -130,9 +132,9 @@ pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
 }
 
 fn of_server(ui: &Ui, server: &Server, document: &Document) -> Value {
-    let (judged, openers) = match &server.seen {
-        Ok(Seen::Judged(judged)) => (Some(of_judged(judged, document.baseline.is_some())), None),
-        Ok(Seen::Openers(rows)) => (None, Some(rows.iter().map(openers::Row::document).collect())),
+    let (judged, openers) = match &server.outcome {
+        Ok(Examination::Rules(judged)) => (Some(of_judged(judged, document.baseline.is_some())), None),
+        Ok(Examination::Openers(rows)) => (None, Some(rows.iter().map(openers::Row::document).collect())),
         Err(_) => (None, None),
     };
     let command = server.shown.as_str();
@@ -142,41 +144,41 @@ fn of_server(ui: &Ui, server: &Server, document: &Document) -> Value {
         error["error"].take()
     });
     let server = document.several.then_some(server.label.as_str());
-    joined(&OfServer { server, command, openers, error }, &judged)
+    joined(&JsonServer { server, command, openers, error }, &judged)
 }
 
-fn of_judged(judged: &Judged, compared: bool) -> OfJudged<'_> {
+fn of_judged(judged: &RuleResults, compared: bool) -> JsonResults<'_> {
     let counts = judged.counts();
-    OfJudged {
+    JsonResults {
         runs: &judged.runs,
         ran: counts.ran(),
         passed: counts.passed,
         failed: counts.failed,
         skipped: counts.skipped,
         known: compared.then_some(counts.known),
-        rules: judged.rulings.iter().map(|ruling| of_ruling(ruling, compared)).collect(),
+        rules: judged.results.iter().map(|result| of_ruling(result, compared)).collect(),
         calls: &judged.calls,
         clients: judged.clients.as_ref(),
     }
 }
 
-fn of_ruling(ruling: &Ruling, compared: bool) -> OfRuling<'_> {
-    let rule = ruling.rule;
-    let found = |found: &Found| joined(found, &compared.then(|| BTreeMap::from([("known", found.known)])));
-    let (outcome, findings) = match &ruling.said {
-        Said::Passed => ("passed", None),
-        Said::Skipped(_) => ("skipped", None),
-        Said::Failed(places) => ("failed", Some(places.found.iter().map(found).collect())),
+fn of_ruling(result: &RuleResult, compared: bool) -> JsonRuleResult<'_> {
+    let rule = result.rule;
+    let found = |found: &Finding| joined(found, &compared.then(|| BTreeMap::from([("known", found.known)])));
+    let (outcome, findings) = match &result.outcome {
+        RuleOutcome::Passed => ("passed", None),
+        RuleOutcome::Skipped(_) => ("skipped", None),
+        RuleOutcome::Failed(places) => ("failed", Some(places.found.iter().map(found).collect())),
     };
-    OfRuling {
+    JsonRuleResult {
         rule: rule.slug,
         chapter: rule.chapter.as_str(),
-        level: ruling.level(),
+        level: result.level(),
         sentence: rule.sentence,
         address: rule.address(),
         outcome,
-        why: ruling.skipped(),
+        why: result.skipped(),
         findings,
-        left_out: ruling.left_out(),
+        left_out: result.omitted(),
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use mcpjoin_rules::Chapter;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::report::{Document, Found, Ruling, Said, Seen, Server, cut};
+use super::report::{Document, Examination, Finding, RuleOutcome, RuleResult, Server, cut};
 use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::visible;
@@ -20,11 +20,11 @@ const MAX_TEXT_CHARS: usize = 1000;
 pub(super) fn document(ui: &Ui, document: &Document) -> String {
     let mut report = Report::new("mcpjoin validate");
     for server in &document.servers {
-        if let Ok(Seen::Judged(judged)) = &server.seen {
+        if let Ok(Examination::Rules(judged)) = &server.outcome {
             for chapter in Chapter::ALL {
-                let rulings = judged.rulings.iter().filter(|ruling| ruling.rule.chapter == chapter);
+                let results = judged.results.iter().filter(|result| result.rule.chapter == chapter);
                 let class = line(&format!("{}.{}", server.label, chapter.as_str()));
-                let cases: Vec<TestCase> = rulings.map(|ruling| case(ruling, &class, document)).collect();
+                let cases: Vec<TestCase> = results.map(|result| case(result, &class, document)).collect();
                 if !cases.is_empty() {
                     let mut suite = TestSuite::new(line(&format!("{}: {}", server.label, chapter.title())));
                     suite.add_test_cases(cases);
@@ -54,29 +54,29 @@ fn not_examined(ui: &Ui, server: &Server, failure: &Failure) -> TestSuite {
 }
 
 /// The case of a rule.
-fn case(ruling: &Ruling, class: &str, document: &Document) -> TestCase {
+fn case(result: &RuleResult, class: &str, document: &Document) -> TestCase {
     let (mut status, mut out) = (TestCaseStatus::success(), None);
-    match (&ruling.said, ruling.fault()) {
-        (Said::Passed, _) => {}
-        (Said::Skipped(why), _) => {
+    match (&result.outcome, result.fault()) {
+        (RuleOutcome::Passed, _) => {}
+        (RuleOutcome::Skipped(why), _) => {
             status = TestCaseStatus::skipped();
             status.set_message(line(why));
         }
-        (Said::Failed(_), None) => {
+        (RuleOutcome::Failed(_), None) => {
             status = TestCaseStatus::skipped();
             status.set_message("known: the baseline has it");
-            out = Some(findings(ruling));
+            out = Some(findings(result));
         }
-        (Said::Failed(places), Some(level)) if level >= document.least => {
+        (RuleOutcome::Failed(places), Some(level)) if level >= document.least => {
             let problem = places.found.iter().find(|found| !found.known).map(|found| found.problem.as_str());
             status = TestCaseStatus::non_success(NonSuccessKind::Failure);
             status.set_type(level.as_str());
             status.set_message(line(&cut(problem.unwrap_or_default(), MAX_TEXT_CHARS)));
-            status.set_description(findings(ruling));
+            status.set_description(findings(result));
         }
-        (Said::Failed(_), Some(_)) => out = Some(findings(ruling)),
+        (RuleOutcome::Failed(_), Some(_)) => out = Some(findings(result)),
     }
-    let mut case = TestCase::new(ruling.rule.slug, status);
+    let mut case = TestCase::new(result.rule.slug, status);
     case.set_classname(class);
     if let Some(out) = out {
         case.set_system_out(out);
@@ -85,10 +85,10 @@ fn case(ruling: &Ruling, class: &str, document: &Document) -> TestCase {
 }
 
 /// The findings of a rule, with their messages.
-fn findings(ruling: &Ruling) -> String {
-    let mut out = format!("{}: {}\n", ruling.level().as_str(), ruling.rule.sentence);
-    let is_shown = |found: &&Found| !found.known || ruling.fault().is_none();
-    let all: Vec<&Found> = ruling.found().iter().filter(is_shown).collect();
+fn findings(result: &RuleResult) -> String {
+    let mut out = format!("{}: {}\n", result.level().as_str(), result.rule.sentence);
+    let is_shown = |found: &&Finding| !found.known || result.fault().is_none();
+    let all: Vec<&Finding> = result.found().iter().filter(is_shown).collect();
     for found in all.iter().take(MAX_FINDINGS) {
         let problem = cut(&found.problem, MAX_TEXT_CHARS);
         let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
@@ -100,7 +100,7 @@ fn findings(ruling: &Ruling) -> String {
         }
         let _ = writeln!(out, "see      {}", found.address);
     }
-    let more = (all.len() + ruling.left_out()).saturating_sub(MAX_FINDINGS);
+    let more = (all.len() + result.omitted()).saturating_sub(MAX_FINDINGS);
     if more > 0 {
         let _ = writeln!(out, "\nand {more} more");
     }

@@ -24,7 +24,7 @@ const MAX_VERSIONS: usize = 20;
 /// An opener and its response, for a program.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct OfRow<'a> {
+pub(super) struct JsonRow<'a> {
     method: &'a str,
     /// The version in the request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub(super) struct OfRow<'a> {
     /// Whether the response opens the session.
     opens: bool,
     /// The kind of the response: `version`, `versions`, `result`, `refused`, `unreadable`, `lost`, `closed`, `silent` or `other`.
-    answer: &'static str,
+    response: &'static str,
     elapsed_ms: u64,
     /// The version in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,36 +50,36 @@ pub(super) struct OfRow<'a> {
 /// An opener and its response.
 pub(super) struct Row {
     opener: Opener,
-    answer: OpenerAnswer,
+    response: OpenerAnswer,
     /// The response in words, truncated and without secrets.
-    said: String,
+    text: String,
     /// The text of the server in the response.
     message: String,
     took: Duration,
 }
 
-/// Sends every opener that the options select, one after another. `told`: called before each, with its number.
-pub(super) async fn look(
+/// Sends every opener that the options select, one after another. `on_opener`: called before each, with its number.
+pub(super) async fn examine(
     ui: &Ui,
     plan: &Plan,
     connect: &Connect,
-    mut told: impl FnMut(usize, &str),
+    mut on_opener: impl FnMut(usize, &str),
 ) -> Result<Vec<Row>, Failure> {
     let limits = limits(connect);
     let mut rows = Vec::new();
     for opener in openers(connect) {
-        told(rows.len() + 1, &opener.to_string());
+        on_opener(rows.len() + 1, &opener.to_string());
         let link = plan.way.link().await?;
         let began = Instant::now();
-        let answer = opener.over(link, &limits, patience(&opener, &limits)).await;
+        let response = opener.over(link, &limits, timeout(&opener, &limits)).await;
         let took = began.elapsed();
-        let kept = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
-        let said = kept(&words(&answer));
-        let message = match &answer {
-            OpenerAnswer::Refused { message, .. } => kept(message),
-            _ => said.clone(),
+        let shown = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
+        let text = shown(&in_words(&response));
+        let message = match &response {
+            OpenerAnswer::Refused { message, .. } => shown(message),
+            _ => text.clone(),
         };
-        rows.push(Row { opener, answer, said, message, took });
+        rows.push(Row { opener, response, text, message, took });
     }
     Ok(rows)
 }
@@ -99,35 +99,35 @@ fn openers(connect: &Connect) -> impl Iterator<Item = Opener> {
 
 /// The timeout of a response. A server of the other era may stay silent, and is not waited for as long as one that
 /// starts.
-fn patience(opener: &Opener, limits: &Limits) -> Duration {
+fn timeout(opener: &Opener, limits: &Limits) -> Duration {
     if opener.is_legacy() { limits.initialize } else { limits.probe }
 }
 
 impl Row {
     /// Whether the response opens the session.
     pub(super) const fn is_open(&self) -> bool {
-        self.opener.is_opened_by(&self.answer)
+        self.opener.is_opened_by(&self.response)
     }
 
     /// For a program.
-    pub(super) fn document(&self) -> OfRow<'_> {
+    pub(super) fn document(&self) -> JsonRow<'_> {
         let opener = &self.opener;
         let names = |versions: &[Version]| {
             let names = versions.iter().take(MAX_VERSIONS);
             Some(names.map(|version| cut(version.as_str(), MAX_TEXT_CHARS)).collect())
         };
-        let mut row = OfRow {
+        let mut row = JsonRow {
             method: opener.method(),
             protocol_version: opener.version().map(Version::as_str),
             opens: self.is_open(),
-            answer: kind(&self.answer),
+            response: kind(&self.response),
             elapsed_ms: u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
             version: None,
             versions: None,
             code: None,
             message: None,
         };
-        match &self.answer {
+        match &self.response {
             OpenerAnswer::Version(version) => row.version = Some(cut(version.as_str(), MAX_TEXT_CHARS)),
             OpenerAnswer::Versions(versions) => row.versions = names(versions),
             OpenerAnswer::Refused { code, supported, .. } => {
@@ -150,17 +150,17 @@ pub(super) fn table(out: &mut String, shown: &str, rows: &[Row]) {
     let width = labels.iter().map(String::len).max().unwrap_or_default();
     for (row, label) in rows.iter().zip(labels) {
         let took = seconds(row.took);
-        let said = visible::line(&row.said);
+        let response = visible::line(&row.text);
         let no = if row.is_open() { String::new() } else { format!("{BAD}no{BAD:#}: ") };
         let text = format!("  {label:<width$}  {FAINT}{took:>8}{FAINT:#}  {no}");
         let columns = width + 14 + if row.is_open() { 0 } else { "no: ".len() };
-        prose(out, &Head { text: &text, columns, indent: 10 }, &said);
+        prose(out, &Head { text: &text, columns, indent: 10 }, &response);
     }
 }
 
 /// The kind of the response for a program.
-const fn kind(answer: &OpenerAnswer) -> &'static str {
-    match answer {
+const fn kind(response: &OpenerAnswer) -> &'static str {
+    match response {
         OpenerAnswer::Version(_) => "version",
         OpenerAnswer::Versions(_) => "versions",
         OpenerAnswer::Result => "result",
@@ -174,13 +174,13 @@ const fn kind(answer: &OpenerAnswer) -> &'static str {
 }
 
 /// The response in words.
-fn words(answer: &OpenerAnswer) -> String {
+fn in_words(response: &OpenerAnswer) -> String {
     let list = |versions: &[Version]| {
         let names: Vec<&str> = versions.iter().take(MAX_VERSIONS).map(Version::as_str).collect();
         let more = if versions.len() > MAX_VERSIONS { " and others" } else { "" };
         format!("{}{more}", names.join(", "))
     };
-    match answer {
+    match response {
         OpenerAnswer::Version(version) => version.to_string(),
         OpenerAnswer::Versions(versions) if versions.is_empty() => "an empty list of versions".into(),
         OpenerAnswer::Versions(versions) => list(versions),

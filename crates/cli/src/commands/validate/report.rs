@@ -11,7 +11,7 @@ use mcpjoin_rules::{Level, Outcome, Rule, Trace};
 use serde::{Serialize, Serializer};
 
 use super::baseline::fingerprint;
-use super::calls::Note;
+use super::calls::CallNote;
 use super::compatibility::Clients;
 use super::openers::Row;
 use crate::connect::Place;
@@ -32,12 +32,12 @@ pub(super) struct Document {
     /// The lowest level at which a finding is a fault.
     pub(super) least: Level,
     /// The comparison with the baseline.
-    pub(super) baseline: Option<Compared>,
+    pub(super) baseline: Option<Comparison>,
 }
 
 /// The comparison with a baseline.
 #[derive(Serialize)]
-pub(super) struct Compared {
+pub(super) struct Comparison {
     /// The file, quoted for a shell.
     pub(super) file: String,
     /// The entries that were not found again.
@@ -63,36 +63,36 @@ pub(super) struct Server {
     /// The place of its entry.
     pub(super) place: Option<Place>,
     pub(super) took: Duration,
-    pub(super) seen: Result<Seen, Failure>,
+    pub(super) outcome: Result<Examination, Failure>,
 }
 
 impl Server {
     /// Why it was not examined, or not completely.
     pub(super) const fn failure(&self) -> Option<&Failure> {
-        match &self.seen {
-            Ok(Seen::Judged(judged)) => judged.kept_out.as_ref(),
-            Ok(Seen::Openers(_)) => None,
+        match &self.outcome {
+            Ok(Examination::Rules(judged)) => judged.unauthorized.as_ref(),
+            Ok(Examination::Openers(_)) => None,
             Err(failure) => Some(failure),
         }
     }
 }
 
 /// The result of an examination.
-pub(super) enum Seen {
-    Judged(Judged),
+pub(super) enum Examination {
+    Rules(RuleResults),
     Openers(Vec<Row>),
 }
 
 /// The results of the rules.
-pub(super) struct Judged {
+pub(super) struct RuleResults {
     /// The server requires a token: only its responses without one were examined.
-    pub(super) kept_out: Option<Failure>,
+    pub(super) unauthorized: Option<Failure>,
     /// The calls of `--call` that did not do what was intended.
-    pub(super) calls: Vec<Note>,
+    pub(super) calls: Vec<CallNote>,
     /// With `--compatibility`, if there are tools.
     pub(super) clients: Option<Clients>,
     pub(super) runs: Vec<Run>,
-    pub(super) rulings: Vec<Ruling>,
+    pub(super) results: Vec<RuleResult>,
 }
 
 /// A run and the revision of its rules.
@@ -104,30 +104,30 @@ pub(super) struct Run {
 }
 
 /// A rule and its result.
-pub(super) struct Ruling {
+pub(super) struct RuleResult {
     pub(super) rule: &'static Rule,
-    pub(super) said: Said,
+    pub(super) outcome: RuleOutcome,
 }
 
 /// The result of a rule.
-pub(super) enum Said {
+pub(super) enum RuleOutcome {
     Passed,
     Skipped(String),
-    Failed(Places),
+    Failed(Findings),
 }
 
 /// The findings of a rule.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct Findings {
     /// In order, without duplicates.
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<Finding>,
     /// The number of findings beyond the limit.
-    pub(super) left_out: usize,
+    pub(super) omitted: usize,
 }
 
 /// A finding.
 #[derive(Serialize)]
-pub(super) struct Found {
+pub(super) struct Finding {
     /// How often it was found, with other ids and times.
     pub(super) count: usize,
     pub(super) problem: String,
@@ -167,7 +167,7 @@ impl Counts {
     }
 }
 
-impl Judged {
+impl RuleResults {
     /// Truncates all texts and hides secrets.
     pub(super) fn new(ui: &Ui, trace: &Trace, report: mcpjoin_rules::Report) -> Self {
         let runs = trace
@@ -175,31 +175,31 @@ impl Judged {
             .iter()
             .chain(&trace.authorization)
             .map(|run| Run { name: run.name.to_string(), version: run.version.as_str().to_owned() });
-        let rulings = report.verdicts.into_iter().map(|verdict| Ruling {
+        let results = report.verdicts.into_iter().map(|verdict| RuleResult {
             rule: verdict.rule,
-            said: match verdict.outcome {
-                Outcome::Passed => Said::Passed,
-                Outcome::Skipped(why) => Said::Skipped(why.to_string()),
-                Outcome::Failed(findings) => Said::Failed(Places::new(ui, verdict.rule, findings)),
+            outcome: match verdict.outcome {
+                Outcome::Passed => RuleOutcome::Passed,
+                Outcome::Skipped(why) => RuleOutcome::Skipped(why.to_string()),
+                Outcome::Failed(findings) => RuleOutcome::Failed(Findings::new(ui, verdict.rule, findings)),
             },
         });
         Self {
-            kept_out: None,
+            unauthorized: None,
             calls: Vec::new(),
             clients: None,
             runs: runs.collect(),
-            rulings: rulings.collect(),
+            results: results.collect(),
         }
     }
 
     pub(super) fn counts(&self) -> Counts {
-        Ruling::counts(&self.rulings)
+        RuleResult::counts(&self.results)
     }
 
     /// Marks all findings as known.
     pub(super) fn know_all(&mut self) {
-        for ruling in &mut self.rulings {
-            if let Said::Failed(places) = &mut ruling.said {
+        for result in &mut self.results {
+            if let RuleOutcome::Failed(places) = &mut result.outcome {
                 places.found.iter_mut().for_each(|found| found.known = true);
             }
         }
@@ -207,20 +207,20 @@ impl Judged {
 
     /// Whether there is a finding of at least this level that is not known.
     pub(super) fn has_failed(&self, least: Level) -> bool {
-        self.rulings.iter().filter_map(Ruling::fault).any(|level| level >= least)
+        self.results.iter().filter_map(RuleResult::fault).any(|level| level >= least)
     }
 }
 
-impl Ruling {
-    pub(super) fn counts<'r>(rulings: impl IntoIterator<Item = &'r Self>) -> Counts {
+impl RuleResult {
+    pub(super) fn counts<'r>(results: impl IntoIterator<Item = &'r Self>) -> Counts {
         let mut counts = Counts::default();
-        for ruling in rulings {
-            match &ruling.said {
-                Said::Passed => counts.passed += 1,
-                Said::Skipped(_) => counts.skipped += 1,
-                Said::Failed(_) => {
+        for result in results {
+            match &result.outcome {
+                RuleOutcome::Passed => counts.passed += 1,
+                RuleOutcome::Skipped(_) => counts.skipped += 1,
+                RuleOutcome::Failed(_) => {
                     counts.failed += 1;
-                    counts.known += usize::from(ruling.fault().is_none());
+                    counts.known += usize::from(result.fault().is_none());
                 }
             }
         }
@@ -229,17 +229,17 @@ impl Ruling {
 
     /// Why the rule was skipped; `None` if it was not.
     pub(super) fn skipped(&self) -> Option<&str> {
-        match &self.said {
-            Said::Skipped(why) => Some(why),
-            Said::Passed | Said::Failed(_) => None,
+        match &self.outcome {
+            RuleOutcome::Skipped(why) => Some(why),
+            RuleOutcome::Passed | RuleOutcome::Failed(_) => None,
         }
     }
 
     /// The findings of the rule.
-    pub(super) fn found(&self) -> &[Found] {
-        match &self.said {
-            Said::Failed(places) => &places.found,
-            Said::Passed | Said::Skipped(_) => &[],
+    pub(super) fn found(&self) -> &[Finding] {
+        match &self.outcome {
+            RuleOutcome::Failed(places) => &places.found,
+            RuleOutcome::Passed | RuleOutcome::Skipped(_) => &[],
         }
     }
 
@@ -249,16 +249,16 @@ impl Ruling {
     }
 
     /// The number of findings beyond the limit.
-    pub(super) const fn left_out(&self) -> usize {
-        match &self.said {
-            Said::Failed(places) => places.left_out,
-            Said::Passed | Said::Skipped(_) => 0,
+    pub(super) const fn omitted(&self) -> usize {
+        match &self.outcome {
+            RuleOutcome::Failed(places) => places.omitted,
+            RuleOutcome::Passed | RuleOutcome::Skipped(_) => 0,
         }
     }
 
     /// The highest level of findings that are not known; `None` if there are none.
     pub(super) fn fault(&self) -> Option<Level> {
-        if self.left_out() > 0 {
+        if self.omitted() > 0 {
             // A finding beyond the limit may be new.
             return Some(self.level());
         }
@@ -266,7 +266,7 @@ impl Ruling {
     }
 }
 
-impl Places {
+impl Findings {
     fn new(ui: &Ui, rule: &Rule, findings: Vec<mcpjoin_rules::Finding>) -> Self {
         let mut places = Self::default();
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
@@ -279,18 +279,18 @@ impl Places {
                 known.insert(found.fingerprint.clone(), places.found.len());
                 places.found.push(found);
             } else {
-                places.left_out += 1;
+                places.omitted += 1;
             }
         }
         places
     }
 }
 
-fn found(ui: &Ui, rule: &Rule, finding: mcpjoin_rules::Finding) -> Found {
+fn found(ui: &Ui, rule: &Rule, finding: mcpjoin_rules::Finding) -> Finding {
     let text = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
     let line = |line: Option<&Bytes>| line.map(|line| text(&lossy(line)));
     let (sent, problem) = (line(finding.sent.as_ref()), text(&finding.problem));
-    Found {
+    Finding {
         count: 1,
         fingerprint: fingerprint(rule.slug, &finding.run, sent.as_deref(), &problem),
         problem,

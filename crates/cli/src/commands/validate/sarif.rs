@@ -12,7 +12,7 @@ use mcpjoin_rules::Level;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::report::{Document, Found, Judged, Ruling, Seen, Server, lower_case};
+use super::report::{Document, Examination, Finding, RuleResult, RuleResults, Server, lower_case};
 use crate::commands::{document_of, joined};
 use crate::ui::Ui;
 use crate::visible;
@@ -168,9 +168,9 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
     let rules = rules(document);
     let mut results = Vec::new();
     for (server, judged) in judged(document) {
-        for ruling in &judged.rulings {
-            let index = rules.iter().position(|known| known.rule.slug == ruling.rule.slug);
-            results.extend(ruling.found().iter().map(|found| result(document, server, ruling, index, found)));
+        for rule in &judged.results {
+            let index = rules.iter().position(|known| known.rule.slug == rule.rule.slug);
+            results.extend(rule.found().iter().map(|found| result(document, server, rule, index, found)));
         }
     }
     let driver = ToolComponent {
@@ -194,20 +194,20 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
     document_of(&SarifLog { schema: SCHEMA, version: "2.1.0", runs: [run] })
 }
 
-fn judged(document: &Document) -> impl Iterator<Item = (&Server, &Judged)> {
-    document.servers.iter().filter_map(|server| match &server.seen {
-        Ok(Seen::Judged(judged)) => Some((server, judged)),
+fn judged(document: &Document) -> impl Iterator<Item = (&Server, &RuleResults)> {
+    document.servers.iter().filter_map(|server| match &server.outcome {
+        Ok(Examination::Rules(judged)) => Some((server, judged)),
         _ => None,
     })
 }
 
 /// Each rule once: the same rules were applied to every server.
-fn rules(document: &Document) -> &[Ruling] {
-    judged(document).next().map_or(&[], |(_, judged)| &judged.rulings)
+fn rules(document: &Document) -> &[RuleResult] {
+    judged(document).next().map_or(&[], |(_, judged)| &judged.results)
 }
 
-fn rule(ruling: &Ruling) -> ReportingDescriptor<'_> {
-    let rule = ruling.rule;
+fn rule(result: &RuleResult) -> ReportingDescriptor<'_> {
+    let rule = result.rule;
     let address = rule.address();
     ReportingDescriptor {
         id: rule.slug,
@@ -225,9 +225,9 @@ fn rule(ruling: &Ruling) -> ReportingDescriptor<'_> {
 fn result<'a>(
     document: &Document,
     server: &'a Server,
-    ruling: &'a Ruling,
+    result: &'a RuleResult,
     rule_index: Option<usize>,
-    found: &'a Found,
+    found: &'a Finding,
 ) -> SarifResult<'a> {
     let problem = if document.several {
         format!("{}: {} ({})", server.label, found.problem, found.run)
@@ -237,7 +237,7 @@ fn result<'a>(
     let line = |text: &Option<String>| text.as_ref().map(|text| visible::line(text).into_owned());
     let known = document.baseline.as_ref().filter(|_| found.known);
     SarifResult {
-        rule_id: ruling.rule.slug,
+        rule_id: result.rule.slug,
         rule_index,
         level: severity(found.level),
         message: message(&sentence(&problem)),
@@ -296,10 +296,10 @@ fn notifications(ui: &Ui, document: &Document) -> Vec<Notification> {
 }
 
 fn figures(document: &Document, server: &Server) -> Value {
-    let figures = match &server.seen {
-        Ok(Seen::Judged(judged)) => {
+    let figures = match &server.outcome {
+        Ok(Examination::Rules(judged)) => {
             let counts = judged.counts();
-            let skipped = judged.rulings.iter();
+            let skipped = judged.results.iter();
             Some(Figures {
                 ran: counts.ran(),
                 passed: counts.passed,
