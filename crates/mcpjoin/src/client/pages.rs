@@ -176,7 +176,6 @@ impl<T: Listed> Pages<T> {
 
     /// The list from its beginning, page by page, with each item as the server sent it: members that no revision defines
     /// are kept, and an item that is not valid does not end the list. The client's cache is neither read nor written.
-    #[must_use]
     pub fn raw(self) -> RawPages
     where
         T: 'static,
