@@ -32,6 +32,7 @@ pub(super) struct JsonRow<'a> {
     /// Whether the response opens the session.
     opens: bool,
     /// The kind of the response: `version`, `versions`, `result`, `refused`, `unreadable`, `lost`, `closed`, `silent` or `other`.
+    #[serde(rename = "answer")]
     response: &'static str,
     elapsed_ms: u64,
     /// The version in the response.
