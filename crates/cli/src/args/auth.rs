@@ -1,4 +1,4 @@
-//! `mcpjoin auth`: what can be typed.
+//! The arguments of `mcpjoin auth`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -185,7 +185,7 @@ pub(crate) struct Explain {
     pub(crate) output: Output,
 }
 
-// Who the client is to the authorization server. No doc comment: clap would have a verb say it of itself.
+// The identity of the client at the authorization server. No doc comment: clap would add it to the help of a verb.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Client")]
 pub(crate) struct Client {
@@ -204,7 +204,7 @@ pub(crate) struct Client {
     pub(crate) client_metadata_url: Option<String>,
 }
 
-// Which server, where it is an entry. No doc comment: clap would have a verb say it of itself.
+// The entry of a configuration that is the server. No doc comment: clap would add it to the help of a verb.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Named {
@@ -215,7 +215,7 @@ pub(crate) struct Named {
     pub(crate) server: Option<String>,
 }
 
-// How it is reached. No doc comment: clap would have a verb say it of itself.
+// The connection to the server. No doc comment: clap would add it to the help of a verb.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Reach {

@@ -1,4 +1,4 @@
-//! `mcpjoin bridge`: what can be typed.
+//! The arguments of `mcpjoin bridge`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The options that every verb with a server has: how it is started and talked to.
+//! The options of every verb with a server: how it is started, and how the connection is made.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::config::Readings;
 
 use super::values::{Pin, duration, pin, size, version};
 
-// Which configuration is read. No doc comment: clap would have a verb say it of itself.
+// The configuration to read. No doc comment: clap would add it to the help of a verb.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Configured {
@@ -28,19 +28,19 @@ pub(crate) struct Configured {
     /// A configuration as JSON on the command line, or a file of one, in which the server is an entry; may be repeated
     #[arg(long, value_name = "JSON or FILE")]
     pub(crate) mcp_config: Vec<OsString>,
-    /// What was read of it: all clones share it.
+    /// The files that were read, shared by all clones.
     #[arg(skip)]
     pub(crate) readings: Readings,
 }
 
 impl Configured {
-    /// Whether a configuration was named, so that no other one is looked for.
+    /// Whether a configuration is named, so that no other is searched.
     pub(crate) const fn is_named(&self) -> bool {
         self.config.is_some() || !self.mcp_config.is_empty()
     }
 }
 
-// How the server is started and talked to. No doc comment: clap would have a verb say it of itself.
+// The start of the server, and the connection to it. No doc comment: clap would add it to the help of a verb.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connect {
@@ -122,12 +122,12 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
-    /// Nothing is said but which configuration is read, and what it names.
+    /// Without any option but those of the configuration.
     pub(crate) fn to(configured: Configured, server: Option<String>) -> Self {
         Self { configured, server, ..Self::default() }
     }
 
-    /// An option that was typed, of all that are about a server and do not name it: where there is none, it can do nothing.
+    /// The first given option for a server that does not name it. Without a server such an option has no effect.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let Self { configured, server: _, header, no_auth, ca, pin, cert, key, certs_dir, .. } = self;
         let Self { server_name, env, env_clean, inherit_env, for_others: _, cwd, .. } = self;
@@ -170,7 +170,7 @@ pub(crate) enum EraChoice {
 }
 
 impl EraChoice {
-    /// The one era that is asked for.
+    /// The only selected era.
     pub(crate) const fn asked(self) -> Option<Era> {
         match self {
             Self::Auto => None,
@@ -179,12 +179,12 @@ impl EraChoice {
         }
     }
 
-    /// Whether the legacy era is among what is asked for.
+    /// Whether the legacy era is selected.
     pub(crate) const fn has_legacy(self) -> bool {
         !matches!(self, Self::Modern)
     }
 
-    /// Whether the modern era is.
+    /// Whether the modern era is selected.
     pub(crate) const fn has_modern(self) -> bool {
         !matches!(self, Self::Legacy)
     }

@@ -1,4 +1,4 @@
-//! `mcpjoin diff`: what can be typed.
+//! The arguments of `mcpjoin diff`.
 
 use std::ffi::OsString;
 

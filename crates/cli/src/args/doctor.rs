@@ -1,4 +1,4 @@
-//! `mcpjoin doctor`: what can be typed.
+//! The arguments of `mcpjoin doctor`.
 
 use std::ffi::OsString;
 

@@ -1,60 +1,39 @@
-//! What can be typed: verbs, options and their help. clap reads the words; what they mean together is decided in
-//! `target` (which server) and in the commands (which operands).
+//! The command line: verbs, options and their help. clap parses it; `target` decides which server it names, and the
+//! commands decide which operands it has.
 //!
-//! An option stands here only when it does something.
+//! An option is declared only for verbs on which it has an effect.
 
 mod auth;
-mod authorization;
 mod bridge;
-mod call;
-mod complete;
-mod completions;
 mod connect;
 mod diff;
 mod doctor;
-mod info;
-mod list;
-mod man;
-mod output;
-mod ping;
-mod prompt;
-mod read;
-mod search;
+mod request;
 mod serve;
 mod servers;
-mod tool;
+mod shared;
+mod show;
 mod validate;
 mod values;
-mod words;
 
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 pub(crate) use auth::{
     Auth, AuthWhat, Callback, Client as AuthClient, Explain, Login, Logout, Named, Reach, Status,
 };
-pub(crate) use authorization::Authorization;
 pub(crate) use bridge::{Bridge, Poll};
-pub(crate) use call::Call;
-pub(crate) use complete::Complete;
-pub(crate) use completions::Completions;
 pub(crate) use connect::{Configured, Connect};
 pub(crate) use diff::{Counted, Diff};
 pub(crate) use doctor::Doctor;
-pub(crate) use info::Info;
-pub(crate) use list::List;
-pub(crate) use man::Man;
-pub(crate) use output::{Output, When};
-pub(crate) use ping::Ping;
-pub(crate) use prompt::Prompt;
-pub(crate) use read::Read;
-pub(crate) use search::Search;
+pub(crate) use request::{Call, Complete, Prompt, Read};
 pub(crate) use serve::{Serve, Served};
 pub(crate) use servers::{Servers, Shown, What, WrittenAs};
-pub(crate) use tool::Tool;
+pub(crate) use shared::{Authorization, Output, When, Words};
+pub(crate) use show::{Info, List, Ping, Search, Tool};
 pub(crate) use validate::{ClientLook, Format, ToolCall, Validate};
 pub(crate) use values::{Pin, pin};
-pub(crate) use words::Words;
 
 use crate::exit;
 
@@ -71,7 +50,7 @@ const STYLES: Styles = Styles::styled()
 #[derive(Debug, Parser)]
 #[command(
     name = "mcpjoin",
-    // However the file is called, or the link to it: what is shown can be typed.
+    // Whatever the name of the file, or of the link to it: examples can be typed as they are.
     bin_name = "mcpjoin",
     version,
     styles = STYLES,
@@ -101,8 +80,7 @@ fn after_help() -> String {
     )
 }
 
-/// What each verb says of itself in one line. The rest of it is not built before it is typed: that is most of what clap
-/// would have to do at each start.
+/// The verbs. The arguments of a verb are built when it is used: building all takes most of the time of clap at each start.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Verb {
@@ -156,13 +134,33 @@ pub(crate) struct Help {
     pub(crate) topic: Vec<String>,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mcpjoin completions bash > ~/.local/share/bash-completion/completions/mcpjoin\n  \
+    mcpjoin completions zsh > \"${fpath[1]}/_mcpjoin\"\n  \
+    mcpjoin completions fish > ~/.config/fish/completions/mcpjoin.fish")]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mcpjoin man | man -l -\n  \
+    mcpjoin man call > ~/.local/share/man/man1/mcpjoin-call.1\n  \
+    mcpjoin man servers convert | man -l -")]
+pub(crate) struct Man {
+    /// A verb, with what stands below it
+    pub(crate) verb: Vec<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::Cli;
 
-    /// The words of a line as a shell takes them apart, up to where it leads the output elsewhere.
+    /// The words of a line as a shell splits it, up to a pipe or a redirection.
     fn words(line: &str) -> Vec<String> {
         let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
         for character in line.chars() {
@@ -180,17 +178,17 @@ mod tests {
         words.into_iter().take_while(|word| word != "|" && word != ">").collect()
     }
 
-    /// Whether there are examples below this command, all of which can be read.
+    /// Checks that this command and those below it have examples, and that clap parses them.
     fn check(command: &mut clap::Command, name: &str) {
         let help = command.render_long_help().to_string();
         let examples = help.split("Examples:\n").nth(1).unwrap_or_else(|| panic!("{name} has no examples"));
         let examples: Vec<&str> = examples.lines().take_while(|line| line.starts_with("  ")).collect();
         assert!(!examples.is_empty(), "{name}");
         for line in examples {
-            // What the server prints stands for itself.
+            // A placeholder for what the server prints.
             let words = words(&line.trim().replace("sha256:HEX", &format!("sha256:{}", "0".repeat(64))));
             assert_eq!(words[0], "mcpjoin", "{name}: {line}");
-            // Help of help is what clap itself shows.
+            // The help of `help` is clap's own.
             if let Err(error) = Cli::try_parse_from(&words) {
                 assert!(!error.use_stderr(), "{name}: {line}: {error}");
             }
@@ -202,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_verb_has_examples_and_each_of_them_can_be_read() {
-        // No line is folded.
+        // Lines are not wrapped.
         let mut command = Cli::command().term_width(0);
         command.build();
         check(&mut command, "mcpjoin");

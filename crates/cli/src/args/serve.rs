@@ -1,4 +1,4 @@
-//! `mcpjoin serve`: what can be typed.
+//! The arguments of `mcpjoin serve`.
 
 use std::path::PathBuf;
 

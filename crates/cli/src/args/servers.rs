@@ -1,4 +1,4 @@
-//! `mcpjoin servers`: what can be typed.
+//! The arguments of `mcpjoin servers`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `mcpjoin validate`: what can be typed.
+//! The arguments of `mcpjoin validate`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -141,7 +141,7 @@ pub(crate) struct Validate {
     pub(crate) connect: Connect,
 }
 
-// How a client is looked at. No doc comment: clap would have the verb say it of itself.
+// How a client is validated. No doc comment: clap would add it to the help of the verb.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Clients")]
 pub(crate) struct ClientLook {

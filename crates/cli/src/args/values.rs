@@ -1,16 +1,16 @@
-//! The values that options take, with their units and bounds.
+//! Parsers for values of options, with their units and limits.
 
 use std::fmt;
 use std::time::Duration;
 
 use mcpjoin::proto::Version;
 
-/// The longest time that can be asked for, in seconds: a day. Whoever asks for more has mistyped.
-const LONGEST: f64 = 86_400.0;
-/// The largest message that can be asked for, in bytes: 1 GiB.
-const LARGEST: u64 = 1 << 30;
-/// The most often that something can be asked to be done.
-const MOST: u32 = 100_000;
+/// The maximum of a time: a day. A longer time is a typing error.
+const MAX_SECONDS: f64 = 86_400.0;
+/// The maximum of a size: 1 GiB.
+const MAX_BYTES: u64 = 1 << 30;
+/// The maximum of a number of repetitions.
+const MAX_COUNT: u32 = 100_000;
 
 pub(super) fn version(word: &str) -> Result<Version, String> {
     let version = Version::parse(word);
@@ -21,7 +21,7 @@ pub(super) fn version(word: &str) -> Result<Version, String> {
     Err(format!("the versions are {}", known.join(", ")))
 }
 
-/// A time above nothing and up to a day.
+/// Parses a time above zero and up to a day.
 pub(super) fn duration(word: &str) -> Result<Duration, String> {
     let end = word.find(|character: char| character.is_ascii_alphabetic()).unwrap_or(word.len());
     let (number, unit) = word.split_at(end);
@@ -32,29 +32,29 @@ pub(super) fn duration(word: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err("write seconds, or a number with ms, s, m or h".into()),
     };
-    // Digits and a point alone: no sign, no exponent, no `inf`.
+    // Only digits and a point: no sign, no exponent, no `inf`.
     let number: f64 = Some(number)
         .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
         .and_then(|number| number.parse().ok())
         .ok_or("write seconds, or a number with ms, s, m or h")?;
     let asked = number * seconds;
-    if !(0.001..=LONGEST).contains(&asked) {
+    if !(0.001..=MAX_SECONDS).contains(&asked) {
         return Err("from 1ms to 24h".into());
     }
     Ok(Duration::from_secs_f64(asked))
 }
 
-/// How often something is to be done: at least once.
+/// Parses a number of repetitions: at least one.
 pub(super) fn count(word: &str) -> Result<u32, String> {
-    // Digits alone: no sign.
+    // Only digits: no sign.
     Some(word)
         .filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
         .and_then(|word| word.parse().ok())
-        .filter(|count| (1..=MOST).contains(count))
-        .ok_or_else(|| format!("from 1 to {MOST}"))
+        .filter(|count| (1..=MAX_COUNT).contains(count))
+        .ok_or_else(|| format!("from 1 to {MAX_COUNT}"))
 }
 
-/// A number of bytes above nothing and up to a GiB.
+/// Parses a number of bytes above zero and up to a GiB.
 pub(super) fn size(word: &str) -> Result<usize, String> {
     let end = word.find(|character: char| !character.is_ascii_digit()).unwrap_or(word.len());
     let (number, unit) = word.split_at(end);
@@ -68,7 +68,7 @@ pub(super) fn size(word: &str) -> Result<usize, String> {
     let number: u64 = number.parse().map_err(|_| "write bytes, or a number with KiB, MiB or GiB")?;
     number
         .checked_mul(unit)
-        .filter(|bytes| (1..=LARGEST).contains(bytes))
+        .filter(|bytes| (1..=MAX_BYTES).contains(bytes))
         .and_then(|bytes| usize::try_from(bytes).ok())
         .ok_or_else(|| "from 1 byte to 1GiB".into())
 }

@@ -1,22 +1,20 @@
-//! `mcpjoin auth`: logs in to servers over HTTP, shows and forgets what that has brought, and explains why it fails. The
-//! library does it; here it is asked for and told.
+//! `mcpjoin auth`: logs in to servers over HTTP, shows and removes stored logins, and explains why a login fails. The
+//! protocol is implemented by `mcpjoin_auth`.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
 mod explain;
-mod identity;
+mod failures;
+mod format;
 mod login;
-mod logout;
-mod pasting;
-mod refusal;
-mod status;
-mod words;
+mod no_browser;
+mod stored;
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::{misused, written};
+use super::misused;
 use crate::args::{Auth, AuthWhat, Connect, Named, Reach};
 use crate::connect::{Access, Signals, logins_folder, with_plan, with_plans};
 use crate::exit::Exit;
@@ -24,20 +22,20 @@ use crate::failure::{Failure, Phase, seconds};
 use crate::target::{self, Target};
 use crate::ui::Ui;
 
-/// How long all of it may take: a person has to find a password meanwhile.
-const WITHIN: Duration = Duration::from_secs(600);
+/// How long a command may take in total: a person has to find a password meanwhile.
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Does what was asked.
+/// Runs the verb.
 pub(crate) fn run(ui: &Ui, args: Auth) -> Result<Exit, Failure> {
     match args.what {
         AuthWhat::Login(args) => login::run(ui, *args),
-        AuthWhat::Status(args) => status::run(ui, args),
-        AuthWhat::Logout(args) => logout::run(ui, args),
+        AuthWhat::Status(args) => stored::status(ui, args),
+        AuthWhat::Logout(args) => stored::logout(ui, args),
         AuthWhat::Explain(args) => explain::run(ui, *args),
     }
 }
 
-/// The folder of logins; there is none where the system does not say where the user's files are.
+/// The folder of stored logins. There is none if the system does not say where the user's files are.
 fn folder() -> Result<std::path::PathBuf, Failure> {
     logins_folder().ok_or_else(|| {
         let problem =
@@ -47,18 +45,18 @@ fn folder() -> Result<std::path::PathBuf, Failure> {
     })
 }
 
-/// What is said of the way to the server, as every verb is told it.
+/// The options of the connection in the form that every verb has.
 fn connecting(named: Named, ca: Option<std::path::PathBuf>, connect_timeout: Option<Duration>) -> Connect {
     Connect { ca, connect_timeout, ..Connect::to(named.configured, named.server) }
 }
 
-/// The same, and how long it may take.
+/// The same, and the total timeout.
 fn reaching(reach: Reach) -> (Connect, Duration) {
     let Reach { named, ca, connect_timeout, timeout } = reach;
-    (connecting(named, ca, connect_timeout), timeout.unwrap_or(WITHIN))
+    (connecting(named, ca, connect_timeout), timeout.unwrap_or(TOTAL_TIMEOUT))
 }
 
-/// Works with the way to the server that is named. A signal ends the work, and so does its time.
+/// Runs `work` with access to the server that is named, until it ends, or a signal comes, or `within` has passed.
 fn with_access(
     ui: &Ui,
     verb: &str,
@@ -73,7 +71,7 @@ fn with_access(
     }
     let invocation =
         target::without_operands("auth", connect.server.as_deref(), words, false).map_err(misused)?;
-    let elsewhere = |name: &str| {
+    let not_http = |name: &str| {
         let problem = format!("auth is for servers over HTTP, and {name} is none");
         Failure::usage(
             problem,
@@ -81,12 +79,12 @@ fn with_access(
         )
     };
     if !matches!(invocation.target, Target::Http(_) | Target::Entry(_)) {
-        return Err(elsewhere(&invocation.target.label()));
+        return Err(not_http(&invocation.target.label()));
     }
     Ok(with_plan(ui, &invocation.target, connect, async |plan| match plan.way.access() {
-        Some(access) => heard(ui, Some(&plan.shown), within, work(access)).await,
+        Some(access) => run_until(ui, Some(&plan.shown), within, work(access)).await,
         None => {
-            let mut failure = elsewhere(&plan.shown);
+            let mut failure = not_http(&plan.shown);
             if let Some(no_entry) = plan.way.no_entry() {
                 failure.message = format!("{no_entry}, and it is no URL of http:// or https://");
             }
@@ -96,21 +94,21 @@ fn with_access(
     }))
 }
 
-/// Works without a server in view.
+/// Runs `work`, which needs no server.
 fn without_server(ui: &Ui, within: Duration, work: impl AsyncFnOnce() -> Result<Exit, Failure>) -> Exit {
     let connect = Connect::to(crate::args::Configured::default(), None);
-    with_plans(ui, &[], &connect, async |_| heard(ui, None, within, work()).await)
+    with_plans(ui, &[], &connect, async |_| run_until(ui, None, within, work()).await)
 }
 
-/// Waits for the work, for a signal, and for the end of its time.
-async fn heard(
+/// Waits for the work, for a signal, and for the timeout.
+async fn run_until(
     ui: &Ui,
     shown: Option<&str>,
     within: Duration,
     work: impl Future<Output = Result<Exit, Failure>>,
 ) -> Exit {
     let began = Instant::now();
-    let told = |mut failure: Failure| {
+    let report = |mut failure: Failure| {
         failure.seen.listening = true;
         let failure = match shown {
             Some(shown) if failure.phase != Phase::Usage => failure.with(shown, began.elapsed()),
@@ -121,9 +119,9 @@ async fn heard(
     };
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
-        Err(error) => return told(Failure::system(Phase::Authorize, &error)),
+        Err(error) => return report(Failure::system(Phase::Authorize, &error)),
     };
-    // Dropped by the signal, the work frees its port.
+    // A signal drops the work, which frees its port.
     let outcome = tokio::select! {
         biased;
         signal = signals.next() => return Exit::Signal(signal),
@@ -134,10 +132,5 @@ async fn heard(
         Failure::new("E_TIMEOUT", Exit::Connection, Phase::Authorize, problem)
             .hint("do it again, and give it more time with --timeout 20m")
     };
-    outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(told)
-}
-
-/// Prints a result; how the command ends then.
-async fn printed(ui: &Ui, text: String) -> Exit {
-    written(ui, ui.aside(move |ui| ui.page(&text)).await)
+    outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(report)
 }

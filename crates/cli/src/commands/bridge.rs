@@ -1,19 +1,19 @@
-//! `mcpjoin bridge`: any side to any side. What it does is decided by the side on which it listens.
+//! `mcpjoin bridge`: connects any client to any server. The options decide which kind of bridge runs.
 
-mod go;
-mod host;
+mod go_flags;
+mod orchestra_host;
 mod orchestrator;
 mod relay;
-mod starting;
+mod upstream;
 
-pub(super) use go::{Typed, read as read_go};
+pub(super) use go_flags::{Typed, read as read_go_flags};
 
 use crate::args::Bridge;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::Ui;
 
-/// Joins both sides until one of them, or a signal, ends it. `escaped`: `--` stood before the first word.
+/// Runs the bridge until a side, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure> {
     if args.orchestrator_addr.is_some() || args.tcp_addr.is_some() {
         return orchestrator::run(ui, &args);
@@ -28,7 +28,7 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
             "run it twice: with --listen orchestra://... alone, and with the other addresses",
         ));
     }
-    host::run(ui, args, escaped)
+    orchestra_host::run(ui, args, escaped)
 }
 
 fn is_of_orchestra(word: &str) -> bool {
@@ -36,7 +36,7 @@ fn is_of_orchestra(word: &str) -> bool {
     ["orchestra", "orchestra+tcp"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
-/// The options that say how HTTP is served, and whether they are given.
+/// The options for serving over HTTP, and whether they are given.
 fn of_http(args: &Bridge) -> [(&'static str, bool); 4] {
     [
         ("--allow-host", !args.allow_host.is_empty()),
@@ -46,7 +46,7 @@ fn of_http(args: &Bridge) -> [(&'static str, bool); 4] {
     ]
 }
 
-/// Options that can do nothing are refused.
+/// Refuses options that have no effect.
 fn misplaced(options: &[(&str, bool)], meant: &str, instead: &str) -> Result<(), Failure> {
     let Some((option, _)) = options.iter().find(|(_, given)| *given) else { return Ok(()) };
     Err(Failure::usage(format!("{option} is {meant}"), format!("{instead}, or leave out {option}")))

@@ -1,4 +1,4 @@
-//! `mcpjoin call`: one tool, once; or a task that was begun so before.
+//! `mcpjoin call`: calls one tool, or waits for a task that an earlier call has started.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -10,8 +10,8 @@ use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
 use mcpjoin::proto::{Kind, Raw, code};
 use tokio::time::timeout;
 
-use super::spill::Spill;
-use super::{again, exchange, list, misuse, operands, printed, unicode};
+use super::contents::Spill;
+use super::{lists, misuse, operands, printed, request, resume_hint, unicode};
 use crate::args::Call;
 use crate::arguments::Typed;
 use crate::connect::{limits, with_tasks};
@@ -23,30 +23,30 @@ use crate::target::shown;
 use crate::ui::Ui;
 use crate::visible;
 
-pub(super) const VERB: &str = "call";
+const VERB: &str = "call";
 
-/// How long calling a task off may take: as long as a server is given to end by itself.
-const CALLED_OFF: Duration = Duration::from_secs(2);
+/// How long cancelling a task may take: as long as a server has to exit by itself.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The task that is waited for, while there is one.
+/// The task that is waited for, if there is one.
 #[derive(Default)]
-struct Held(RefCell<Option<TaskHandle>>);
+struct CurrentTask(RefCell<Option<TaskHandle>>);
 
-impl Held {
-    /// What comes before the result is shown.
+impl CurrentTask {
+    /// Shows an event, and remembers the task that it reports.
     fn show(&self, client: &Client, waiting: &mut Waiting<'_>, ui: &Ui, event: CallEvent) {
         if let CallEvent::Task(task) = &event {
             let over = task.status.is_final();
             *self.0.borrow_mut() = (!over).then(|| client.task(task.task_id.as_str()));
         }
-        exchange::show_event(ui, waiting, event);
+        request::show_event(ui, waiting, event);
     }
 
-    /// Has the server called off what is waited for. Whether it does is not waited for long, and what it says is not said
-    /// again: the command ends. The task, where nothing was heard of it.
-    async fn call_off(&self) -> Option<TaskHandle> {
+    /// Cancels the task at the server. Waits for a short time only, and does not report the outcome: the command ends.
+    /// Returns the task if the server did not respond.
+    async fn cancel(&self) -> Option<TaskHandle> {
         let task = self.0.borrow_mut().take()?;
-        match timeout(CALLED_OFF, task.cancel()).await {
+        match timeout(CANCEL_TIMEOUT, task.cancel()).await {
             Ok(Ok(_)) => None,
             Ok(Err(error)) if error.remote().is_some() => None,
             _ => Some(task),
@@ -54,26 +54,26 @@ impl Held {
     }
 }
 
-/// Calls the tool, or takes up a task. `separated`: `--` stood between the operands and the server's command.
+/// Calls the tool, or waits for a task. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
     let words = args.words.clone();
     let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
-    let held = Held::default();
+    let current = CurrentTask::default();
     if let Some(id) = args.task {
         if let Some(word) = operands.next() {
             let problem =
                 format!("--task takes up what was begun, and {} is one word too many", shown(&word));
             return Err(misuse(VERB, problem));
         }
-        // It was left to run, so only who says so ends it.
-        let farewell = async |signal| {
+        // The task was started to outlive its command: only an interrupt cancels it.
+        let on_signal = async |signal| {
             if signal == Signal::Interrupt {
-                drop(held.call_off().await);
+                drop(current.cancel().await);
             }
         };
-        return Ok(with_tasks(ui, &invocation.target, &args.connect, None, farewell, async |client| {
-            take_up(ui, client, &held, &id, args.spill).await
+        return Ok(with_tasks(ui, &invocation.target, &args.connect, None, on_signal, async |client| {
+            resume(ui, client, &current, &id, args.spill).await
         }));
     }
     let tool = match args.tool {
@@ -84,26 +84,26 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
         .map_err(|problem| misuse(VERB, problem))?;
     let named = tool.clone();
-    let line = |id: &str| again::line(argv, &words, separated, &invocation.target, id);
-    let farewell = async |_| drop(held.call_off().await);
-    Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), farewell, async |client| {
-        let called = shown(tool.as_ref());
+    let resume_line = |id: &str| resume_hint::line(argv, &words, separated, &invocation.target, id);
+    let on_signal = async |_| drop(current.cancel().await);
+    Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), on_signal, async |client| {
+        let tool_name = shown(tool.as_ref());
         let prepared = prepare(ui, client, tool, arguments).await?;
         if args.detach {
-            detach(ui, client, &called, prepared, args.spill, line).await
+            detach(ui, client, &tool_name, prepared, args.spill, resume_line).await
         } else {
-            call(ui, client, &held, &called, prepared, args.spill, line).await
+            call(ui, client, &current, &tool_name, prepared, args.spill, resume_line).await
         }
     }))
 }
 
-/// The call, once it is known what the tool takes.
+/// Builds the call. Reads the definition of the tool if the arguments depend on its schema.
 async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<ToolCall, Failure> {
     let listed = if arguments.need_schema() {
-        match Waiting::new(ui, "waiting").wait(list::find(client, &list::TOOLS, &tool)).await? {
+        match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::TOOLS, &tool)).await? {
             Ok(listed) => Some(listed),
             Err(absent) => {
-                exchange::say_absent(ui, "tool", &tool, absent);
+                request::note_absent(ui, "tool", &tool, absent);
                 None
             }
         }
@@ -121,11 +121,11 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
     let arguments = arguments.object_for(schema.as_ref()).map_err(|problem| {
         Failure::usage(problem, "mcpjoin tool shows what a tool takes, list --json what each does")
     })?;
-    exchange::hear_logs(ui, client).await;
+    request::enable_logs(ui, client).await;
     let mut params = CallToolParams::new(tool);
     params.arguments = Some(arguments);
     let call = client.call_tool_with(params);
-    // What was read once is not read again.
+    // The library does not need to read the definition again.
     Ok(match listed.map(|listed| listed.value("execution").and_then(|said| said.decode().ok())) {
         Some(execution) => {
             let support = execution.and_then(|execution: ToolExecution| execution.task_support);
@@ -135,71 +135,59 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
     })
 }
 
-/// Waits for the result, also where the call becomes a task. `line` takes that up again.
+/// Waits for the result, also if the call becomes a task. `resume_line`: the command line that continues the task.
 async fn call(
     ui: &Ui,
     client: &Client,
-    held: &Held,
-    called: &str,
+    current: &CurrentTask,
+    tool_name: &str,
     mut call: ToolCall,
     spill: Option<usize>,
-    line: impl FnOnce(&str) -> String,
+    resume_line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
-    let mut waiting = Waiting::new(ui, "waiting");
-    loop {
-        tokio::select! {
-            biased;
-            event = call.next_event() => match event {
-                Some(event) => held.show(client, &mut waiting, ui, event),
-                None => break,
-            },
-            () = waiting.tick() => {}
-        }
-    }
-    drop(waiting);
+    request::show_events(
+        ui,
+        async || call.next_event().await,
+        |waiting, event| current.show(client, waiting, ui, event),
+    )
+    .await;
     match call.raw().await {
-        Ok(result) => print(ui, called, &result, spill).await,
+        Ok(result) => print(ui, tool_name, &result, spill).await,
         Err(error) => {
             let failure = Failure::client(&error, Phase::Call);
-            // Nobody else knows of it. What the server has ended itself need not be called off.
+            // Only this command knows the task. A task that the server has ended is not cancelled.
             if error.remote().is_none()
                 && !matches!(error, ClientError::TaskCancelled { .. })
-                && let Some(task) = held.call_off().await
-                // What was started for the call is gone, and the task with it.
+                && let Some(task) = current.cancel().await
+                // A server that was started for the call is gone, and its task with it.
                 && client.child().is_none()
             {
-                let line = line(task.id());
-                return Err(failure.hint(format!("the task may still run: {line} takes it up again")));
+                let resume_line = resume_line(task.id());
+                return Err(failure.hint(format!("the task may still run: {resume_line} takes it up again")));
             }
             Err(failure)
         }
     }
 }
 
-/// Takes up a task: the same, without the call.
-async fn take_up(
+/// Waits for the result of a task.
+async fn resume(
     ui: &Ui,
     client: &Client,
-    held: &Held,
+    current: &CurrentTask,
     id: &str,
     spill: Option<usize>,
 ) -> Result<Exit, Failure> {
-    // It is there, as far as is known, before it has answered.
-    *held.0.borrow_mut() = Some(client.task(id));
-    exchange::hear_logs(ui, client).await;
+    // The task is assumed to exist before the server has responded: a signal may come earlier.
+    *current.0.borrow_mut() = Some(client.task(id));
+    request::enable_logs(ui, client).await;
     let mut result = client.task(id).result();
-    let mut waiting = Waiting::new(ui, "waiting");
-    loop {
-        tokio::select! {
-            biased;
-            event = result.next_event() => match event {
-                Some(event) => held.show(client, &mut waiting, ui, event),
-                None => break,
-            },
-            () = waiting.tick() => {}
-        }
-    }
-    drop(waiting);
+    request::show_events(
+        ui,
+        async || result.next_event().await,
+        |waiting, event| current.show(client, waiting, ui, event),
+    )
+    .await;
     let result = result.raw().await.map_err(|error| {
         let failure = Failure::client(&error, Phase::Call);
         match error.remote() {
@@ -212,39 +200,34 @@ async fn take_up(
     print(ui, &format!("the task {}", shown(id.as_ref())), &result, spill).await
 }
 
-/// Begins the call and leaves it: prints the task, or the result where there is none. `line` takes it up again.
+/// Starts the call as a task and prints its id, or the result if there is no task. `resume_line`: the command line that
+/// continues the task.
 async fn detach(
     ui: &Ui,
     client: &Client,
-    called: &str,
+    tool_name: &str,
     call: ToolCall,
     spill: Option<usize>,
-    line: impl FnOnce(&str) -> String,
+    resume_line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     let mut call = call.begin();
-    let mut waiting = Waiting::new(ui, "waiting");
-    loop {
-        tokio::select! {
-            biased;
-            event = call.next_event() => match event {
-                Some(event) => exchange::show_event(ui, &mut waiting, event),
-                None => break,
-            },
-            () = waiting.tick() => {}
-        }
-    }
-    drop(waiting);
+    request::show_events(
+        ui,
+        async || call.next_event().await,
+        |waiting, event| request::show_event(ui, waiting, event),
+    )
+    .await;
     let task = match call.await.map_err(|error| Failure::client(&error, Phase::Call))? {
         Begun::Task(task) => task,
         Begun::Result(result) => {
-            ui.remark(&format!("{called} was answered at once: there is no task"));
-            return print(ui, called, &result, spill).await;
+            ui.remark(&format!("{tool_name} was answered at once: there is no task"));
+            return print(ui, tool_name, &result, spill).await;
         }
         _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
     };
     let created = task.created().and_then(|created| Raw::from_value(created).ok());
     let exit = printed(ui, &created.unwrap_or_else(Raw::empty_object), || task.id().to_owned()).await;
-    ui.remark(&format!("take it up again with: {}", line(task.id())));
+    ui.remark(&format!("take it up again with: {}", resume_line(task.id())));
     if client.child().is_some() {
         ui.remark("this server was started for the call: the task ends with it, unless the server keeps it elsewhere");
     } else if client.profile().core_tasks {
@@ -253,8 +236,8 @@ async fn detach(
     Ok(exit)
 }
 
-/// Prints the result; whether the tool has failed is in the exit. `what`: the tool or the task, as it is shown; `spill`: from
-/// which size on a part goes to a file, where that was asked for.
+/// Prints the result. The exit code says whether the tool has failed. `what`: the tool or the task for messages;
+/// `spill`: the size from which a content is written to a file.
 async fn print(ui: &Ui, what: &str, result: &Raw, spill: Option<usize>) -> Result<Exit, Failure> {
     let Some(members) = Object::of(result) else {
         return Err(Failure::bad_reply("the result is no object", Phase::Call));
@@ -274,7 +257,7 @@ async fn print(ui: &Ui, what: &str, result: &Raw, spill: Option<usize>) -> Resul
     Ok(exit)
 }
 
-/// The contents for a person, or, where there are none, what stands in their place.
+/// The contents for a person, or the structured content if there are none.
 fn page(result: &Object, spill: &mut Spill<'_>) -> String {
     let contents = result.items("content").unwrap_or_default();
     if contents.is_empty() {

@@ -1,4 +1,4 @@
-//! `mcpjoin complete`: proposals for an argument.
+//! `mcpjoin complete`: completes an argument of a prompt or of a resource template.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::visible;
 
 const VERB: &str = "complete";
 
-/// Asks for proposals. `separated`: `--` stood between the operands and the server's command.
+/// Requests completions. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Complete, separated: bool) -> Result<Exit, Failure> {
     let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
@@ -29,7 +29,7 @@ pub(crate) fn run(ui: &Ui, args: Complete, separated: bool) -> Result<Exit, Fail
     let argument = unicode(VERB, "the argument", operands.next())?;
     if let Some(word) = operands.next() {
         let problem = format!("complete takes one argument, and {} is one word more", shown(&word));
-        // Typed apart, a name and its value are meant for each other.
+        // A name and its value were probably typed as two words.
         let hint = match argument.contains('=') {
             true => "arguments that are known already: --context ARGUMENT=VALUE".to_owned(),
             false => format!("write {}", shown(format!("{argument}={}", word.display()).as_ref())),
@@ -47,13 +47,13 @@ pub(crate) fn run(ui: &Ui, args: Complete, separated: bool) -> Result<Exit, Fail
     Ok(with_server(ui, &invocation.target, &args.connect, async |client| complete(ui, client, &params).await))
 }
 
-/// Whose argument it is.
+/// The prompt or the template that has the argument.
 fn reference(word: &str) -> Result<Reference, Failure> {
     if let Some(template) = word.strip_prefix("resource:") {
         return Ok(ResourceTemplateReference::new(template).into());
     }
     match word.split_once(':') {
-        // `prompt://` begins a URI like any other.
+        // `prompt://` is the beginning of a URI.
         Some(("prompt", name)) if !name.starts_with("//") => Ok(PromptReference::new(name).into()),
         Some(_) => Ok(ResourceTemplateReference::new(word).into()),
         None => Err(Failure::usage(
@@ -63,7 +63,7 @@ fn reference(word: &str) -> Result<Reference, Failure> {
     }
 }
 
-/// What is known already.
+/// The arguments that are known already.
 fn context(words: &[String]) -> Result<CompleteContext, Failure> {
     let mut arguments = BTreeMap::new();
     for word in words {
@@ -104,13 +104,13 @@ async fn complete(ui: &Ui, client: &Client, params: &CompleteParams) -> Result<E
     Ok(printed(ui, &result, || page(&values)).await)
 }
 
-/// One proposal a line.
+/// One completion per line.
 fn page(values: &[Raw]) -> String {
     let mut out = String::new();
     for value in values {
         let text = value.to_string_value();
         let text = text.as_deref().unwrap_or_else(|| value.as_str());
-        // What has several lines would look like several proposals.
+        // A completion of several lines would look like several completions.
         if text.contains(['\n', '\r']) {
             out.push_str(&visible::line(text));
         } else {

@@ -1,22 +1,31 @@
-//! Pieces of content for a person: text as it is, and one line for what is none.
+//! The contents of a result for a person: texts as they are, one line for each other content, and files for contents that
+//! are too large to be shown.
 //!
-//! Called by `call`, `prompt` and `read`.
+//! Used by `call`, `prompt` and `read`. Names of files never contain text of a server.
+
+use std::fmt::Write as _;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use mcpjoin::proto::Raw;
 
+use crate::failure::{Failure, Phase};
 use crate::object::Object;
+use crate::target::shown;
+use crate::ui::Ui;
 use crate::visible;
 
-/// Many a server leaves out the padding.
+/// Accepts base64 without padding, which many servers send.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Each piece on lines of its own.
+/// Each content on its own lines.
 pub(super) fn page(contents: &[Raw]) -> String {
     let mut out = String::new();
     for content in contents {
@@ -34,14 +43,14 @@ pub(super) fn page(contents: &[Raw]) -> String {
     out
 }
 
-/// One line that describes a piece of content that is not text.
+/// A content that is not text, in one line.
 pub(super) fn line(content: &Object) -> String {
     let kind = content.text("type").unwrap_or_else(|| "content without a type".into());
     let inner = content.value("resource").and_then(Object::of);
     described(&kind, inner.as_ref().unwrap_or(content))
 }
 
-/// One line with what is known of a resource, a picture or a sound.
+/// The known facts of a resource, an image or an audio content, in one line.
 pub(super) fn described(kind: &str, facts: &Object) -> String {
     let text = |name: &str| facts.text(name).map(|text| visible::line(&text).into_owned());
     let mut parts = vec![visible::line(kind).into_owned()];
@@ -58,18 +67,18 @@ pub(super) fn described(kind: &str, facts: &Object) -> String {
     format!("[{}]", parts.join(", "))
 }
 
-/// The bytes that a piece is, or why its base64 is none; `None` when it has none of its own.
+/// The bytes of a content, or why its base64 is not valid; `None` if it has no data.
 pub(super) fn bytes(facts: &Object) -> Option<Result<Vec<u8>, base64::DecodeError>> {
     if let Some(text) = facts.text("text") {
         return Some(Ok(text.into_bytes()));
     }
     let mut data = facts.text("blob").or_else(|| facts.text("data"))?;
-    // Line breaks stand in what some encoders write.
+    // Some encoders insert line breaks.
     data.retain(|character| !character.is_ascii_whitespace());
     Some(BASE64.decode(data))
 }
 
-/// The number of bytes that a text in base64 stands for.
+/// The number of bytes that a base64 text encodes.
 fn decoded_length(data: &str) -> usize {
     let digits =
         data.bytes().filter(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_'));
@@ -79,6 +88,165 @@ fn decoded_length(data: &str) -> usize {
             3 => 2,
             _ => 0,
         }
+}
+
+/// The default limit of a content on a terminal: thousands of pages.
+const ON_A_TERMINAL: usize = 1 << 20;
+
+/// Extensions of files by media type. All others are `.bin` or `.txt`.
+const EXTENSIONS: [(&str, &str); 12] = [
+    ("application/json", "json"),
+    ("application/pdf", "pdf"),
+    ("audio/mpeg", "mp3"),
+    ("audio/ogg", "ogg"),
+    ("audio/wav", "wav"),
+    ("image/gif", "gif"),
+    ("image/jpeg", "jpg"),
+    ("image/png", "png"),
+    ("image/svg+xml", "svg"),
+    ("image/webp", "webp"),
+    ("text/html", "html"),
+    ("text/plain", "txt"),
+];
+
+/// Writes contents that are too large to be shown to files.
+pub(super) struct Spill<'a> {
+    ui: &'a Ui,
+    /// In bytes; `None`: no limit.
+    limit: Option<usize>,
+    /// Created for the first file.
+    folder: Option<PathBuf>,
+    count: usize,
+    /// The last content that is not valid base64.
+    broken: Option<Failure>,
+}
+
+impl<'a> Spill<'a> {
+    /// `asked`: the limit that the user has given. Without it only a terminal has a limit.
+    pub(super) fn new(ui: &'a Ui, asked: Option<usize>) -> Self {
+        let limit = asked.or_else(|| ui.shows_results().then_some(ON_A_TERMINAL));
+        Self { ui, limit, folder: None, count: 0, broken: None }
+    }
+
+    /// The contents of a result as [`page`] has them. Contents above the limit are written to files.
+    pub(super) fn page(&mut self, pieces: &[Raw]) -> String {
+        let mut out = String::new();
+        for piece in pieces {
+            match Object::of(piece).and_then(|piece| self.spilled(&piece)) {
+                Some(line) => {
+                    let _ = writeln!(out, "{line}");
+                }
+                None => out.push_str(&page(std::slice::from_ref(piece))),
+            }
+        }
+        out
+    }
+
+    /// A text that is the whole result, or a line that names its file.
+    pub(super) fn text(&mut self, text: String, extension: &str) -> String {
+        if !self.is_over(text.len()) {
+            return text;
+        }
+        match self.keep(text.as_bytes(), extension) {
+            Some(path) => format!("[{} bytes, in {}]", text.len(), shown(path.as_os_str())),
+            None => text,
+        }
+    }
+
+    fn is_over(&self, length: usize) -> bool {
+        self.limit.is_some_and(|limit| length > limit)
+    }
+
+    /// Writes a content above the limit to a file. Returns the line that names the file.
+    fn spilled(&mut self, piece: &Object) -> Option<String> {
+        let inner = piece.value("resource").and_then(Object::of);
+        let facts = inner.as_ref().unwrap_or(piece);
+        // Base64 is longer than its data.
+        let longest =
+            ["text", "data", "blob"].iter().filter_map(|name| Some(facts.value(name)?.len())).max()?;
+        if !self.is_over(longest) {
+            return None;
+        }
+        let bytes = match bytes(facts)? {
+            Ok(bytes) if self.is_over(bytes.len()) => bytes,
+            Ok(_) => return None,
+            Err(error) => return self.undecoded(piece, facts, &error.to_string()),
+        };
+        let kind = facts.text("mimeType").unwrap_or_default().to_ascii_lowercase();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        let known = EXTENSIONS.iter().find(|(known, _)| *known == kind).map(|(_, extension)| *extension);
+        let extension = known.unwrap_or_else(|| if facts.value("text").is_some() { "txt" } else { "bin" });
+        let path = self.keep(&bytes, extension)?;
+        let line = line(piece);
+        Some(format!("{}, in {}]", line.strip_suffix(']').unwrap_or(&line), shown(path.as_os_str())))
+    }
+
+    /// Writes a content with invalid base64 to a file, as it was received.
+    fn undecoded(&mut self, piece: &Object, facts: &Object, why: &str) -> Option<String> {
+        let text = facts.text("blob").or_else(|| facts.text("data"))?;
+        let kind = piece.text("type").unwrap_or_else(|| "content".into());
+        let path = self.keep(text.as_bytes(), "base64.txt");
+        let failure =
+            Failure::bad_reply(format!("what stands for the {kind} is not base64: {why}"), Phase::Call);
+        let kept = path.as_ref().map(|path| shown(path.as_os_str()));
+        self.broken = Some(match &kept {
+            Some(path) => {
+                failure.hint(format!("what came is in {path}, as it is; tell the authors of the server"))
+            }
+            None => failure.hint("--json shows what came, as it is; tell the authors of the server"),
+        });
+        let line = line(piece);
+        let line = line.strip_suffix(']').unwrap_or(&line);
+        Some(format!("{line}, not base64, as it came in {}]", kept?))
+    }
+
+    /// The failure of a content that is not valid.
+    pub(super) fn broken(self) -> Option<Failure> {
+        self.broken
+    }
+
+    /// Writes a file and notes its name. If that fails, warns and returns `None`, and the content is shown.
+    fn keep(&mut self, bytes: &[u8], extension: &str) -> Option<PathBuf> {
+        match self.write(bytes, extension) {
+            Ok(path) => {
+                self.ui.note(&format!("{} bytes written to {}", bytes.len(), shown(path.as_os_str())));
+                Some(path)
+            }
+            Err(error) => {
+                let folder = std::env::temp_dir();
+                self.ui.warning(&format!(
+                    "what is too large to be shown cannot be written to {}: {error}; TMPDIR names another folder",
+                    shown(folder.as_os_str())
+                ));
+                None
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8], extension: &str) -> io::Result<PathBuf> {
+        let folder = match &self.folder {
+            Some(folder) => folder.clone(),
+            None => self.folder.insert(new_folder(&std::env::temp_dir())?).clone(),
+        };
+        self.count += 1;
+        let path = folder.join(format!("{}.{extension}", self.count));
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        file.write_all(bytes)?;
+        file.flush()?;
+        Ok(path)
+    }
+}
+
+/// Creates a folder with a random name that only this user can read.
+fn new_folder(parent: &Path) -> io::Result<PathBuf> {
+    let mut number = [0; 8];
+    getrandom::fill(&mut number).map_err(|error| io::Error::other(error.to_string()))?;
+    let path = parent.join(format!("mcpjoin-{:016x}", u64::from_ne_bytes(number)));
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&path)?;
+    Ok(path)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! `mcpjoin diff`: what a server offers now beside what it offered before. What has changed, `mcpjoin_rules` finds out; here
-//! both sides are read, and what was found is printed.
+//! `mcpjoin diff`: compares what a server offers with an earlier snapshot, or with another server. `mcpjoin_rules`
+//! finds the changes; this module reads both sides and prints the result.
 
-mod lines;
+mod line_diff;
 mod page;
+mod sentences;
 mod side;
-mod words;
 
 use std::ops::ControlFlow;
 
@@ -14,8 +14,8 @@ use mcpjoin_rules::{Change, ChangeClass, changes};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use self::side::{Said, Side};
-use super::list::PAGES;
+use self::side::{Side, Snapshot};
+use super::lists::MAX_PAGES;
 use super::written;
 use crate::args::{Counted, Diff};
 use crate::config::ToolFilter;
@@ -26,7 +26,7 @@ use crate::object;
 use crate::target::{Target, shown};
 use crate::ui::{Ui, Unwritten};
 
-/// Compares both sides. `separated`: `--` stood between the first and the command of the second.
+/// Compares both sides. `separated`: `--` stood between the first side and the command of the second.
 pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure> {
     let Diff { words, command, only, max_pages, connect, .. } = args;
     let sides = side::of_words(ui, connect.server.as_deref(), words, separated.then_some(command))?;
@@ -34,10 +34,10 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
         .iter()
         .filter_map(|side| match side {
             Side::Server(target) => Some((**target).clone()),
-            Side::Kept(_) => None,
+            Side::File(_) => None,
         })
         .collect();
-    let pages = max_pages.map_or(PAGES, |pages| pages as usize);
+    let pages = max_pages.map_or(MAX_PAGES, |pages| pages as usize);
     if targets.is_empty()
         && let Some(option) = connect.given().or_else(|| max_pages.map(|_| "--max-pages"))
     {
@@ -50,18 +50,18 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
         return Err(Failure::usage(problem, hint));
     }
     let [old, new] = match sides {
-        [Side::Kept(old), Side::Kept(new)] => {
-            let found = Found::between(*old, *new, only);
+        [Side::File(old), Side::File(new)] => {
+            let found = Comparison::between(*old, *new, only);
             found.remark(ui);
             let outcome = found.print(ui);
             return Ok(found.exit(written(ui, outcome)));
         }
         sides => sides,
     };
-    let work = move |ui: Ui, client: Client, filter: ToolFilter, parts: mpsc::Sender<Said>| async move {
-        let said = side::ask(&ui, &client, &filter, pages).await?;
-        // Closed when the comparison was stopped.
-        let _ = parts.send(said).await;
+    let work = move |ui: Ui, client: Client, filter: ToolFilter, parts: mpsc::Sender<Snapshot>| async move {
+        let snapshot = side::ask(&ui, &client, &filter, pages).await?;
+        // The receiver is gone if the comparison was stopped.
+        let _ = parts.send(snapshot).await;
         Ok(())
     };
     Ok(with_each_server(ui, &targets, &connect, work, async move |servers, _: &Stop| {
@@ -75,23 +75,23 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
     }))
 }
 
-/// What a side offers. Prints why there is nothing.
+/// Reads a side. Prints the failure and returns its exit code if it cannot be read.
 async fn read(
     ui: &Ui,
     which: &str,
     side: Side,
-    servers: &mut impl Iterator<Item = Coming<Said>>,
-) -> Result<Said, Exit> {
+    servers: &mut impl Iterator<Item = Coming<Snapshot>>,
+) -> Result<Snapshot, Exit> {
     let lost =
         || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way");
     let outcome = match (side, servers) {
-        (Side::Kept(said), _) => return Ok(*said),
+        (Side::File(snapshot), _) => return Ok(*snapshot),
         (Side::Server(target), servers) => match servers.next() {
             Some(mut server) => {
                 let source = source(&target);
-                let said = server.next(ui).await;
+                let snapshot = server.next(ui).await;
                 let outcome = server.outcome(ui).await;
-                outcome.and_then(|()| Ok(Said { source, ..said.ok_or_else(lost)? }))
+                outcome.and_then(|()| Ok(Snapshot { source, ..snapshot.ok_or_else(lost)? }))
             }
             None => Err(lost()),
         },
@@ -102,7 +102,7 @@ async fn read(
     })
 }
 
-/// What a server is called by: a command by all of its words, the secrets among which are hidden wherever it is printed.
+/// The name of a server. A command is shown with all its words, and its secrets are hidden on output.
 fn source(target: &Target) -> String {
     match target {
         Target::Command { program, args } => {
@@ -112,9 +112,9 @@ fn source(target: &Target) -> String {
     }
 }
 
-/// Compares on a blocking thread: lists may be long, and signals are handled meanwhile.
-async fn compare(ui: &Ui, old: Said, new: Said, only: Vec<Counted>) -> Exit {
-    let found = spawn_blocking(move || Found::between(old, new, only)).await;
+/// Compares on a blocking thread: lists may be long, and signals must be handled meanwhile.
+async fn compare(ui: &Ui, old: Snapshot, new: Snapshot, only: Vec<Counted>) -> Exit {
+    let found = spawn_blocking(move || Comparison::between(old, new, only)).await;
     let Ok(found) = found else {
         let failure = Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "the comparison was lost")
             .hint("this is a fault of mcpjoin: tell its authors");
@@ -130,22 +130,22 @@ async fn compare(ui: &Ui, old: Said, new: Said, only: Vec<Counted>) -> Exit {
     }
 }
 
-/// What has changed from one side to the other.
-struct Found {
-    old: Said,
-    new: Said,
+/// The changes from one side to the other.
+struct Comparison {
+    old: Snapshot,
+    new: Snapshot,
     changes: Vec<Change>,
-    /// The classes that count; without one, all that do.
+    /// The classes to show and to count; all if empty.
     only: Vec<Counted>,
 }
 
-impl Found {
-    fn between(old: Said, new: Said, only: Vec<Counted>) -> Self {
+impl Comparison {
+    fn between(old: Snapshot, new: Snapshot, only: Vec<Counted>) -> Self {
         let changes = changes(&old.offer, &new.offer);
         Self { old, new, changes, only }
     }
 
-    /// Whether it is one of those that were asked for.
+    /// Whether the class is selected.
     fn is_shown(&self, class: ChangeClass) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only.class() == class)
     }
@@ -154,25 +154,25 @@ impl Found {
         self.changes.iter().filter(|change| change.class == class).count()
     }
 
-    /// Whether something has changed that counts.
+    /// Whether there is a change that counts.
     fn has_changed(&self) -> bool {
         self.changes.iter().any(|change| change.class != ChangeClass::Noted && self.is_shown(change.class))
     }
 
-    /// `printed`: how printing it went.
+    /// The exit code. `printed`: the exit code of the output.
     fn exit(&self, printed: Exit) -> Exit {
         if printed == Exit::Done && self.has_changed() { Exit::Faults } else { printed }
     }
 
-    /// Which sides they are.
+    /// Remarks which sides are compared.
     fn remark(&self, ui: &Ui) {
         for (which, side) in [("OLD", &self.old), ("NEW", &self.new)] {
             ui.styled_remark(&page::header(which, side));
         }
     }
 
-    /// Prints it, without what the servers were given to hide: what one of them says is in a pinned file, and not its own any
-    /// more.
+    /// Prints the changes. Secrets that were given to either server are hidden: a snapshot may contain what the other
+    /// server said.
     fn print(&self, ui: &Ui) -> Result<(), Unwritten> {
         if ui.json {
             let text = document(self);
@@ -182,8 +182,8 @@ impl Found {
     }
 }
 
-/// The comparison for a program. It is put together from texts: what a server has sent is passed on untouched.
-fn document(found: &Found) -> String {
+/// The comparison for a program. Values of a server are copied unchanged.
+fn document(found: &Comparison) -> String {
     let shown = found.changes.iter().filter(|change| found.is_shown(change.class));
     let changes: Vec<String> = shown.map(change_of).collect();
     let classes = [ChangeClass::Breaks, ChangeClass::Reads, ChangeClass::Adds, ChangeClass::Noted];
@@ -197,12 +197,12 @@ fn document(found: &Found) -> String {
     ])
 }
 
-fn side_of(said: &Said) -> String {
-    let source = Raw::string(&said.source);
+fn side_of(snapshot: &Snapshot) -> String {
+    let source = Raw::string(&snapshot.source);
     let members = [
         ("source", Some(&source)),
-        ("protocolVersion", said.offer.protocol_version.as_ref()),
-        ("serverInfo", said.offer.server_info.as_ref()),
+        ("protocolVersion", snapshot.offer.protocol_version.as_ref()),
+        ("serverInfo", snapshot.offer.server_info.as_ref()),
     ];
     object::write(members.iter().filter_map(|(name, value)| Some((*name, (*value)?.as_str()))))
 }

@@ -1,59 +1,60 @@
-//! `mcpjoin doctor`: what is wrong with a server, or with our way to it. The library examines; here it is shown.
+//! `mcpjoin doctor`: finds out what is wrong with a server, or with the connection to it. `mcpjoin_diagnostics`
+//! examines; this module prints the report.
 
 mod configuration;
-mod document;
 mod environment;
-mod everything;
-mod orchestra;
-mod page;
+mod json;
+mod overview;
+mod text;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use mcpjoin_diagnostics::doctor::{Doctor, EnvironmentDoctor, EnvironmentFinding, Phase, Report, Step};
+use mcpjoin_diagnostics::doctor::{
+    Doctor, EnvironmentDoctor, EnvironmentFinding, OrchestraDoctor, Phase, Report, Step,
+};
+use mcpjoin_orchestra::certs::Certificates;
 
-use super::{misused, written};
+use super::{exit_of, listen_for_signals, runtime, target_of, written};
 use crate::args;
-use crate::connect::{Plan, Signals, with_plan};
+use crate::connect::{Plan, certificates_folder, with_plan};
 use crate::exit::Exit;
 use crate::failure::{self, Failure};
 use crate::target;
 use crate::ui::Ui;
 use crate::visible;
 
-/// What is found in what was typed, before anything is reached.
-const UNUSABLE: [&str; 2] = ["unusable", "no-address"];
+/// Findings about the target itself, before any connection.
+const UNUSABLE_TARGET: [&str; 2] = ["unusable", "no-address"];
 
-/// Examines the server, or, where none is named, the machine and every server of the configuration. `escaped`: `--` stood
+/// Examines the server, or without a server the machine and every server of the configuration. `escaped`: `--` stood
 /// before the first word.
 pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Failure> {
     if args.environment {
-        orchestra::refuse(&args)?;
+        refuse_orchestrator_options(&args)?;
         return environment::run(ui, &args);
     }
     if args.words.is_empty() && args.connect.server.is_none() && !escaped {
-        orchestra::refuse(&args)?;
-        return everything::run(ui, &args);
+        refuse_orchestrator_options(&args)?;
+        return overview::run(ui, &args);
     }
-    if let Some(address) = orchestra::address(&args, escaped) {
-        return orchestra::run(ui, &args, &address);
+    if let Some(address) = orchestrator_address(&args, escaped) {
+        return examine_orchestrator(ui, &args, &address);
     }
-    orchestra::refuse(&args)?;
+    refuse_orchestrator_options(&args)?;
     let machine = environment::doctor(&args);
-    let invocation = target::without_operands("doctor", args.connect.server.as_deref(), args.words, escaped)
-        .map_err(misused)?;
-    invocation.notes.iter().for_each(|note| ui.note(note));
-    Ok(with_plan(ui, &invocation.target, &args.connect, async |plan| examine(plan, &machine, ui).await))
+    let target = target_of(ui, "doctor", args.connect.server.as_deref(), args.words, escaped)?;
+    Ok(with_plan(ui, &target, &args.connect, async |plan| examine(plan, &machine, ui).await))
 }
 
 async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
     let child = plan.way.child();
     let trace = plan.way.trace().cloned();
-    let watch = Watch::new(ui);
+    let observer = Observer::new(ui);
     let mut doctor =
-        Doctor::new(plan.way.examined(), plan.client).on_phase(watch.phase()).on_step(watch.step());
+        Doctor::new(plan.way.examined(), plan.client).on_phase(observer.phase()).on_step(observer.step());
     if let (Some(trace), None) = (trace, &child) {
-        // What a child is told is written down by whatever starts it.
+        // The transport of a child writes its own trace.
         doctor = doctor.tapped(trace.tap());
     }
     let ended = async {
@@ -65,27 +66,27 @@ async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
         let mut report = doctor.examine().await;
         plan.way.advise(&mut report);
         let surroundings = environment::about(machine, &plan.way, &report).await;
-        environment::yields(&mut report, &surroundings);
+        environment::correct_advice(&mut report, &surroundings);
         report.notes.extend(machine.shell_notes());
         (report, surroundings)
     };
-    shown(&watch, &plan.shown, examined, ended).await
+    show(&observer, &plan.shown, examined, ended).await
 }
 
-/// Follows an examination: draws each phase as it begins, and keeps what has come of those that are over.
-struct Watch {
+/// Follows an examination: draws each phase when it begins, and keeps the steps that have ended.
+struct Observer {
     ui: Ui,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<Progress>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct Progress {
     steps: Vec<Step>,
-    /// What is being done.
+    /// The current phase and its beginning.
     under_way: Option<(Phase, Instant)>,
 }
 
-impl Watch {
+impl Observer {
     fn new(ui: &Ui) -> Self {
         Self { ui: ui.clone(), known: Arc::default() }
     }
@@ -109,7 +110,8 @@ impl Watch {
         }
     }
 
-    /// What was found out until it was stopped, for a person. Nothing for a program, which takes a document or none.
+    /// Prints the steps until a signal stopped the examination. Prints nothing with `--json`: an incomplete document is
+    /// not valid.
     fn stopped(&self) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if self.ui.json || known.steps.is_empty() {
@@ -117,33 +119,29 @@ impl Watch {
         }
         let under_way =
             known.under_way.filter(|(phase, _)| !known.steps.iter().any(|step| step.phase == *phase));
-        let page = page::stopped(
+        let page = text::stopped(
             &known.steps,
             under_way.map(|(phase, since)| (phase, since.elapsed())),
             self.ui.width(),
         );
-        // It is stopped: that its words go nowhere changes nothing.
+        // The command was stopped: a failed output changes nothing.
         let _ = self.ui.page(&self.ui.hidden(&page));
     }
 }
 
-/// Waits for the report and shows it. A signal ends it all; `ended` is waited for then, until the next signal.
-async fn shown(
-    watch: &Watch,
+/// Waits for the report and prints it. A signal ends the examination. Then `ended` is awaited until the next signal.
+async fn show(
+    observer: &Observer,
     name: &str,
     examined: impl Future<Output = (Report, Vec<EnvironmentFinding>)>,
     ended: impl Future<Output = ()>,
 ) -> Exit {
-    let ui = &watch.ui;
-    let mut signals = match Signals::listen() {
+    let ui = &observer.ui;
+    let mut signals = match listen_for_signals(failure::Phase::Connect) {
         Ok(signals) => signals,
-        Err(error) => {
-            let failure = Failure::system(failure::Phase::Connect, &error);
-            ui.failure(&failure);
-            return failure.exit;
-        }
+        Err(failure) => return exit_of(ui, Err(failure)),
     };
-    // Dropped by the signal, it begins to end what it has started.
+    // A signal drops the examination, which ends what it has started.
     let report = tokio::select! {
         biased;
         signal = signals.next() => Err(signal),
@@ -153,7 +151,7 @@ async fn shown(
         Ok(report) => report,
         Err(signal) => {
             ui.line_over();
-            watch.stopped();
+            observer.stopped();
             tokio::select! {
                 biased;
                 _ = signals.next() => {}
@@ -163,21 +161,21 @@ async fn shown(
         }
     };
     ui.line_over();
-    if let Some(finding) = report.findings.iter().find(|finding| UNUSABLE.contains(&finding.id)) {
-        // What was typed is wrong, as for every other verb.
+    if let Some(finding) = report.findings.iter().find(|finding| UNUSABLE_TARGET.contains(&finding.id)) {
+        // A wrong target is a usage error, as for every verb.
         let mut failure =
             Failure::usage(ui.hidden(&finding.seen), finding.advice.clone()).with(name, report.took);
         failure.seen.listening = true;
         ui.failure(&failure);
         return Exit::Usage;
     }
-    // What a server wrote to standard error may hold what it was told.
+    // Standard error of a server may contain secrets that it was given.
     let text = if ui.json {
-        let mut document = document::of(name, &report, &surroundings);
-        document::hide(ui, &mut document);
+        let mut document = json::of(name, &report, &surroundings);
+        json::hide(ui, &mut document);
         visible::json(&document.to_string())
     } else {
-        ui.hidden(&page::of(&report, &surroundings, ui.verbosity() > 0, ui.width())).into_owned()
+        ui.hidden(&text::of(&report, &surroundings, ui.verbosity() > 0, ui.width())).into_owned()
     };
     let outcome = tokio::select! {
         biased;
@@ -188,4 +186,76 @@ async fn shown(
         Exit::Done if !report.is_healthy() => Exit::Faults,
         exit => exit,
     }
+}
+
+// ---- an orchestrator of Orchestra ----
+
+/// The address, if the target is an orchestrator.
+fn orchestrator_address(args: &args::Doctor, escaped: bool) -> Option<String> {
+    let [word] = &*args.words else { return None };
+    let (scheme, address) = word.to_str()?.split_once("://")?;
+    (!escaped && scheme.eq_ignore_ascii_case("orchestra")).then(|| address.to_owned())
+}
+
+/// Refuses options for an orchestrator with any other target.
+fn refuse_orchestrator_options(args: &args::Doctor) -> Result<(), Failure> {
+    let given = [
+        ("--certs-dir", args.connect.certs_dir.is_some()),
+        ("--server-name", args.connect.server_name.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => {
+            let problem = format!("{option} is for an orchestrator (orchestra://host:port)");
+            Err(Failure::usage(problem, format!("leave out {option}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Examines the orchestrator.
+fn examine_orchestrator(ui: &Ui, args: &args::Doctor, address: &str) -> Result<Exit, Failure> {
+    if address.is_empty() || address.contains(['/', '?', '#', '@']) {
+        let word = args.words.first().map(|word| target::shown(word)).unwrap_or_default();
+        return Err(Failure::usage(format!("{word} is no address"), "write orchestra://host:port"));
+    }
+    let connect = &args.connect;
+    let of_others = [
+        ("-e", !connect.env.is_empty()),
+        ("--env-clean", connect.env_clean),
+        ("--inherit-env", connect.inherit_env),
+        ("--cwd", connect.cwd.is_some()),
+        ("--header", !connect.header.is_empty()),
+        ("--server", connect.server.is_some()),
+        ("--trace", connect.trace.is_some()),
+        ("--era", connect.era.asked().is_some()),
+        ("--protocol-version", connect.protocol_version.is_some()),
+        ("--max-message-size", connect.max_message_size.is_some()),
+        ("--config", connect.configured.config.is_some()),
+        ("--mcp-config", !connect.configured.mcp_config.is_empty()),
+    ];
+    if let Some((option, _)) = of_others.into_iter().find(|(_, given)| *given) {
+        let problem = format!("{option} is for an MCP server, and an orchestrator is none");
+        return Err(Failure::usage(problem, format!("leave out {option}")));
+    }
+    let directory = certificates_folder(args.connect.certs_dir.as_deref())?;
+    let mut certificates = Certificates::in_directory(directory);
+    if let Some(file) = &connect.ca {
+        certificates = certificates.ca(file);
+    }
+    if let Some(name) = &args.connect.server_name {
+        certificates = certificates.server_name(name);
+    }
+    let mut doctor = OrchestraDoctor::new(address, certificates);
+    if let Some(time) = connect.connect_timeout {
+        doctor = doctor.connect_timeout(time);
+    }
+    if let Some(time) = connect.timeout {
+        doctor = doctor.answer_timeout(time);
+    }
+    let runtime = runtime(failure::Phase::Connect)?;
+    let observer = Observer::new(ui);
+    let doctor = doctor.on_phase(observer.phase()).on_step(observer.step());
+    let name = format!("orchestra://{address}");
+    let examined = async { (doctor.examine().await, Vec::new()) };
+    Ok(runtime.block_on(show(&observer, &name, examined, std::future::ready(()))))
 }

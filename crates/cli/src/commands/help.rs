@@ -1,23 +1,25 @@
-//! `mcpjoin help [VERB... | targets]`.
+//! `mcpjoin help`, `mcpjoin completions` and `mcpjoin man`: what the declarations of the arguments say, for people and
+//! shells.
 
 use std::fmt::Write;
 
 use clap::{CommandFactory, Parser};
+use clap_mangen::Man as Page;
 
 use super::written;
-use crate::args::{Cli, Help};
+use crate::args::{Cli, Completions, Help, Man};
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, Phase};
 use crate::target::{TARGETS, shown};
 use crate::ui::{HEADING, NAME, Ui};
 
-/// Prints what was asked about.
-pub(crate) fn run(args: &Help) -> Exit {
+/// Prints the help of a verb, or how a server is named.
+pub(crate) fn help(args: &Help) -> Exit {
     let ui = Ui::plain();
     if args.topic == ["targets"] {
         return written(&ui, ui.page(&targets()));
     }
-    // What `VERB --help` says.
+    // The text of `VERB --help`.
     let mut root = Cli::command();
     root.build();
     let mut command = &root;
@@ -41,7 +43,7 @@ pub(crate) fn run(args: &Help) -> Exit {
     }
 }
 
-/// How a server is named.
+/// The page `mcpjoin help targets`.
 fn targets() -> String {
     let mut out = format!(
         "{HEADING}How a server is named{HEADING:#}\n\n  \
@@ -60,4 +62,36 @@ fn targets() -> String {
          every entry of the file.\n",
     );
     out
+}
+
+/// Prints the script with which a shell completes verbs and options.
+pub(crate) fn completions(args: &Completions) -> Exit {
+    let ui = Ui::plain();
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "mcpjoin", &mut script);
+    written(&ui, ui.data(&String::from_utf8_lossy(&script)))
+}
+
+/// Prints a manual page.
+pub(crate) fn man(args: &Man) -> Exit {
+    let ui = Ui::plain();
+    let mut all = Cli::command();
+    // Gives each verb its full name, which is the name of its page: `mcpjoin-call`.
+    all.build();
+    let below = args.verb.iter().try_fold(&all, |command, verb| command.find_subcommand(verb));
+    let Some(command) = below.cloned() else {
+        let words: Vec<String> = args.verb.iter().map(|word| shown(word.as_ref())).collect();
+        let failure = Failure::usage(format!("there is no verb {}", words.join(" ")), "mcpjoin help");
+        ui.failure(&failure);
+        return failure.exit;
+    };
+    let mut page = Vec::new();
+    match Page::new(command).render(&mut page) {
+        Ok(()) => written(&ui, ui.data(&String::from_utf8_lossy(&page))),
+        Err(error) => {
+            let failure = Failure::system(Phase::Output, &error);
+            ui.failure(&failure);
+            failure.exit
+        }
+    }
 }

@@ -1,84 +1,65 @@
-//! `mcpjoin info`: one server, and how much it has.
+//! `mcpjoin info`: a server, and the number of items that it has.
 
 use std::fmt::Write;
 
 use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
 
-use super::list::{ALL, PAGES, Part, broken, failed, read};
-use super::{misused, written};
+use super::lists::{ALL, MAX_PAGES, Part, era, error_of, read, server_name};
+use super::{print_page, report_failures, target_of};
 use crate::args::Info;
 use crate::connect::{About, with_about};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::object::{self, Object};
 use crate::progress::Waiting;
-use crate::target::{self, shown};
+use crate::target::shown;
 use crate::ui::{FAINT, HEADING, Ui};
 use crate::visible;
 
 /// Shows the server. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Info, escaped: bool) -> Result<Exit, Failure> {
-    let invocation = target::without_operands("info", args.connect.server.as_deref(), args.words, escaped)
-        .map_err(misused)?;
-    invocation.notes.iter().for_each(|note| ui.note(note));
-    Ok(with_about(ui, &invocation.target, &args.connect, async |client, about| info(ui, client, about).await))
+    let target = target_of(ui, "info", args.connect.server.as_deref(), args.words, escaped)?;
+    Ok(with_about(ui, &target, &args.connect, async |client, about| info(ui, client, about).await))
 }
 
-/// How many items a list has, in its words.
-struct Count {
-    member: &'static str,
-    one: &'static str,
-    many: &'static str,
-    /// `None`: the server has no such list, or it could not be read.
-    number: Option<usize>,
-}
-
-fn counts() -> [Count; 4] {
-    [
-        ("tools", "tool", "tools"),
-        ("resources", "resource", "resources"),
-        ("resourceTemplates", "resource template", "resource templates"),
-        ("prompts", "prompt", "prompts"),
-    ]
-    .map(|(member, one, many)| Count { member, one, many, number: None })
-}
+/// The number of items of each list of [`ALL`]; `None` where the server has no such list, or it could not be read.
+type Counts = [Option<usize>; ALL.len()];
 
 async fn info(ui: &Ui, client: &Client, about: &About) -> Result<Exit, Failure> {
-    let mut counts = counts();
+    let mut counts = Counts::default();
     let (mut errors, mut failures) = (Vec::new(), Vec::new());
-    let mut begun = [0_usize; 4];
-    let reading = read(ui, client, &about.tools, &ALL, PAGES, async |part| {
-        let place = |member: &str| counts.iter().position(|count| count.member == member).unwrap_or_default();
+    let mut read_so_far = [0_usize; ALL.len()];
+    let reading = read(ui, client, &about.tools, &ALL, MAX_PAGES, async |part| {
+        let place = |member: &str| ALL.iter().position(|list| list.member == member).unwrap_or_default();
         match part {
-            Part::Page(section, items) => begun[place(section.member())] += items.len(),
-            Part::Over(section) => {
-                let place = place(section.member());
-                counts[place].number = Some(begun[place]);
+            Part::Page(section, items) => read_so_far[place(section.member)] += items.len(),
+            Part::End(section) => {
+                let place = place(section.member);
+                counts[place] = Some(read_so_far[place]);
             }
-            Part::Broken(section, failure) => {
-                errors.push(broken(ui, section, &failure));
+            Part::Failed(section, failure) => {
+                errors.push(error_of(ui, section, &failure));
                 failures.push(*failure);
             }
             Part::Pause => {}
         }
         Ok(())
     });
-    // What ends the connection is among the failures, too.
+    // A failure that ends the connection is among the failures, too.
     let _ = Waiting::new(ui, "counting").wait(reading).await;
     let text = if ui.json {
         document(ui, client, about, &counts, &errors)
     } else {
         page(ui, client, about, &counts)
     };
-    let outcome = ui.aside(move |ui| ui.page(&text)).await;
-    match written(ui, outcome) {
-        Exit::Done => failed(ui, failures),
+    match print_page(ui, text).await {
+        Exit::Done => report_failures(ui, failures),
         exit => Ok(exit),
     }
 }
 
-/// What the server can do, each with what it says of it: `resources (subscribe)`.
+/// The capabilities of the server, each with its enabled parts: `resources (subscribe)`.
 fn capabilities(client: &Client) -> Vec<String> {
     let peer = client.peer();
     let declared = peer.server_capabilities().and_then(|server| Raw::from_value(server).ok());
@@ -97,14 +78,10 @@ fn capabilities(client: &Client) -> Vec<String> {
 }
 
 /// A line for each fact.
-fn page(ui: &Ui, client: &Client, about: &About, counts: &[Count]) -> String {
+fn page(ui: &Ui, client: &Client, about: &About, counts: &Counts) -> String {
     let peer = client.peer();
     let mut out = String::new();
-    let name = peer.info.as_ref().map_or_else(
-        || "a server without a name".to_owned(),
-        |info| format!("{} {}", visible::line(&info.name), visible::line(&info.version)),
-    );
-    let _ = writeln!(out, "{HEADING}{name}{HEADING:#}");
+    let _ = writeln!(out, "{HEADING}{}{HEADING:#}", server_name(client));
     let mut row = |label: &str, text: &str| {
         for (place, line) in text.lines().enumerate() {
             let label = if place == 0 { label } else { "" };
@@ -122,13 +99,11 @@ fn page(ui: &Ui, client: &Client, about: &About, counts: &[Count]) -> String {
     }
     let able = capabilities(client);
     row("capabilities", if able.is_empty() { "none".into() } else { able.join(", ") }.as_str());
-    let counted: Vec<String> = counts
-        .iter()
-        .filter_map(|count| {
-            let number = count.number?;
-            Some(format!("{number} {}", if number == 1 { count.one } else { count.many }))
-        })
-        .collect();
+    let counted = ALL.iter().zip(counts).filter_map(|(list, count)| {
+        let (many, count) = (list.heading.to_lowercase(), (*count)?);
+        Some(format!("{count} {}", if count == 1 { many.trim_end_matches('s') } else { &many }))
+    });
+    let counted: Vec<String> = counted.collect();
     row("offers", if counted.is_empty() { "nothing".into() } else { counted.join(", ") }.as_str());
     if let Some(instructions) = peer.instructions.as_deref().filter(|text| !text.trim().is_empty()) {
         row("instructions", instructions.trim());
@@ -136,19 +111,16 @@ fn page(ui: &Ui, client: &Client, about: &About, counts: &[Count]) -> String {
     out
 }
 
-fn era(client: &Client) -> String {
-    format!("{:?}", client.profile().era).to_lowercase()
-}
-
-/// One object, in the specification's own shapes where it has one.
-fn document(ui: &Ui, client: &Client, about: &About, counts: &[Count], errors: &[String]) -> String {
+/// The facts as one object, in the shapes of the specification where it has them.
+fn document(ui: &Ui, client: &Client, about: &About, counts: &Counts, errors: &[String]) -> String {
     let peer = client.peer();
     let entry = about.entry.as_ref().map(|(name, place)| {
         let (name, file) = (Raw::string(name), Raw::string(&place.file.to_string_lossy()));
         object::write([("name", name.as_str()), ("file", file.as_str()), ("line", &place.line.to_string())])
     });
+    let numbers = ALL.iter().zip(counts);
     let numbers: Vec<(&str, String)> =
-        counts.iter().filter_map(|count| Some((count.member, count.number?.to_string()))).collect();
+        numbers.filter_map(|(list, count)| Some((list.member, (*count)?.to_string()))).collect();
     let numbers = object::write(numbers.iter().map(|(name, number)| (*name, number.as_str())));
     let text = |text: &str| Some(Raw::string(text).as_str().to_owned());
     let raw = |raw: Option<Raw>| raw.map(|raw| raw.as_str().to_owned());

@@ -1,6 +1,6 @@
-//! Waiting for clients of MCP: on sockets, over QUIC, over HTTP.
+//! Listeners for MCP clients: on sockets, over QUIC, over HTTP.
 //!
-//! Used by `serve` and by `bridge`, which say who serves those who come. Orchestra's own sides are none of this.
+//! Used by `serve` and `bridge`, which provide the server ([`Serves`]). The sides for Orchestra are separate.
 
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
@@ -23,16 +23,16 @@ use crate::target::{Quic, Socket, shown};
 use crate::ui::Ui;
 use crate::visible;
 
-/// Where clients of 2024-11-05 leave their messages, wherever their stream is.
-const MESSAGES: &str = "/messages";
+/// The path to which clients of 2024-11-05 post their messages.
+const MESSAGES_PATH: &str = "/messages";
 
-/// Where to listen.
+/// The address to listen at.
 pub(super) enum Address {
     Socket(Socket),
     Quic(Quic),
     /// Streamable HTTP at this URL, with HTTP+SSE beside it.
     Http(String),
-    /// The same service, named by where HTTP+SSE is: the URL without a path, and the path.
+    /// The same service by the address of HTTP+SSE: the URL without its path, and the path.
     Sse(String, String),
 }
 
@@ -73,7 +73,7 @@ impl Address {
     }
 
     fn socket(word: &str) -> Result<Self, String> {
-        // What a socket is not may be HTTP.
+        // The message of a wrong socket address also names the other kinds of addresses.
         Socket::parse(word).map(Self::Socket).map_err(|problem| {
             problem.replace(
                 " or unix:/path",
@@ -91,17 +91,17 @@ impl Address {
     }
 }
 
-/// Who we are to clients over QUIC, and who may come.
+/// Our certificate over QUIC, and the clients that are accepted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OverQuic {
-    /// The certificate and its key; without them a key is made.
+pub(super) struct QuicOptions {
+    /// The certificate and its key. Without them a key is generated.
     pub(super) identity: Option<(PathBuf, PathBuf)>,
-    /// The authorities of those who may come; without them everybody may.
+    /// The authorities of the accepted clients. Without them every client is accepted.
     pub(super) client_ca: Option<PathBuf>,
 }
 
-impl OverQuic {
-    /// Read anew for each connection.
+impl QuicOptions {
+    /// Reads the files. Called for each connection, so that new certificates are used.
     fn who(&self, made: Option<&Identity>) -> Result<(Identity, ClientsAre), CertificateError> {
         let identity = match (made, &self.identity) {
             (Some(made), _) => made.clone(),
@@ -116,7 +116,7 @@ impl OverQuic {
     }
 }
 
-/// Who serves those who come, each until `end` says so: what is in progress is finished then.
+/// Serves the clients of a listener until `end` is ready. Requests in progress are finished.
 pub(super) trait Serves: Clone {
     fn all(&self, listener: Listener, end: impl Future<Output = ()>) -> impl Future<Output = ()>;
 
@@ -138,52 +138,56 @@ impl Serves for Server {
     }
 }
 
-/// What listens.
+/// An open listener.
 enum Open {
     Socket(Listener),
     Quic {
         listener: Listener,
-        /// The line by which a client knows the key that was made for it.
+        /// The line that says how clients verify the generated key.
         known_by: Option<String>,
-        /// Nobody comes without a certificate.
+        /// Clients need a certificate.
         asks: bool,
     },
-    Http(HttpListener, Option<Asked>),
+    Http(HttpListener, Option<TokenIssuer>),
     /// With the path of HTTP+SSE.
-    Sse(HttpListener, String, Option<Asked>),
+    Sse(HttpListener, String, Option<TokenIssuer>),
 }
 
-/// Whoever comes is asked for a token.
-struct Asked {
+/// The authorization server of clients, which need a token.
+struct TokenIssuer {
     server: ResourceServer,
-    /// Who gives it out.
+    /// The issuer of the tokens.
     issuer: String,
 }
 
-/// What may be said to clients of a listener before anybody serves them.
-enum Reach {
-    /// Only this machine, or only those who show who they are.
-    Ours,
-    /// Those who show a token, which everybody on the way can read.
-    Bearers,
-    /// Everybody, encrypted or not.
-    Everybody { encrypted: bool },
+/// Who can use a listener, for the warnings at the start.
+enum Audience {
+    /// Only this machine, or only clients with a certificate.
+    Local,
+    /// Only clients with a token, which is sent without encryption.
+    TokenHolders,
+    /// Everyone who can reach the port.
+    Everyone { encrypted: bool },
 }
 
 impl Open {
-    async fn at(address: &Address, quic: &OverQuic, authorization: &Authorization) -> Result<Self, Failure> {
+    async fn at(
+        address: &Address,
+        quic: &QuicOptions,
+        authorization: &Authorization,
+    ) -> Result<Self, Failure> {
         let socket = match address {
             Address::Quic(address) => return Self::over_quic(address, quic).await,
             Address::Http(url) => {
                 let listener = HttpListener::bind(url).await.map_err(|error| Failure::listen_http(&error))?;
-                let asked = asked(authorization, &listener.url())?;
+                let asked = token_issuer(authorization, &listener.url())?;
                 return Ok(Self::Http(listener, asked));
             }
             Address::Sse(url, path) => {
                 let listener = HttpListener::bind(url).await.map_err(|error| Failure::listen_http(&error))?;
-                // Both paths are below it.
+                // The paths of both transports are below this URL.
                 let url = listener.url();
-                let asked = asked(authorization, url.strip_suffix("/mcp").unwrap_or(&url))?;
+                let asked = token_issuer(authorization, url.strip_suffix("/mcp").unwrap_or(&url))?;
                 return Ok(Self::Sse(listener, path.clone(), asked));
             }
             Address::Socket(Socket::Tcp(address)) => Listener::tcp(address).await,
@@ -192,7 +196,7 @@ impl Open {
         socket.map(Self::Socket).map_err(|error| Failure::listen(&error))
     }
 
-    async fn over_quic(address: &Quic, quic: &OverQuic) -> Result<Self, Failure> {
+    async fn over_quic(address: &Quic, quic: &QuicOptions) -> Result<Self, Failure> {
         let made = match quic.identity {
             Some(_) => None,
             None => Some(quic.who(None).map_err(|error| unusable(&error))?.0),
@@ -212,7 +216,7 @@ impl Open {
         Ok(Self::Quic { listener, known_by, asks })
     }
 
-    /// As a client names it.
+    /// The address as a client names it.
     fn address(&self) -> String {
         match self {
             Self::Socket(listener) | Self::Quic { listener, .. } => listener.address().to_string(),
@@ -224,7 +228,7 @@ impl Open {
         }
     }
 
-    fn reach(&self) -> Reach {
+    fn audience(&self) -> Audience {
         let address = match self {
             Self::Quic { asks: true, .. } => None,
             Self::Socket(listener) => listener.address().tcp(),
@@ -232,20 +236,20 @@ impl Open {
             Self::Http(listener, _) | Self::Sse(listener, ..) => Some(listener.address()),
         };
         match address.filter(|address| !address.ip().is_loopback()) {
-            Some(_) if self.asked().is_some() => Reach::Bearers,
-            Some(_) => Reach::Everybody { encrypted: matches!(self, Self::Quic { .. }) },
-            None => Reach::Ours,
+            Some(_) if self.asked().is_some() => Audience::TokenHolders,
+            Some(_) => Audience::Everyone { encrypted: matches!(self, Self::Quic { .. }) },
+            None => Audience::Local,
         }
     }
 
-    const fn asked(&self) -> Option<&Asked> {
+    const fn asked(&self) -> Option<&TokenIssuer> {
         match self {
             Self::Http(_, asked) | Self::Sse(_, _, asked) => asked.as_ref(),
             Self::Socket(_) | Self::Quic { .. } => None,
         }
     }
 
-    /// The port, where clients of this machine are told of another one.
+    /// The port, if the resource is on this machine with another port.
     fn other_port(&self) -> Option<u16> {
         let (Self::Http(listener, asked) | Self::Sse(listener, _, asked)) = self else { return None };
         let origin = Origin::of(asked.as_ref()?.server.resource()).ok()?;
@@ -253,38 +257,38 @@ impl Open {
         (origin.is_loopback() && origin.port() != port).then_some(port)
     }
 
-    /// Serves everyone who comes until `end` says so.
+    /// Serves all clients until `end` is true.
     async fn serve(self, ui: &Ui, server: impl Serves, options: HttpOptions, mut end: watch::Receiver<bool>) {
-        let prepared =
-            prepared(ui.clone(), self.asked().map(|asked| (asked.server.clone(), asked.issuer.clone())));
+        let fetching =
+            fetch_keys(ui.clone(), self.asked().map(|asked| (asked.server.clone(), asked.issuer.clone())));
         let end = async move {
-            // Without its sender it would be over, too.
+            // A dropped sender ends it, too.
             let _ = end.wait_for(|end| *end).await;
         };
         let serving = async {
             match self {
                 Self::Socket(listener) | Self::Quic { listener, .. } => server.all(listener, end).await,
                 Self::Http(listener, asked) => {
-                    server.http(listener, authorized(options, asked), end).await;
+                    server.http(listener, with_token_issuer(options, asked), end).await;
                 }
                 Self::Sse(listener, path, asked) => {
-                    let options = authorized(options, asked).sse_paths(&path, MESSAGES);
+                    let options = with_token_issuer(options, asked).sse_paths(&path, MESSAGES_PATH);
                     server.http(listener, options, end).await;
                 }
             }
         };
-        // Nobody who comes waits for that, and it keeps nothing from ending.
+        // No client waits for this task, and it does not delay the end.
         tokio::select! {
             biased;
             () = serving => {}
-            never = prepared => match never {},
+            never = fetching => match never {},
         }
     }
 }
 
-/// Has what is needed to verify tokens fetched, and tells when that is not to be had: otherwise the first client would meet it.
-async fn prepared(ui: Ui, asked: Option<(ResourceServer, String)>) -> Infallible {
-    if let Some((server, issuer)) = asked
+/// Fetches the keys for verifying tokens, and reports a failure before the first client meets it.
+async fn fetch_keys(ui: Ui, issuer: Option<(ResourceServer, String)>) -> Infallible {
+    if let Some((server, issuer)) = issuer
         && let Err(error) = server.prepare().await
     {
         let why = match error {
@@ -301,8 +305,8 @@ async fn prepared(ui: Ui, asked: Option<(ResourceServer, String)>) -> Infallible
     pending().await
 }
 
-/// What those who come to that URL are asked for.
-fn asked(authorization: &Authorization, url: &str) -> Result<Option<Asked>, Failure> {
+/// The authorization of clients that connect to this URL.
+fn token_issuer(authorization: &Authorization, url: &str) -> Result<Option<TokenIssuer>, Failure> {
     let Some(issuer) = authorization.auth_issuer.clone() else { return Ok(None) };
     let resource = authorization.auth_resource.as_deref();
     let authority =
@@ -329,31 +333,31 @@ fn asked(authorization: &Authorization, url: &str) -> Result<Option<Asked>, Fail
         };
         Failure::usage(visible::line(&error.to_string()), hint)
     })?;
-    Ok(Some(Asked { server, issuer }))
+    Ok(Some(TokenIssuer { server, issuer }))
 }
 
-fn authorized(options: HttpOptions, asked: Option<Asked>) -> HttpOptions {
-    let Some(Asked { server, .. }) = asked else { return options };
-    // By that name clients come, whatever stands before us.
+fn with_token_issuer(options: HttpOptions, asked: Option<TokenIssuer>) -> HttpOptions {
+    let Some(TokenIssuer { server, .. }) = asked else { return options };
+    // Clients use this name, also behind a proxy.
     let host = server.resource().split('/').nth(2).unwrap_or_default();
     let options = options.clone().allow_host(host).unwrap_or(options);
     options.admission(server)
 }
 
-/// How serving has ended.
-pub(super) struct Over {
+/// The result of serving.
+pub(super) struct ServeEnd {
     pub(super) exit: Exit,
-    /// A second signal has come, and nobody wants to wait for anything any more.
+    /// A second signal has come: the caller must not wait for anything.
     pub(super) hurried: bool,
 }
 
-/// What listens at all addresses that were named, and has served nobody yet.
+/// Open listeners at all addresses, before any client is served.
 pub(super) struct Listening(Vec<Open>);
 
 impl Listening {
     pub(super) async fn at(
         addresses: &[Address],
-        quic: &OverQuic,
+        quic: &QuicOptions,
         authorization: &Authorization,
     ) -> Result<Self, Failure> {
         if authorization.auth_issuer.is_some() && !addresses.iter().all(Address::is_http) {
@@ -369,21 +373,21 @@ impl Listening {
         Ok(Self(open))
     }
 
-    /// Says where it listens, a line for each address, and before that who can come there unasked.
+    /// Prints the addresses, and first a warning if everyone can use them.
     pub(super) fn announce(&self, ui: &Ui) {
         let mut warning = None;
         for open in &self.0 {
-            match open.reach() {
-                Reach::Everybody { encrypted: false } => {
+            match open.audience() {
+                Audience::Everyone { encrypted: false } => {
                     warning = Some("nobody is asked who they are, and nothing is encrypted");
                 }
-                Reach::Everybody { encrypted: true } => {
+                Audience::Everyone { encrypted: true } => {
                     warning = warning.or(Some("nobody is asked who they are"));
                 }
-                Reach::Bearers | Reach::Ours => {}
+                Audience::TokenHolders | Audience::Local => {}
             }
         }
-        if self.0.iter().any(|open| matches!(open.reach(), Reach::Bearers)) {
+        if self.0.iter().any(|open| matches!(open.audience(), Audience::TokenHolders)) {
             ui.warning("nothing is encrypted: whoever is on the way can take the tokens; put something before it that speaks https");
         }
         if let Some(warning) = warning {
@@ -391,7 +395,7 @@ impl Listening {
         }
         for open in &self.0 {
             ui.note(&format!("listening on {}", visible::line(&open.address())));
-            if let Some(Asked { server, issuer }) = open.asked() {
+            if let Some(TokenIssuer { server, issuer }) = open.asked() {
                 let (issuer, resource) = (visible::line(issuer), visible::line(server.resource()));
                 ui.note(&format!("asks for tokens of {issuer} for {resource}"));
                 if let Some(port) = open.other_port() {
@@ -407,16 +411,16 @@ impl Listening {
         }
     }
 
-    /// Serves everyone who comes, until a signal comes. What is in progress then is finished, unless another one comes.
+    /// Serves all clients until a signal comes. Requests in progress are finished, unless another signal comes.
     pub(super) async fn serve(
         self,
         server: &impl Serves,
         options: &HttpOptions,
         signals: &mut Signals,
         ui: &Ui,
-    ) -> Over {
+    ) -> ServeEnd {
         let (end, ended) = watch::channel(false);
-        // Both verbs have the option, and the library knows none.
+        // Both verbs have this option. The library does not know it.
         let options = options.clone().too_large_hint("--max-message-size raises the limit");
         let serving = self
             .0
@@ -426,16 +430,16 @@ impl Listening {
         let signal = tokio::select! {
             biased;
             signal = signals.next() => signal,
-            () = &mut serving => return Over { exit: Exit::Done, hurried: false },
+            () = &mut serving => return ServeEnd { exit: Exit::Done, hurried: false },
         };
-        // Nobody listens when it has ended by itself.
+        // There is no receiver if serving has ended by itself.
         let _ = end.send(true);
         let hurried = tokio::select! {
             biased;
             _ = signals.next() => true,
             () = serving => false,
         };
-        Over { exit: Exit::Signal(signal), hurried }
+        ServeEnd { exit: Exit::Signal(signal), hurried }
     }
 }
 
@@ -445,7 +449,7 @@ pub(super) fn boxed<'a>(future: impl Future<Output = ()> + 'a) -> Boxed<'a> {
     Box::pin(future)
 }
 
-/// Ready when all of them are.
+/// Ready when all futures are.
 pub(super) fn all<'a>(mut futures: Vec<Boxed<'a>>) -> Boxed<'a> {
     boxed(poll_fn(move |cx| {
         futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());

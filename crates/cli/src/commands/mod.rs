@@ -1,27 +1,26 @@
-//! One file for each verb, and what leads to them.
+//! The verbs, one file each, what they share, and the dispatch from the command line to them.
 
-mod again;
 mod auth;
 mod bridge;
 mod call;
 mod complete;
-mod completions;
 mod contents;
 mod diff;
 mod doctor;
-mod exchange;
 mod help;
 mod info;
+mod items;
 mod list;
 mod listening;
-mod man;
+mod lists;
 mod ping;
 mod prompt;
 mod read;
+mod request;
+mod resume_hint;
 mod search;
 mod serve;
 mod servers;
-mod spill;
 mod tool;
 mod validate;
 
@@ -32,27 +31,111 @@ use clap::{CommandFactory, Parser};
 use mcpjoin::proto::Raw;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tokio::runtime::Runtime;
 
 use self::bridge::Typed;
-use crate::args::{AuthWhat, Cli, Output, Verb, What, When, Words};
+use crate::args::{AuthWhat, Cli, Connect, Output, Verb, What, When, Words};
+use crate::connect::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{self, Invocation, Misuse, Target, shown};
 use crate::ui::{Ui, Unwritten};
 use crate::visible;
 
-/// A document for a program: indented JSON, the members in the order of their names.
+/// Runs the command line. Its first word is the name of the program.
+pub(crate) fn run(argv: Vec<OsString>) -> Exit {
+    let argv = match bridge::read_go_flags(argv) {
+        Typed::Words(argv) => argv,
+        // On standard error and with the exit codes of the original program.
+        Typed::Help(text) => return print_go_usage(&text, Exit::Done),
+        Typed::Wrong(text) => return print_go_usage(&text, Exit::Usage),
+    };
+    let cli = match Cli::try_parse_from(&argv) {
+        Ok(cli) => cli,
+        Err(error) => return report_clap(&argv, error),
+    };
+    let separated = argv.iter().any(|word| word == "--");
+    // clap does not report whether `--` stands before the trailing words, which are the last words of the command line.
+    let escaped = |words: &[OsString]| {
+        let before = argv.len().checked_sub(words.len() + 1).and_then(|before| argv.get(before));
+        before.is_some_and(|word| word == "--")
+    };
+    match cli.verb {
+        Verb::Validate(args) => {
+            let escaped = escaped(&args.words);
+            run_verb(&Ui::new(&args.shown()), |ui| validate::run(ui, args, escaped))
+        }
+        Verb::List(args) => {
+            let escaped = escaped(&args.words);
+            run_verb(&Ui::new(&args.output), |ui| list::run(ui, args, escaped))
+        }
+        Verb::Info(args) => {
+            let escaped = escaped(&args.words);
+            run_verb(&Ui::new(&args.output), |ui| info::run(ui, args, escaped))
+        }
+        Verb::Ping(args) => {
+            let escaped = escaped(&args.words);
+            run_verb(&Ui::new(&args.output), |ui| ping::run(ui, args, escaped))
+        }
+        Verb::Doctor(args) => {
+            let escaped = escaped(&args.words);
+            run_verb(&Ui::new(&args.output), |ui| doctor::run(ui, args, escaped))
+        }
+        Verb::Bridge(args) => {
+            let escaped = escaped(&args.words);
+            run_verb(&Ui::new(&args.output), |ui| bridge::run(ui, args, escaped))
+        }
+        Verb::Diff(args) => run_verb(&Ui::new(&args.output), |ui| diff::run(ui, args, separated)),
+        Verb::Search(args) => run_verb(&Ui::new(&args.output), |ui| search::run(ui, &args)),
+        Verb::Tool(args) => run_verb(&Ui::new(&args.output), |ui| tool::run(ui, args, separated)),
+        Verb::Call(args) => run_verb(&Ui::new(&args.output), |ui| call::run(ui, args, &argv, separated)),
+        Verb::Read(args) => run_verb(&Ui::new(&args.output), |ui| read::run(ui, args, separated)),
+        Verb::Prompt(args) => run_verb(&Ui::new(&args.output), |ui| prompt::run(ui, args, separated)),
+        Verb::Complete(args) => run_verb(&Ui::new(&args.output), |ui| complete::run(ui, args, separated)),
+        Verb::Auth(args) => {
+            let output = match &args.what {
+                AuthWhat::Login(args) => &args.output,
+                AuthWhat::Status(args) => &args.output,
+                AuthWhat::Logout(args) => &args.output,
+                AuthWhat::Explain(args) => &args.output,
+            };
+            run_verb(&Ui::new(output), |ui| auth::run(ui, args))
+        }
+        Verb::Servers(args) => {
+            let output = match &args.what {
+                Some(What::Convert { shown, .. }) => &shown.output,
+                Some(
+                    What::Trust { output, .. } | What::Untrust { output, .. } | What::Trusted { output },
+                ) => output,
+                None => &args.shown.output,
+            };
+            run_verb(&Ui::new(output), |ui| servers::run(ui, args))
+        }
+        Verb::Serve(args) => serve::run(&args),
+        Verb::Completions(args) => help::completions(&args),
+        Verb::Man(args) => help::man(&args),
+        Verb::Help(args) => help::help(&args),
+    }
+}
+
+/// Prints the usage of `transport-stdio` on standard error: its standard output is for messages.
+fn print_go_usage(text: &str, exit: Exit) -> Exit {
+    Ui::plain().note_lines(text.trim_end());
+    exit
+}
+
+/// A document for a program: indented JSON, with members in the order of their names.
 fn document_of(document: &impl Serialize) -> String {
     visible::json(&value_of(document).to_string())
 }
 
-/// A document, or a part of one, as a value.
+/// A document, or a part of one, as a JSON value.
 fn value_of(document: &impl Serialize) -> Value {
-    // A struct of texts, numbers and lists always has a spelling as JSON.
+    // A struct of texts, numbers and lists can always be written as JSON.
     serde_json::to_value(document).unwrap_or_default()
 }
 
-/// The members of two parts of a document in one object. `None` has no members.
+/// Joins the members of two parts of a document in one object. `None` has no members.
 fn joined(one: &impl Serialize, other: &impl Serialize) -> Value {
     let mut members = Map::new();
     for part in [value_of(one), value_of(other)] {
@@ -63,97 +146,15 @@ fn joined(one: &impl Serialize, other: &impl Serialize) -> Value {
     Value::Object(members)
 }
 
-/// Runs what was typed, the program's own name first.
-pub(crate) fn run(argv: Vec<OsString>) -> Exit {
-    let argv = match bridge::read_go(argv) {
-        Typed::Words(argv) => argv,
-        // Where the original says it, with the codes that it has.
-        Typed::Help(text) => return said(&text, Exit::Done),
-        Typed::Wrong(text) => return said(&text, Exit::Usage),
-    };
-    let cli = match Cli::try_parse_from(&argv) {
-        Ok(cli) => cli,
-        Err(error) => return unread(&argv, error),
-    };
-    let separated = argv.iter().any(|word| word == "--");
-    // The words are the last of all that was typed; whether `--` stands before them, clap does not tell.
-    let escaped = |words: &[OsString]| {
-        let before = argv.len().checked_sub(words.len() + 1).and_then(|before| argv.get(before));
-        before.is_some_and(|word| word == "--")
-    };
-    match cli.verb {
-        Verb::Validate(args) => {
-            let escaped = escaped(&args.words);
-            told(&Ui::new(&args.shown()), |ui| validate::run(ui, args, escaped))
-        }
-        Verb::List(args) => {
-            let escaped = escaped(&args.words);
-            told(&Ui::new(&args.output), |ui| list::run(ui, args, escaped))
-        }
-        Verb::Info(args) => {
-            let escaped = escaped(&args.words);
-            told(&Ui::new(&args.output), |ui| info::run(ui, args, escaped))
-        }
-        Verb::Diff(args) => told(&Ui::new(&args.output), |ui| diff::run(ui, args, separated)),
-        Verb::Search(args) => told(&Ui::new(&args.output), |ui| search::run(ui, &args)),
-        Verb::Tool(args) => told(&Ui::new(&args.output), |ui| tool::run(ui, args, separated)),
-        Verb::Call(args) => told(&Ui::new(&args.output), |ui| call::run(ui, args, &argv, separated)),
-        Verb::Read(args) => told(&Ui::new(&args.output), |ui| read::run(ui, args, separated)),
-        Verb::Prompt(args) => told(&Ui::new(&args.output), |ui| prompt::run(ui, args, separated)),
-        Verb::Complete(args) => told(&Ui::new(&args.output), |ui| complete::run(ui, args, separated)),
-        Verb::Ping(args) => {
-            let escaped = escaped(&args.words);
-            told(&Ui::new(&args.output), |ui| ping::run(ui, args, escaped))
-        }
-        Verb::Doctor(args) => {
-            let escaped = escaped(&args.words);
-            told(&Ui::new(&args.output), |ui| doctor::run(ui, args, escaped))
-        }
-        Verb::Auth(args) => {
-            let output = match &args.what {
-                AuthWhat::Login(args) => &args.output,
-                AuthWhat::Status(args) => &args.output,
-                AuthWhat::Logout(args) => &args.output,
-                AuthWhat::Explain(args) => &args.output,
-            };
-            told(&Ui::new(output), |ui| auth::run(ui, args))
-        }
-        Verb::Bridge(args) => {
-            let escaped = escaped(&args.words);
-            told(&Ui::new(&args.output), |ui| bridge::run(ui, args, escaped))
-        }
-        Verb::Servers(args) => {
-            let output = match &args.what {
-                Some(What::Convert { shown, .. }) => &shown.output,
-                Some(
-                    What::Trust { output, .. } | What::Untrust { output, .. } | What::Trusted { output },
-                ) => output,
-                None => &args.shown.output,
-            };
-            told(&Ui::new(output), |ui| servers::run(ui, args))
-        }
-        Verb::Serve(args) => serve::run(&args),
-        Verb::Completions(args) => completions::run(&args),
-        Verb::Man(args) => man::run(&args),
-        Verb::Help(args) => help::run(&args),
-    }
-}
-
-/// Tells what `transport-stdio` has to say on standard error, its own standard output being for messages.
-fn said(text: &str, exit: Exit) -> Exit {
-    Ui::plain().note_lines(text.trim_end());
-    exit
-}
-
-/// Tells what clap makes of words that it cannot read, or shows the help that it was asked for.
-fn unread(argv: &[OsString], mut error: clap::Error) -> Exit {
+/// Reports a command line that clap cannot parse, or prints the help that it requests.
+fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
     let ui = Ui::plain();
     if !error.use_stderr() {
         return written(&ui, ui.clap(&error));
     }
     let verb = argv.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
     if error.kind() == ErrorKind::UnknownArgument {
-        // clap would have it written after `--`: there it would be the server's command.
+        // clap suggests to write it behind `--`, where it would be part of the server's command.
         error.remove(ContextKind::Suggested);
         if verb.is_none() {
             let tip = ContextValue::StyledStrs(vec!["options stand after the verb".into()]);
@@ -172,31 +173,54 @@ fn unread(argv: &[OsString], mut error: clap::Error) -> Exit {
         let output = Output { json: true, verbose: 0, quiet: false, color: When::Never };
         Ui::new(&output).failure(&Failure::usage(message.strip_prefix("error: ").unwrap_or(&message), hint));
     } else {
-        // When nobody reads it, nobody misses it.
+        // A closed standard error changes nothing.
         let _ = ui.clap(&error);
     }
     Exit::Usage
 }
 
-/// Tells why a verb could not begin.
+/// Runs a verb.
 ///
-/// Each verb has a frame of its own: in one frame all of them together take a dozen pages of the stack, which the
-/// system would have to find at every start.
+/// Each verb has its own stack frame: in one frame all verbs together take a dozen pages of the stack, which the system
+/// would have to map at every start.
 #[inline(never)]
-fn told(ui: &Ui, run: impl FnOnce(&Ui) -> Result<Exit, Failure>) -> Exit {
-    run(ui).unwrap_or_else(|failure| {
+fn run_verb(ui: &Ui, run: impl FnOnce(&Ui) -> Result<Exit, Failure>) -> Exit {
+    exit_of(ui, run(ui))
+}
+
+/// Returns the exit code of a command. Prints the failure if there is one.
+fn exit_of(ui: &Ui, outcome: Result<Exit, Failure>) -> Exit {
+    outcome.unwrap_or_else(|failure| {
         ui.failure(&failure);
         failure.exit
     })
 }
 
-/// What was typed names no server.
+/// Prints all failures of a command but the last, which is returned. Without failures the exit code is that of success.
+fn report_failures(ui: &Ui, mut failures: Vec<Failure>) -> Result<Exit, Failure> {
+    let Some(last) = failures.pop() else { return Ok(Exit::Done) };
+    failures.iter().for_each(|failure| ui.failure(failure));
+    Err(last)
+}
+
+/// Returns a runtime on this thread. `phase`: the phase of its failure.
+fn runtime(phase: Phase) -> Result<Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::system(phase, &error))
+}
+
+/// Starts to receive signals. `phase`: the phase of its failure.
+fn listen_for_signals(phase: Phase) -> Result<Signals, Failure> {
+    Signals::listen().map_err(|error| Failure::system(phase, &error))
+}
+
+/// The words of the command line name no server.
 fn misused(misuse: Misuse) -> Failure {
     Failure::usage(misuse.problem, misuse.instead)
 }
 
-/// Refuses an orchestrator for a verb whose questions our own bridge would answer in its place.
-fn through_a_bridge(target: &Target, verb: &str) -> Result<(), Failure> {
+/// Refuses an orchestrator for a verb that would examine our own bridge instead.
+fn refuse_orchestrator(target: &Target, verb: &str) -> Result<(), Failure> {
     if !matches!(target, Target::Orchestrator(_)) {
         return Ok(());
     }
@@ -204,13 +228,36 @@ fn through_a_bridge(target: &Target, verb: &str) -> Result<(), Failure> {
     Err(Failure::usage(problem, "mcpjoin doctor orchestra://HOST:PORT goes through the orchestrator"))
 }
 
-/// The operands of a verb cannot be used.
+/// Refuses `--trace`, which writes one connection to a file, for several servers. `why`: how they were selected.
+fn refuse_trace(connect: &Connect, why: &str) -> Result<(), Failure> {
+    if connect.trace.is_none() {
+        return Ok(());
+    }
+    let problem = format!("--trace writes down what crosses to one server, and {why}");
+    Err(Failure::usage(problem, "leave out --trace, or name one server"))
+}
+
+/// Returns the server that the words of a verb without operands name. Prints notes on the words. `escaped`: `--` stood
+/// before the first word.
+fn target_of(
+    ui: &Ui,
+    verb: &str,
+    server: Option<&str>,
+    words: Vec<OsString>,
+    escaped: bool,
+) -> Result<Target, Failure> {
+    let invocation = target::without_operands(verb, server, words, escaped).map_err(misused)?;
+    invocation.notes.iter().for_each(|note| ui.note(note));
+    Ok(invocation.target)
+}
+
+/// The operands of a verb are not valid.
 fn misuse(verb: &str, problem: impl Into<String>) -> Failure {
     Failure::usage(problem, format!("mcpjoin help {verb}"))
 }
 
-/// The words of a verb with operands, understood. `server`: the entry that an option
-/// names. `separated`: `--` stood between them and the server's command.
+/// Parses the words of a verb with operands. `server`: the entry that `--server` names. `separated`: `--` stood between
+/// the words and the server's command.
 fn operands(
     ui: &Ui,
     verb: &str,
@@ -224,7 +271,7 @@ fn operands(
     Ok(invocation)
 }
 
-/// An operand that must be there, and must be Unicode. `what`: it is, with its article.
+/// Returns a required operand, which must be Unicode. `what`: its name for messages, with an article.
 fn unicode(verb: &str, what: &str, word: Option<OsString>) -> Result<String, Failure> {
     match word.map(OsString::into_string) {
         Some(Ok(word)) if !word.is_empty() => Ok(word),
@@ -245,7 +292,12 @@ async fn printed(ui: &Ui, result: &Raw, page: impl FnOnce() -> String) -> Exit {
     written(ui, outcome)
 }
 
-/// How a command went whose last deed was to write.
+/// Prints text in one piece. Returns the exit code of the command.
+async fn print_page(ui: &Ui, text: String) -> Exit {
+    written(ui, ui.aside(move |ui| ui.page(&text)).await)
+}
+
+/// Returns the exit code of a command that ends with output.
 fn written(ui: &Ui, outcome: Result<(), Unwritten>) -> Exit {
     match outcome {
         Ok(()) | Err(Unwritten::Gone) => Exit::Done,
@@ -257,7 +309,7 @@ fn written(ui: &Ui, outcome: Result<(), Unwritten>) -> Exit {
     }
 }
 
-/// What was there to be written, or where to, could not be.
+/// The output could not be written. `what`: the output, or its file.
 fn unwritten(what: &str, error: &std::io::Error) -> Failure {
     Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, format!("{what} could not be written: {error}"))
         .hint("make room, or another place, for what is written")

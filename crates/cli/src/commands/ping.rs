@@ -1,4 +1,4 @@
-//! `mcpjoin ping`: whether a server answers, and how long that takes.
+//! `mcpjoin ping`: whether a server responds, and the time that takes.
 
 use std::time::{Duration, Instant};
 
@@ -6,33 +6,28 @@ use mcpjoin::client::Client;
 use mcpjoin::proto::Method;
 use serde_json::json;
 
-use super::{misused, through_a_bridge, written};
+use super::{refuse_orchestrator, target_of, written};
 use crate::args::Ping;
 use crate::connect::with_server;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
-use crate::target;
 use crate::ui::Ui;
 use crate::visible;
 
-/// Between an answer and the next request: as `ping` does.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// The time between a response and the next request, as in `ping`.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Asks the server. `escaped`: `--` stood before the first word.
+/// Sends the requests. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Ping, escaped: bool) -> Result<Exit, Failure> {
-    let invocation = target::without_operands("ping", args.connect.server.as_deref(), args.words, escaped)
-        .map_err(misused)?;
-    invocation.notes.iter().for_each(|note| ui.note(note));
-    through_a_bridge(&invocation.target, "ping")?;
-    let interval = args.interval.unwrap_or(INTERVAL);
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
-        ping(ui, client, args.count, interval).await
-    }))
+    let target = target_of(ui, "ping", args.connect.server.as_deref(), args.words, escaped)?;
+    refuse_orchestrator(&target, "ping")?;
+    let interval = args.interval.unwrap_or(DEFAULT_INTERVAL);
+    Ok(with_server(ui, &target, &args.connect, async |client| ping(ui, client, args.count, interval).await))
 }
 
 async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Result<Exit, Failure> {
-    // What `Client::ping` sends: the revision's own, or what has come in its place.
+    // `Client::ping` sends `server/discover` in revisions without `ping`.
     let version = &client.profile().version;
     let has_ping = Method::Ping.facts().is_some_and(|facts| facts.exists_in(version));
     let method = if has_ping { Method::Ping } else { Method::Discover };
@@ -76,7 +71,7 @@ async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Resul
         }
         Some(visible::json(&document.to_string()))
     } else {
-        // Of one there is nothing to sum up.
+        // A single request has no summary.
         Summary::of(&times).filter(|_| count > 1).map(|summary| {
             format!(
                 "{} answered, min/avg/max = {:.3}/{:.3}/{:.3} ms",
@@ -94,7 +89,7 @@ async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Resul
     failed.map_or(Ok(exit), Err)
 }
 
-/// In milliseconds.
+/// Times in milliseconds.
 struct Summary {
     min: f64,
     avg: f64,
@@ -110,7 +105,7 @@ impl Summary {
     }
 }
 
-/// Microseconds are as exact as this clock is worth.
+/// In milliseconds. The clock is not more exact than a microsecond.
 fn milliseconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }

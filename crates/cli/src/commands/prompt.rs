@@ -1,11 +1,11 @@
-//! `mcpjoin prompt`: one prompt, filled in.
+//! `mcpjoin prompt`: gets one prompt with its arguments.
 
 use std::collections::BTreeMap;
 
 use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
 
-use super::{contents, exchange, list, misuse, operands, printed, unicode};
+use super::{contents, lists, misuse, operands, printed, request, unicode};
 use crate::args::Prompt;
 use crate::arguments::Typed;
 use crate::connect::{limits, with_server};
@@ -19,7 +19,7 @@ use crate::visible;
 
 const VERB: &str = "prompt";
 
-/// Has the prompt filled in. `separated`: `--` stood between the operands and the server's command.
+/// Gets the prompt. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failure> {
     let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
@@ -39,11 +39,11 @@ async fn prompt(
     name: String,
     arguments: BTreeMap<String, String>,
 ) -> Result<Exit, Failure> {
-    // A prompt that the server does not list, or cannot list, is asked for all the same: the server is the judge.
-    let listed = match Waiting::new(ui, "waiting").wait(list::find(client, &list::PROMPTS, &name)).await {
+    // A prompt that is not listed, or cannot be, is requested all the same: the server decides.
+    let listed = match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::PROMPTS, &name)).await {
         Ok(Ok(listed)) => Some(listed),
         Ok(Err(absent)) => {
-            exchange::say_absent(ui, "prompt", &name, absent);
+            request::note_absent(ui, "prompt", &name, absent);
             None
         }
         Err(failure) if failure.is_of_one_request() => None,
@@ -54,15 +54,15 @@ async fn prompt(
         let missing: Vec<&Argument> =
             known.iter().filter(|known| known.required && !arguments.contains_key(&known.name)).collect();
         if !missing.is_empty() {
-            return Err(lacking(&name, &missing, !arguments.is_empty()));
+            return Err(missing_arguments(&name, &missing, !arguments.is_empty()));
         }
         for given in arguments.keys().filter(|given| !known.iter().any(|known| known.name == **given)) {
             ui.note(&format!("{} lists no argument {}", shown(name.as_ref()), shown(given.as_ref())));
         }
     }
-    exchange::hear_logs(ui, client).await;
+    request::enable_logs(ui, client).await;
     let arguments = Some(arguments).filter(|arguments| !arguments.is_empty());
-    let result = exchange::result(ui, client.get_prompt(name, arguments), Phase::Prompt).await?;
+    let result = request::result(ui, client.get_prompt(name, arguments), Phase::Prompt).await?;
     let messages = Object::of(&result).and_then(|result| result.items("messages"));
     let Some(messages) = messages else {
         return Err(Failure::bad_reply("the result has no array messages", Phase::Prompt));
@@ -70,7 +70,7 @@ async fn prompt(
     Ok(printed(ui, &result, || page(&messages)).await)
 }
 
-/// What a prompt can be given.
+/// An argument of a prompt.
 struct Argument {
     name: String,
     description: Option<String>,
@@ -92,8 +92,8 @@ impl Argument {
     }
 }
 
-/// What the prompt requires and was not given. `some`: others were.
-fn lacking(prompt: &str, missing: &[&Argument], some: bool) -> Failure {
+/// The failure for missing required arguments. `some`: other arguments were given.
+fn missing_arguments(prompt: &str, missing: &[&Argument], some: bool) -> Failure {
     let described: Vec<String> = missing
         .iter()
         .map(|argument| match &argument.description {
@@ -116,7 +116,7 @@ fn lacking(prompt: &str, missing: &[&Argument], some: bool) -> Failure {
     )
 }
 
-/// The messages for a person, each below the role that says it.
+/// The messages for a person, each below its role.
 fn page(messages: &[Raw]) -> String {
     let mut out = String::new();
     for message in messages {
@@ -130,7 +130,7 @@ fn page(messages: &[Raw]) -> String {
         let role = message.text("role").unwrap_or_else(|| "(no role)".into());
         out.push_str(&visible::line(&role));
         out.push_str(":\n");
-        // By the specification there is one content; some servers send several.
+        // The specification has one content. Some servers send several.
         let contents = match message.value("content") {
             Some(content) if content.kind() == Kind::Array => message.items("content").unwrap_or_default(),
             Some(content) => vec![content.clone()],

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 
-use super::{contents, exchange, misuse, operands, printed, unicode, unwritten, written};
+use super::{contents, misuse, operands, printed, request, unicode, unwritten, written};
 use crate::args::Read;
 use crate::connect::with_server;
 use crate::exit::Exit;
@@ -32,8 +32,8 @@ pub(crate) fn run(ui: &Ui, args: Read, separated: bool) -> Result<Exit, Failure>
 }
 
 async fn read(ui: &Ui, client: &Client, uri: String, file: Option<PathBuf>) -> Result<Exit, Failure> {
-    exchange::hear_logs(ui, client).await;
-    let result = exchange::result(ui, client.read_resource(uri.as_str()), Phase::Read).await?;
+    request::enable_logs(ui, client).await;
+    let result = request::result(ui, client.read_resource(uri.as_str()), Phase::Read).await?;
     let contents = Object::of(&result).and_then(|result| result.items("contents"));
     let Some(contents) = contents else {
         return Err(Failure::bad_reply("the result has no array contents", Phase::Read));
@@ -90,7 +90,7 @@ fn save(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.flush()
 }
 
-/// The contents for a person: each text on lines of its own, one line for what is none.
+/// The contents for a person: each text on its own lines, and one line for each other content.
 fn page(contents: &[Raw]) -> String {
     let mut out = String::new();
     for content in contents {

@@ -1,13 +1,12 @@
-//! `mcpjoin search`: tools by name, in every server of the configuration.
+//! `mcpjoin search`: finds tools by name in every server of the configuration.
 
 use std::ops::ControlFlow;
 
 use glob::{MatchOptions, Pattern};
 use mcpjoin::proto::Raw;
-use unicode_width::UnicodeWidthStr;
 
-use super::list::{NAMES, PAGES, Part, Section, TOOLS, Told, read_each, table, tell_failures};
-use super::{tool, written};
+use super::lists::{MAX_PAGES, Part, Section, ServerPart, TOOLS, read_each, report_server_failures};
+use super::{items, print_page};
 use crate::args::Search;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -21,14 +20,14 @@ const OPTIONS: MatchOptions = MatchOptions {
     require_literal_leading_dot: false,
 };
 
-/// A tool that was found.
+/// A tool whose name matches.
 struct Found {
     server: String,
     name: String,
     tool: Raw,
 }
 
-/// Asks every server for its tools.
+/// Searches the tools of every server.
 pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
     if args.connect.server.is_some() {
         let hint = "mcpjoin list shows the tools of one server";
@@ -42,13 +41,13 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
     let whole = args.pattern.contains('/');
     let describe = args.describe;
     static WANTED: [&Section; 1] = [&TOOLS];
-    read_each(ui, &args.connect, &WANTED, PAGES, async |servers, _| {
+    read_each(ui, &args.connect, &WANTED, MAX_PAGES, async |servers, _| {
         let (mut found, mut failures) = (Vec::new(), Vec::new());
         for mut server in servers {
             let name = server.name.clone();
-            while let Some(told) = server.next(ui).await {
-                match told {
-                    Told::Part(Part::Page(_, tools)) => {
+            while let Some(part) = server.next(ui).await {
+                match part {
+                    ServerPart::List(Part::Page(_, tools)) => {
                         found.extend(tools.iter().filter_map(|tool| {
                             let tool_name = Object::of(tool)?.text("name")?;
                             let full = format!("{name}/{tool_name}");
@@ -61,8 +60,8 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
                             })
                         }));
                     }
-                    // One that ends the connection, too, is told with what is known of that.
-                    Told::Part(Part::Broken(_, failure)) if failure.is_of_one_request() => {
+                    // A failure that ends the connection is also the outcome of the server, with more details.
+                    ServerPart::List(Part::Failed(_, failure)) if failure.is_of_one_request() => {
                         failures.push((name.clone(), *failure));
                     }
                     _ => {}
@@ -82,19 +81,18 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
             ui.note(&format!("no tool{of} has such a name"));
         }
         let text = if ui.json { ui.hidden_json(&text) } else { ui.hidden_whole(&text) }.into_owned();
-        let exit =
-            if text.is_empty() { Exit::Done } else { written(ui, ui.aside(move |ui| ui.page(&text)).await) };
-        let failed = tell_failures(ui, &failures);
+        let exit = if text.is_empty() { Exit::Done } else { print_page(ui, text).await };
+        let failed = report_server_failures(ui, &failures);
         ControlFlow::Continue(if exit == Exit::Done { failed } else { exit })
     })
 }
 
-/// `SERVER/TOOL`, as it can be called.
+/// `SERVER/TOOL`, as `mcpjoin call` takes it.
 fn full_name(found: &Found) -> String {
     visible::line(&format!("{}/{}", found.server, found.name)).into_owned()
 }
 
-/// Each with the first line of what is said about it.
+/// A row for each tool, with the first line of its description.
 fn page(found: &[Found], width: Option<usize>) -> String {
     let rows: Vec<(String, String)> = found
         .iter()
@@ -105,18 +103,17 @@ fn page(found: &[Found], width: Option<usize>) -> String {
             (full_name(found), visible::first_line(&said).into_owned())
         })
         .collect();
-    let widths = rows.iter().map(|(name, _)| name.width()).filter(|width| *width <= NAMES);
     let mut out = String::new();
-    table(&mut out, &rows, 0, widths.max().unwrap_or_default(), width);
+    items::table(&mut out, &rows, 0, items::name_columns(&rows), width);
     out
 }
 
-/// Each as `mcpjoin tool` shows it.
+/// Each tool as `mcpjoin tool` shows it.
 fn described(found: &[Found]) -> String {
     let one = |found: &Found| {
         let name = full_name(found);
-        // Its own name, with which it begins, is a part of this one.
-        let page = tool::page(&found.tool);
+        // The page begins with the name of the tool, which the full name replaces.
+        let page = items::tool(&found.tool);
         let rest = page.split_once('\n').map_or("", |(_, rest)| rest);
         format!("{NAME}{name}{NAME:#}\n{rest}")
     };

@@ -4,48 +4,40 @@ use mcpjoin::link::HttpOptions;
 use mcpjoin::proto::session::{CloseCause, Limits};
 use mcpjoin::{Link, Server};
 
-use super::listening::{Address, Listening, OverQuic};
+use super::listening::{Address, Listening, QuicOptions};
+use super::{exit_of, listen_for_signals, runtime};
 use crate::args::{Serve, Served};
-use crate::connect::Signals;
 use crate::demo;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
 
-/// Serves until the client goes away, or a signal comes.
+/// Serves until the client closes its side, or a signal comes.
 #[inline(never)]
 pub(crate) fn run(args: &Serve) -> Exit {
     let ui = Ui::plain();
     if let Some(failure) = misplaced(args) {
-        ui.failure(&failure);
-        return failure.exit;
+        return exit_of(&ui, Err(failure));
     }
     let mut limits = Limits::default();
     if let Some(size) = args.max_message_size {
         limits.message = size;
     }
     let Served::Demo = args.server;
-    let outcome = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system(Phase::Serve, &error))
-        .and_then(|runtime| {
-            runtime.block_on(async {
-                if args.listen.is_empty() {
-                    return serve(limits).await;
-                }
-                let addresses: Vec<Address> =
-                    args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
-                listen(&ui, args, &addresses, limits).await
-            })
-        });
-    outcome.unwrap_or_else(|failure| {
-        ui.failure(&failure);
-        failure.exit
-    })
+    let outcome = runtime(Phase::Serve).and_then(|runtime| {
+        runtime.block_on(async {
+            if args.listen.is_empty() {
+                return serve(limits).await;
+            }
+            let addresses: Vec<Address> =
+                args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
+            listen(&ui, args, &addresses, limits).await
+        })
+    });
+    exit_of(&ui, outcome)
 }
 
-/// Options that can do nothing are refused.
+/// Refuses options that have no effect.
 fn misplaced(args: &Serve) -> Option<Failure> {
     let quic = |word: &String| word.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("quic:"));
     if args.listen.iter().any(quic) {
@@ -57,40 +49,44 @@ fn misplaced(args: &Serve) -> Option<Failure> {
     Some(Failure::usage(problem, "--listen quic://host:port, or leave it out"))
 }
 
-fn server(limits: Limits) -> Result<Server, Failure> {
+pub(super) fn demo_server(limits: Limits) -> Result<Server, Failure> {
     demo::server(limits).map_err(|error| {
         Failure::new("E_DEMO", Exit::Usage, Phase::Serve, error.to_string())
             .hint("tell the authors of mcpjoin")
     })
 }
 
-/// Serves everyone who comes, until a signal comes. What is in progress then is finished, unless another one comes.
+/// Serves all clients until a signal comes. Requests in progress are finished, unless another signal comes.
 async fn listen(ui: &Ui, args: &Serve, addresses: &[Address], limits: Limits) -> Result<Exit, Failure> {
-    let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
-    let server = server(limits)?;
+    let mut signals = listen_for_signals(Phase::Serve)?;
+    let server = demo_server(limits)?;
     let quic =
-        OverQuic { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
+        QuicOptions { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
     let listening = Listening::at(addresses, &quic, &args.authorization).await?;
     listening.announce(ui);
     Ok(listening.serve(&server, &HttpOptions::new(), &mut signals, ui).await.exit)
 }
 
 async fn serve(limits: Limits) -> Result<Exit, Failure> {
-    let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
-    let server = server(limits)?;
+    let mut signals = listen_for_signals(Phase::Serve)?;
+    let server = demo_server(limits)?;
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
     let cause = tokio::select! {
         biased;
         signal = signals.next() => return Ok(Exit::Signal(signal)),
         cause = server.serve(link) => cause,
     };
-    match &cause {
-        // The client has closed its side: that is how this ends.
-        CloseCause::Local => Ok(Exit::Done),
-        CloseCause::Link(end) if end.kind.is_closed() => Ok(Exit::Done),
+    client_failure(&cause).map_or(Ok(Exit::Done), Err)
+}
+
+/// Why the connection to a client on standard input and output failed; `None` if the client has closed its side.
+pub(super) fn client_failure(cause: &CloseCause) -> Option<Failure> {
+    match cause {
+        CloseCause::Local => None,
+        CloseCause::Link(end) if end.kind.is_closed() => None,
         CloseCause::Link(_) => {
-            Err(Failure::closed(&cause, Phase::Serve).hint("look at what standard input and output lead to"))
+            Some(Failure::closed(cause, Phase::Serve).hint("look at what standard input and output lead to"))
         }
-        cause => Err(Failure::closed(cause, Phase::Serve)),
+        cause => Some(Failure::closed(cause, Phase::Serve)),
     }
 }

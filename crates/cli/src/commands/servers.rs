@@ -1,6 +1,6 @@
-//! `mcpjoin servers`: what the configuration holds, the same in another dialect, and which of it the user trusts.
+//! `mcpjoin servers`: shows the configuration, converts it to another dialect, and manages which of it the user trusts.
 
-mod page;
+mod output;
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::target::shown as quoted;
 use crate::ui::Ui;
 use crate::visible;
 
-/// Shows the entries, or writes them.
+/// Runs the verb.
 pub(crate) fn run(ui: &Ui, args: Servers) -> Result<Exit, Failure> {
     match args.what {
         None => show(ui, &args.shown),
@@ -26,7 +26,7 @@ pub(crate) fn run(ui: &Ui, args: Servers) -> Result<Exit, Failure> {
     }
 }
 
-/// Trusts what lies in a folder now, or the entries of these names, and shows it.
+/// Trusts the entries in a folder, or those of these names, and shows them.
 fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failure> {
     let folder = real(folder)?;
     let (entries, mut left) = config::in_folder(&folder);
@@ -56,16 +56,17 @@ fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failu
     })?;
     let text = if ui.json {
         let (folder, list) = (folder.to_string_lossy(), list.to_string_lossy());
-        json!({ "trusted": folder, "list": list, "definitions": page::of_trusted(&trusted) }).to_string()
+        json!({ "trusted": folder, "list": list, "definitions": output::trusted_document(&trusted) })
+            .to_string()
     } else {
-        page::definitions(&format!("trusted: {name}, in {}", quoted(list.as_os_str())), &lines)
+        output::definitions(&format!("trusted: {name}, in {}", quoted(list.as_os_str())), &lines)
     };
     Ok(printed(ui, &text))
 }
 
-/// Takes back what is trusted in a folder and below it, or the entries of these names there.
+/// Removes trust in the entries in a folder and below it, or in those of these names.
 fn untrust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failure> {
-    // It may not be there any more.
+    // The folder may have been deleted.
     let folder = real(folder)
         .or_else(|failure| folder.and_then(|folder| std::path::absolute(folder).ok()).ok_or(failure))?;
     let below = |trusted: &Trusted| Path::new(&trusted.folder).starts_with(&folder);
@@ -83,7 +84,7 @@ fn untrust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Fai
     Ok(printed(ui, &listed(ui, "untrusted", &said, &gone)))
 }
 
-/// Shows what is trusted.
+/// Shows the trusted entries.
 fn trusted(ui: &Ui) -> Result<Exit, Failure> {
     let trusted =
         config::trusted().map_err(|problem| Failure::usage(problem, "mend the list, or delete it"))?;
@@ -97,13 +98,13 @@ fn trusted(ui: &Ui) -> Result<Exit, Failure> {
 
 fn listed(ui: &Ui, member: &str, said: &str, trusted: &[Trusted]) -> String {
     if ui.json {
-        return json!({ member: page::of_trusted(trusted) }).to_string();
+        return json!({ member: output::trusted_document(trusted) }).to_string();
     }
     let named = |one: &Trusted| {
         let file = Path::new(&one.folder).join(&one.file);
-        (format!("{} of {}", config::called(&one.entry), quoted(file.as_os_str())), page::kept(one))
+        (format!("{} of {}", config::called(&one.entry), quoted(file.as_os_str())), output::definition(one))
     };
-    page::definitions(said, &trusted.iter().map(named).collect::<Vec<_>>())
+    output::definitions(said, &trusted.iter().map(named).collect::<Vec<_>>())
 }
 
 fn printed(ui: &Ui, text: &str) -> Exit {
@@ -111,7 +112,7 @@ fn printed(ui: &Ui, text: &str) -> Exit {
     written(ui, ui.page(&text))
 }
 
-/// The real path of a folder; without one, of the working directory.
+/// The real path of a folder; without a folder, of the working directory.
 fn real(folder: Option<&Path>) -> Result<PathBuf, Failure> {
     let folder = folder.unwrap_or_else(|| Path::new("."));
     let unusable = |why: String| {
@@ -122,7 +123,7 @@ fn real(folder: Option<&Path>) -> Result<PathBuf, Failure> {
     if real.is_dir() { Ok(real) } else { Err(unusable("this is no directory".into())) }
 }
 
-/// Refuses names that are none of these.
+/// Refuses names that no entry has.
 fn known<'a>(names: &[String], there: impl Iterator<Item = &'a str> + Clone) -> Result<(), Failure> {
     let Some(name) = names.iter().find(|name| !there.clone().any(|there| there == *name)) else {
         return Ok(());
@@ -141,10 +142,10 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
         }
         files.retain(|file| !file.entries.is_empty());
     }
-    let text = if ui.json { page::json(&files) } else { page::text(&files) };
-    // The page is masked by position: what an entry says decides nothing of how another one is shown.
+    let text = if ui.json { output::json(&files) } else { output::text(&files) };
+    // Secrets are hidden by position: an entry does not change how another one is shown.
     let exit = written(ui, ui.page(&text));
-    // As for `doctor`, an entry that is not used is no fault.
+    // As in `doctor`, an entry that is not used is no fault.
     let is_faulty =
         |entry: &Found| !entry.problems.is_empty() && entry.disabled.is_none() && entry.shadowed.is_none();
     let unusable = files.iter().any(|file| file.problem.is_some() || file.entries.iter().any(is_faulty));

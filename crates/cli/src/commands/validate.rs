@@ -1,25 +1,25 @@
-//! `mcpjoin validate`: whether servers, or a client, keep the rules of the specification.
+//! `mcpjoin validate`: checks servers, or a client, against the rules of the specification.
 
 mod baseline;
 mod calls;
 mod client;
 mod compatibility;
+mod examine;
 mod json;
 mod junit;
-mod look;
 mod openers;
-mod page;
 mod report;
 mod sarif;
+mod text;
 
 use std::ffi::OsString;
 
 use mcpjoin_rules::{Chapter, Level, Selection, rules};
 
 use self::baseline::Baseline;
-use self::look::Look;
-use self::report::{Document, Judged, Seen, Server};
-use super::{misused, through_a_bridge, written};
+use self::examine::Options;
+use self::report::{Document, Examination, RuleResults, Server};
+use super::{exit_of, listen_for_signals, refuse_orchestrator, refuse_trace, target_of, written};
 use crate::args::{Format, Validate};
 use crate::config;
 use crate::connect::{Signals, with_each_plan};
@@ -52,56 +52,51 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
             return Err(Failure::usage(problem, "leave out --format"));
         }
     }
-    let named = named(ui, &mut args, escaped)?;
+    let selected = select(ui, &mut args, escaped)?;
     let baseline = match &args.baseline {
         Some(path) => Some(Baseline::read(path, args.update_baseline)?),
         None => None,
     };
-    let look = Look::new(&args, selection);
-    Ok(with_each_plan(ui, &named.targets, &args.connect, async |plans| {
-        let mut signals = match Signals::listen() {
+    let options = Options::new(&args, selection);
+    Ok(with_each_plan(ui, &selected.targets, &args.connect, async |plans| {
+        let mut signals = match listen_for_signals(Phase::Spawn) {
             Ok(signals) => signals,
-            Err(error) => {
-                let failure = Failure::system(Phase::Spawn, &error);
-                ui.failure(&failure);
-                return failure.exit;
-            }
+            Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let servers = match look::all(ui, &named.targets, plans, &look, &mut signals).await {
+        let servers = match examine::all(ui, &selected.targets, plans, &options, &mut signals).await {
             Ok(servers) => servers,
             Err(signal) => return Exit::Signal(signal),
         };
         let least = if args.strict { Level::Should } else { Level::Must };
-        let document = Document { servers, several: named.several, least, baseline: None };
-        told(ui, &args, document, baseline, &mut signals).await
+        let document = Document { servers, several: selected.several, least, baseline: None };
+        print_report(ui, &args, document, baseline, &mut signals).await
     }))
 }
 
-/// The servers that were named.
-struct Named {
+/// The selected servers.
+struct Selected {
     targets: Vec<Target>,
-    /// More than one was asked for, or a whole configuration.
+    /// More than one was named, or a whole configuration.
     several: bool,
 }
 
-/// The servers in the order in which they are named. `escaped`: `--` stood before the first word.
-fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> {
+/// The servers in the order of the command line. `escaped`: `--` stood before the first word.
+fn select(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Selected, Failure> {
     let mut words = std::mem::take(&mut args.words);
     let also = std::mem::take(&mut args.also);
     let mut targets = Vec::new();
     let none = words.is_empty() && also.is_empty() && args.connect.server.is_none();
     if none && args.connect.configured.is_named() {
-        return Ok(Named { targets: config::all(ui, &args.connect.configured)?, several: true });
+        return Ok(Selected { targets: config::all(ui, &args.connect.configured)?, several: true });
     }
     let mut understood = |server: Option<&str>, words: Vec<OsString>, escaped: bool| {
-        let invocation = target::without_operands("validate", server, words, escaped).map_err(misused)?;
-        invocation.notes.iter().for_each(|note| ui.note(note));
-        through_a_bridge(&invocation.target, "validate")?;
-        targets.push(invocation.target);
+        let target = target_of(ui, "validate", server, words, escaped)?;
+        refuse_orchestrator(&target, "validate")?;
+        targets.push(target);
         Ok::<(), Failure>(())
     };
-    // What takes no words of its own ends where the next one begins.
-    while !escaped && words.len() > 1 && follows(&words) {
+    // A server that takes no arguments ends where the next one begins.
+    while !escaped && words.len() > 1 && is_followed_by_server(&words) {
         understood(None, vec![words.remove(0)], false)?;
     }
     if !words.is_empty() || args.connect.server.is_some() || also.is_empty() {
@@ -111,27 +106,26 @@ fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named, Failure> 
         understood(None, vec![word], false)?;
     }
     let several = targets.len() > 1;
-    if several && args.connect.trace.is_some() {
-        let problem = "--trace writes down what crosses to one server, and several are named";
-        return Err(Failure::usage(problem, "leave out --trace, or name one server"));
+    if several {
+        refuse_trace(&args.connect, "several are named")?;
     }
-    Ok(Named { targets, several })
+    Ok(Selected { targets, several })
 }
 
-/// Whether the first word is a server all by itself, and what follows it is no option in the wrong place.
-fn follows(words: &[OsString]) -> bool {
+/// Whether the first word is a complete server, and the next word is no misplaced option.
+fn is_followed_by_server(words: &[OsString]) -> bool {
     let option = words.get(1).is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
     !option && words.first().is_some_and(|word| target::stands_alone(word))
 }
 
-/// The rules, without a server.
+/// Prints the rules. Examines no server.
 fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure> {
     if !args.words.is_empty() || !args.also.is_empty() || args.connect.server.is_some() {
         return Err(Failure::usage("--rules looks at no server", "mcpjoin validate --rules"));
     }
     let selected = rules().filter(|rule| selection.has(rule));
     let text = match args.form() {
-        Format::Text => page::book(selected),
+        Format::Text => text::book(selected),
         Format::Json => json::book(selected),
         Format::Sarif | Format::Junit => {
             let problem = "--rules is printed as text or as JSON";
@@ -141,8 +135,8 @@ fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure
     Ok(written(ui, ui.result(&text)))
 }
 
-/// Prints what was seen.
-async fn told(
+/// Prints the report.
+async fn print_report(
     ui: &Ui,
     args: &Validate,
     mut document: Document,
@@ -156,15 +150,15 @@ async fn told(
             unwritten = update(ui, baseline, path, &mut document);
         }
     }
-    // The failure of a single server is printed as for every verb. For a program, the document on several servers has it.
+    // The failure of a single server is printed as for every verb. The JSON document on several servers contains it.
     if !(document.several && args.form() == Format::Json) {
         document.servers.iter().filter_map(Server::failure).for_each(|it| ui.failure(it));
     }
-    let missing = calls_told(ui, &document);
-    let alone = !document.several && document.servers.iter().all(|server| server.seen.is_err());
+    let missing = warn_calls(ui, &document);
+    let alone = !document.several && document.servers.iter().all(|server| server.outcome.is_err());
     let text = match args.form() {
         Format::Text | Format::Json if alone => String::new(),
-        _ => rendered(ui, args, &document),
+        _ => render(ui, args, &document),
     };
     let exit =
         document.servers.iter().map(|server| exit(server, document.least)).max_by_key(|exit| exit.code());
@@ -184,12 +178,12 @@ async fn told(
     }
 }
 
-/// Tells which of the calls that were asked for show less than they were meant to. What comes of that: a tool that no
-/// server has was not meant.
-fn calls_told(ui: &Ui, document: &Document) -> Option<Exit> {
+/// Warns about calls of `--call` that did not do what was intended. Returns an exit code if no server has one of the
+/// tools.
+fn warn_calls(ui: &Ui, document: &Document) -> Option<Exit> {
     let judged = || {
-        document.servers.iter().filter_map(|server| match &server.seen {
-            Ok(Seen::Judged(judged)) => Some((server, judged)),
+        document.servers.iter().filter_map(|server| match &server.outcome {
+            Ok(Examination::Rules(judged)) => Some((server, judged)),
             _ => None,
         })
     };
@@ -206,17 +200,17 @@ fn calls_told(ui: &Ui, document: &Document) -> Option<Exit> {
     wanted.any(|note| nowhere(&note.tool)).then_some(Exit::Usage)
 }
 
-/// The report, in the form that was asked for.
-fn rendered(ui: &Ui, args: &Validate, document: &Document) -> String {
+/// The report in the selected format.
+fn render(ui: &Ui, args: &Validate, document: &Document) -> String {
     match args.form() {
-        Format::Text => page::document(ui, document, ui.verbosity() > 0),
+        Format::Text => text::document(ui, document, ui.verbosity() > 0),
         Format::Json => json::document(ui, document),
         Format::Sarif => sarif::document(ui, document),
         Format::Junit => junit::document(ui, document),
     }
 }
 
-/// Writes the baseline afresh: everything that was found is known then. Why not, where that fails.
+/// Writes the baseline, after which all findings are known. Returns the exit code of a failure.
 fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Document) -> Option<Exit> {
     match baseline.update(path, document) {
         Ok(count) => {
@@ -225,7 +219,7 @@ fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Do
             let gone = stale.map_or(0, |stale| stale.len());
             ui.note(&format!("{count} findings are written to {file}, {gone} are taken out"));
             for server in &mut document.servers {
-                if let Ok(Seen::Judged(judged)) = &mut server.seen {
+                if let Ok(Examination::Rules(judged)) = &mut server.outcome {
                     judged.know_all();
                 }
             }
@@ -238,12 +232,12 @@ fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Do
     }
 }
 
-/// How it went with one of them.
+/// The exit code of one server.
 fn exit(server: &Server, least: Level) -> Exit {
-    match &server.seen {
-        Ok(Seen::Judged(judged)) if judged.has_failed(least) => Exit::Faults,
-        Ok(Seen::Judged(Judged { kept_out: Some(failure), .. })) => failure.exit,
-        Ok(Seen::Openers(rows)) if !rows.iter().any(openers::Row::is_open) => Exit::Connection,
+    match &server.outcome {
+        Ok(Examination::Rules(judged)) if judged.has_failed(least) => Exit::Faults,
+        Ok(Examination::Rules(RuleResults { unauthorized: Some(failure), .. })) => failure.exit,
+        Ok(Examination::Openers(rows)) if !rows.iter().any(openers::Row::is_open) => Exit::Connection,
         Ok(_) => Exit::Done,
         Err(failure) => failure.exit,
     }

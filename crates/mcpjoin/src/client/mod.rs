@@ -56,7 +56,7 @@ use serde::de::DeserializeOwned;
 pub use builder::ClientBuilder;
 pub use cache::Cache;
 pub use error::{ClientError, ConnectError, Phase};
-pub use pages::{Listed, Pages};
+pub use pages::{Listed, Pages, RawPages};
 pub use restart::{NoClient, Restart, RestartingClient, RunEnd, RunEvent, Runs};
 pub use rounds::{PromptCall, Question, ResourceRead, RoundTrip, ToolCall};
 pub use subscription::Subscription;

@@ -3,18 +3,20 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor means nothing to
 //! a client: every text is one, the empty one too, and only its absence ends a list.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
+use std::marker::PhantomData;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use futures_util::Stream;
+use futures_util::stream::unfold;
+use futures_util::{Stream, StreamExt};
 use mcpjoin_proto::session::{CallError, Reply};
 use mcpjoin_proto::types::{
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListTasksResult, ListToolsResult,
-    PageParams, Prompt, Resource, ResourceTemplate, Task, Tool,
+    Members, PageParams, Prompt, Resource, ResourceTemplate, Task, Tool,
 };
 use mcpjoin_proto::{Method, Raw, code};
 use tokio::time::Instant;
@@ -40,8 +42,15 @@ use crate::connection::Calling;
 pub struct Pages<T: Listed> {
     client: Client,
     items: std::vec::IntoIter<T>,
+    /// A page that was read and not yet handed out.
+    page: Option<Vec<T>>,
     asked: usize,
-    seen: BTreeSet<String>,
+    /// The maximum number of pages.
+    limit: usize,
+    /// For [`RawPages`]: the cache is neither read nor written.
+    raw: bool,
+    /// The hashes of the cursors that were followed.
+    seen: HashSet<u64>,
     stage: Stage,
     /// The page before was remembered.
     from_memory: bool,
@@ -79,6 +88,14 @@ pub trait Listed: sealed::Sealed + Unpin + Send + Sized {
     #[doc(hidden)]
     const METHOD: Method;
 
+    /// The member of a result that holds the items.
+    #[doc(hidden)]
+    const MEMBER: &'static str;
+
+    /// The member of an item that identifies it: its name or its address.
+    #[doc(hidden)]
+    const KEY: &'static str;
+
     /// The items of a page, and where the next one begins.
     #[doc(hidden)]
     fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError>;
@@ -93,11 +110,13 @@ pub trait Listed: sealed::Sealed + Unpin + Send + Sized {
 }
 
 macro_rules! listed {
-    ($($item:ident.$key:ident, $method:ident => $result:ident.$items:ident, $retain:expr;)*) => {$(
+    ($($item:ident.$key:ident $name:literal, $method:ident => $result:ident.$items:ident $member:literal, $retain:expr;)*) => {$(
         impl sealed::Sealed for $item {}
 
         impl Listed for $item {
             const METHOD: Method = Method::$method;
+            const MEMBER: &'static str = $member;
+            const KEY: &'static str = $name;
 
             fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError> {
                 let page: $result = decode(&Self::METHOD, result)?;
@@ -116,11 +135,13 @@ macro_rules! listed {
 }
 
 listed! {
-    Tool.name, ListTools => ListToolsResult.tools, |client: &Client, tools| client.inner.catalogue.retain(tools);
-    Resource.uri, ListResources => ListResourcesResult.resources, all;
-    ResourceTemplate.uri_template, ListResourceTemplates => ListResourceTemplatesResult.resource_templates, all;
-    Prompt.name, ListPrompts => ListPromptsResult.prompts, all;
-    Task.task_id, ListTasks => ListTasksResult.tasks, all;
+    Tool.name "name", ListTools => ListToolsResult.tools "tools",
+        |client: &Client, tools| client.inner.catalogue.retain(tools);
+    Resource.uri "uri", ListResources => ListResourcesResult.resources "resources", all;
+    ResourceTemplate.uri_template "uriTemplate",
+        ListResourceTemplates => ListResourceTemplatesResult.resource_templates "resourceTemplates", all;
+    Prompt.name "name", ListPrompts => ListPromptsResult.prompts "prompts", all;
+    Task.task_id "taskId", ListTasks => ListTasksResult.tasks "tasks", all;
 }
 
 /// Nothing is left out.
@@ -129,10 +150,13 @@ const fn all<T>(_: &Client, _: &mut Vec<T>) {}
 impl<T: Listed> Pages<T> {
     pub(super) fn new(client: Client) -> Self {
         Self {
+            limit: client.inner.max_pages,
             client,
             items: Vec::new().into_iter(),
+            page: None,
             asked: 0,
-            seen: BTreeSet::new(),
+            raw: false,
+            seen: HashSet::new(),
             stage: Stage::Next(None),
             from_memory: false,
             private: false,
@@ -141,6 +165,30 @@ impl<T: Listed> Pages<T> {
             has_restarted: false,
             begun_again: false,
         }
+    }
+
+    /// Reads at most this number of pages, in place of
+    /// [`ClientBuilder::max_pages`](super::ClientBuilder::max_pages).
+    pub const fn max_pages(mut self, pages: usize) -> Self {
+        self.limit = pages;
+        self
+    }
+
+    /// The list from its beginning, page by page, with each item as the server sent it: members that no revision defines
+    /// are kept, and an item that is not valid does not end the list. The client's cache is neither read nor written.
+    pub fn raw(self) -> RawPages
+    where
+        T: 'static,
+    {
+        let mut pages = Pages::<RawItem<T>>::new(self.client);
+        (pages.limit, pages.raw) = (self.limit, true);
+        RawPages(Box::pin(unfold(pages, |mut pages| async move {
+            let page = poll_fn(|cx| pages.poll_page(cx)).await?;
+            if let Ok(items) = &page {
+                pages.handed_out.extend(items.iter().map(|item| pages.numbers.hash_one(item.listed_as())));
+            }
+            Some((page.map(|items| items.into_iter().map(|item| item.raw).collect()), pages))
+        })))
     }
 
     /// The next item; `None` at the end and after an error. Cancel-safe.
@@ -178,6 +226,19 @@ impl<T: Listed> Pages<T> {
             if let Some(item) = self.items.next() {
                 return Poll::Ready(Some(Ok(item)));
             }
+            match ready!(self.poll_page(cx)) {
+                Some(Ok(items)) => self.items = items.into_iter(),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<T>, ClientError>>> {
+        loop {
+            if let Some(page) = self.page.take() {
+                return Poll::Ready(Some(Ok(page)));
+            }
             let next = match std::mem::replace(&mut self.stage, Stage::Over) {
                 Stage::Over => return Poll::Ready(None),
                 Stage::Failed(error) => return Poll::Ready(Some(Err(*error))),
@@ -196,7 +257,7 @@ impl<T: Listed> Pages<T> {
     }
 
     fn ask(&mut self, cursor: Option<String>) -> Result<Stage, ClientError> {
-        let limit = self.client.inner.max_pages;
+        let limit = self.limit;
         if self.asked >= limit {
             return Err(ClientError::TooManyPages { method: T::METHOD, limit });
         }
@@ -204,6 +265,17 @@ impl<T: Listed> Pages<T> {
         let mut params = PageParams::new();
         params.cursor = cursor;
         let first = params.cursor.is_none();
+        let mut call = self.client.call(T::METHOD);
+        if self.raw {
+            if !first {
+                call = call.with_params(encode(&T::METHOD, &params)?);
+            }
+            return Ok(Stage::Reading {
+                calling: self.client.inner.connection.call(call),
+                asked: None,
+                first,
+            });
+        }
         let params = encode(&T::METHOD, &params)?;
         let asked = match self.client.known(&T::METHOD, Some(&params)) {
             Known::Fresh(result) => {
@@ -213,7 +285,7 @@ impl<T: Listed> Pages<T> {
             }
             Known::Nothing(asked) => asked,
         };
-        let call = self.client.call(T::METHOD).with_params(params);
+        call = call.with_params(params);
         Ok(Stage::Reading { calling: self.client.inner.connection.call(call), asked, first })
     }
 
@@ -257,9 +329,9 @@ impl<T: Listed> Pages<T> {
         if self.has_restarted && !self.handed_out.is_empty() {
             items.retain(|item| !self.handed_out.contains(&self.numbers.hash_one(item.listed_as())));
         }
-        self.items = items.into_iter();
+        self.page = Some(items);
         let Some(cursor) = next else { return Ok(Stage::Over) };
-        if !self.seen.insert(cursor.clone()) {
+        if !self.seen.insert(self.numbers.hash_one(&cursor)) {
             return Err(ClientError::RepeatedCursor { method: T::METHOD, cursor });
         }
         Ok(Stage::Next(Some(cursor)))
@@ -281,4 +353,60 @@ impl<T: Listed> fmt::Debug for Pages<T> {
             .field("pages", &self.asked)
             .finish_non_exhaustive()
     }
+}
+
+/// The pages of a list with each item as the server sent it. From [`Pages::raw`], with the same limit and the same way to
+/// continue after a refused cursor.
+///
+/// Only one page is in memory at a time. Dropping it cancels the request for the page under way.
+#[must_use = "nothing is asked before it is polled"]
+pub struct RawPages(Pin<Box<dyn Stream<Item = Result<Vec<Raw>, ClientError>> + Send>>);
+
+impl RawPages {
+    /// The items of the next page, which may be none; `None` at the end and after an error. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Result<Vec<Raw>, ClientError>> {
+        self.0.next().await
+    }
+}
+
+impl fmt::Debug for RawPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawPages").finish_non_exhaustive()
+    }
+}
+
+/// An item of a list of `T`, as the server sent it.
+struct RawItem<T> {
+    raw: Raw,
+    /// Its name or its address. Where it has none, its whole text.
+    key: String,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Listed> sealed::Sealed for RawItem<T> {}
+
+impl<T: Listed> Listed for RawItem<T> {
+    const METHOD: Method = T::METHOD;
+    const MEMBER: &'static str = T::MEMBER;
+    const KEY: &'static str = T::KEY;
+
+    fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError> {
+        let bad = |what: String| ClientError::BadResult { method: T::METHOD, what };
+        let page: Members<Raw> = result.decode().map_err(|_| bad("it is no object".into()))?;
+        let items: Option<Vec<Raw>> = page.get(T::MEMBER).and_then(|items| items.decode().ok());
+        let items = items.ok_or_else(|| bad(format!("it has no array {}", T::MEMBER)))?;
+        let text = |raw: Option<&Raw>| Some(raw?.to_string_value()?.into_owned());
+        let item = |raw: Raw| {
+            let key = raw.decode().ok().and_then(|members: Members<Raw>| text(members.get(T::KEY)));
+            let key = key.unwrap_or_else(|| raw.as_str().to_owned());
+            Self { raw, key, of: PhantomData }
+        };
+        Ok((items.into_iter().map(item).collect(), text(page.get("nextCursor"))))
+    }
+
+    fn listed_as(&self) -> &str {
+        &self.key
+    }
+
+    fn retain(_: &Client, _: &mut Vec<Self>) {}
 }

@@ -1,4 +1,4 @@
-//! `mcpjoin auth explain`: the ladder to a login, rung by rung, with the rule that each is held to.
+//! `mcpjoin auth explain`: the steps of discovery and login, each with the rule that it is checked against.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,33 +8,35 @@ use mcpjoin_auth::{
 };
 use serde_json::{Value, json};
 
-use super::{identity, printed, reaching, refusal, with_access, words};
+use super::login::identity;
+use super::{failures, format, reaching, with_access};
 use crate::args;
+use crate::commands::print_page;
 use crate::connect::{Access, refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::{BAD, FAINT, HEADING, Ui};
 use crate::visible;
 
-/// The width of the names of rungs.
-const RUNGS: usize = 21;
+/// The width of the names of steps.
+const STEP_COLUMNS: usize = 21;
 
-/// Climbs it.
+/// Runs discovery and prints its steps.
 pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
     let args::Explain { target, client, reach, output: _ } = args;
     let (connect, within) = reaching(reach);
     with_access(ui, "explain", target, &connect, within, async |access| {
-        refusal::unencrypted(access)?;
-        let identity = identity::of(ui, &client, access)?;
+        failures::refuse_plain_http(access)?;
+        let identity = identity(ui, &client, access)?;
         let watched = ui.clone();
         let on_step = move |step: &Step| {
             if watched.has_line() {
-                watched.line(&words::step(step));
+                watched.line(&format::step(step));
             }
         };
         let ladder = of(access, identity, Some(Arc::new(on_step))).await?;
         ui.line_over();
-        if let Some(failure) = unreached(&ladder) {
+        if let Some(failure) = connect_failure(&ladder) {
             return Err(failure);
         }
         let text = if ui.json {
@@ -44,14 +46,14 @@ pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
         } else {
             ui.hidden(&page(access, &ladder, ui.verbosity() > 0)).into_owned()
         };
-        match printed(ui, text).await {
+        match print_page(ui, text).await {
             Exit::Done if is_broken(&ladder) => Ok(Exit::Faults),
             exit => Ok(exit),
         }
     })
 }
 
-/// The ladder to a login at that server.
+/// Runs discovery at the server.
 async fn of(access: &Access, client: ClientIdentity, on_step: Option<OnStep>) -> Result<Ladder, Failure> {
     let mut options = ExplainOptions {
         client,
@@ -63,8 +65,8 @@ async fn of(access: &Access, client: ClientIdentity, on_step: Option<OnStep>) ->
     explain(access.url(), options).await.map_err(|error| refused(&error))
 }
 
-/// Why nothing is known of a server that could not be asked.
-fn unreached(ladder: &Ladder) -> Option<Failure> {
+/// The failure of a server that could not be reached.
+fn connect_failure(ladder: &Ladder) -> Option<Failure> {
     let (Err(error), [step]) = (&ladder.outcome, &*ladder.steps) else { return None };
     let is_silent = step.rung == Rung::Server && step.tried.is_some() && step.status.is_none();
     is_silent.then(|| {
@@ -73,24 +75,24 @@ fn unreached(ladder: &Ladder) -> Option<Failure> {
     })
 }
 
-/// Whether a rule is broken that keeps a client out.
+/// Whether a broken rule makes a login impossible.
 fn is_broken(ladder: &Ladder) -> bool {
-    if needs_none(ladder) {
+    if needs_no_login(ladder) {
         return false;
     }
-    ladder.outcome.is_err() || last_broken(ladder).is_some()
+    ladder.outcome.is_err() || broken_registration(ladder).is_some()
 }
 
-/// Whether the server lets in whoever asks, and says nothing of logging in.
-fn needs_none(ladder: &Ladder) -> bool {
+/// Whether the server accepts requests without a token, and does not describe a login.
+fn needs_no_login(ladder: &Ladder) -> bool {
     let is_open = |step: &Step| {
         step.rung == Rung::Server && step.status.is_some_and(|status| (200..300).contains(&status))
     };
     ladder.outcome.is_err() && ladder.steps.first().is_some_and(is_open)
 }
 
-/// The rung behind those of discovery that is broken: no client would come by an id.
-fn last_broken(ladder: &Ladder) -> Option<(&Step, &str)> {
+/// The broken step behind discovery: no client could get an id.
+fn broken_registration(ladder: &Ladder) -> Option<(&Step, &str)> {
     let ends = |step: &&Step| step.rung == Rung::Registration;
     ladder.steps.iter().filter(ends).find_map(|step| match &step.verdict {
         Verdict::Broken(why) => Some((step, why.as_str())),
@@ -98,15 +100,16 @@ fn last_broken(ladder: &Ladder) -> Option<(&Step, &str)> {
     })
 }
 
-/// For a person: a rung, what was asked and what came back, the rule; in the end what it comes to.
+/// For a person: each step with its request, its response and its rule, then the conclusion.
 fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
     let mut out = String::new();
     let below = |out: &mut String, label: &str, text: &str| {
         let text = visible::line(text);
-        let _ = writeln!(out, "{:RUNGS$} {FAINT}{label:<5}{FAINT:#} {text}", "");
+        let _ = writeln!(out, "{:STEP_COLUMNS$} {FAINT}{label:<5}{FAINT:#} {text}", "");
     };
-    // What the last rung of an open server says is what it comes to.
-    let is_said_below = |at: usize, step: &Step| at > 0 && step.rung == Rung::Server && needs_none(ladder);
+    // The last step of a server without login is the conclusion.
+    let is_said_below =
+        |at: usize, step: &Step| at > 0 && step.rung == Rung::Server && needs_no_login(ladder);
     for (at, step) in ladder.steps.iter().enumerate() {
         if is_said_below(at, step) {
             continue;
@@ -114,11 +117,11 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
         let (style, found) = match &step.verdict {
             Verdict::Held => (HEADING, step.found.clone()),
             Verdict::Skipped(why) => (FAINT, format!("skipped: {why}")),
-            // It is said once.
+            // The reason is printed once.
             Verdict::Broken(why) if *why == step.found => (BAD, String::new()),
             Verdict::Broken(_) => (BAD, step.found.clone()),
         };
-        let asked = words::asked(step);
+        let asked = format::asked(step);
         let mut lines: Vec<String> = asked.into_iter().chain(Some(found)).collect();
         lines.retain(|line| !line.is_empty());
         lines.iter_mut().for_each(|line| *line = visible::line(line).into_owned());
@@ -127,7 +130,7 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
         }
         for (place, line) in lines.iter().enumerate() {
             let name = if place == 0 { step.rung.as_str() } else { "" };
-            let _ = writeln!(out, "{style}{name:<RUNGS$}{style:#} {line}");
+            let _ = writeln!(out, "{style}{name:<STEP_COLUMNS$}{style:#} {line}");
         }
         if !matches!(step.verdict, Verdict::Skipped(_)) {
             below(&mut out, "rule", &rule(&step.rule, links));
@@ -141,12 +144,12 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
     out
 }
 
-/// What it comes to.
+/// The conclusion.
 fn verdict(access: &Access, ladder: &Ladder, links: bool) -> String {
-    if needs_none(ladder) {
+    if needs_no_login(ladder) {
         return format!("{HEADING}no login is needed{HEADING:#}: the server lets in whoever asks");
     }
-    // The server itself fails: that says nothing of logging in.
+    // The server itself fails, which says nothing about logins.
     let fails = ladder.steps.first().is_some_and(|step| step.status >= Some(500));
     let so = if fails { "nobody knows yet whether a client can log in" } else { "no client can log in" };
     let broken = |rung: Rung, message: &str, of: &Rule, advice: Option<&str>| {
@@ -157,7 +160,7 @@ fn verdict(access: &Access, ladder: &Ladder, links: bool) -> String {
             visible::line(advice.unwrap_or("tell those who run the server"))
         )
     };
-    match (&ladder.outcome, last_broken(ladder)) {
+    match (&ladder.outcome, broken_registration(ladder)) {
         (Err(error), _) => broken(error.rung, &error.message, &error.rule, error.advice.as_deref()),
         (Ok(_), Some((step, why))) => broken(step.rung, why, &step.rule, step.advice.as_deref()),
         (Ok(discovered), None) => {
@@ -182,19 +185,19 @@ fn scopes(discovered: &Discovered) -> Option<String> {
     discovered.scopes(&[], false).map(|scopes| scopes.join(" ")).filter(|scopes| !scopes.is_empty())
 }
 
-/// The rule and where it stands; `links`: with the address of that.
+/// The rule and its source. `links`: with the address of the source.
 fn rule(rule: &Rule, links: bool) -> String {
     let source = if links { rule.source.to_owned() } else { without_links(rule.source) };
     format!("{} ({source})", rule.text)
 }
 
-/// The names of documents alone.
+/// The names of documents without their addresses.
 fn without_links(source: &str) -> String {
     let words = source.split(' ').filter(|word| !word.starts_with("https://"));
     words.collect::<Vec<_>>().join(" ").trim_end_matches(':').to_owned()
 }
 
-/// The same for a program. What is not known is absent.
+/// For a program. Unknown values are absent.
 fn document(server: &str, ladder: &Ladder) -> Value {
     let of_rule = |rule: &Rule| json!({ "text": rule.text, "source": rule.source });
     let steps: Vec<Value> = ladder
@@ -230,7 +233,7 @@ fn document(server: &str, ladder: &Ladder) -> Value {
         })
         .collect();
     let mut out = json!({ "server": server, "canLogIn": !is_broken(ladder), "steps": steps });
-    out["loginNeeded"] = json!(!needs_none(ladder));
+    out["loginNeeded"] = json!(!needs_no_login(ladder));
     if let Ok(discovered) = &ladder.outcome {
         out["resource"] = json!(discovered.resource);
         out["issuer"] = json!(discovered.issuer);
@@ -242,7 +245,7 @@ fn document(server: &str, ladder: &Ladder) -> Value {
     if !is_broken(ladder) {
         return out;
     }
-    let broken = match (&ladder.outcome, last_broken(ladder)) {
+    let broken = match (&ladder.outcome, broken_registration(ladder)) {
         (Err(error), _) => Some((error.rung, error.message.as_str(), &error.rule, &error.advice)),
         (Ok(_), broken) => broken.map(|(step, why)| (step.rung, why, &step.rule, &step.advice)),
     };

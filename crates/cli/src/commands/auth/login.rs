@@ -1,28 +1,32 @@
-//! `mcpjoin auth login`: the whole way to a token, each step told as it is gone.
+//! `mcpjoin auth login`: gets and stores a token, and prints each step.
 
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use mcpjoin_auth::{
-    AuthError, ClientIdentity, FileStore, Grant, LocalBrowser, Login, LoopbackHost, OAuthBuilder, PrivateKey,
-    Rung, Step,
+    AuthError, ClientIdentity, FileStore, Grant, LocalBrowser, LoopbackHost, OAuthBuilder, PrivateKey, Rung,
+    Secret, Step,
 };
-use serde_json::{Value, json};
 
-use super::pasting::Pasting;
-use super::{folder, identity, printed, reaching, refusal, with_access, words};
-use crate::args::{self, Callback};
-use crate::connect::{stamp, unusable_login};
+use super::no_browser::NoBrowser;
+use super::{failures, folder, format, reaching, with_access};
+use crate::args::{self, AuthClient, Callback};
+use crate::commands::print_page;
+use crate::connect::{Access, CLIENT_SECRET, read_file, unusable_login};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::target::shown;
-use crate::ui::{FAINT, Ui};
-use crate::visible;
+use crate::ui::{Secrets, Ui};
 
-/// How long a person is waited for: the number of the adversarial catalogue, case 142.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// The maximum size of a file with a secret or a key.
+const MAX_SECRET_BYTES: u64 = 64 << 10;
+const SECRET_FORM: &str = "--client-secret @FILE, or the variable MCPJOIN_CLIENT_SECRET";
+
+/// How long to wait for the browser (case 142 of the adversarial catalogue).
+const BROWSER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Logs in.
 pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
@@ -39,70 +43,70 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
         reach,
         output: _,
     } = args;
-    // Who says how long all of it may take says how long a person is waited for, too.
-    let patience = reach.timeout.unwrap_or(PATIENCE);
+    // A total timeout limits the wait for the browser, too.
+    let browser_timeout = reach.timeout.unwrap_or(BROWSER_TIMEOUT);
     let (connect, within) = reaching(reach);
     with_access(ui, "login", target, &connect, within, async |access| {
-        refusal::unencrypted(access)?;
+        failures::refuse_plain_http(access)?;
         if access.is_settled() {
-            // It could be stored, and would never be used.
+            // The login could be stored, but would never be used.
             ui.warning(
                 "an Authorization header is configured for this server, or its entry says that no login is to be used: what \
                  is stored is not sent there",
             );
         }
-        let identity = identity::of(ui, &client, access)?;
+        let identity = identity(ui, &client, access)?;
         let open = Arc::new(AtomicBool::new(false));
         let mut builder = access
             .builder()
             .client(identity.clone())
             .store(FileStore::at(&folder))
-            .on_step(told(ui, open.clone()));
+            .on_step(report_steps(ui, open.clone()));
         for scope in access.oauth().scopes.iter().chain(&scope) {
             builder = builder.scope(scope);
         }
         let builder = if client_credentials {
-            machine(builder, private_key.as_deref(), &identity)?
+            with_credentials(builder, private_key.as_deref(), &identity)?
         } else {
             let port = callback_port.map(|port| Callback { port: Some(port), ..Callback::default() });
             let callback = callback_url.clone().or(port).or_else(|| access.oauth().callback.clone());
-            person(ui, builder, callback.unwrap_or_default(), no_browser, patience)
+            with_browser(ui, builder, callback.unwrap_or_default(), no_browser, browser_timeout)
         };
         let oauth = builder.build().map_err(|error| unusable_login(&error))?;
         let login = oauth.login().await.map_err(|error| match &error {
-            AuthError::Discovery(_) if open.load(Ordering::Relaxed) => refusal::needless(access),
-            error => refusal::failure(error, access),
+            AuthError::Discovery(_) if open.load(Ordering::Relaxed) => failures::login_not_needed(access),
+            error => failures::failure(error, access),
         })?;
         let text = if ui.json {
-            document(&login, &folder).to_string()
+            format::document(&login, &folder).to_string()
         } else {
-            ui.hidden_whole(&page(&login, &folder)).into_owned()
+            ui.hidden_whole(&format::page(&login, &folder)).into_owned()
         };
-        Ok(printed(ui, text).await)
+        Ok(print_page(ui, text).await)
     })
 }
 
-/// Tells each step, while it is gone. `open`: is set when the server lets in whoever asks.
-fn told(ui: &Ui, open: Arc<AtomicBool>) -> impl Fn(&Step) + Send + Sync + 'static {
+/// Returns the callback that prints each step. It sets `open` if the server accepts requests without a token.
+fn report_steps(ui: &Ui, open: Arc<AtomicBool>) -> impl Fn(&Step) + Send + Sync + 'static {
     let ui = ui.clone();
     move |step| {
         let lets_in = step.status.is_some_and(|status| (200..300).contains(&status));
         if step.rung == Rung::Server && lets_in {
             open.store(true, Ordering::Relaxed);
         }
-        ui.note(&words::step(step));
+        ui.note(&format::step(step));
     }
 }
 
 /// A person logs in with a browser.
-fn person(
+fn with_browser(
     ui: &Ui,
     builder: OAuthBuilder,
     callback: Callback,
     no_browser: bool,
-    patience: Duration,
+    browser_timeout: Duration,
 ) -> OAuthBuilder {
-    let mut browser = LocalBrowser::new().within(patience);
+    let mut browser = LocalBrowser::new().within(browser_timeout);
     if callback.by_name {
         browser = browser.host(LoopbackHost::Name);
     }
@@ -113,10 +117,10 @@ fn person(
         browser = browser.path(path);
     }
     if no_browser {
-        return builder.user_agent(Pasting::new(ui, browser.without_opening(), patience));
+        return builder.user_agent(NoBrowser::new(ui, browser.without_opening(), browser_timeout));
     }
     let ui = ui.clone();
-    let time = words::time(patience);
+    let time = format::time(browser_timeout);
     builder.user_agent(browser.on_url(move |url| {
         ui.note_lines(&format!(
             "log in with the browser that opens now, within {time}. Where none does, open this address:\n\n  {url}\n"
@@ -124,8 +128,8 @@ fn person(
     }))
 }
 
-/// A machine logs in with what it knows.
-fn machine(
+/// A machine logs in with a secret or a key.
+fn with_credentials(
     builder: OAuthBuilder,
     private_key: Option<&Path>,
     identity: &ClientIdentity,
@@ -141,7 +145,7 @@ fn machine(
         }
         return Ok(builder);
     };
-    let pem = identity::text(file, "the key", form)?;
+    let pem = secret_file(file, "the key", form)?;
     let key = PrivateKey::from_pem(&pem).map_err(|error| {
         let problem = format!("the key in {} cannot be used: {error}", shown(file.as_os_str()));
         Failure::usage(
@@ -152,49 +156,58 @@ fn machine(
     Ok(builder.private_key(key))
 }
 
-/// What is stored now, for a person.
-pub(super) fn page(login: &Login, folder: &Path) -> String {
-    let mut out = rows(login, "");
-    out.push_str(&row("", "stored in", &shown(folder.as_os_str())));
-    out
-}
-
-/// What is known of a login, a row each.
-pub(super) fn rows(login: &Login, indent: &str) -> String {
-    let scopes = if login.scopes.is_empty() { "none".to_owned() } else { login.scopes.join(" ") };
-    let rows = [
-        ("resource", login.resource.as_str()),
-        ("issuer", &login.issuer),
-        ("client", &login.client_id),
-        ("scopes", &scopes),
-        ("expires", &words::expiry(login, SystemTime::now())),
-    ];
-    rows.into_iter().map(|(label, text)| row(indent, label, text)).collect()
-}
-
-fn row(indent: &str, label: &str, text: &str) -> String {
-    format!("{indent}{FAINT}{label:<9}{FAINT:#}  {}\n", visible::line(text))
-}
-
-/// The same for a program.
-pub(super) fn document(login: &Login, folder: &Path) -> Value {
-    let mut out = of(login);
-    out["storedIn"] = json!(folder.to_string_lossy());
-    out
-}
-
-pub(super) fn of(login: &Login) -> Value {
-    let mut out = json!({
-        "server": login.server,
-        "resource": login.resource,
-        "issuer": login.issuer,
-        "clientId": login.client_id,
-        "scopes": login.scopes,
-        "refreshable": login.refreshable,
-    });
-    if let Some(expires) = login.expires {
-        out["expiresAt"] = json!(stamp(expires));
-        out["expired"] = json!(words::is_over(login, SystemTime::now()));
+/// The identity of the client at the authorization server. Options come before the entry. A secret is read from a file,
+/// from a variable or from the entry, never from the command line, and is hidden in all output from then on.
+pub(super) fn identity(ui: &Ui, typed: &AuthClient, access: &Access) -> Result<ClientIdentity, Failure> {
+    if let Some(url) = &typed.client_metadata_url {
+        return Ok(ClientIdentity::Document { url: url.clone() });
     }
-    out
+    let entry = access.oauth();
+    let Some(id) = typed.client_id.as_ref().or(entry.client_id.as_ref()) else {
+        return Ok(ClientIdentity::default());
+    };
+    let of_entry = entry.client_secret.clone().filter(|_| typed.client_id.is_none());
+    let secret = match &typed.client_secret {
+        Some(word) => Some(secret_of_word(word)?),
+        None => secret_of_variable()?.or(of_entry),
+    };
+    if let Some(secret) = &secret {
+        ui.hide(Secrets::new(&[OsString::from(secret)]));
+    }
+    Ok(ClientIdentity::Registered {
+        id: id.clone(),
+        secret: secret.map(Secret::new),
+        issuer: typed.issuer.clone(),
+    })
+}
+
+fn secret_of_word(word: &OsStr) -> Result<String, Failure> {
+    let file = word.to_str().and_then(|word| word.strip_prefix('@')).filter(|file| !file.is_empty());
+    let file = file.ok_or_else(|| {
+        Failure::usage(
+            "a secret does not stand on the command line, where other users can see it",
+            SECRET_FORM,
+        )
+    })?;
+    secret_file(Path::new(file), "the secret", SECRET_FORM)
+}
+
+fn secret_of_variable() -> Result<Option<String>, Failure> {
+    let Some(value) = std::env::var_os(CLIENT_SECRET).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let text = value
+        .into_string()
+        .map_err(|_| Failure::usage(format!("{CLIENT_SECRET} is not Unicode"), SECRET_FORM))?;
+    Ok(Some(text))
+}
+
+/// Reads a file without the line feed at its end. `what`: its name for messages, with an article.
+fn secret_file(file: &Path, what: &str, form: &str) -> Result<String, Failure> {
+    let name = shown(file.as_os_str());
+    let cannot = |why: &str| Failure::usage(format!("{what} in {name} cannot be read: {why}"), form);
+    let bytes = read_file(file, MAX_SECRET_BYTES).map_err(|why| cannot(&why))?;
+    let text = String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8"))?;
+    let text = text.trim_end_matches(['\n', '\r']);
+    if text.is_empty() { Err(cannot("it is empty")) } else { Ok(text.to_owned()) }
 }

@@ -1,5 +1,5 @@
-//! `mcpjoin bridge --orchestrator-addr`: an MCP server on standard input and output that stands for an orchestrator. The
-//! library translates; here it is set up, and told of on standard error.
+//! `mcpjoin bridge --orchestrator-addr`: an MCP server on standard input and output in front of an orchestrator.
+//! `mcpjoin_orchestra` translates; this file configures it and reports its connection on standard error.
 
 use std::time::Duration;
 
@@ -14,45 +14,46 @@ use mcpjoin_orchestra::{CLIENT_ADDRESS, LISTEN_ADDRESS};
 use tokio::time::timeout;
 
 use crate::args::{self, Poll};
-use crate::connect::{Signals, certificates_folder};
+use crate::commands::{listen_for_signals, runtime};
+use crate::connect::certificates_folder;
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
 use crate::visible;
 
-/// How long nothing is said of an orchestrator that is not there.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// How long the orchestrator may take to hear that we leave.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// How long to wait for the first connection before its failure is reported.
+const QUIET_CONNECT_TIME: Duration = Duration::from_secs(3);
+/// How long closing the connection may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves standard input and output until that ends, or a signal comes.
+/// Serves standard input and output until they end, or a signal comes.
 pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
     let system = |error| Failure::system(Phase::Serve, &error);
     events::show_of_frames(ui);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
+    let runtime = runtime(Phase::Serve)?;
     let outcome = runtime.block_on(async {
-        let mut signals = Signals::listen().map_err(system)?;
+        let mut signals = listen_for_signals(Phase::Serve)?;
         let orchestrator = orchestrator(args).await?;
         if args.listen_addr.is_some() {
             ui.note("transport.stdio: listens nowhere, whatever --listen-addr says");
         }
         let link = Link::stdio().map_err(system)?;
-        let told = tokio::spawn(tell(ui.clone(), orchestrator.clone()));
+        let reporting = tokio::spawn(report_connection(ui.clone(), orchestrator.clone()));
         let outcome = tokio::select! {
             biased;
             signal = signals.next() => Ok(Exit::Signal(signal)),
             outcome = serve(args, &orchestrator, link) => outcome,
         };
-        told.abort();
+        reporting.abort();
         tokio::select! {
             biased;
-            // Nobody wants to wait any longer.
+            // A second signal ends the wait.
             signal = signals.next() => Ok(Exit::Signal(signal)),
-            () = orchestrator.close(GOODBYE) => outcome,
+            () = orchestrator.close(CLOSE_TIMEOUT) => outcome,
         }
     });
-    // A name that is being resolved is on a thread that nobody can end.
+    // The thread that resolves a name cannot be ended.
     runtime.shutdown_background();
     outcome
 }
@@ -82,7 +83,7 @@ async fn serve(args: &args::Bridge, orchestrator: &Orchestrator, link: Link) -> 
 
 fn ended(cause: &CloseCause) -> Result<Exit, Failure> {
     match cause {
-        // The client has closed its side: that is how this ends.
+        // The client has closed its side, which is the normal end.
         CloseCause::Local => Ok(Exit::Done),
         CloseCause::Link(end) if end.kind.is_closed() => Ok(Exit::Done),
         cause => Err(Failure::closed(cause, Phase::Serve)),
@@ -120,7 +121,7 @@ fn certificates(args: &args::Bridge) -> Result<Certificates, Failure> {
     })
 }
 
-/// Trying again is of no use.
+/// A failure that a retry would not solve.
 fn refused(error: &SetupError) -> Failure {
     let message = error.to_string();
     match error {
@@ -134,10 +135,10 @@ fn refused(error: &SetupError) -> Failure {
     }
 }
 
-/// Says when there is a connection, and when there is one again; and, once, that there is none yet.
-async fn tell(ui: Ui, orchestrator: Orchestrator) {
+/// Reports each new connection, and once that there is none yet.
+async fn report_connection(ui: Ui, orchestrator: Orchestrator) {
     let address = visible::line(orchestrator.address()).into_owned();
-    if timeout(PATIENCE, orchestrator.connected(0)).await.is_err()
+    if timeout(QUIET_CONNECT_TIME, orchestrator.connected(0)).await.is_err()
         && let Some(why) = orchestrator.away()
     {
         let hint = if orchestrator.address() == CLIENT_ADDRESS {

@@ -1,5 +1,5 @@
-//! `mcpjoin bridge TARGET`: any server for any client of MCP, on standard input and output or at addresses. What crosses
-//! is the library's; here the server is named, what happens is told, and everything is ended.
+//! `mcpjoin bridge TARGET`: any MCP server for any MCP client, on standard input and output or at addresses.
+//! `mcpjoin_gateway` relays; this file parses the options, reports events, and ends what it has started.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,29 +8,30 @@ use std::time::{Duration, Instant};
 use mcpjoin::Link;
 use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin::proto::http::origin::OriginError;
-use mcpjoin::proto::session::{Ask, CloseCause, Limits};
+use mcpjoin::proto::session::{Ask, Limits};
 use mcpjoin_gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
 
-use super::starting::Starting;
+use super::upstream::Upstream;
 use super::{misplaced, of_http};
 use crate::args::{Authorization, Bridge};
-use crate::commands::listening::{Address, Listening, Over, OverQuic, Serves};
-use crate::commands::misused;
+use crate::commands::listening::{Address, Listening, QuicOptions, ServeEnd, Serves};
+use crate::commands::serve::client_failure;
+use crate::commands::{exit_of, listen_for_signals, target_of};
 use crate::connect::{Plan, Signals, with_plan};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{self, shown};
+use crate::target::shown;
 use crate::ui::Ui;
 use crate::visible;
 
-/// How long a request may go without a sign of life, where nobody says it: a bridge is not to be less patient than the
-/// client before it.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
-/// How many servers there may be at once, where nobody says it.
-const SESSIONS: u32 = 100;
+/// The default timeout of a request without progress. It is long: the client before the bridge has a timeout of its
+/// own, which the bridge must not undercut.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// The default limit of servers at the same time.
+const DEFAULT_MAX_SESSIONS: u32 = 100;
 
-/// Joins both sides until the client ends it, or a signal. `escaped`: `--` stood before the first word.
+/// Runs the bridge until the client, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Failure> {
     let addresses: Vec<Address> =
         args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
@@ -38,7 +39,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     if !addresses.iter().any(Address::is_http) {
         misplaced(&of_http(&args), "for clients over HTTP", "--listen http://host:port/path")?;
     }
-    let mut quic = OverQuic { identity: None, client_ca: args.client_ca.take() };
+    let mut quic = QuicOptions { identity: None, client_ca: args.client_ca.take() };
     if addresses.iter().any(Address::is_quic) {
         quic.identity = args.connect.cert.take().zip(args.connect.key.take());
     } else {
@@ -49,23 +50,18 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     args.connect.for_others = !addresses.is_empty();
     let words = std::mem::take(&mut args.words);
     let verb = if addresses.is_empty() { "bridge" } else { "bridge --listen ADDRESS" };
-    let invocation =
-        target::without_operands(verb, args.connect.server.as_deref(), words, escaped).map_err(misused)?;
-    invocation.notes.iter().for_each(|note| ui.note(note));
-    Ok(with_plan(ui, &invocation.target, &args.connect, async |plan| {
+    let target = target_of(ui, verb, args.connect.server.as_deref(), words, escaped)?;
+    Ok(with_plan(ui, &target, &args.connect, async |plan| {
         let bridge = Relay::new(ui, plan, &args);
         let outcome = match addresses.is_empty() {
             true => bridge.on_stdio().await,
             false => bridge.at(&addresses, &quic, &args.authorization, &options).await,
         };
-        outcome.unwrap_or_else(|failure| {
-            ui.failure(&failure);
-            failure.exit
-        })
+        exit_of(ui, outcome)
     }))
 }
 
-/// What is served over HTTP, to whom, and within which bounds.
+/// The options for serving over HTTP: allowed hosts and origins, and limits.
 fn http_options(args: &Bridge) -> Result<HttpOptions, Failure> {
     let wrong = |option: &str, word: &str, error: OriginError, hint: &str| {
         Failure::usage(format!("{option} {}: {error}", shown(word.as_ref())), hint)
@@ -98,13 +94,13 @@ impl Serves for Gateway {
     }
 }
 
-/// A server, and what is put before it.
+/// A gateway and its server.
 struct Relay {
     ui: Ui,
     /// The command or the address of the server.
     shown: String,
-    starting: Starting,
-    /// The program, where it is one.
+    upstream: Upstream,
+    /// The program of the server, if it is one.
     program: Option<ChildCommand>,
     gateway: Gateway,
     began: Instant,
@@ -114,17 +110,17 @@ impl Relay {
     fn new(ui: &Ui, plan: Plan, args: &Bridge) -> Self {
         let Plan { way, shown, first, tools, limits, timeout, .. } = plan;
         let program = way.command().cloned();
-        // A client of the legacy era has its server asked in its own way first.
+        // A client of the legacy era makes the gateway send `initialize` first.
         let first = if args.connect.era.has_legacy() { Phase::Initialize } else { first };
-        let starting = Starting::new(ui, way, first);
-        let start = starting.clone();
-        // Of the connections to clients nothing is asked for but how large a message may be.
+        let upstream = Upstream::new(ui, way, first);
+        let start = upstream.clone();
+        // Only the size of messages is limited for connections to clients.
         let mut downstream = Limits::default();
         downstream.message = limits.message;
         let mut gateway = Gateway::builder(move || start.clone().link())
             .limits(downstream)
             .upstream_limits(limits)
-            .timeout(timeout.unwrap_or(PATIENCE))
+            .timeout(timeout.unwrap_or(DEFAULT_TIMEOUT))
             .upstreams(sessions(args))
             .tools(move |tool| tools.allows(tool))
             .words({
@@ -137,23 +133,23 @@ impl Relay {
         if let Some(version) = &args.connect.protocol_version {
             gateway = gateway.protocol_version(version.clone());
         }
-        let told = Told {
+        let report = EventReport {
             ui: ui.clone(),
             shown: shown.clone(),
-            starting: starting.clone(),
+            upstream: upstream.clone(),
             there: Mutex::default(),
             refused: Mutex::default(),
         };
-        // On standard input and output the one client's refusal is the end, and is told there.
+        // On standard input and output the refusal of the only client ends the bridge, and is reported there.
         let listens = !args.listen.is_empty();
-        let gateway = gateway.on_event(move |event| told.hear(event, listens)).build();
-        Self { ui: ui.clone(), shown, starting, program, gateway, began: Instant::now() }
+        let gateway = gateway.on_event(move |event| report.event(event, listens)).build();
+        Self { ui: ui.clone(), shown, upstream, program, gateway, began: Instant::now() }
     }
 
-    /// Serves the client that has started us, until it closes its side, or a signal comes.
+    /// Serves the client that has started us until it closes its side, or a signal comes.
     async fn on_stdio(self) -> Result<Exit, Failure> {
         events::show_warnings(&self.ui);
-        let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
+        let mut signals = listen_for_signals(Phase::Serve)?;
         let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
         let exit = tokio::select! {
             biased;
@@ -163,15 +159,15 @@ impl Relay {
         self.close(exit, &mut signals).await
     }
 
-    /// How it went. What went wrong is told at once: what was started may take its time to leave.
+    /// The exit code. A failure is printed at once: closing the servers may take some time.
     fn ended(&self, end: &GatewayEnd) -> Exit {
         let failure = match end {
-            GatewayEnd::Client(cause) => match of_client(cause) {
+            GatewayEnd::Client(cause) => match client_failure(cause) {
                 None => return Exit::Done,
                 Some(failure) => failure,
             },
             GatewayEnd::NoServer(refusal) => {
-                refused(&self.starting, refusal).with(&self.shown, self.began.elapsed())
+                refused(&self.upstream, refusal).with(&self.shown, self.began.elapsed())
             }
             end => Failure::new("E_CLOSED", Exit::Connection, Phase::Serve, end.to_string()),
         };
@@ -179,32 +175,33 @@ impl Relay {
         failure.exit
     }
 
-    /// Serves everyone who comes to the addresses, until a signal comes.
+    /// Serves all clients that connect to the addresses, until a signal comes.
     async fn at(
         self,
         addresses: &[Address],
-        quic: &OverQuic,
+        quic: &QuicOptions,
         authorization: &Authorization,
         options: &HttpOptions,
     ) -> Result<Exit, Failure> {
-        // Who was refused and why is to be seen without being asked for.
+        // Warnings about refused clients are printed without `-v`.
         events::show_warnings(&self.ui);
-        let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
+        let mut signals = listen_for_signals(Phase::Serve)?;
         if let Some(program) = &self.program {
-            // Whoever starts us learns it, and not the first client.
+            // A missing program is reported at the start, and not to the first client.
             let missing = |error| Failure::spawn(&error).with(&self.shown, self.began.elapsed());
             program.resolve().map_err(missing)?;
         }
         let listening = Listening::at(addresses, quic, authorization).await?;
         listening.announce(&self.ui);
-        let Over { exit, hurried } = listening.serve(&self.gateway, options, &mut signals, &self.ui).await;
+        let ServeEnd { exit, hurried } =
+            listening.serve(&self.gateway, options, &mut signals, &self.ui).await;
         if hurried {
             return Ok(exit);
         }
         self.close(exit, &mut signals).await
     }
 
-    /// Ends what was started. Another signal hurries that up: what is left then is killed with the runtime.
+    /// Ends all servers. Another signal ends the wait: the runtime then kills what is left.
     async fn close(&self, exit: Exit, signals: &mut Signals) -> Result<Exit, Failure> {
         tokio::select! {
             biased;
@@ -214,52 +211,39 @@ impl Relay {
     }
 }
 
-/// How many servers there may be at once.
+/// The maximum number of servers at the same time.
 fn sessions(args: &Bridge) -> usize {
-    usize::try_from(args.max_sessions.unwrap_or(SESSIONS)).unwrap_or(usize::MAX)
+    usize::try_from(args.max_sessions.unwrap_or(DEFAULT_MAX_SESSIONS)).unwrap_or(usize::MAX)
 }
 
-/// What is wrong with how the client has left us.
-fn of_client(cause: &CloseCause) -> Option<Failure> {
-    match cause {
-        // It has closed its side: that is how this ends.
-        CloseCause::Local => None,
-        CloseCause::Link(end) if end.kind.is_closed() => None,
-        CloseCause::Link(_) => {
-            Some(Failure::closed(cause, Phase::Serve).hint("look at what standard input and output lead to"))
-        }
-        cause => Some(Failure::closed(cause, Phase::Serve)),
-    }
-}
-
-/// Why a client has no server.
-fn refused(starting: &Starting, refusal: &Refusal) -> Failure {
+/// Why a client gets no server.
+fn refused(upstream: &Upstream, refusal: &Refusal) -> Failure {
     match refusal {
-        Refusal::NotStarted(end) => starting.failure(end),
-        Refusal::Gone(gone) => starting.gone(gone),
+        Refusal::NotStarted(end) => upstream.failure(end),
+        Refusal::Gone(gone) => upstream.gone(gone),
         refusal => Failure::new("E_REFUSED", Exit::Connection, Phase::Serve, refusal.to_string())
             .hint("raise the limit with --max-sessions"),
     }
 }
 
-/// What is said of clients and servers while they come and go.
-struct Told {
+/// Reports events of clients and servers.
+struct EventReport {
     ui: Ui,
     shown: String,
-    starting: Starting,
-    /// The connections that were there once and are not over.
+    upstream: Upstream,
+    /// The connections that were established and have not ended.
     there: Mutex<BTreeSet<u64>>,
-    /// What clients were last refused for. One that comes again and again is the same failure.
+    /// The last reason to refuse a client. A client that tries again and again is reported once.
     refused: Mutex<Option<String>>,
 }
 
-impl Told {
+impl EventReport {
     fn there(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.there.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hear(&self, event: &GatewayEvent<'_>, listens: bool) {
-        let Self { ui, shown, starting, .. } = self;
+    fn event(&self, event: &GatewayEvent<'_>, listens: bool) {
+        let Self { ui, shown, upstream, .. } = self;
         match event {
             GatewayEvent::Started { upstream, run: 1 } => {
                 *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -276,7 +260,7 @@ impl Told {
                     pause.as_millis()
                 ));
             }
-            // What was never there is told by the refusal of its client.
+            // The end of a connection that was never established is reported by the refusal of its client.
             GatewayEvent::Ended { upstream, end, next: None } if self.there().contains(upstream) => {
                 let end = visible::line(&end.to_string()).into_owned();
                 ui.warning(&format!("connection {upstream} to the server: {end}; it is given up"));
@@ -286,7 +270,7 @@ impl Told {
                 ui.detail(&format!("connection {upstream} to the server is over"));
             }
             GatewayEvent::Refused { why } if listens => {
-                let mut failure = refused(starting, why);
+                let mut failure = refused(upstream, why);
                 failure.seen.server = Some(shown.clone());
                 let block = failure.block();
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,33 +1,33 @@
-//! What has changed, for a person: a line for each change, below it what is worth reading, and at the end how many there are.
+//! Changes for a person: a line for each, details below it, and a summary.
 //!
-//! Called by `diff`. Everything from a server is made visible in `words`.
+//! Used by `diff`. `sentences` escapes all texts of a server.
 
 use std::fmt::Write;
 
 use mcpjoin::proto::Raw;
 use mcpjoin_rules::{ChangeClass, ChangeOf};
 
-use super::Found;
-use super::side::Said;
-use super::words::{Below, below, sentence};
+use super::Comparison;
+use super::sentences::{Detail, details, sentence};
+use super::side::Snapshot;
 use crate::object::Object;
 use crate::ui::{BAD, FAINT, HEADING, NAME};
 use crate::visible;
 
-/// The longest name on a page: the document has all of it.
+/// The longest name on a page. The document has all of it.
 const MAX_NAME_COLUMNS: usize = 120;
 
-/// Which side it is, in one line.
-pub(super) fn header(which: &str, said: &Said) -> String {
+/// A side in one line.
+pub(super) fn header(which: &str, snapshot: &Snapshot) -> String {
     let text = |raw: Option<&Raw>| raw.and_then(Raw::to_string_value).map(|text| text.into_owned());
-    let info = said.offer.server_info.as_ref().and_then(Object::of);
+    let info = snapshot.offer.server_info.as_ref().and_then(Object::of);
     let of = |name: &str| info.as_ref().and_then(|info| info.text(name)).unwrap_or_default();
     let server = match of("name") {
         name if name.is_empty() => "a server without a name".to_owned(),
         name => format!("{} {}", cut(&name), cut(&of("version"))),
     };
-    let version = text(said.offer.protocol_version.as_ref()).unwrap_or_default();
-    let source = cut(&said.source);
+    let version = text(snapshot.offer.protocol_version.as_ref()).unwrap_or_default();
+    let source = cut(&snapshot.source);
     format!("{HEADING}{which}{HEADING:#} {source}, {}, protocol {}", server.trim_end(), cut(&version))
 }
 
@@ -35,8 +35,8 @@ fn cut(text: &str) -> String {
     visible::cut(&visible::line(text), MAX_NAME_COLUMNS).into_owned()
 }
 
-/// All of it.
-pub(super) fn page(found: &Found) -> String {
+/// All changes and the summary.
+pub(super) fn page(found: &Comparison) -> String {
     let mut out = String::new();
     for of in ChangeOf::ALL {
         let changes: Vec<_> =
@@ -66,11 +66,11 @@ pub(super) fn page(found: &Found) -> String {
                 None => "(without a name): ".into(),
             };
             let _ = writeln!(out, "  {class}{gap}{name}{}", sentence(change));
-            for line in below(change) {
+            for line in details(change) {
                 let _ = match line {
-                    Below::Gone(text) => writeln!(out, "          {FAINT}- {text}{FAINT:#}"),
-                    Below::Come(text) => writeln!(out, "{}", format!("          + {text}").trim_end()),
-                    Below::Note(text) => writeln!(out, "          {FAINT}{text}{FAINT:#}"),
+                    Detail::Removed(text) => writeln!(out, "          {FAINT}- {text}{FAINT:#}"),
+                    Detail::Added(text) => writeln!(out, "{}", format!("          + {text}").trim_end()),
+                    Detail::Note(text) => writeln!(out, "          {FAINT}{text}{FAINT:#}"),
                 };
             }
         }
@@ -80,7 +80,7 @@ pub(super) fn page(found: &Found) -> String {
     out
 }
 
-fn summary(found: &Found) -> String {
+fn summary(found: &Comparison) -> String {
     let counted = [ChangeClass::Breaks, ChangeClass::Reads, ChangeClass::Adds];
     let counts: Vec<(ChangeClass, usize)> = counted
         .into_iter()

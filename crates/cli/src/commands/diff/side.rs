@@ -1,6 +1,6 @@
-//! The two sides of a comparison: a server, which is asked for all that it has, or a document that `list --json` has written.
+//! The two sides of a comparison: a server, whose lists are read, or a document that `list --json` has written.
 //!
-//! Called by `diff`. Both come to the same [`Offer`].
+//! Used by `diff`. Both become an [`Offer`].
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -9,7 +9,7 @@ use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
 use mcpjoin_rules::Offer;
 
-use crate::commands::list::{ALL, Enough, Facts, Part, Section, read};
+use crate::commands::lists::{ALL, Part, Section, ServerFacts, Stopped, read};
 use crate::commands::{misuse, misused};
 use crate::config::{ToolFilter, is_program};
 use crate::connect::{bounded, read_file};
@@ -20,25 +20,25 @@ use crate::target::{self, Target, shown, stands_alone};
 use crate::ui::Ui;
 
 const VERB: &str = "diff";
-/// What is kept of each side: some hundred thousand tools. A server can list without end.
+/// The maximum size of a side: some hundred thousand tools. A server could list without end.
 const MAX_SIDE_BYTES: usize = 256 * 1024 * 1024;
 
-/// What is compared.
+/// A side of a comparison.
 pub(super) enum Side {
-    /// It is to be asked.
+    /// A server whose lists are to be read.
     Server(Box<Target>),
-    /// It was asked before.
-    Kept(Box<Said>),
+    /// A document, which was read.
+    File(Box<Snapshot>),
 }
 
-/// What a server has said, and where that is from.
+/// What a server offers, and the source of that.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct Snapshot {
     pub(super) source: String,
     pub(super) offer: Offer,
 }
 
-/// Both sides. `command`: what followed `--`, where there was one; `server`: the name after `--server`. Files are read.
+/// Parses both sides and reads files. `command`: the words behind `--`; `server`: the value of `--server`.
 pub(super) fn of_words(
     ui: &Ui,
     server: Option<&str>,
@@ -83,23 +83,23 @@ fn server_of(ui: &Ui, invocation: target::Invocation) -> Side {
     Side::Server(Box::new(invocation.target))
 }
 
-/// One word: a file that holds a document, or a server.
+/// Parses one word: a file with a document, or a server.
 fn of(ui: &Ui, word: OsString) -> Result<Side, Failure> {
-    match kept(&word)? {
-        Some(said) => Ok(Side::Kept(Box::new(said))),
+    match snapshot_file(&word)? {
+        Some(snapshot) => Ok(Side::File(Box::new(snapshot))),
         None => target::without_operands(VERB, None, vec![word], false)
             .map_err(misused)
             .map(|invocation| server_of(ui, invocation)),
     }
 }
 
-/// What stands in the file of that name; `None` for what is no such file by its name and its kind.
-fn kept(word: &OsStr) -> Result<Option<Said>, Failure> {
+/// Reads a document; `None` if the word does not name one.
+fn snapshot_file(word: &OsStr) -> Result<Option<Snapshot>, Failure> {
     let most = u64::try_from(MAX_SIDE_BYTES).unwrap_or(u64::MAX);
     if word == "-" {
         let source = "standard input";
         let bytes = bounded(std::io::stdin(), most).map_err(|problem| unreadable(source, &problem))?;
-        return said(source, bytes).map(Some);
+        return snapshot(source, bytes).map(Some);
     }
     let path = Path::new(word);
     let is_called_so = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
@@ -118,27 +118,27 @@ fn kept(word: &OsStr) -> Result<Option<Said>, Failure> {
         }
     }
     let bytes = read_file(path, most).map_err(|problem| unreadable(&name, &problem))?;
-    let said = said(&name, bytes).map_err(|failure| match is_called_so {
+    let snapshot = snapshot(&name, bytes).map_err(|failure| match is_called_so {
         true => failure,
-        // It may have been meant to be run.
+        // The file may have been meant as a program.
         false => {
             let message = format!("{}; nor can it be run: it is not executable", failure.message);
             Failure { message, ..failure }
         }
     });
-    said.map(Some)
+    snapshot.map(Some)
 }
 
 fn unreadable(name: &str, problem: &str) -> Failure {
     Failure::usage(format!("{name} cannot be read: {problem}"), "name a server, or a file of list --json")
 }
 
-/// Reads a document of `list --json`.
-fn said(source: &str, bytes: Vec<u8>) -> Result<Said, Failure> {
+/// Parses a document of `list --json`.
+fn snapshot(source: &str, bytes: Vec<u8>) -> Result<Snapshot, Failure> {
     let again = "mcpjoin list --json TARGET > FILE writes what a server offers";
     let no = |problem: &str| Failure::usage(format!("{source} {problem}"), again);
     let bytes = match bytes.strip_prefix(b"\xef\xbb\xbf") {
-        // PowerShell writes a mark at the beginning.
+        // PowerShell writes a byte order mark.
         Some(rest) => rest.to_vec(),
         None => bytes,
     };
@@ -163,58 +163,58 @@ fn said(source: &str, bytes: Vec<u8>) -> Result<Said, Failure> {
         let of = if method.is_empty() { "a list".into() } else { method };
         return Err(no(&format!("is not whole: {of} was not read to its end ({message})")));
     }
-    let mut said = Said { source: source.to_owned(), offer: Offer::default() };
+    let mut snapshot = Snapshot { source: source.to_owned(), offer: Offer::default() };
     for (name, value) in document {
-        if let Some(section) = ALL.iter().find(|section| section.member() == name) {
+        if let Some(section) = ALL.iter().find(|section| section.member == name) {
             let items = if value.kind() == Kind::Array { value.decode().ok() } else { None };
             let items =
                 items.ok_or_else(|| no(&format!("is no document of list --json: {name} is no array")))?;
-            *list(&mut said.offer, section) = items;
+            *list(&mut snapshot.offer, section) = items;
         } else {
-            fact(&mut said.offer, &name, value);
+            fact(&mut snapshot.offer, &name, value);
         }
     }
-    Ok(said)
+    Ok(snapshot)
 }
 
-/// Asks a server for all that it has.
+/// Reads all lists of a server.
 ///
 /// # Errors
-/// Also where one of the lists cannot be read: what is not known cannot be compared.
+/// One of the lists cannot be read: an incomplete side cannot be compared.
 pub(super) async fn ask(
     ui: &Ui,
     client: &Client,
     filter: &ToolFilter,
     pages: usize,
-) -> Result<Said, Failure> {
-    let mut said = Said::default();
-    for (name, value) in Facts::of(client).members {
-        fact(&mut said.offer, name, value);
+) -> Result<Snapshot, Failure> {
+    let mut snapshot = Snapshot::default();
+    for (name, value) in ServerFacts::of(client).members {
+        fact(&mut snapshot.offer, name, value);
     }
     let mut room = MAX_SIDE_BYTES;
     let mut failed = None;
     read(ui, client, filter, &ALL, pages, async |part| {
         match part {
-            Part::Page(section, items) => match keep(&mut said.offer, section, items, &mut room) {
+            Part::Page(section, items) => match keep(&mut snapshot.offer, section, items, &mut room) {
                 Ok(()) => Ok(()),
                 Err(failure) => {
                     failed = Some(failure);
-                    Err(Enough)
+                    Err(Stopped)
                 }
             },
-            // The first of them says enough.
-            Part::Broken(_, failure) => {
+            // The first failure is enough.
+            Part::Failed(_, failure) => {
                 failed = Some(*failure);
-                Err(Enough)
+                Err(Stopped)
             }
-            Part::Over(_) | Part::Pause => Ok(()),
+            Part::End(_) | Part::Pause => Ok(()),
         }
     })
     .await?;
-    failed.map_or(Ok(said), Err)
+    failed.map_or(Ok(snapshot), Err)
 }
 
-/// Keeps the items of a page while there is room.
+/// Appends the items of a page. `room`: the bytes that are left.
 fn keep(offer: &mut Offer, section: &Section, items: Vec<Raw>, room: &mut usize) -> Result<(), Failure> {
     let size: usize = items.iter().map(|item| item.len() + size_of::<Raw>()).sum();
     *room = room.checked_sub(size).ok_or_else(|| {
@@ -227,7 +227,7 @@ fn keep(offer: &mut Offer, section: &Section, items: Vec<Raw>, room: &mut usize)
 }
 
 fn list<'a>(offer: &'a mut Offer, section: &Section) -> &'a mut Vec<Raw> {
-    match section.member() {
+    match section.member {
         "tools" => &mut offer.tools,
         "resources" => &mut offer.resources,
         "resourceTemplates" => &mut offer.resource_templates,
@@ -235,7 +235,7 @@ fn list<'a>(offer: &'a mut Offer, section: &Section) -> &'a mut Vec<Raw> {
     }
 }
 
-/// What a server says of itself, by the name that it has in the document.
+/// Stores a fact about the server by the name of its member in the document.
 fn fact(offer: &mut Offer, name: &str, value: Raw) {
     match name {
         "protocolVersion" => offer.protocol_version = Some(value),
@@ -251,13 +251,13 @@ mod tests {
     use mcpjoin::proto::Raw;
     use mcpjoin_rules::Offer;
 
-    use super::{keep, said};
-    use crate::commands::list::TOOLS;
+    use super::{keep, snapshot};
+    use crate::commands::lists::TOOLS;
 
     #[test]
     fn a_document_is_known_by_what_it_holds() {
         let whole = "\u{feff}{\"protocolVersion\":\"x\",\"tools\":[{\"name\":\"a\"}],\"instructions\":\"i\"}";
-        let whole = said("f", whole.as_bytes().to_vec()).unwrap();
+        let whole = snapshot("f", whole.as_bytes().to_vec()).unwrap();
         assert_eq!((whole.offer.tools.len(), whole.source.as_str()), (1, "f"));
         assert_eq!(whole.offer.instructions.unwrap().as_str(), "\"i\"");
         for (text, problem) in [
@@ -273,7 +273,7 @@ mod tests {
             ),
             (r#"{"protocolVersion":"x","errors":7}"#, "f is not whole"),
         ] {
-            let failure = said("f", text.into()).map(|_| ()).unwrap_err();
+            let failure = snapshot("f", text.into()).map(|_| ()).unwrap_err();
             assert!(failure.message.contains(problem), "{text}: {}", failure.message);
         }
     }

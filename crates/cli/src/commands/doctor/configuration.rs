@@ -1,17 +1,16 @@
-//! What is wrong with the configuration before anything of it is started: files, entries, variables, programs.
+//! Checks the configuration before any of its servers is started: files, entries, variables, programs.
 //!
-//! Called by `everything` with what `config` has found and what is known of the machine. It reads nothing and starts
-//! nothing.
+//! Used by `overview` with the results of `config` and the report on the machine. Reads no file and starts no program.
 
 use mcpjoin_diagnostics::doctor::{EnvironmentReport, LaunchContext, Outcome, SearchPaths};
 use serde::Serialize;
 
-use super::document::{self, Checked};
+use super::json::{self, JsonCheck};
 use crate::config::{File, Found};
 use crate::target::{exact, shown};
 
-/// Files of programs that are started from the menu of a desktop.
-const DESKTOP: [&str; 7] = [
+/// Configuration files of programs that are started from a desktop.
+const DESKTOP_FILES: [&str; 7] = [
     "claude_desktop_config.json",
     "Code/User/mcp.json",
     ".vscode/mcp.json",
@@ -21,8 +20,8 @@ const DESKTOP: [&str; 7] = [
     ".lmstudio/mcp.json",
 ];
 
-/// A command that is a whole line: what is found is its first word.
-fn a_line(entry: &Found, place: &str, paths: &SearchPaths) -> Option<Fault> {
+/// The fault of a command that contains a whole command line: only its first word is found.
+fn command_line_fault(entry: &Found, place: &str, paths: &SearchPaths) -> Option<Fault> {
     let program = &entry.parts.iter().find(|part| part.what == "command")?.text;
     let (first, _) = program.split_once(char::is_whitespace)?;
     if paths.find(LaunchContext::Here, program).is_some() || paths.find(LaunchContext::Here, first).is_none()
@@ -37,7 +36,7 @@ fn a_line(entry: &Found, place: &str, paths: &SearchPaths) -> Option<Fault> {
     })
 }
 
-/// One thing that is wrong.
+/// A fault in the configuration.
 #[derive(Serialize)]
 pub(super) struct Fault {
     pub(super) id: &'static str,
@@ -55,9 +54,9 @@ pub(super) struct Server {
     pub(super) not_run: Option<&'static str>,
 }
 
-/// What the files come to.
+/// The result of the checks.
 pub(super) struct Configuration {
-    /// Of each file its name, and what it holds or that it cannot be read.
+    /// The name of each file, its outcome, and its contents or the id of its fault.
     pub(super) files: Vec<(String, Outcome, String)>,
     pub(super) checks: [(&'static str, Outcome); 4],
     pub(super) faults: Vec<Fault>,
@@ -67,30 +66,30 @@ pub(super) struct Configuration {
 
 /// The configuration for a program.
 #[derive(Serialize)]
-pub(super) struct OfConfiguration<'a> {
-    files: Vec<OfFile<'a>>,
-    checks: Vec<Checked>,
+pub(super) struct JsonConfiguration<'a> {
+    files: Vec<JsonFile<'a>>,
+    checks: Vec<JsonCheck>,
     findings: &'a [Fault],
     notes: &'a [String],
 }
 
 #[derive(Serialize)]
-struct OfFile<'a> {
+struct JsonFile<'a> {
     path: &'a str,
     /// `passed` or `failed`.
     outcome: &'static str,
-    /// What it holds, or the id of what is wrong with it.
+    /// The contents, or the id of the fault.
     detail: &'a str,
 }
 
 const DISABLED: &str = "disabled";
 const UNUSABLE: &str = "the entry cannot be used";
 
-/// The places of the checks.
+/// Indices of the checks.
 const FILES: usize = 0;
 const ENTRIES: usize = 1;
 const PROGRAMS: usize = 2;
-const SEATS: usize = 3;
+const DESKTOP_PROGRAMS: usize = 3;
 
 impl Configuration {
     pub(super) fn of(files: &[File], machine: &EnvironmentReport) -> Self {
@@ -109,12 +108,12 @@ impl Configuration {
         whole
     }
 
-    /// How many checks were run.
+    /// The number of checks that were run.
     pub(super) fn checks_run(&self) -> usize {
         self.checks.iter().filter(|(_, how)| !matches!(how, Outcome::NotRun(_))).count()
     }
 
-    /// Why each of the others, and each server, was not.
+    /// The reasons why checks were not run and servers were not examined.
     pub(super) fn not_run(&self) -> impl Iterator<Item = &'static str> {
         let checks = self.checks.iter().filter_map(|(_, how)| match how {
             Outcome::NotRun(why) => Some(*why),
@@ -171,7 +170,9 @@ impl Configuration {
         } else if !entry.problems.is_empty() {
             self.unusable(&name, entry);
             Some(UNUSABLE)
-        } else if let Some(fault) = machine.paths.as_ref().and_then(|paths| a_line(entry, &place, paths)) {
+        } else if let Some(fault) =
+            machine.paths.as_ref().and_then(|paths| command_line_fault(entry, &place, paths))
+        {
             self.fail(ENTRIES, fault);
             Some(UNUSABLE)
         } else if entry.untrusted.is_some() {
@@ -206,10 +207,10 @@ impl Configuration {
         );
     }
 
-    /// Whether the program of an entry is found. `examined`: its examination says so, too.
+    /// Checks whether the program of an entry is found. `examined`: the examination of the server reports that, too.
     fn program(&mut self, file: &File, entry: &Found, place: &str, examined: bool, paths: &SearchPaths) {
         let program = entry.parts.iter().find(|part| part.what == "command").map(|part| part.text.as_str());
-        // What is relative counts from elsewhere, and what has its own PATH is looked for there.
+        // A relative path depends on the working directory, and an entry with its own PATH is searched there.
         let own = entry.parts.iter().any(|part| part.what == "env" && part.text == "PATH");
         let written = |program: &&str| !program.contains('$') && !program.contains("{env:") && !own;
         let findable = |program: &&str| program.starts_with('/') || !program.contains('/');
@@ -227,14 +228,14 @@ impl Configuration {
             }
             return;
         };
-        let of_desktop = DESKTOP.iter().any(|known| file.name.contains(known));
+        let of_desktop = DESKTOP_FILES.iter().any(|known| file.name.contains(known));
         if of_desktop
             && paths.is_certain(LaunchContext::Desktop)
             && paths.find(LaunchContext::Desktop, program).is_none()
         {
             let folder = here.parent().unwrap_or(&here).display();
             self.fail(
-                SEATS,
+                DESKTOP_PROGRAMS,
                 Fault {
                     id: "entry-not-on-desktop",
                     seen: format!(
@@ -252,15 +253,15 @@ impl Configuration {
     }
 
     /// For a program.
-    pub(super) fn document(&self) -> OfConfiguration<'_> {
-        let files = self.files.iter().map(|(path, how, detail)| OfFile {
+    pub(super) fn document(&self) -> JsonConfiguration<'_> {
+        let files = self.files.iter().map(|(path, how, detail)| JsonFile {
             path,
-            outcome: document::outcome(*how),
+            outcome: json::outcome(*how),
             detail,
         });
-        OfConfiguration {
+        JsonConfiguration {
             files: files.collect(),
-            checks: self.checks.iter().map(|(check, how)| Checked::new(check, *how)).collect(),
+            checks: self.checks.iter().map(|(check, how)| JsonCheck::new(check, *how)).collect(),
             findings: &self.faults,
             notes: &self.notes,
         }

@@ -1,22 +1,22 @@
-//! `mcpjoin doctor --environment`, and what of the machine bears on a server that does not work. The library looks; here
-//! it is shown.
+//! `mcpjoin doctor --environment`, and the faults of the machine that may be the cause of a failing server.
+//! `mcpjoin_diagnostics` examines; this file prints.
 
 use mcpjoin_diagnostics::doctor::{
     Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Outcome, Report, World,
 };
-use serde_json::{Value, json};
+use serde_json::{Value, json as value};
 
-use super::document;
-use super::page::Page;
+use super::json;
+use super::text::Page;
 use crate::args::{Connect, Doctor};
-use crate::commands::written;
-use crate::connect::{Signals, Way, with_plans};
+use crate::commands::{exit_of, listen_for_signals, written};
+use crate::connect::{Way, with_plans};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
 use crate::visible;
 
-/// Looks at the machine alone.
+/// Examines the machine alone.
 pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
     refuse(&args.connect)?;
     let report = match examined(ui, &args.connect, &doctor(args)) {
@@ -25,7 +25,7 @@ pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
     };
     let text = if ui.json {
         let mut document = document(&report);
-        document::hide(ui, &mut document);
+        json::hide(ui, &mut document);
         visible::json(&document.to_string())
     } else {
         let mut page = Page::new(ui.width(), labels(&report));
@@ -43,7 +43,7 @@ pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
     })
 }
 
-/// What is for a server is refused where none is looked at.
+/// Refuses options for a server.
 fn refuse(connect: &Connect) -> Result<(), Failure> {
     let of_servers = [
         ("--server", connect.server.is_some()),
@@ -74,13 +74,13 @@ fn refuse(connect: &Connect) -> Result<(), Failure> {
     }
 }
 
-/// Examines this machine, with the user's login shell or without it.
+/// The examination of this machine, with or without the user's login shell.
 pub(super) fn doctor(args: &Doctor) -> EnvironmentDoctor {
     let doctor = EnvironmentDoctor::new(World::here());
     if args.no_shell { doctor.without_shell() } else { doctor }
 }
 
-/// Looks at the machine. The exit when a signal came first.
+/// Examines the machine. The error is the exit code after a signal.
 pub(super) fn examined(
     ui: &Ui,
     connect: &Connect,
@@ -88,18 +88,14 @@ pub(super) fn examined(
 ) -> Result<EnvironmentReport, Exit> {
     let mut examined = None;
     let exit = with_plans(ui, &[], connect, async |_| {
-        let mut signals = match Signals::listen() {
+        let mut signals = match listen_for_signals(Phase::Spawn) {
             Ok(signals) => signals,
-            Err(error) => {
-                let failure = Failure::system(Phase::Spawn, &error);
-                ui.failure(&failure);
-                return failure.exit;
-            }
+            Err(failure) => return exit_of(ui, Err(failure)),
         };
         if ui.has_line() {
             ui.line("looking at this machine ...");
         }
-        // Dropped by the signal, it ends the shell and the runtimes that it has started.
+        // A signal drops the examination, which ends the shell and the runtimes that it has started.
         let report = tokio::select! {
             biased;
             signal = signals.next() => Err(signal),
@@ -117,7 +113,7 @@ pub(super) fn examined(
     examined.ok_or(exit)
 }
 
-/// What of the machine bears on a server in which something was found.
+/// Returns the faults of the machine that may be the cause of a server's findings.
 pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report) -> Vec<EnvironmentFinding> {
     if report.is_healthy() {
         return Vec::new();
@@ -125,25 +121,25 @@ pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report
     if let Some(command) = way.command() {
         return doctor.about_command(command).await;
     }
-    // A server that was reached and answers wrong does so whatever the surroundings are.
+    // A server that was reached and responds wrongly does so on any machine.
     let failed: Vec<Check> = report.findings.iter().map(|finding| finding.check).collect();
-    if !failed.iter().any(|check| PARTS.iter().any(|part| bears(*part, *check))) {
+    if !failed.iter().any(|check| CONNECTION_PARTS.iter().any(|part| affects(*part, *check))) {
         return Vec::new();
     }
     let mut findings = match way.http() {
         Some(connect) => doctor.about_server(connect).await,
         None => Vec::new(),
     };
-    findings.retain(|finding| failed.iter().any(|check| bears(finding.check.part(), *check)));
-    // What the examination of the server has said of its proxy is not said again.
+    findings.retain(|finding| failed.iter().any(|check| affects(finding.check.part(), *check)));
+    // The findings of the server include its proxy.
     if failed.contains(&Check::Proxy) {
         findings.retain(|finding| !["proxy-unreachable", "proxy-authorization"].contains(&finding.id));
     }
     findings
 }
 
-/// A program that is there after all is not to be installed: what the machine's own finding advises is what helps.
-pub(super) fn yields(report: &mut Report, surroundings: &[EnvironmentFinding]) {
+/// Replaces the advice to install a program if it is installed: the finding of the machine says where.
+pub(super) fn correct_advice(report: &mut Report, surroundings: &[EnvironmentFinding]) {
     if !surroundings.iter().any(|found| ["not-found-here", "manager-not-loaded"].contains(&found.id)) {
         return;
     }
@@ -153,12 +149,12 @@ pub(super) fn yields(report: &mut Report, surroundings: &[EnvironmentFinding]) {
     }
 }
 
-/// The parts that are about connections.
-const PARTS: [EnvironmentPart; 3] =
+/// The parts of the machine that affect connections.
+const CONNECTION_PARTS: [EnvironmentPart; 3] =
     [EnvironmentPart::Proxy, EnvironmentPart::Certificates, EnvironmentPart::Loopback];
 
-/// Whether a fault of that part of the surroundings may be why that check of a server has failed.
-const fn bears(part: EnvironmentPart, check: Check) -> bool {
+/// Whether a fault of this part may be the cause of this failed check.
+const fn affects(part: EnvironmentPart, check: Check) -> bool {
     match part {
         EnvironmentPart::Proxy => matches!(check, Check::Address | Check::Proxy | Check::Reached),
         EnvironmentPart::Certificates => {
@@ -175,24 +171,24 @@ pub(super) fn labels(report: &EnvironmentReport) -> impl Iterator<Item = &str> {
     report.steps.iter().map(|step| step.part.as_str())
 }
 
-/// A line for each part, and what else is known. `everything`: with the folders of each `PATH`.
+/// Writes a line for each part, and the notes. `everything`: with the folders of each `PATH`.
 pub(super) fn lines(page: &mut Page, report: &EnvironmentReport, everything: bool) {
     for step in &report.steps {
         page.step(step.part.as_str(), Some(step.took), step.outcome, &step.detail);
     }
     for path in report.paths.iter().flat_map(|paths| paths.all()).filter(|_| everything) {
-        page.beside(path.context.as_str(), &joined(&path.folders));
+        page.fact(path.context.as_str(), &joined(&path.folders));
         if !path.set.is_empty() {
-            page.beside("", &format!("set by {}", path.set.join(", ")));
+            page.fact("", &format!("set by {}", path.set.join(", ")));
         }
     }
     let shells: Vec<&str> =
         report.paths.iter().flat_map(|paths| paths.all()).filter_map(|path| path.asked.as_deref()).collect();
     if !shells.is_empty() {
-        page.beside("ran", &shells.join(", "));
+        page.fact("ran", &shells.join(", "));
     }
     for note in &report.notes {
-        page.beside("note", note);
+        page.fact("note", note);
     }
 }
 
@@ -203,50 +199,50 @@ fn joined(folders: &[std::path::PathBuf]) -> String {
 
 // ---- for a program ----
 
-/// All of it as one JSON object.
+/// The report as one JSON object.
 pub(super) fn document(report: &EnvironmentReport) -> Value {
     let steps = report.steps.iter().map(|step| {
-        json!({
+        value!({
             "part": step.part.as_str(),
-            "outcome": document::outcome(step.outcome),
+            "outcome": json::outcome(step.outcome),
             "detail": step.detail,
-            "elapsedMs": document::milliseconds(step.took),
+            "elapsedMs": json::milliseconds(step.took),
         })
     });
     let checks = report.checks.iter().map(|(check, how)| {
-        let mut object = json!({ "check": check.as_str(), "outcome": document::outcome(*how) });
+        let mut object = value!({ "check": check.as_str(), "outcome": json::outcome(*how) });
         if let Outcome::NotRun(why) = how {
-            object["why"] = json!(why);
+            object["why"] = value!(why);
         }
         object
     });
     let runtimes = report.runtimes.iter().map(|runtime| {
-        let mut found = json!({});
+        let mut found = value!({});
         for (context, path) in &runtime.found {
-            found[context.as_str()] = json!({ "path": path.display().to_string() });
+            found[context.as_str()] = value!({ "path": path.display().to_string() });
         }
-        let mut object = json!({ "runtime": runtime.name, "found": found });
+        let mut object = value!({ "runtime": runtime.name, "found": found });
         if let Some(version) = &runtime.version {
-            object["version"] = json!(version);
+            object["version"] = value!(version);
         }
         if let Some(manager) = runtime.manager {
-            object["manager"] = json!(manager);
+            object["manager"] = value!(manager);
         }
         object
     });
     let paths = report.paths.iter().flat_map(|paths| paths.all()).map(|path| {
-        let mut details = json!({ "set": path.set, "unknown": Vec::from_iter(&path.unknown) });
+        let mut details = value!({ "set": path.set, "unknown": Vec::from_iter(&path.unknown) });
         if let Some(asked) = &path.asked {
-            details["ran"] = json!(asked);
+            details["ran"] = value!(asked);
         }
-        json!({ "seat": path.context.as_str(), "path": joined(&path.folders), "details": details })
+        value!({ "seat": path.context.as_str(), "path": joined(&path.folders), "details": details })
     });
-    json!({
+    value!({
         "healthy": report.is_healthy(),
-        "elapsedMs": document::milliseconds(report.took),
+        "elapsedMs": json::milliseconds(report.took),
         "parts": steps.collect::<Vec<_>>(),
         "checks": checks.collect::<Vec<_>>(),
-        "findings": report.findings.iter().map(document::of_environment).collect::<Vec<_>>(),
+        "findings": report.findings.iter().map(json::machine_finding).collect::<Vec<_>>(),
         "notes": report.notes,
         "runtimes": runtimes.collect::<Vec<_>>(),
         "paths": paths.collect::<Vec<_>>(),
@@ -255,7 +251,7 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Check, EnvironmentPart, bears};
+    use super::{Check, EnvironmentPart, affects};
 
     #[test]
     fn a_fault_of_the_machine_is_told_with_failures_of_its_kind() {
@@ -267,7 +263,7 @@ mod tests {
             (EnvironmentPart::Loopback, Check::Families, true),
             (EnvironmentPart::Path, Check::Reached, false),
         ] {
-            assert_eq!(bears(part, check), does, "{part:?} {check:?}");
+            assert_eq!(affects(part, check), does, "{part:?} {check:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! `--baseline FILE`: known findings, which are reported and are no faults.
+//! `--baseline FILE`: known findings, which are reported and do not fail.
 //!
-//! The file is JSON that people read in reviews: one object for each finding, with the fingerprint by which it is known
-//! again. Where several servers are examined, an entry names its server; without a name it is for any.
+//! The file is JSON for reviews: one object for each finding, with the fingerprint that identifies it. An entry with
+//! the name of a server is for that server alone.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,22 +12,24 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::report::{Compared, Document, Found, Judged, Said, Seen, Server, Stale, cut};
+use super::report::{
+    Comparison, Document, Examination, Finding, RuleOutcome, RuleResults, Server, Stale, cut,
+};
 use crate::commands::document_of;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::shown;
 
-/// A larger file is no baseline.
+/// The maximum size of the file.
 const MAX_FILE_BYTES: u64 = 16 << 20;
-/// The member by which such a file is known, and what it holds.
+/// The member that identifies the format, and its version.
 const FORMAT: (&str, u64) = ("mcpjoinBaseline", 1);
 /// The longest problem in the file.
 const MAX_PROBLEM_CHARS: usize = 300;
-/// A word with digits that is as long is an id, which is another one each time.
+/// A word with digits that is at least this long is an id, which differs in each run.
 const MIN_ID_BYTES: usize = 8;
 
-/// The file as it is written.
+/// The file in the form in which it is written.
 #[derive(Serialize)]
 struct Written<'a> {
     #[serde(rename = "mcpjoinBaseline")]
@@ -35,7 +37,7 @@ struct Written<'a> {
     findings: &'a BTreeSet<Entry>,
 }
 
-/// A known finding. Ordered as it is written.
+/// A known finding. The order of the members is that of the file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +53,7 @@ pub(super) struct Baseline {
     entries: Vec<Entry>,
 }
 
-/// The text of the file. A device or a pipe may have no end.
+/// Reads the file up to its limit: a device or a pipe may have no end.
 fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
@@ -62,7 +64,7 @@ fn text_of(path: &Path) -> io::Result<String> {
 }
 
 impl Baseline {
-    /// Reads the file. `or_new`: where there is none, nothing is known.
+    /// Reads the file. `or_new`: a missing file has no findings.
     pub(super) fn read(path: &Path, or_new: bool) -> Result<Self, Failure> {
         let name = shown(path.as_os_str());
         let unusable = |what: String, hint: String| {
@@ -114,16 +116,16 @@ impl Baseline {
         entries.collect()
     }
 
-    /// Marks what is known, and says what was known and is found no longer.
+    /// Marks known findings, and collects entries that were not found again.
     pub(super) fn compare(&self, path: &Path, document: &mut Document) {
         let mut seen = BTreeSet::new();
         let alone = document.servers.len() == 1;
         for server in &mut document.servers {
             let label = server.label.clone();
-            let Ok(Seen::Judged(judged)) = &mut server.seen else { continue };
-            for ruling in &mut judged.rulings {
-                let rule = ruling.rule.slug;
-                let Said::Failed(places) = &mut ruling.said else { continue };
+            let Ok(Examination::Rules(judged)) = &mut server.outcome else { continue };
+            for result in &mut judged.results {
+                let rule = result.rule.slug;
+                let RuleOutcome::Failed(places) = &mut result.outcome else { continue };
                 for found in &mut places.found {
                     let known = self.entries.iter().enumerate().filter(|(_, entry)| {
                         entry.rule == rule
@@ -138,7 +140,7 @@ impl Baseline {
             }
         }
         let stale = self.entries.iter().enumerate().filter(|(place, entry)| {
-            !seen.contains(place) && document.servers.iter().any(|server| entry.was_looked_for(server, alone))
+            !seen.contains(place) && document.servers.iter().any(|server| entry.was_checked(server, alone))
         });
         let stale = stale.map(|(_, entry)| Stale {
             rule: entry.rule.clone(),
@@ -146,34 +148,35 @@ impl Baseline {
             run: cut(&entry.run, MAX_PROBLEM_CHARS),
             problem: cut(&entry.problem, MAX_PROBLEM_CHARS),
         });
-        document.baseline = Some(Compared { file: shown(path.as_os_str()), stale: stale.collect() });
+        document.baseline = Some(Comparison { file: shown(path.as_os_str()), stale: stale.collect() });
     }
 
-    /// Writes what is found, and what was known and was not looked for this time.
+    /// Writes all findings, and the entries that were not checked in this run. Returns the number of entries.
     pub(super) fn update(self, path: &Path, document: &Document) -> Result<usize, Failure> {
         let alone = document.servers.len() == 1;
         let mut entries: BTreeSet<Entry> = self
             .entries
             .into_iter()
-            .filter(|entry| !document.servers.iter().any(|server| entry.was_looked_for(server, alone)))
+            .filter(|entry| !document.servers.iter().any(|server| entry.was_checked(server, alone)))
             .collect();
         for server in &document.servers {
-            let Ok(Seen::Judged(judged)) = &server.seen else { continue };
-            // An entry has a name of its own; a command that is examined alone may be spelled in another way elsewhere.
+            let Ok(Examination::Rules(judged)) = &server.outcome else { continue };
+            // An entry of a configuration has a name of its own. A single command may be typed in another way
+            // elsewhere.
             let named = document.several || server.place.is_some();
             let name = named.then(|| server.label.clone());
-            for ruling in &judged.rulings {
-                let of = |found: &Found| Entry {
+            for result in &judged.results {
+                let of = |found: &Finding| Entry {
                     server: name.clone(),
-                    rule: ruling.rule.slug.to_owned(),
+                    rule: result.rule.slug.to_owned(),
                     run: found.run.clone(),
                     problem: cut(&found.problem, MAX_PROBLEM_CHARS),
                     fingerprint: found.fingerprint.clone(),
                 };
-                entries.extend(ruling.found().iter().map(of));
+                entries.extend(result.found().iter().map(of));
             }
         }
-        // Of what has one fingerprint one is enough.
+        // One entry for each fingerprint is enough.
         let mut written = BTreeSet::new();
         entries.retain(|entry| written.insert((entry.server.clone(), entry.fingerprint.clone())));
         let text = document_of(&Written { version: FORMAT.1, findings: &entries }) + "\n";
@@ -186,34 +189,35 @@ impl Baseline {
 }
 
 impl Entry {
-    /// `alone`: it is the only server. Of what has no name it is not known which of several was meant.
+    /// Whether the entry is for this server. `alone`: there is only one server. Otherwise an entry without a name is
+    /// for none.
     fn is_for(&self, label: &str, alone: bool) -> bool {
         self.server.as_ref().map_or(alone, |server| server == label)
     }
 
-    /// Whether its rule was put to the test in its run on its server, so that it would have been found.
-    fn was_looked_for(&self, server: &Server, alone: bool) -> bool {
-        let Ok(Seen::Judged(Judged { runs, rulings, .. })) = &server.seen else { return false };
-        let ruling = rulings.iter().find(|ruling| ruling.rule.slug == self.rule);
+    /// Whether its rule was applied to its run on its server.
+    fn was_checked(&self, server: &Server, alone: bool) -> bool {
+        let Ok(Examination::Rules(RuleResults { runs, results, .. })) = &server.outcome else { return false };
+        let result = results.iter().find(|result| result.rule.slug == self.rule);
         self.is_for(&server.label, alone)
-            && ruling.is_some_and(|ruling| !matches!(ruling.said, Said::Skipped(_)))
+            && result.is_some_and(|result| !matches!(result.outcome, RuleOutcome::Skipped(_)))
             && runs.iter().any(|run| run.name == self.run)
     }
 }
 
-/// By what a finding is known again in another run, in 16 hexadecimal digits: the rule and where it was broken, without what is
-/// different each time (ids, times, ports). `sent`: what was sent before it was broken.
+/// Identifies a finding in later runs, by 16 hexadecimal digits of a hash: the rule and the place, without values that
+/// differ in each run (ids, times, ports). `sent`: the message before the finding.
 pub(super) fn fingerprint(rule: &str, run: &str, sent: Option<&str>, problem: &str) -> String {
     let mut hash = Sha256::new();
-    for part in [rule, run, &sent.map(asked).unwrap_or_default(), &steady(problem)] {
+    for part in [rule, run, &sent.map(subject).unwrap_or_default(), &without_numbers(problem)] {
         hash.update(part.as_bytes());
         hash.update([0]);
     }
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What was asked for, and of what: our own words, which are spelled in one way.
-fn asked(sent: &str) -> String {
+/// The method and the name in a message. Our own messages are always written in the same way.
+fn subject(sent: &str) -> String {
     let after = |name: &str| {
         let (_, rest) = sent.split_once(name)?;
         rest.split_once('"').map(|(value, _)| value)
@@ -223,8 +227,8 @@ fn asked(sent: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// The text with `#` in place of numbers and of words that are ids.
-fn steady(text: &str) -> String {
+/// The text with `#` in place of numbers and ids.
+fn without_numbers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -253,7 +257,7 @@ fn steady(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{fingerprint, steady, text_of};
+    use super::{fingerprint, text_of, without_numbers};
     use crate::found::Zeros;
 
     #[test]
@@ -270,11 +274,11 @@ mod tests {
             ("the session 550e8400-e29b-41d4-a716-446655440000", "the session 66f3ab12cafe"),
             ("port 43211", "port 80"),
         ] {
-            assert_eq!(steady(text), steady(same));
+            assert_eq!(without_numbers(text), without_numbers(same));
         }
-        assert_eq!(steady("tool2 of 12: é漢 a-b"), "tool# of #: é漢 a-b");
-        assert_ne!(steady("the tool add"), steady("the tool sub"));
-        assert_eq!(steady(""), "");
+        assert_eq!(without_numbers("tool2 of 12: é漢 a-b"), "tool# of #: é漢 a-b");
+        assert_ne!(without_numbers("the tool add"), without_numbers("the tool sub"));
+        assert_eq!(without_numbers(""), "");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `mcpjoin validate --call`: what became of the calls that were asked for. A call of a tool that does not exist tests nothing,
-//! and a report without faults would hide that.
+//! `mcpjoin validate --call`: reports calls that did not test anything, for example because the tool does not exist. A
+//! report without faults would hide that.
 
 use mcpjoin::proto::Raw;
 use mcpjoin_rules::{CallProblem, Probe, Trace};
@@ -13,32 +13,32 @@ use crate::ui::Ui;
 /// The longest problem.
 const MAX_PROBLEM_CHARS: usize = 300;
 
-/// A call that shows less of a server than it was meant to.
+/// A call that did not do what was intended.
 #[derive(Serialize)]
-pub(super) struct Note {
+pub(super) struct CallNote {
     pub(super) tool: String,
     /// Truncated, and without secrets.
     pub(super) problem: String,
     /// The server lists the tool.
     listed: bool,
-    /// The server does not list it, and has not served a call of it either.
+    /// The server does not list the tool, and no call of it succeeded.
     #[serde(skip)]
     pub(super) missing: bool,
 }
 
-/// What became of the calls of a tool.
+/// The outcome of all calls of a tool.
 #[derive(Debug, PartialEq, Eq)]
 enum Called {
-    /// One did what it does.
+    /// A call succeeded.
     Served,
-    /// None did, for this reason.
+    /// All calls failed, for this reason.
     Refused(String),
-    /// There was none, or no answer to it: a rule says that.
+    /// There was no call, or no response to it. A rule reports that.
     Unanswered,
 }
 
-/// What to report of the calls that were asked for.
-pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<Note> {
+/// The calls to report.
+pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<CallNote> {
     let note = |call: &ToolCall| {
         let known: Vec<&CallProblem> =
             trace.calls.iter().filter(|note| *note.tool == *call.tool).map(|note| &note.problem).collect();
@@ -58,7 +58,7 @@ pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<Note> {
             }
         }
         let problem = ui.hidden(&cut(&problems.join("; "), MAX_PROBLEM_CHARS)).into_owned();
-        (!problem.is_empty()).then(|| Note { tool: call.tool.clone(), problem, listed, missing })
+        (!problem.is_empty()).then(|| CallNote { tool: call.tool.clone(), problem, listed, missing })
     };
     calls.iter().filter_map(note).collect()
 }
@@ -67,16 +67,16 @@ fn is_called(tool: &Raw, name: &str) -> bool {
     Object::of(tool).and_then(|tool| tool.text("name")).as_deref() == Some(name)
 }
 
-/// What became of the calls of a tool, in all runs.
+/// The outcome of the calls of a tool in all runs.
 fn called(trace: &Trace, tool: &str) -> Called {
     let mut called = Called::Unanswered;
     for run in &trace.runs {
-        let asked = run.asked(Probe::Call);
-        let named = asked.filter(|(request, _)| {
+        let calls = run.asked(Probe::Call);
+        let named = calls.filter(|(request, _)| {
             request.params.as_ref().is_some_and(|params| is_called(params.raw(), tool))
         });
-        for (_, answer) in named {
-            called = match answer.map(|response| &response.outcome) {
+        for (_, response) in named {
+            called = match response.map(|response| &response.outcome) {
                 Some(Err(error)) => Called::Refused(format!(
                     "the server has refused it: error {}: {}",
                     error.code, error.message
@@ -92,7 +92,7 @@ fn called(trace: &Trace, tool: &str) -> Called {
     called
 }
 
-/// What a result says that is an error of the tool; `None` for any other.
+/// The text of a result with `isError`; `None` for any other result.
 fn failed(result: &Raw) -> Option<String> {
     let result = Object::of(result)?;
     if result.value("isError").is_none_or(|flag| flag.as_str() != "true") {
@@ -110,11 +110,11 @@ mod tests {
 
     use super::{Called, called};
 
-    /// A run in which the tool is called, and this is the answer.
-    fn run(answer: &str) -> Run {
+    /// A run with one call of the tool and its response.
+    fn run(response: &str) -> Run {
         let mut run = Run::new("session", Version::newest(Era::Legacy));
         run.sent(Probe::Call, r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#);
-        run.received(format!(r#"{{"jsonrpc":"2.0","id":1,{answer}}}"#));
+        run.received(format!(r#"{{"jsonrpc":"2.0","id":1,{response}}}"#));
         run
     }
 
@@ -123,16 +123,16 @@ mod tests {
         let refused = r#""error":{"code":-32602,"message":"no y"}"#;
         let failed = r#""result":{"isError":true,"content":[{"type":"text","text":"no y"}]}"#;
         let served = r#""result":{"content":[]}"#;
-        let told = |answers: &[&str], tool: &str| {
-            let runs = answers.iter().map(|answer| run(answer)).collect();
+        let called_by = |responses: &[&str], tool: &str| {
+            let runs = responses.iter().map(|response| run(response)).collect();
             called(&Trace { runs, ..Trace::default() }, tool)
         };
         let because = |why: &str| Called::Refused(why.to_owned());
-        assert_eq!(told(&[refused], "x"), because("the server has refused it: error -32602: no y"));
-        assert_eq!(told(&[failed], "x"), because("its result is an error (isError): no y"));
-        assert_eq!(told(&[refused, served], "x"), Called::Served);
-        assert_eq!(told(&[served], "x"), Called::Served);
-        assert_eq!(told(&[], "x"), Called::Unanswered);
-        assert_eq!(told(&[refused], "y"), Called::Unanswered);
+        assert_eq!(called_by(&[refused], "x"), because("the server has refused it: error -32602: no y"));
+        assert_eq!(called_by(&[failed], "x"), because("its result is an error (isError): no y"));
+        assert_eq!(called_by(&[refused, served], "x"), Called::Served);
+        assert_eq!(called_by(&[served], "x"), Called::Served);
+        assert_eq!(called_by(&[], "x"), Called::Unanswered);
+        assert_eq!(called_by(&[refused], "y"), Called::Unanswered);
     }
 }

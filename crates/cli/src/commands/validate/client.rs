@@ -1,4 +1,4 @@
-//! `mcpjoin validate --client`: is this client right? We are the server that it connects to.
+//! `mcpjoin validate --client`: validates a client, which connects to this program as its server.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -20,45 +20,45 @@ use mcpjoin_rules::{Chapter, Level, Selection, Trace, What, client_rules, judge_
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::report::{Document, Judged, Seen, Server};
-use super::{Format, json, page, rendered};
+use super::report::{Document, Examination, RuleResults, Server};
+use super::{Format, json, render, text};
 use crate::args::{ClientLook, Validate};
-use crate::commands::{unwritten, written};
+use crate::commands::serve::demo_server;
+use crate::commands::{listen_for_signals, runtime, unwritten, written};
 use crate::connect::{Signals, limits, without_ours};
-use crate::demo;
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase, seconds};
 use crate::guard::Guarded;
 use crate::target::shown;
 use crate::ui::Ui;
 
-/// Clients over HTTP have left when there was no connection for this time.
+/// Clients over HTTP have left after this time without a connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// From SIGTERM to SIGKILL for the client that we have started: it has lost its server.
+/// The time from SIGTERM to SIGKILL for a client that we have started.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long it may take to exit after SIGKILL.
+/// How long the client may take to exit after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Stands for our address in the words of the client's command.
+/// Is replaced by our address in the command of the client.
 const URL_PLACEHOLDER: &str = "{url}";
-/// Stands for the id of our process in the name of the file.
+/// Is replaced by the id of our process in the name of the report.
 const PID_PLACEHOLDER: &str = "{pid}";
-/// How a shell says that it has not found a program.
+/// The exit code of a shell that has not found a program.
 const PROGRAM_NOT_FOUND: ProcessExit = ProcessExit::Code(127);
 
-/// How it ended.
-struct Looked {
+/// The trace of a client and how it ended.
+struct ClientRun {
     trace: Trace,
-    /// By a signal.
+    /// The signal that ended it.
     signal: Option<Signal>,
     /// The client that we have started.
-    ours: Option<Ours>,
+    started: Option<StartedClient>,
 }
 
-/// What became of the client that we have started.
-struct Ours {
-    /// How it has ended by itself; `None` when we have ended it.
+/// The end of the client that we have started.
+struct StartedClient {
+    /// How it exited by itself; `None` if we have ended it.
     exit: Option<ProcessExit>,
-    /// The last that it wrote to standard error.
+    /// The end of its standard error.
     stderr: Bytes,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
         let selected = client_rules().filter(|rule| selection.has(rule));
         let text = match args.form() {
             Format::Json => json::book(selected),
-            _ => page::book(selected),
+            _ => text::book(selected),
         };
         return Ok(written(ui, ui.result(&text)));
     }
@@ -98,29 +98,26 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     }
     let place = look.report.as_deref().map(ReportFile::new).transpose()?;
     let began = Instant::now();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system(Phase::Serve, &error))?;
-    // Dismissed at the end. It is needed for a client that we start.
+    let runtime = runtime(Phase::Serve)?;
+    // Guards the client that we start. Dropped when it has ended.
     let guarded = (!args.words.is_empty()).then(Guarded::start);
-    let looked = runtime.block_on(look_at(ui, args));
+    let run = runtime.block_on(serve(ui, args));
     drop(guarded);
-    let looked = looked?;
-    if looked.trace.runs.is_empty() {
-        return match looked.signal {
+    let run = run?;
+    if run.trace.runs.is_empty() {
+        return match run.signal {
             Some(signal) => Ok(Exit::Signal(signal)),
-            None => Err(nobody(args, looked.ours, began.elapsed())),
+            None => Err(no_client(args, run.started, began.elapsed())),
         };
     }
     if let Some(exit) =
-        looked.ours.as_ref().and_then(|ours| ours.exit).filter(|exit| *exit != ProcessExit::Code(0))
+        run.started.as_ref().and_then(|started| started.exit).filter(|exit| *exit != ProcessExit::Code(0))
     {
         ui.note(&format!("the client's command has ended with {exit}"));
     }
-    let name = ui.hidden(&name(&looked.trace)).into_owned();
-    let report = judge_client(&looked.trace, &selection);
-    let judged = Judged::new(ui, &looked.trace, report);
+    let name = ui.hidden(&name(&run.trace)).into_owned();
+    let report = judge_client(&run.trace, &selection);
+    let judged = RuleResults::new(ui, &run.trace, report);
     let least = if args.strict { Level::Should } else { Level::Must };
     let failed = judged.has_failed(least);
     let server = Server {
@@ -128,29 +125,26 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
         shown: name,
         place: None,
         took: began.elapsed(),
-        seen: Ok(Seen::Judged(judged)),
+        outcome: Ok(Examination::Rules(judged)),
     };
     let document = Document { servers: vec![server], several: false, least, baseline: None };
-    let text = rendered(ui, args, &document);
+    let text = render(ui, args, &document);
     let exit = match place {
-        // What crosses goes over standard output; what is printed goes to standard error then.
+        // Standard output carries messages, so the report goes to standard error.
         None => written(ui, ui.result(&text)),
         Some(place) => place.save(&text)?,
     };
-    Ok(match (exit, looked.signal) {
+    Ok(match (exit, run.signal) {
         (Exit::Done, Some(signal)) => Exit::Signal(signal),
         (Exit::Done, None) if failed => Exit::Faults,
         (exit, _) => exit,
     })
 }
 
-async fn look_at(ui: &Ui, args: &Validate) -> Result<Looked, Failure> {
-    let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
+async fn serve(ui: &Ui, args: &Validate) -> Result<ClientRun, Failure> {
+    let mut signals = listen_for_signals(Phase::Serve)?;
     let limits = limits(&args.connect);
-    let server = demo::server(limits.clone()).map_err(|error| {
-        Failure::new("E_DEMO", Exit::Usage, Phase::Serve, error.to_string())
-            .hint("tell the authors of mcpjoin")
-    })?;
+    let server = demo_server(limits.clone())?;
     let look = &args.client;
     let mut validator = ClientValidator::new(server).limits(limits);
     if let Some(time) = args.connect.timeout {
@@ -168,12 +162,12 @@ async fn look_at(ui: &Ui, args: &Validate) -> Result<Looked, Failure> {
     }
 }
 
-/// The client that has started us.
+/// Serves the client that has started us.
 async fn over_stdio(
     validator: ClientValidator,
     look: &ClientLook,
     signals: &mut Signals,
-) -> Result<Looked, Failure> {
+) -> Result<ClientRun, Failure> {
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
     let mut ended = None;
     let end = async {
@@ -182,48 +176,48 @@ async fn over_stdio(
                 ended = Some(signal);
                 Leaving::Signal(number(signal))
             }
-            () = passed(look.during) => Leaving::Over,
+            () = elapsed(look.during) => Leaving::Over,
         }
     };
     let trace = validator.serve(link, end).await;
-    Ok(Looked { trace, signal: ended, ours: None })
+    Ok(ClientRun { trace, signal: ended, started: None })
 }
 
-/// Why there is no trace of a client.
-fn nobody(args: &Validate, ours: Option<Ours>, took: Duration) -> Failure {
+/// The failure if no client has sent anything.
+fn no_client(args: &Validate, started: Option<StartedClient>, took: Duration) -> Failure {
     let failure = |message: &str| Failure::new("E_NO_CLIENT", Exit::Connection, Phase::Serve, message);
-    let Some((ours, words)) = ours.filter(|_| !args.words.is_empty()).zip(Some(&args.words)) else {
+    let Some((started, words)) = started.filter(|_| !args.words.is_empty()).zip(Some(&args.words)) else {
         return failure("no client has said anything")
             .hint("was it told to start this, or to connect to that address?");
     };
-    let told = words.iter().any(|word| word.to_str().is_some_and(|word| word.contains(URL_PLACEHOLDER)));
-    let mut failure = match ours.exit {
+    let has_url = words.iter().any(|word| word.to_str().is_some_and(|word| word.contains(URL_PLACEHOLDER)));
+    let mut failure = match started.exit {
         Some(_) => failure("the client's command has ended, and has said nothing to us"),
         None => failure(&format!(
             "the client's command has said nothing to us in {}",
             seconds(args.client.during.unwrap_or(took))
         )),
     };
-    failure = failure.hint(match ours.exit {
+    failure = failure.hint(match started.exit {
         Some(PROGRAM_NOT_FOUND) => "the shell has not found a program: is it installed, and on PATH?",
-        _ if !told => "where is it told to connect to? {url} in its command stands for our address",
+        _ if !has_url => "where is it told to connect to? {url} in its command stands for our address",
         Some(_) => "run the command by itself, with the address of a server that works in place of {url}",
         None => "give it more time: --for; does it connect without being asked to?",
     });
     let line: Vec<_> = words.iter().map(|word| shown(word)).collect();
-    failure = failure.with(&line.join(" "), took).stderr(&ours.stderr);
-    failure.seen.status = ours.exit;
+    failure = failure.with(&line.join(" "), took).stderr(&started.stderr);
+    failure.seen.status = started.exit;
     failure
 }
 
-/// Clients that come to an address, one of which may be started by us.
+/// Serves clients at an address. One of them may be started by us.
 async fn over_http(
     ui: &Ui,
     validator: ClientValidator,
     address: &str,
     args: &Validate,
     signals: &mut Signals,
-) -> Result<Looked, Failure> {
+) -> Result<ClientRun, Failure> {
     let listener = HttpListener::bind(address).await.map_err(|error| Failure::listen_http(&error))?;
     let url = listener.url();
     if !listener.address().ip().is_loopback() {
@@ -232,30 +226,30 @@ async fn over_http(
     ui.note(&format!("listening on {}", crate::visible::line(&url)));
     let during = args.client.during;
     if let Some(command) = command(ui, &args.words, &url) {
-        return over_http_to_ours(ui, validator, listener, command, during, signals).await;
+        return over_http_to_started(ui, validator, listener, command, during, signals).await;
     }
     let idle = if during.is_some() { None } else { Some(IDLE_TIMEOUT) };
     let mut ended = None;
     let end = async {
         tokio::select! {
             signal = signals.next() => ended = Some(signal),
-            () = passed(during) => {}
+            () = elapsed(during) => {}
         }
         Leaving::Over
     };
     let trace = validator.serve_http(listener, HttpOptions::new(), idle, end).await;
-    Ok(Looked { trace, signal: ended, ours: None })
+    Ok(ClientRun { trace, signal: ended, started: None })
 }
 
-/// The client that we start. Neither it nor anything that it has started outlives the look.
-async fn over_http_to_ours(
+/// Serves the client that we start. It does not outlive the run, and neither do its processes.
+async fn over_http_to_started(
     ui: &Ui,
     validator: ClientValidator,
     listener: HttpListener,
     command: ChildCommand,
     during: Option<Duration>,
     signals: &mut Signals,
-) -> Result<Looked, Failure> {
+) -> Result<ClientRun, Failure> {
     let client = command.handle();
     let (stop, stopped) = oneshot::channel::<()>();
     let (leave, left) = oneshot::channel::<()>();
@@ -264,14 +258,14 @@ async fn over_http_to_ours(
     }));
     let mut ended = None;
     let end = async {
-        // Dropped with this, also when enough has been noted: then the client is ended.
+        // Dropped when serving ends, also at its limits: then the client is ended.
         let _stop = stop;
         tokio::select! {
             signal = signals.next() => {
                 ended = Some(signal);
                 Leaving::Over
             }
-            () = passed(during) => Leaving::Over,
+            () = elapsed(during) => Leaving::Over,
             _ = left => Leaving::Gone(None),
         }
     };
@@ -288,7 +282,7 @@ async fn over_http_to_ours(
             }
         }
     };
-    // What ends afterwards is ended by us.
+    // A later exit is caused by us.
     let by_itself = ran.is_some();
     if ran.is_none() {
         tokio::select! {
@@ -300,7 +294,7 @@ async fn over_http_to_ours(
             outcome = &mut running => ran = Some(outcome),
         }
     }
-    // What is there yet, is killed.
+    // Kills the processes that are left.
     drop(running);
     let report = match ran {
         Some(Ok(report)) => Some(report),
@@ -312,10 +306,10 @@ async fn over_http_to_ours(
         ui.warning(&format!("process {} ({name}), which the client has started, is still there", left.pid));
     }
     let exit = report.and_then(|report| report.exit).filter(|_| by_itself);
-    Ok(Looked { trace, signal: ended, ours: Some(Ours { exit, stderr: client.stderr() }) })
+    Ok(ClientRun { trace, signal: ended, started: Some(StartedClient { exit, stderr: client.stderr() }) })
 }
 
-/// How the client is started, where there is one to be started.
+/// The command of the client, if there is one.
 fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
     let (program, arguments) = words.split_first()?;
     let filled = |word: &OsString| match word.to_str() {
@@ -323,7 +317,7 @@ fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
         None => word.clone(),
     };
     let command = without_ours(ChildCommand::new(program).args(arguments.iter().map(filled)));
-    // Our own standard output has the report, and nothing else.
+    // Our standard output contains only the report.
     let ui = ui.clone();
     let command = command.stderr(move |line| {
         ui.program_line(&String::from_utf8_lossy(line));
@@ -331,8 +325,8 @@ fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
     Some(command.shutdown(Duration::ZERO, TERMINATE_TIMEOUT))
 }
 
-/// Ready after that time; never, without one.
-async fn passed(during: Option<Duration>) {
+/// Ready after this time; without a time, never.
+async fn elapsed(during: Option<Duration>) {
     match during {
         Some(during) => tokio::time::sleep(during).await,
         None => pending().await,
@@ -347,7 +341,7 @@ const fn number(signal: Signal) -> i32 {
     }
 }
 
-/// What the client says of itself.
+/// The name and the version of the client.
 fn name(trace: &Trace) -> String {
     let lines = trace.runs.iter().flat_map(|run| &run.events).filter_map(|event| match &event.what {
         What::Received(line) => Some(line),
@@ -366,24 +360,24 @@ fn name(trace: &Trace) -> String {
     format!("{} {}", said("name"), said("version")).trim().to_owned()
 }
 
-/// The file that the report goes to. It is opened before anything is done: a folder that does not exist is not found out after
-/// ten minutes of serving a client.
+/// The file for the report. It is opened first, so that a missing folder is reported at the start and not after minutes
+/// of serving a client.
 struct ReportFile {
     path: PathBuf,
-    /// The file was made by us and has no report yet: it is removed when there is none.
+    /// We have created the file and not written it: it is removed on drop.
     made: bool,
 }
 
 impl ReportFile {
     /// # Errors
-    /// When nothing can be written there.
+    /// The file cannot be written.
     fn new(path: &Path) -> Result<Self, Failure> {
         let path = match path.to_str() {
             Some(name) => PathBuf::from(name.replace(PID_PLACEHOLDER, &std::process::id().to_string())),
             None => path.to_owned(),
         };
         let known = std::fs::metadata(&path).ok();
-        // A pipe waits for its reader, and a terminal is there: they are opened when there is something to say.
+        // Opening a pipe waits for its reader. Pipes and terminals are opened when the report is written.
         if known.as_ref().is_none_or(|known| known.is_file() || known.is_dir()) {
             let opened = OpenOptions::new().append(true).create(true).open(&path);
             opened.map_err(|error| unwritten(&shown(path.as_os_str()), &error))?;
@@ -391,7 +385,7 @@ impl ReportFile {
         Ok(Self { path, made: known.is_none() })
     }
 
-    /// Writes the report, without styles.
+    /// Writes the report without styles.
     fn save(mut self, text: &str) -> Result<Exit, Failure> {
         let plain = anstream::adapter::strip_str(text).to_string();
         self.made = false;
@@ -404,7 +398,7 @@ impl ReportFile {
 impl Drop for ReportFile {
     fn drop(&mut self) {
         if self.made {
-            // Where that fails, an empty file stays.
+            // An empty file stays if that fails.
             let _ = std::fs::remove_file(&self.path);
         }
     }

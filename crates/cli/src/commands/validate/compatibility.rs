@@ -1,5 +1,5 @@
-//! `mcpjoin validate --compatibility`: what well-known clients accept of the tools of a server. The library compares; this
-//! prints it.
+//! `mcpjoin validate --compatibility`: the tools of a server that well-known clients do not accept. `mcpjoin_rules`
+//! compares; this file prints.
 
 use std::fmt::Write;
 
@@ -14,41 +14,41 @@ use crate::object::Object;
 use crate::ui::{HEADING, NAME, Ui};
 use crate::visible;
 
-/// The findings of one client that a page shows.
+/// The maximum number of findings of one client on a page.
 const MAX_SHOWN: usize = 5;
-/// The findings of one client that a document has.
+/// The maximum number of findings of one client in a document.
 const MAX_FINDINGS: usize = 200;
 /// The longest name of a tool, and the longest problem.
 const MAX_TEXT_CHARS: usize = 300;
-/// The name of a server that has none in a configuration.
+/// The name of a server that is no entry of a configuration.
 const SERVER: &str = "server";
 
-/// What well-known clients accept of the tools of a server, with every text of the server truncated and without secrets.
+/// The tools that well-known clients accept. All texts of the server are truncated and without secrets.
 #[derive(Serialize)]
 pub(super) struct Clients {
-    /// How many tools the server lists.
+    /// The number of tools that the server lists.
     tools: usize,
-    /// How many tokens their definitions take, about.
+    /// An estimate of the tokens of their definitions.
     tokens: usize,
     #[serde(rename = "clients")]
     rows: Vec<Row>,
 }
 
-/// What one client accepts.
+/// The result for one client.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
     client: &'static str,
-    /// How many of the tools it can use.
+    /// The number of tools that it accepts.
     usable: usize,
     #[serde(rename = "findings")]
     found: Vec<Found>,
-    /// How many more findings there are.
+    /// The number of findings beyond the limit.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
 }
 
-/// Something that a client does not accept.
+/// A tool, or a list, that a client does not accept.
 #[derive(Serialize)]
 struct Found {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,14 +56,14 @@ struct Found {
     problem: String,
     #[serde(rename = "consequence")]
     then: &'static str,
-    /// The page that says so.
+    /// The page with the limit of the client.
     source: &'static str,
-    /// When that page was read.
+    /// The date on which the page was read.
     seen: String,
 }
 
 impl Clients {
-    /// By the tools that were listed; `None` when none were. `entry`: the name of the server in its configuration.
+    /// `None` if no tools were listed. `entry`: the name of the server in its configuration.
     pub(super) fn new(ui: &Ui, entry: Option<&str>, trace: &Trace) -> Option<Self> {
         let Compatibility { tools, tokens, clients, .. } =
             compatibility(entry.unwrap_or(SERVER), &listed(trace)?);
@@ -121,7 +121,7 @@ fn found(ui: &Ui, finding: Incompatibility) -> Found {
     }
 }
 
-/// The tools of the first list that there is, all of its pages.
+/// The tools in all pages of the first list of the trace.
 fn listed(trace: &Trace) -> Option<Vec<Raw>> {
     trace.runs.iter().find_map(|run| {
         let mut all: Option<Vec<Raw>> = None;

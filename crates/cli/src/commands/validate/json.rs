@@ -1,6 +1,6 @@
-//! The report for a program: one JSON document, whose members are in the order of their names. What is not known is absent.
+//! The report for a program: one JSON document, its members in the order of their names. Unknown values are absent.
 //!
-//! Also the rule book for a program (`validate --rules --json`).
+//! Also the list of rules (`validate --rules --json`).
 
 use std::collections::BTreeMap;
 
@@ -8,63 +8,65 @@ use mcpjoin_rules::{Level, Rule};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::calls::Note;
+use super::calls::CallNote;
 use super::compatibility::Clients;
 use super::openers;
-use super::report::{Compared, Document, Found, Judged, Ruling, Run, Said, Seen, Server, lower_case};
+use super::report::{
+    Comparison, Document, Examination, Finding, RuleOutcome, RuleResult, RuleResults, Run, Server, lower_case,
+};
 use crate::commands::{document_of, joined};
 use crate::ui::Ui;
 
-/// The report on several servers. That on one server has the members of [`OfServer`] in place of `servers`.
+/// The report on several servers. The report on one server has the members of [`JsonServer`] in place of `servers`.
 #[derive(Serialize)]
-struct Several<'a> {
+struct JsonServers<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     servers: Option<Vec<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    baseline: Option<&'a Compared>,
+    baseline: Option<&'a Comparison>,
 }
 
-/// A server, with the members of [`OfJudged`] where the rules were applied.
+/// A server, with the members of [`JsonResults`] where the rules were applied.
 #[derive(Serialize)]
-struct OfServer<'a> {
-    /// Its name, where there are several.
+struct JsonServer<'a> {
+    /// Its label, if there are several servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<&'a str>,
     /// Its command or address.
     command: &'a str,
     /// With `--eras`: each first request and its response.
     #[serde(skip_serializing_if = "Option::is_none")]
-    openers: Option<Vec<openers::OfRow<'a>>>,
-    /// Why it was not examined, or not completely: as every verb with `--json` says it.
+    openers: Option<Vec<openers::JsonRow<'a>>>,
+    /// Why it was not examined, or not completely, in the form of every verb.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
 
-/// What the rules say of a server.
+/// The results of the rules.
 #[derive(Serialize)]
-struct OfJudged<'a> {
+struct JsonResults<'a> {
     runs: &'a [Run],
-    /// How many rules applied: those that passed and those that failed.
+    /// The number of rules that passed or failed.
     ran: usize,
     passed: usize,
     failed: usize,
     skipped: usize,
-    /// With a baseline: how many of the rules failed with known findings alone.
+    /// With a baseline: the number of rules with known findings alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     known: Option<usize>,
-    rules: Vec<OfRuling<'a>>,
-    /// The tools that `--call` named and that show less than they were meant to.
-    #[serde(skip_serializing_if = "<[Note]>::is_empty")]
-    calls: &'a [Note],
+    rules: Vec<JsonRuleResult<'a>>,
+    /// The calls of `--call` that did not do what was intended.
+    #[serde(skip_serializing_if = "<[CallNote]>::is_empty")]
+    calls: &'a [CallNote],
     /// With `--compatibility`.
     #[serde(skip_serializing_if = "Option::is_none")]
     clients: Option<&'a Clients>,
 }
 
-/// A rule and what it says of a server.
+/// A rule and its result.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OfRuling<'a> {
+struct JsonRuleResult<'a> {
     rule: &'a str,
     chapter: &'a str,
     #[serde(serialize_with = "lower_case")]
@@ -77,24 +79,24 @@ struct OfRuling<'a> {
     /// Why it was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
-    /// Where it was broken: the members of [`Found`], and `known` with a baseline.
+    /// The members of [`Finding`], and with a baseline `known`.
     #[serde(skip_serializing_if = "Option::is_none")]
     findings: Option<Vec<Value>>,
-    /// How many more findings there are.
+    /// The number of findings beyond the limit.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
 }
 
-/// A rule of the book.
+/// A rule.
 #[derive(Serialize)]
-struct OfRule<'a> {
+struct JsonRule<'a> {
     rule: &'a str,
     chapter: &'a str,
     #[serde(serialize_with = "lower_case")]
     level: Level,
     sentence: &'a str,
     address: Option<String>,
-    /// The first revision and the last one that have it.
+    /// The first and the last revision that have it.
     since: Option<&'a str>,
     until: Option<&'a str>,
 }
@@ -105,19 +107,19 @@ pub(super) const fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The report: one object, or, of several servers, one with an array of them.
+/// The report: one object. For several servers it contains an array of them.
 pub(super) fn document(ui: &Ui, document: &Document) -> String {
     let baseline = document.baseline.as_ref();
     let servers = document.servers.iter().map(|server| of_server(ui, server, document));
     if document.several {
-        return document_of(&Several { servers: Some(servers.collect()), baseline });
+        return document_of(&JsonServers { servers: Some(servers.collect()), baseline });
     }
-    document_of(&joined(&servers.take(1).next(), &Several { servers: None, baseline }))
+    document_of(&joined(&servers.take(1).next(), &JsonServers { servers: None, baseline }))
 }
 
-/// The rule book: an array.
+/// The rules: an array.
 pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
-    let of_rule = |rule: &'static Rule| OfRule {
+    let of_rule = |rule: &'static Rule| JsonRule {
         rule: rule.slug,
         chapter: rule.chapter.as_str(),
         level: rule.level(),
@@ -130,9 +132,9 @@ pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
 }
 
 fn of_server(ui: &Ui, server: &Server, document: &Document) -> Value {
-    let (judged, openers) = match &server.seen {
-        Ok(Seen::Judged(judged)) => (Some(of_judged(judged, document.baseline.is_some())), None),
-        Ok(Seen::Openers(rows)) => (None, Some(rows.iter().map(openers::Row::document).collect())),
+    let (judged, openers) = match &server.outcome {
+        Ok(Examination::Rules(judged)) => (Some(of_judged(judged, document.baseline.is_some())), None),
+        Ok(Examination::Openers(rows)) => (None, Some(rows.iter().map(openers::Row::document).collect())),
         Err(_) => (None, None),
     };
     let command = server.shown.as_str();
@@ -142,41 +144,41 @@ fn of_server(ui: &Ui, server: &Server, document: &Document) -> Value {
         error["error"].take()
     });
     let server = document.several.then_some(server.label.as_str());
-    joined(&OfServer { server, command, openers, error }, &judged)
+    joined(&JsonServer { server, command, openers, error }, &judged)
 }
 
-fn of_judged(judged: &Judged, compared: bool) -> OfJudged<'_> {
+fn of_judged(judged: &RuleResults, compared: bool) -> JsonResults<'_> {
     let counts = judged.counts();
-    OfJudged {
+    JsonResults {
         runs: &judged.runs,
         ran: counts.ran(),
         passed: counts.passed,
         failed: counts.failed,
         skipped: counts.skipped,
         known: compared.then_some(counts.known),
-        rules: judged.rulings.iter().map(|ruling| of_ruling(ruling, compared)).collect(),
+        rules: judged.results.iter().map(|result| of_ruling(result, compared)).collect(),
         calls: &judged.calls,
         clients: judged.clients.as_ref(),
     }
 }
 
-fn of_ruling(ruling: &Ruling, compared: bool) -> OfRuling<'_> {
-    let rule = ruling.rule;
-    let found = |found: &Found| joined(found, &compared.then(|| BTreeMap::from([("known", found.known)])));
-    let (outcome, findings) = match &ruling.said {
-        Said::Passed => ("passed", None),
-        Said::Skipped(_) => ("skipped", None),
-        Said::Failed(places) => ("failed", Some(places.found.iter().map(found).collect())),
+fn of_ruling(result: &RuleResult, compared: bool) -> JsonRuleResult<'_> {
+    let rule = result.rule;
+    let found = |found: &Finding| joined(found, &compared.then(|| BTreeMap::from([("known", found.known)])));
+    let (outcome, findings) = match &result.outcome {
+        RuleOutcome::Passed => ("passed", None),
+        RuleOutcome::Skipped(_) => ("skipped", None),
+        RuleOutcome::Failed(places) => ("failed", Some(places.found.iter().map(found).collect())),
     };
-    OfRuling {
+    JsonRuleResult {
         rule: rule.slug,
         chapter: rule.chapter.as_str(),
-        level: ruling.level(),
+        level: result.level(),
         sentence: rule.sentence,
         address: rule.address(),
         outcome,
-        why: ruling.skipped(),
+        why: result.skipped(),
         findings,
-        left_out: ruling.left_out(),
+        left_out: result.omitted(),
     }
 }

@@ -1,17 +1,17 @@
-//! The report as JUnit XML, which nearly every CI service shows: a suite for each server and chapter, a case for each rule.
-//! What is no fault (advice, a SHOULD without `--strict`, what the baseline has) fails no case.
+//! The report as JUnit XML for CI services: a suite for each server and chapter, a case for each rule. Advice, a SHOULD
+//! without `--strict` and known findings fail no case.
 
 use std::fmt::Write;
 
 use mcpjoin_rules::Chapter;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::report::{Document, Found, Ruling, Said, Seen, Server, cut};
+use super::report::{Document, Examination, Finding, RuleOutcome, RuleResult, Server, cut};
 use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::visible;
 
-/// The findings that are shown of one rule: services cut what is long, or refuse it.
+/// The maximum number of findings of a rule: services truncate or refuse a long text.
 const MAX_FINDINGS: usize = 20;
 /// The longest message, and the longest problem, of a finding.
 const MAX_TEXT_CHARS: usize = 1000;
@@ -20,11 +20,11 @@ const MAX_TEXT_CHARS: usize = 1000;
 pub(super) fn document(ui: &Ui, document: &Document) -> String {
     let mut report = Report::new("mcpjoin validate");
     for server in &document.servers {
-        if let Ok(Seen::Judged(judged)) = &server.seen {
+        if let Ok(Examination::Rules(judged)) = &server.outcome {
             for chapter in Chapter::ALL {
-                let rulings = judged.rulings.iter().filter(|ruling| ruling.rule.chapter == chapter);
+                let results = judged.results.iter().filter(|result| result.rule.chapter == chapter);
                 let class = line(&format!("{}.{}", server.label, chapter.as_str()));
-                let cases: Vec<TestCase> = rulings.map(|ruling| case(ruling, &class, document)).collect();
+                let cases: Vec<TestCase> = results.map(|result| case(result, &class, document)).collect();
                 if !cases.is_empty() {
                     let mut suite = TestSuite::new(line(&format!("{}: {}", server.label, chapter.title())));
                     suite.add_test_cases(cases);
@@ -39,7 +39,7 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
     report.to_string().unwrap_or_default()
 }
 
-/// A suite with one case, for a server that was not examined, or not completely.
+/// A suite with one case for a server that was not examined, or not completely.
 fn not_examined(ui: &Ui, server: &Server, failure: &Failure) -> TestSuite {
     let name = line(&server.label);
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
@@ -54,29 +54,29 @@ fn not_examined(ui: &Ui, server: &Server, failure: &Failure) -> TestSuite {
 }
 
 /// The case of a rule.
-fn case(ruling: &Ruling, class: &str, document: &Document) -> TestCase {
+fn case(result: &RuleResult, class: &str, document: &Document) -> TestCase {
     let (mut status, mut out) = (TestCaseStatus::success(), None);
-    match (&ruling.said, ruling.fault()) {
-        (Said::Passed, _) => {}
-        (Said::Skipped(why), _) => {
+    match (&result.outcome, result.fault()) {
+        (RuleOutcome::Passed, _) => {}
+        (RuleOutcome::Skipped(why), _) => {
             status = TestCaseStatus::skipped();
             status.set_message(line(why));
         }
-        (Said::Failed(_), None) => {
+        (RuleOutcome::Failed(_), None) => {
             status = TestCaseStatus::skipped();
             status.set_message("known: the baseline has it");
-            out = Some(findings(ruling));
+            out = Some(findings(result));
         }
-        (Said::Failed(places), Some(level)) if level >= document.least => {
+        (RuleOutcome::Failed(places), Some(level)) if level >= document.least => {
             let problem = places.found.iter().find(|found| !found.known).map(|found| found.problem.as_str());
             status = TestCaseStatus::non_success(NonSuccessKind::Failure);
             status.set_type(level.as_str());
             status.set_message(line(&cut(problem.unwrap_or_default(), MAX_TEXT_CHARS)));
-            status.set_description(findings(ruling));
+            status.set_description(findings(result));
         }
-        (Said::Failed(_), Some(_)) => out = Some(findings(ruling)),
+        (RuleOutcome::Failed(_), Some(_)) => out = Some(findings(result)),
     }
-    let mut case = TestCase::new(ruling.rule.slug, status);
+    let mut case = TestCase::new(result.rule.slug, status);
     case.set_classname(class);
     if let Some(out) = out {
         case.set_system_out(out);
@@ -84,11 +84,11 @@ fn case(ruling: &Ruling, class: &str, document: &Document) -> TestCase {
     case
 }
 
-/// Where the rule was broken, with the messages.
-fn findings(ruling: &Ruling) -> String {
-    let mut out = format!("{}: {}\n", ruling.level().as_str(), ruling.rule.sentence);
-    let is_shown = |found: &&Found| !found.known || ruling.fault().is_none();
-    let all: Vec<&Found> = ruling.found().iter().filter(is_shown).collect();
+/// The findings of a rule, with their messages.
+fn findings(result: &RuleResult) -> String {
+    let mut out = format!("{}: {}\n", result.level().as_str(), result.rule.sentence);
+    let is_shown = |found: &&Finding| !found.known || result.fault().is_none();
+    let all: Vec<&Finding> = result.found().iter().filter(is_shown).collect();
     for found in all.iter().take(MAX_FINDINGS) {
         let problem = cut(&found.problem, MAX_TEXT_CHARS);
         let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
@@ -100,20 +100,20 @@ fn findings(ruling: &Ruling) -> String {
         }
         let _ = writeln!(out, "see      {}", found.address);
     }
-    let more = (all.len() + ruling.left_out()).saturating_sub(MAX_FINDINGS);
+    let more = (all.len() + result.omitted()).saturating_sub(MAX_FINDINGS);
     if more > 0 {
         let _ = writeln!(out, "\nand {more} more");
     }
     text(&out)
 }
 
-/// A text of any number of lines, without the characters that XML 1.0 cannot carry in any spelling: `visible` escapes the
-/// control characters, and two more are escaped in the same way here.
+/// A text without characters that XML 1.0 cannot represent: `visible` escapes the control characters, and two more are
+/// escaped in the same way here.
 fn text(text: &str) -> String {
     visible::text(text).replace('\u{fffe}', "\\u{fffe}").replace('\u{ffff}', "\\u{ffff}")
 }
 
-/// The same on one line, for attributes.
+/// A text in one line, for attributes.
 fn line(text: &str) -> String {
     self::text(&visible::line(text))
 }

@@ -1,4 +1,4 @@
-//! `mcpjoin validate --eras`: how a server responds to each first request that a client may send.
+//! `mcpjoin validate --eras`: how a server responds to each first request that a client may send (an opener).
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use mcpjoin::proto::session::Limits;
 use mcpjoin_diagnostics::validate::{Opener, OpenerAnswer};
 use serde::Serialize;
 
-use super::page::titled;
 use super::report::cut;
+use super::text::titled;
 use crate::args::Connect;
 use crate::connect::{Plan, limits};
 use crate::failure::{Failure, seconds};
@@ -18,73 +18,74 @@ use crate::visible;
 
 /// The longest text of a server.
 const MAX_TEXT_CHARS: usize = 300;
-/// The versions of a server that are shown.
+/// The maximum number of versions that are shown.
 const MAX_VERSIONS: usize = 20;
 
-/// An opener and the response to it, for a program.
+/// An opener and its response, for a program.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct OfRow<'a> {
+pub(super) struct JsonRow<'a> {
     method: &'a str,
-    /// The version that it offers.
+    /// The version in the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol_version: Option<&'a str>,
-    /// Whether the session is open then.
+    /// Whether the response opens the session.
     opens: bool,
     /// The kind of the response: `version`, `versions`, `result`, `refused`, `unreadable`, `lost`, `closed`, `silent` or `other`.
-    answer: &'static str,
+    #[serde(rename = "answer")]
+    response: &'static str,
     elapsed_ms: u64,
-    /// The version that the server names.
+    /// The version in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
-    /// The versions that it names.
+    /// The versions in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     versions: Option<Vec<String>>,
-    /// The code of its error.
+    /// The code of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
 }
 
-/// One opener and the response to it.
+/// An opener and its response.
 pub(super) struct Row {
     opener: Opener,
-    answer: OpenerAnswer,
-    /// The answer in words: cut, and without secrets.
-    said: String,
-    /// The server's own words in it.
+    response: OpenerAnswer,
+    /// The response in words, truncated and without secrets.
+    text: String,
+    /// The text of the server in the response.
     message: String,
     took: Duration,
 }
 
-/// Tries every opener that the options leave, one after another. `told`: called before each, with its number.
-pub(super) async fn look(
+/// Sends every opener that the options select, one after another. `on_opener`: called before each, with its number.
+pub(super) async fn examine(
     ui: &Ui,
     plan: &Plan,
     connect: &Connect,
-    mut told: impl FnMut(usize, &str),
+    mut on_opener: impl FnMut(usize, &str),
 ) -> Result<Vec<Row>, Failure> {
     let limits = limits(connect);
     let mut rows = Vec::new();
     for opener in openers(connect) {
-        told(rows.len() + 1, &opener.to_string());
+        on_opener(rows.len() + 1, &opener.to_string());
         let link = plan.way.link().await?;
         let began = Instant::now();
-        let answer = opener.over(link, &limits, patience(&opener, &limits)).await;
+        let response = opener.over(link, &limits, timeout(&opener, &limits)).await;
         let took = began.elapsed();
-        let kept = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
-        let said = kept(&words(&answer));
-        let message = match &answer {
-            OpenerAnswer::Refused { message, .. } => kept(message),
-            _ => said.clone(),
+        let shown = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
+        let text = shown(&in_words(&response));
+        let message = match &response {
+            OpenerAnswer::Refused { message, .. } => shown(message),
+            _ => text.clone(),
         };
-        rows.push(Row { opener, answer, said, message, took });
+        rows.push(Row { opener, response, text, message, took });
     }
     Ok(rows)
 }
 
-/// The openers that the options leave.
+/// The openers that the options select.
 fn openers(connect: &Connect) -> impl Iterator<Item = Opener> {
     let (choice, wanted) = (connect.era, connect.protocol_version.clone());
     let is_of =
@@ -97,36 +98,37 @@ fn openers(connect: &Connect) -> impl Iterator<Item = Opener> {
     Opener::all().into_iter().filter(is_of).filter(names)
 }
 
-/// A server of the other era may stay mute: that is not waited for as long as for one that starts.
-fn patience(opener: &Opener, limits: &Limits) -> Duration {
+/// The timeout of a response. A server of the other era may stay silent, and is not waited for as long as one that
+/// starts.
+fn timeout(opener: &Opener, limits: &Limits) -> Duration {
     if opener.is_legacy() { limits.initialize } else { limits.probe }
 }
 
 impl Row {
-    /// Whether it does what it is for.
+    /// Whether the response opens the session.
     pub(super) const fn is_open(&self) -> bool {
-        self.opener.is_opened_by(&self.answer)
+        self.opener.is_opened_by(&self.response)
     }
 
     /// For a program.
-    pub(super) fn document(&self) -> OfRow<'_> {
+    pub(super) fn document(&self) -> JsonRow<'_> {
         let opener = &self.opener;
         let names = |versions: &[Version]| {
             let names = versions.iter().take(MAX_VERSIONS);
             Some(names.map(|version| cut(version.as_str(), MAX_TEXT_CHARS)).collect())
         };
-        let mut row = OfRow {
+        let mut row = JsonRow {
             method: opener.method(),
             protocol_version: opener.version().map(Version::as_str),
             opens: self.is_open(),
-            answer: kind(&self.answer),
+            response: kind(&self.response),
             elapsed_ms: u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
             version: None,
             versions: None,
             code: None,
             message: None,
         };
-        match &self.answer {
+        match &self.response {
             OpenerAnswer::Version(version) => row.version = Some(cut(version.as_str(), MAX_TEXT_CHARS)),
             OpenerAnswer::Versions(versions) => row.versions = names(versions),
             OpenerAnswer::Refused { code, supported, .. } => {
@@ -149,17 +151,17 @@ pub(super) fn table(out: &mut String, shown: &str, rows: &[Row]) {
     let width = labels.iter().map(String::len).max().unwrap_or_default();
     for (row, label) in rows.iter().zip(labels) {
         let took = seconds(row.took);
-        let said = visible::line(&row.said);
+        let response = visible::line(&row.text);
         let no = if row.is_open() { String::new() } else { format!("{BAD}no{BAD:#}: ") };
         let text = format!("  {label:<width$}  {FAINT}{took:>8}{FAINT:#}  {no}");
         let columns = width + 14 + if row.is_open() { 0 } else { "no: ".len() };
-        prose(out, &Head { text: &text, columns, indent: 10 }, &said);
+        prose(out, &Head { text: &text, columns, indent: 10 }, &response);
     }
 }
 
-/// The answer for a program.
-const fn kind(answer: &OpenerAnswer) -> &'static str {
-    match answer {
+/// The kind of the response for a program.
+const fn kind(response: &OpenerAnswer) -> &'static str {
+    match response {
         OpenerAnswer::Version(_) => "version",
         OpenerAnswer::Versions(_) => "versions",
         OpenerAnswer::Result => "result",
@@ -172,14 +174,14 @@ const fn kind(answer: &OpenerAnswer) -> &'static str {
     }
 }
 
-/// The answer in words.
-fn words(answer: &OpenerAnswer) -> String {
+/// The response in words.
+fn in_words(response: &OpenerAnswer) -> String {
     let list = |versions: &[Version]| {
         let names: Vec<&str> = versions.iter().take(MAX_VERSIONS).map(Version::as_str).collect();
         let more = if versions.len() > MAX_VERSIONS { " and others" } else { "" };
         format!("{}{more}", names.join(", "))
     };
-    match answer {
+    match response {
         OpenerAnswer::Version(version) => version.to_string(),
         OpenerAnswer::Versions(versions) if versions.is_empty() => "an empty list of versions".into(),
         OpenerAnswer::Versions(versions) => list(versions),

@@ -1,7 +1,7 @@
-//! The report on the servers that were examined: what the library says of them, with every text of a server truncated and
-//! without secrets, so that no format has to do that again.
+//! The report on the examined servers. All texts of a server are truncated and without secrets, so that no format has
+//! to do that again.
 //!
-//! Made by `validate` once all servers were examined; written by `page`, `json`, `sarif` and `junit`.
+//! Made by `examine`, written by `text`, `json`, `sarif` and `junit`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use mcpjoin_rules::{Level, Outcome, Rule, Trace};
 use serde::{Serialize, Serializer};
 
 use super::baseline::fingerprint;
-use super::calls::Note;
+use super::calls::CallNote;
 use super::compatibility::Clients;
 use super::openers::Row;
 use crate::connect::Place;
@@ -20,31 +20,31 @@ use crate::ui::Ui;
 
 /// The longest message, and the longest problem, in a finding.
 pub(super) const MAX_TEXT_CHARS: usize = 4096;
-/// The findings that are kept for one rule: a server with ten thousand bad tools has one fault.
+/// The maximum number of findings of a rule: ten thousand bad tools are one fault.
 const MAX_FINDINGS: usize = 500;
 
-/// All of it.
+/// The whole report.
 pub(super) struct Document {
-    /// In the order in which they were named.
+    /// In the order of the command line.
     pub(super) servers: Vec<Server>,
-    /// More than one was asked for, or a whole configuration: a list, however many there are.
+    /// More than one server was named, or a whole configuration: the report is a list.
     pub(super) several: bool,
-    /// What is broken from here on is a fault.
+    /// The lowest level at which a finding is a fault.
     pub(super) least: Level,
-    /// What the findings were compared with.
-    pub(super) baseline: Option<Compared>,
+    /// The comparison with the baseline.
+    pub(super) baseline: Option<Comparison>,
 }
 
-/// How the findings stand to those of a file.
+/// The comparison with a baseline.
 #[derive(Serialize)]
-pub(super) struct Compared {
-    /// The file, as it would be typed.
+pub(super) struct Comparison {
+    /// The file, quoted for a shell.
     pub(super) file: String,
-    /// The findings of the file that were not found again.
+    /// The entries that were not found again.
     pub(super) stale: Vec<Stale>,
 }
 
-/// A finding of a file that is found no longer.
+/// An entry of a baseline that was not found again.
 #[derive(Serialize)]
 pub(super) struct Stale {
     pub(super) rule: String,
@@ -54,48 +54,48 @@ pub(super) struct Stale {
     pub(super) problem: String,
 }
 
-/// A server, and what was seen of it.
+/// A server and its result.
 pub(super) struct Server {
-    /// What it is called by where there are several: the name of its entry, or its command or address.
+    /// Its name in a report on several servers: that of its entry, or its command or address.
     pub(super) label: String,
     /// Its command or address.
     pub(super) shown: String,
-    /// Where its entry stands.
+    /// The place of its entry.
     pub(super) place: Option<Place>,
     pub(super) took: Duration,
-    pub(super) seen: Result<Seen, Failure>,
+    pub(super) outcome: Result<Examination, Failure>,
 }
 
 impl Server {
     /// Why it was not examined, or not completely.
     pub(super) const fn failure(&self) -> Option<&Failure> {
-        match &self.seen {
-            Ok(Seen::Judged(judged)) => judged.kept_out.as_ref(),
-            Ok(Seen::Openers(_)) => None,
+        match &self.outcome {
+            Ok(Examination::Rules(judged)) => judged.unauthorized.as_ref(),
+            Ok(Examination::Openers(_)) => None,
             Err(failure) => Some(failure),
         }
     }
 }
 
-/// What was looked for.
-pub(super) enum Seen {
-    Judged(Judged),
+/// The result of an examination.
+pub(super) enum Examination {
+    Rules(RuleResults),
     Openers(Vec<Row>),
 }
 
-/// What the rules say of it.
-pub(super) struct Judged {
-    /// It wants a token: only the responses that say so were examined.
-    pub(super) kept_out: Option<Failure>,
-    /// Of the calls that were asked for, those that show less than they were meant to.
-    pub(super) calls: Vec<Note>,
-    /// What well-known clients make of its tools, where that was asked for and there are any.
+/// The results of the rules.
+pub(super) struct RuleResults {
+    /// The server requires a token: only its responses without one were examined.
+    pub(super) unauthorized: Option<Failure>,
+    /// The calls of `--call` that did not do what was intended.
+    pub(super) calls: Vec<CallNote>,
+    /// With `--compatibility`, if there are tools.
     pub(super) clients: Option<Clients>,
     pub(super) runs: Vec<Run>,
-    pub(super) rulings: Vec<Ruling>,
+    pub(super) results: Vec<RuleResult>,
 }
 
-/// A run and the revision whose rules apply to it.
+/// A run and the revision of its rules.
 #[derive(Serialize)]
 pub(super) struct Run {
     pub(super) name: String,
@@ -103,32 +103,32 @@ pub(super) struct Run {
     pub(super) version: String,
 }
 
-/// A rule and what it says.
-pub(super) struct Ruling {
+/// A rule and its result.
+pub(super) struct RuleResult {
     pub(super) rule: &'static Rule,
-    pub(super) said: Said,
+    pub(super) outcome: RuleOutcome,
 }
 
-/// What a rule says.
-pub(super) enum Said {
+/// The result of a rule.
+pub(super) enum RuleOutcome {
     Passed,
     Skipped(String),
-    Failed(Places),
+    Failed(Findings),
 }
 
-/// The places where a rule was broken.
+/// The findings of a rule.
 #[derive(Default)]
-pub(super) struct Places {
-    /// In their order, none of them twice.
-    pub(super) found: Vec<Found>,
-    /// Beyond the bound.
-    pub(super) left_out: usize,
+pub(super) struct Findings {
+    /// In order, without duplicates.
+    pub(super) found: Vec<Finding>,
+    /// The number of findings beyond the limit.
+    pub(super) omitted: usize,
 }
 
-/// A place where a rule was broken.
+/// A finding.
 #[derive(Serialize)]
-pub(super) struct Found {
-    /// How often: with other ids and at other times it is the same.
+pub(super) struct Finding {
+    /// How often it was found, with other ids and times.
     pub(super) count: usize,
     pub(super) problem: String,
     pub(super) run: String,
@@ -138,26 +138,26 @@ pub(super) struct Found {
     pub(super) level: Level,
     /// The page of the specification.
     pub(super) address: String,
-    /// The message that was sent before the rule was broken.
+    /// The message that was sent before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sent: Option<String>,
     /// The message that breaks the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) received: Option<String>,
-    /// The same in every run as long as nothing changes: of the rule and of where it was broken.
+    /// Identifies the finding in later runs.
     pub(super) fingerprint: String,
-    /// The baseline has it.
+    /// It is in the baseline.
     #[serde(skip)]
     pub(super) known: bool,
 }
 
-/// How many rules came to what.
+/// The numbers of rules by result.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) passed: usize,
     pub(super) failed: usize,
     pub(super) skipped: usize,
-    /// Of those that failed: where the baseline has all that was found.
+    /// The failed rules whose findings are all known.
     pub(super) known: usize,
 }
 
@@ -167,106 +167,106 @@ impl Counts {
     }
 }
 
-impl Judged {
-    /// What the library says, cut and without secrets.
+impl RuleResults {
+    /// Truncates all texts and hides secrets.
     pub(super) fn new(ui: &Ui, trace: &Trace, report: mcpjoin_rules::Report) -> Self {
         let runs = trace
             .runs
             .iter()
             .chain(&trace.authorization)
             .map(|run| Run { name: run.name.to_string(), version: run.version.as_str().to_owned() });
-        let rulings = report.verdicts.into_iter().map(|verdict| Ruling {
+        let results = report.verdicts.into_iter().map(|verdict| RuleResult {
             rule: verdict.rule,
-            said: match verdict.outcome {
-                Outcome::Passed => Said::Passed,
-                Outcome::Skipped(why) => Said::Skipped(why.to_string()),
-                Outcome::Failed(findings) => Said::Failed(Places::new(ui, verdict.rule, findings)),
+            outcome: match verdict.outcome {
+                Outcome::Passed => RuleOutcome::Passed,
+                Outcome::Skipped(why) => RuleOutcome::Skipped(why.to_string()),
+                Outcome::Failed(findings) => RuleOutcome::Failed(Findings::new(ui, verdict.rule, findings)),
             },
         });
         Self {
-            kept_out: None,
+            unauthorized: None,
             calls: Vec::new(),
             clients: None,
             runs: runs.collect(),
-            rulings: rulings.collect(),
+            results: results.collect(),
         }
     }
 
     pub(super) fn counts(&self) -> Counts {
-        Ruling::counts(&self.rulings)
+        RuleResult::counts(&self.results)
     }
 
-    /// From now on everything that was found is known.
+    /// Marks all findings as known.
     pub(super) fn know_all(&mut self) {
-        for ruling in &mut self.rulings {
-            if let Said::Failed(places) = &mut ruling.said {
+        for result in &mut self.results {
+            if let RuleOutcome::Failed(places) = &mut result.outcome {
                 places.found.iter_mut().for_each(|found| found.known = true);
             }
         }
     }
 
-    /// Whether something was broken that is at least as binding as that, and is not known.
+    /// Whether there is a finding of at least this level that is not known.
     pub(super) fn has_failed(&self, least: Level) -> bool {
-        self.rulings.iter().filter_map(Ruling::fault).any(|level| level >= least)
+        self.results.iter().filter_map(RuleResult::fault).any(|level| level >= least)
     }
 }
 
-impl Ruling {
-    pub(super) fn counts<'r>(rulings: impl IntoIterator<Item = &'r Self>) -> Counts {
+impl RuleResult {
+    pub(super) fn counts<'r>(results: impl IntoIterator<Item = &'r Self>) -> Counts {
         let mut counts = Counts::default();
-        for ruling in rulings {
-            match &ruling.said {
-                Said::Passed => counts.passed += 1,
-                Said::Skipped(_) => counts.skipped += 1,
-                Said::Failed(_) => {
+        for result in results {
+            match &result.outcome {
+                RuleOutcome::Passed => counts.passed += 1,
+                RuleOutcome::Skipped(_) => counts.skipped += 1,
+                RuleOutcome::Failed(_) => {
                     counts.failed += 1;
-                    counts.known += usize::from(ruling.fault().is_none());
+                    counts.known += usize::from(result.fault().is_none());
                 }
             }
         }
         counts
     }
 
-    /// Why it had nothing to judge, where that is so.
+    /// Why the rule was skipped; `None` if it was not.
     pub(super) fn skipped(&self) -> Option<&str> {
-        match &self.said {
-            Said::Skipped(why) => Some(why),
-            Said::Passed | Said::Failed(_) => None,
+        match &self.outcome {
+            RuleOutcome::Skipped(why) => Some(why),
+            RuleOutcome::Passed | RuleOutcome::Failed(_) => None,
         }
     }
 
-    /// Where it was broken.
-    pub(super) fn found(&self) -> &[Found] {
-        match &self.said {
-            Said::Failed(places) => &places.found,
-            Said::Passed | Said::Skipped(_) => &[],
+    /// The findings of the rule.
+    pub(super) fn found(&self) -> &[Finding] {
+        match &self.outcome {
+            RuleOutcome::Failed(places) => &places.found,
+            RuleOutcome::Passed | RuleOutcome::Skipped(_) => &[],
         }
     }
 
-    /// How binding the sentence is that was broken; without one, as the rule says.
+    /// The highest level of its findings; without findings, that of the rule.
     pub(super) fn level(&self) -> Level {
         self.found().iter().map(|found| found.level).max().unwrap_or_else(|| self.rule.level())
     }
 
-    /// So many places more are not kept.
-    pub(super) const fn left_out(&self) -> usize {
-        match &self.said {
-            Said::Failed(places) => places.left_out,
-            Said::Passed | Said::Skipped(_) => 0,
+    /// The number of findings beyond the limit.
+    pub(super) const fn omitted(&self) -> usize {
+        match &self.outcome {
+            RuleOutcome::Failed(places) => places.omitted,
+            RuleOutcome::Passed | RuleOutcome::Skipped(_) => 0,
         }
     }
 
-    /// The same of what was broken and is not known; `None` when there is no such thing.
+    /// The highest level of findings that are not known; `None` if there are none.
     pub(super) fn fault(&self) -> Option<Level> {
-        if self.left_out() > 0 {
-            // What is left out may be new.
+        if self.omitted() > 0 {
+            // A finding beyond the limit may be new.
             return Some(self.level());
         }
         self.found().iter().filter(|found| !found.known).map(|found| found.level).max()
     }
 }
 
-impl Places {
+impl Findings {
     fn new(ui: &Ui, rule: &Rule, findings: Vec<mcpjoin_rules::Finding>) -> Self {
         let mut places = Self::default();
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
@@ -279,18 +279,18 @@ impl Places {
                 known.insert(found.fingerprint.clone(), places.found.len());
                 places.found.push(found);
             } else {
-                places.left_out += 1;
+                places.omitted += 1;
             }
         }
         places
     }
 }
 
-fn found(ui: &Ui, rule: &Rule, finding: mcpjoin_rules::Finding) -> Found {
+fn found(ui: &Ui, rule: &Rule, finding: mcpjoin_rules::Finding) -> Finding {
     let text = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
     let line = |line: Option<&Bytes>| line.map(|line| text(&lossy(line)));
     let (sent, problem) = (line(finding.sent.as_ref()), text(&finding.problem));
-    Found {
+    Finding {
         count: 1,
         fingerprint: fingerprint(rule.slug, &finding.run, sent.as_deref(), &problem),
         problem,
@@ -304,18 +304,18 @@ fn found(ui: &Ui, rule: &Rule, finding: mcpjoin_rules::Finding) -> Found {
     }
 }
 
-/// As much of a line as can be kept: what is longer is not read to its end.
+/// The beginning of a line as text. The rest is not decoded.
 fn lossy(line: &Bytes) -> String {
-    // No character has more than four bytes; one that is cut in two stands behind all that is kept.
+    // A character has at most four bytes. A character that is cut is behind all that is kept.
     String::from_utf8_lossy(&line[..line.len().min(MAX_TEXT_CHARS * 4 + 4)]).into_owned()
 }
 
-/// A level as documents for programs write it.
+/// Writes a level in lower case.
 pub(super) fn lower_case<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&level.as_str().to_lowercase())
 }
 
-/// The first characters of a text; `…` stands for the rest.
+/// The first characters of a text, with `…` in place of the rest.
 pub(super) fn cut(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,9 +1,9 @@
 //! The report as [SARIF 2.1.0](https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html), which code scanning
 //! services take: one run, with a result for each finding.
 //!
-//! A service shows a result in a file. That is the configuration where the server is an entry of one; otherwise the
-//! server's own name stands for a path, so that nothing has to be left out. The names of the structs and of their members
-//! are the standard's.
+//! A service shows a result in a file. That is the configuration if the server is an entry of one, otherwise a path
+//! made from the name of the server, so that no result is dropped. The names of the structs and of their members are
+//! those of the standard.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use mcpjoin_rules::Level;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::report::{Document, Found, Judged, Ruling, Seen, Server, lower_case};
+use super::report::{Document, Examination, Finding, RuleResult, RuleResults, Server, lower_case};
 use crate::commands::{document_of, joined};
 use crate::ui::Ui;
 use crate::visible;
@@ -20,10 +20,10 @@ use crate::visible;
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 const HOME: &str = env!("CARGO_PKG_REPOSITORY");
-/// The longest path that a name becomes.
+/// The maximum length of a path that is made from a name.
 const MAX_PATH_BYTES: usize = 200;
 
-/// An object with one member, or with two of one type.
+/// An object with one member, or with two of the same type.
 type Members<T> = BTreeMap<&'static str, T>;
 
 #[derive(Serialize)]
@@ -42,7 +42,7 @@ struct Run<'a> {
     column_kind: &'static str,
     invocations: [Invocation; 1],
     results: Vec<SarifResult<'a>>,
-    /// Our own: how many rules passed, failed and were skipped.
+    /// Our own: the numbers of rules that passed, failed and were skipped.
     properties: Members<Vec<Value>>,
 }
 
@@ -69,7 +69,7 @@ struct ReportingDescriptor<'a> {
     help_uri: Option<String>,
 }
 
-/// Our own: how binding a rule is, and its chapter.
+/// Our own: the level and the chapter of a rule.
 #[derive(Serialize)]
 struct RuleProperties<'a> {
     tags: [&'a str; 2],
@@ -145,7 +145,7 @@ struct ResultProperties<'a> {
     received: Option<String>,
 }
 
-/// Our own: a server, with the members of [`Figures`] where the rules were applied.
+/// Our own: a server, with the members of [`Figures`] if the rules were applied.
 #[derive(Serialize)]
 struct ServerFigures<'a> {
     server: &'a str,
@@ -157,7 +157,7 @@ struct Figures<'a> {
     ran: usize,
     passed: usize,
     failed: usize,
-    /// Why each of the others was skipped, by rule.
+    /// The reason for each skipped rule.
     skipped: BTreeMap<&'a str, &'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     known: Option<usize>,
@@ -168,9 +168,9 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
     let rules = rules(document);
     let mut results = Vec::new();
     for (server, judged) in judged(document) {
-        for ruling in &judged.rulings {
-            let index = rules.iter().position(|known| known.rule.slug == ruling.rule.slug);
-            results.extend(ruling.found().iter().map(|found| result(document, server, ruling, index, found)));
+        for rule in &judged.results {
+            let index = rules.iter().position(|known| known.rule.slug == rule.rule.slug);
+            results.extend(rule.found().iter().map(|found| result(document, server, rule, index, found)));
         }
     }
     let driver = ToolComponent {
@@ -194,20 +194,20 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
     document_of(&SarifLog { schema: SCHEMA, version: "2.1.0", runs: [run] })
 }
 
-fn judged(document: &Document) -> impl Iterator<Item = (&Server, &Judged)> {
-    document.servers.iter().filter_map(|server| match &server.seen {
-        Ok(Seen::Judged(judged)) => Some((server, judged)),
+fn judged(document: &Document) -> impl Iterator<Item = (&Server, &RuleResults)> {
+    document.servers.iter().filter_map(|server| match &server.outcome {
+        Ok(Examination::Rules(judged)) => Some((server, judged)),
         _ => None,
     })
 }
 
-/// Each rule once: the same were applied to every server.
-fn rules(document: &Document) -> &[Ruling] {
-    judged(document).next().map_or(&[], |(_, judged)| &judged.rulings)
+/// Each rule once: the same rules were applied to every server.
+fn rules(document: &Document) -> &[RuleResult] {
+    judged(document).next().map_or(&[], |(_, judged)| &judged.results)
 }
 
-fn rule(ruling: &Ruling) -> ReportingDescriptor<'_> {
-    let rule = ruling.rule;
+fn rule(result: &RuleResult) -> ReportingDescriptor<'_> {
+    let rule = result.rule;
     let address = rule.address();
     ReportingDescriptor {
         id: rule.slug,
@@ -225,9 +225,9 @@ fn rule(ruling: &Ruling) -> ReportingDescriptor<'_> {
 fn result<'a>(
     document: &Document,
     server: &'a Server,
-    ruling: &'a Ruling,
+    result: &'a RuleResult,
     rule_index: Option<usize>,
-    found: &'a Found,
+    found: &'a Finding,
 ) -> SarifResult<'a> {
     let problem = if document.several {
         format!("{}: {} ({})", server.label, found.problem, found.run)
@@ -237,7 +237,7 @@ fn result<'a>(
     let line = |text: &Option<String>| text.as_ref().map(|text| visible::line(text).into_owned());
     let known = document.baseline.as_ref().filter(|_| found.known);
     SarifResult {
-        rule_id: ruling.rule.slug,
+        rule_id: result.rule.slug,
         rule_index,
         level: severity(found.level),
         message: message(&sentence(&problem)),
@@ -252,7 +252,7 @@ fn result<'a>(
         occurrence_count: found.count,
         partial_fingerprints: Members::from([
             ("mcpjoin/v1", found.fingerprint.clone()),
-            // The one that GitHub reads.
+            // The fingerprint that GitHub reads.
             ("primaryLocationLineHash", format!("{}:1", found.fingerprint)),
         ]),
         properties: ResultProperties {
@@ -278,7 +278,7 @@ const fn severity(level: Level) -> &'static str {
     }
 }
 
-/// The servers that were not examined, or not completely, and the findings of the baseline that were not found again.
+/// The servers that were not examined, or not completely, and the stale entries of the baseline.
 fn notifications(ui: &Ui, document: &Document) -> Vec<Notification> {
     let failed = document.servers.iter().filter_map(|server| {
         let failure = server.failure()?;
@@ -296,10 +296,10 @@ fn notifications(ui: &Ui, document: &Document) -> Vec<Notification> {
 }
 
 fn figures(document: &Document, server: &Server) -> Value {
-    let figures = match &server.seen {
-        Ok(Seen::Judged(judged)) => {
+    let figures = match &server.outcome {
+        Ok(Examination::Rules(judged)) => {
             let counts = judged.counts();
-            let skipped = judged.rulings.iter();
+            let skipped = judged.results.iter();
             Some(Figures {
                 ran: counts.ran(),
                 passed: counts.passed,
@@ -313,11 +313,11 @@ fn figures(document: &Document, server: &Server) -> Value {
     joined(&ServerFigures { server: &server.label, judged: figures.is_some() }, &figures)
 }
 
-/// Where a service shows what is wrong with the server.
+/// The file and the line at which a service shows the result.
 fn place(server: &Server) -> PhysicalLocation {
     let (path, start_line) = match &server.place {
         Some(place) => {
-            // A path from the working directory is one in the repository.
+            // A path below the working directory is relative to the repository.
             let here = std::env::current_dir().ok();
             let file = here.and_then(|here| place.file.strip_prefix(here).ok()).unwrap_or(&place.file);
             (file.to_string_lossy().into_owned(), place.line)
@@ -330,10 +330,10 @@ fn place(server: &Server) -> PhysicalLocation {
     }
 }
 
-/// A path or a name as a relative reference: no scheme, no root, nothing that leads out of the folder.
+/// A path or a name as a relative reference: without a scheme, a root, or a part that leaves the folder.
 fn relative(path: &str) -> String {
     let path = path.split_once("://").map_or(path, |(_, rest)| rest);
-    // Secrets stand behind it.
+    // A query may contain secrets.
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let parts = path.split('/').filter(|part| !matches!(*part, "" | "." | ".."));
     let mut out = String::new();
@@ -359,12 +359,12 @@ fn message(text: &str) -> Members<String> {
     Members::from([("text", self::text(text))])
 }
 
-/// A text as a message: braces would be places to be filled in, and `[..](..)` a link.
+/// A text for a message: braces would be placeholders, and `[..](..)` a link.
 fn text(text: &str) -> String {
     visible::line(text).replace('{', "{{").replace('}', "}}").replace("](", "] (")
 }
 
-/// With a full stop.
+/// The text with a full stop.
 fn sentence(text: &str) -> String {
     if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }

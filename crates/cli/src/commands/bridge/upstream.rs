@@ -1,7 +1,7 @@
-//! A server that is started, or reached, each time somebody needs it, and why that failed the last time.
+//! Starts a server, or connects to it, each time a bridge needs it, and keeps the last failure.
 //!
-//! Used by both kinds of bridges to servers: what the library says of a start is a sentence, and the failure that a person
-//! is shown knows more.
+//! Used by the bridges to MCP servers. The library reports a start as one sentence; the failure here has the exit code
+//! and the hint, too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,20 +14,20 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
 
-/// How a server is had. Cheap to clone.
+/// The way to a server. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Starting(Arc<Shared>);
+pub(super) struct Upstream(Arc<Shared>);
 
 struct Shared {
     ui: Ui,
     way: Way,
-    /// What is done first once it runs.
+    /// The first phase of a new connection.
     first: Phase,
     starts: AtomicU64,
     failed: Mutex<Option<Failure>>,
 }
 
-impl Starting {
+impl Upstream {
     pub(super) fn new(ui: &Ui, way: Way, first: Phase) -> Self {
         if let Some(access) = way.access() {
             access.tells_clients();
@@ -41,7 +41,7 @@ impl Starting {
         }))
     }
 
-    /// Starts it, or connects to it; otherwise the one sentence why not.
+    /// Starts the server, or connects to it. The error is one sentence.
     pub(super) async fn link(self) -> Result<Link, String> {
         let Shared { ui, way, starts, failed, .. } = &*self.0;
         let number = starts.fetch_add(1, Ordering::Relaxed) + 1;
@@ -52,7 +52,7 @@ impl Starting {
         })
     }
 
-    /// Why it does not run.
+    /// Why the server does not run.
     pub(super) fn failure(&self, end: &RunEnd) -> Failure {
         let Shared { way, first, failed, .. } = &*self.0;
         let not_started = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -65,7 +65,7 @@ impl Starting {
         way.told(failure)
     }
 
-    /// Why it is not there any more.
+    /// Why the server is gone.
     pub(super) fn gone(&self, gone: &NoClient) -> Failure {
         match gone {
             NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. } => self.failure(last),

@@ -1,4 +1,4 @@
-//! Examines the servers, several at once, and makes the report on each.
+//! Examines several servers at once, and makes the report on each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::compatibility::Clients;
-use super::report::{Judged, Seen, Server, cut};
+use super::report::{Examination, RuleResults, Server, cut};
 use super::{calls, openers};
 use crate::args::{Connect, ToolCall, Validate};
 use crate::config::ToolFilter;
@@ -23,14 +23,14 @@ use crate::progress::bar;
 use crate::target::Target;
 use crate::ui::Ui;
 
-/// The servers that are examined at once: each of them may be a program with others below it.
+/// The maximum number of servers that are examined at once. Each may be a program with processes below it.
 const MAX_CONCURRENT_SERVERS: usize = 4;
 /// The longest text of a response that is no message.
 const MAX_GARBAGE_CHARS: usize = 200;
 
-/// What to look for, in every server.
+/// The options of the examination, for all servers.
 #[derive(Clone)]
-pub(super) struct Look {
+pub(super) struct Options {
     selection: Selection,
     openers: bool,
     resilience: bool,
@@ -40,7 +40,7 @@ pub(super) struct Look {
     connect: Connect,
 }
 
-impl Look {
+impl Options {
     pub(super) fn new(args: &Validate, selection: Selection) -> Self {
         Self {
             selection,
@@ -53,8 +53,8 @@ impl Look {
         }
     }
 
-    /// The same server, with the tools that are to be called: what the configuration does not allow is not.
-    fn calling(&self, mut validator: Validator, tools: &ToolFilter) -> Result<Validator, Failure> {
+    /// Adds the calls of tools. The configuration has to allow the tools.
+    fn with_calls(&self, mut validator: Validator, tools: &ToolFilter) -> Result<Validator, Failure> {
         for call in &self.calls {
             tools.permit(&call.tool)?;
             validator = validator.call(call.tool.as_str(), call.arguments.clone());
@@ -63,7 +63,7 @@ impl Look {
             return Ok(validator);
         }
         if !tools.allows_all() {
-            // Which they are is known when it is too late to ask.
+            // The tools are known only during the run, so they cannot be checked here.
             let problem = "--read-only-tools would call tools that the configuration may not allow";
             return Err(Failure::usage(problem, "name those that may be called: --call TOOL"));
         }
@@ -71,12 +71,12 @@ impl Look {
     }
 }
 
-/// Looks at all of them, and gives what was seen in their order. A signal ends it, and what was started.
+/// Examines all servers and returns the results in their order. A signal ends the examination and what it has started.
 pub(super) async fn all(
     ui: &Ui,
     targets: &[Target],
     plans: Vec<Result<Plan, Failure>>,
-    look: &Look,
+    options: &Options,
     signals: &mut Signals,
 ) -> Result<Vec<Server>, Signal> {
     let children: Vec<ChildHandle> = plans.iter().flatten().filter_map(|plan| plan.way.child()).collect();
@@ -87,13 +87,13 @@ pub(super) async fn all(
     for (place, (target, plan)) in targets.iter().zip(plans).enumerate() {
         let label = label(ui, target, plan.as_ref().ok());
         labels.push(label.clone());
-        let (ui, look, room, progress) = (ui.clone(), look.clone(), room.clone(), progress.clone());
+        let (ui, options, room, progress) = (ui.clone(), options.clone(), room.clone(), progress.clone());
         running.spawn(async move {
-            // It is never closed.
+            // The semaphore is never closed.
             let _room = room.acquire().await;
             let server = match plan {
-                Ok(plan) => one(&ui, label, plan, &look, &progress).await,
-                Err(failure) => unseen(label, failure),
+                Ok(plan) => one(&ui, label, plan, &options, &progress).await,
+                Err(failure) => not_examined(label, failure),
             };
             progress.done();
             (place, server)
@@ -105,7 +105,7 @@ pub(super) async fn all(
             biased;
             signal = signals.next() => {
                 ui.line_over();
-                // Dropped, they end what they have started; who asks twice does not wait for that.
+                // Dropped tasks end what they have started. A second signal does not wait for that.
                 tokio::select! {
                     biased;
                     _ = signals.next() => {}
@@ -117,7 +117,7 @@ pub(super) async fn all(
         };
         match next {
             Some(Ok((place, server))) => servers[place] = Some(server),
-            // Told below: nothing came of it.
+            // The missing result is reported below.
             Some(Err(_)) => {}
             None => break,
         }
@@ -126,7 +126,7 @@ pub(super) async fn all(
     let lost = |label| {
         let problem = "looking at it ended before anything was known";
         let failure = Failure::new("E_VALIDATE", Exit::Connection, Phase::Probe, problem);
-        unseen(label, failure.hint("this is a fault of mcpjoin: tell its authors"))
+        not_examined(label, failure.hint("this is a fault of mcpjoin: tell its authors"))
     };
     Ok(servers.into_iter().zip(labels).map(|(server, label)| server.unwrap_or_else(|| lost(label))).collect())
 }
@@ -138,7 +138,7 @@ async fn ended(mut running: JoinSet<(usize, Server)>, children: &[ChildHandle]) 
     }
 }
 
-/// What a server is called by: the name of its entry, or its command or address.
+/// The label of a server: the name of its entry, or its command or address.
 fn label(ui: &Ui, target: &Target, plan: Option<&Plan>) -> String {
     let label = match (target, plan) {
         (Target::Entry(named), Some(plan)) if plan.place.is_some() => named.name.clone(),
@@ -148,51 +148,63 @@ fn label(ui: &Ui, target: &Target, plan: Option<&Plan>) -> String {
     ui.hidden(&label).into_owned()
 }
 
-fn unseen(label: String, failure: Failure) -> Server {
-    Server { shown: label.clone(), label, place: None, took: std::time::Duration::ZERO, seen: Err(failure) }
+fn not_examined(label: String, failure: Failure) -> Server {
+    Server {
+        shown: label.clone(),
+        label,
+        place: None,
+        took: std::time::Duration::ZERO,
+        outcome: Err(failure),
+    }
 }
 
-async fn one(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progress) -> Server {
+async fn one(ui: &Ui, label: String, plan: Plan, options: &Options, progress: &Progress) -> Server {
     let began = Instant::now();
     let way = plan.way.clone();
     let (name, typed, place) = (label.clone(), plan.shown.clone(), plan.place.clone());
-    let seen = seen(ui, name, plan, look, progress).await;
+    let outcome = examine(ui, name, plan, options, progress).await;
     let took = began.elapsed();
-    let told = |failure: Failure| {
-        // What a child has written it has written to the one that looked.
+    let complete = |failure: Failure| {
+        // Standard error of a child has been read by its own examination.
         let failure = if way.child().is_some() { failure } else { way.told(failure) };
         failure.and_no_entry(way.no_entry()).with(&typed, took)
     };
-    let seen = match seen {
-        Ok(Seen::Judged(mut judged)) => {
-            judged.kept_out = judged.kept_out.map(told);
-            Ok(Seen::Judged(judged))
+    let outcome = match outcome {
+        Ok(Examination::Rules(mut judged)) => {
+            judged.unauthorized = judged.unauthorized.map(complete);
+            Ok(Examination::Rules(judged))
         }
-        Ok(seen) => Ok(seen),
-        Err(failure) => Err(told(failure)),
+        Ok(outcome) => Ok(outcome),
+        Err(failure) => Err(complete(failure)),
     };
-    Server { label, shown: ui.hidden(&typed).into_owned(), place, took, seen }
+    Server { label, shown: ui.hidden(&typed).into_owned(), place, took, outcome }
 }
 
-async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progress) -> Result<Seen, Failure> {
+async fn examine(
+    ui: &Ui,
+    label: String,
+    plan: Plan,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Examination, Failure> {
     let progress = progress.clone();
-    // What a user calls it in the configuration of a client.
+    // The name that a user gives the server in the configuration of a client.
     let entry = plan.place.is_some().then(|| label.clone());
-    if look.openers {
-        let told = |number, opener: &str| progress.told(&label, number, opener, "");
-        return openers::look(ui, &plan, &look.connect, told).await.map(Seen::Openers);
+    if options.openers {
+        let on_opener = |number, opener: &str| progress.show(&label, number, opener, "");
+        return openers::examine(ui, &plan, &options.connect, on_opener).await.map(Examination::Openers);
     }
     let mut number = 0;
-    let validator = look.calling(plan.way.judged(), &plan.tools)?;
-    let validator = observed(&look.connect, validator, plan.first).on_progress(move |now| {
+    let validator = options.with_calls(plan.way.judged(), &plan.tools)?;
+    let validator = with_options(&options.connect, validator, plan.first).on_progress(move |now| {
         let probe = if progress.has_line() { now.probe.as_str() } else { "" };
         if progress.has_line() || number != now.number {
-            progress.told(&label, now.number, now.run, probe);
+            progress.show(&label, now.number, now.run, probe);
         }
         number = now.number;
     });
-    let validator = if look.resilience { validator.resilience() } else { validator };
-    let (trace, kept_out) = match validator.run().await {
+    let validator = if options.resilience { validator.resilience() } else { validator };
+    let (trace, unauthorized) = match validator.run().await {
         Ok(trace) => (trace, None),
         Err(ValidateError::Unauthorized { status, reason, mut seen }) => {
             let trace = std::mem::take(&mut *seen);
@@ -204,16 +216,16 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
         }
         Err(error) => return Err(failure(error, &plan.shown)),
     };
-    let mut judged = Judged::new(ui, &trace, judge(&trace, &look.selection));
-    judged.kept_out = kept_out;
-    judged.calls = calls::notes(ui, &trace, &look.calls);
-    if look.compatibility {
+    let mut judged = RuleResults::new(ui, &trace, judge(&trace, &options.selection));
+    judged.unauthorized = unauthorized;
+    judged.calls = calls::notes(ui, &trace, &options.calls);
+    if options.compatibility {
         judged.clients = Clients::new(ui, entry.as_deref(), &trace);
     }
-    Ok(Seen::Judged(judged))
+    Ok(Examination::Rules(judged))
 }
 
-/// Why there is no trace. `typed`: the server's address, as it is shown.
+/// The failure if there is no trace. `typed`: the address of the server as it is shown.
 fn failure(error: ValidateError, typed: &str) -> Failure {
     match error {
         ValidateError::Spawn(error) => Failure::spawn(&error),
@@ -233,7 +245,7 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
         }
         ValidateError::Redirected { ref location, .. } => {
             let hint = match location {
-                // It redirects to itself.
+                // The server redirects to itself.
                 Some(location) if without_query(location) == without_query(typed) => {
                     "that is the address itself: see what the server, or a proxy before it, wants to be asked otherwise"
                 }
@@ -260,13 +272,13 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
     }
 }
 
-/// Queries may hold secrets, and are not compared.
+/// The address without its query, which may contain secrets.
 fn without_query(address: &str) -> &str {
     address.split(['?', '#']).next().unwrap_or(address)
 }
 
-/// The eras, limits and timeouts that the options name.
-fn observed(connect: &Connect, validator: Validator, first: Phase) -> Validator {
+/// Applies the options for eras, limits and timeouts.
+fn with_options(connect: &Connect, validator: Validator, first: Phase) -> Validator {
     let mut validator = validator.limits(limits(connect));
     if let Some(time) = connect.timeout {
         validator = validator.answer_within(time);
@@ -289,7 +301,7 @@ fn observed(connect: &Connect, validator: Validator, first: Phase) -> Validator 
     validator
 }
 
-/// How far it is, for a person: on a line of the terminal, or, with `-v`, in lines.
+/// Shows the progress: on a line of the terminal, or with `-v` in lines.
 #[derive(Clone)]
 struct Progress {
     ui: Ui,
@@ -306,8 +318,8 @@ impl Progress {
         self.ui.has_line()
     }
 
-    /// A server is being asked this.
-    fn told(&self, label: &str, number: usize, run: &str, probe: &str) {
+    /// Shows the current run of a server.
+    fn show(&self, label: &str, number: usize, run: &str, probe: &str) {
         if !self.has_line() {
             let whose = if self.count > 1 { format!("{label}: ") } else { String::new() };
             return self.ui.detail(&format!("{whose}run {number}: {run}"));
@@ -317,7 +329,7 @@ impl Progress {
         self.ui.line(&format!("{whose}run {number}, {run}{what}"));
     }
 
-    /// One more is over.
+    /// Counts a server that was examined.
     fn done(&self) {
         self.done.fetch_add(1, Ordering::Relaxed);
         if self.has_line() && self.count > 1 {

@@ -1,19 +1,20 @@
-//! The line that takes a task up again: what was typed to begin it, with the task in place of the tool.
+//! The command line that continues a task: that of the call, with the id of the task in place of the tool.
 //!
-//! Called by `call`. Pure: looks at nothing but the words, and prints nothing.
+//! Used by `call`. Does no I/O.
 
 use std::ffi::OsString;
 
 use clap::{Command, CommandFactory};
 
-use super::call::VERB;
 use crate::args::{Cli, Words};
 use crate::target::{Target, shown};
 
-/// Options that say what is begun, and not with whom or how.
-const BEGINNING: [&str; 4] = ["detach", "task", "tool", "args"];
+/// The verb that takes up a task.
+const VERB: &str = "call";
+/// Options that describe the call, and not the connection or the output.
+const CALL_OPTIONS: [&str; 4] = ["detach", "task", "tool", "args"];
 
-/// The line, as it would be typed in a shell.
+/// The command line, quoted for a shell.
 pub(super) fn line(argv: &[OsString], words: &Words, separated: bool, target: &Target, id: &str) -> String {
     let mut line = format!("mcpjoin {VERB} --task {}", shown(id.as_ref()));
     let mut push = |word: &OsString| {
@@ -27,7 +28,7 @@ pub(super) fn line(argv: &[OsString], words: &Words, separated: bool, target: &T
         words.command.iter().for_each(push);
     } else if !named && let Some(first) = words.words.first() {
         match target {
-            // The word may name a tool of it, too.
+            // The word may name a tool behind the entry, too.
             Target::Entry(entry) => {
                 let mut word = entry.file.clone().unwrap_or_default();
                 if entry.file.is_some() {
@@ -42,7 +43,7 @@ pub(super) fn line(argv: &[OsString], words: &Words, separated: bool, target: &T
     line
 }
 
-/// The options that stay, and whether one of them names the server.
+/// The options that are kept, and whether one of them names the server.
 fn options(argv: &[OsString]) -> (Vec<OsString>, bool) {
     let (mut kept, mut named) = (Vec::new(), false);
     let mut cli = Cli::command();
@@ -53,7 +54,7 @@ fn options(argv: &[OsString]) -> (Vec<OsString>, bool) {
         let Some((name, apart)) = option(verb, &word.to_string_lossy()) else { continue };
         let value = if apart { words.next() } else { None };
         named |= name == "server";
-        if !BEGINNING.contains(&name) {
+        if !CALL_OPTIONS.contains(&name) {
             kept.push(word.clone());
             kept.extend(value.cloned());
         }
@@ -61,7 +62,7 @@ fn options(argv: &[OsString]) -> (Vec<OsString>, bool) {
     (kept, named)
 }
 
-/// The option that a word is, and whether its value is the next word; `None` for an operand.
+/// The id of the option that a word is, and whether the next word is its value; `None` for an operand.
 fn option<'a>(verb: &'a Command, word: &str) -> Option<(&'a str, bool)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, joined) = long.split_once('=').map_or((long, false), |(name, _)| (name, true));

@@ -1,6 +1,6 @@
-//! A login without a browser on this machine: the address is printed, and what comes of it is waited for on the port, for
-//! whoever has led it here, and on standard input, for the address that the browser was sent to in the end. Where nobody can
-//! answer there, that is not offered.
+//! A login without a browser on this machine. The address is printed. Then the callback is awaited at the local port,
+//! where a forwarded browser may come, and on standard input, where the user may paste the address that the browser
+//! ended at. Standard input is not offered if it cannot be read.
 
 use std::io::{BufRead, Read};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,36 +10,36 @@ use std::time::Duration;
 use mcpjoin_auth::{Authorizing, LocalBrowser, UserAgent, UserAgentError, Visit};
 use tokio::sync::mpsc::{self, Receiver};
 
-use super::words;
+use super::format;
 use crate::ui::Ui;
 
-/// No address that comes back is longer, in bytes.
-const LONGEST: u64 = 64 << 10;
+/// The maximum length of a pasted line.
+const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// Prints the address, and waits for both.
-pub(super) struct Pasting {
+/// Prints the address, and waits for both ways of the callback.
+pub(super) struct NoBrowser {
     ui: Ui,
     browser: LocalBrowser,
-    /// How long the browser waits.
-    patience: Duration,
-    /// The lines of standard input, read from the first visit on.
+    /// How long the browser is waited for.
+    timeout: Duration,
+    /// The lines of standard input. It is read from the first visit on.
     lines: Arc<Mutex<Option<Receiver<String>>>>,
 }
 
-impl Pasting {
-    /// `browser`: opens nothing, and waits at the port for as long as `patience`.
-    pub(super) fn new(ui: &Ui, browser: LocalBrowser, patience: Duration) -> Self {
-        Self { ui: ui.clone(), browser, patience, lines: Arc::default() }
+impl NoBrowser {
+    /// `browser`: opens no program, and waits at the port for `timeout`.
+    pub(super) fn new(ui: &Ui, browser: LocalBrowser, timeout: Duration) -> Self {
+        Self { ui: ui.clone(), browser, timeout, lines: Arc::default() }
     }
 }
 
-impl UserAgent for Pasting {
+impl UserAgent for NoBrowser {
     async fn visit(&self, before: Option<&str>) -> Result<Visit, UserAgentError> {
         let visit = self.browser.visit(before).await?;
-        let (ui, kept, time) = (self.ui.clone(), self.lines.clone(), words::time(self.patience));
+        let (ui, stored_lines, time) = (self.ui.clone(), self.lines.clone(), format::time(self.timeout));
         let here = visit.redirect_uri().to_owned();
         Ok(Visit::new(here.clone(), async move |authorizing: Authorizing| {
-            let taken = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let taken = stored_lines.lock().unwrap_or_else(PoisonError::into_inner).take();
             let can_answer = taken.is_some() || can_answer();
             let then = if can_answer {
                 "if the browser then shows a page that it cannot reach, paste the address of that page here:"
@@ -61,13 +61,13 @@ impl UserAgent for Pasting {
                 outcome = visit.authorize(authorizing) => outcome,
                 query = pasted(&ui, lines.as_mut(), &state) => Ok(query),
             };
-            *kept.lock().unwrap_or_else(PoisonError::into_inner) = lines;
+            *stored_lines.lock().unwrap_or_else(PoisonError::into_inner) = lines;
             outcome
         }))
     }
 }
 
-/// Whether standard input may bring an answer: it is not at its end, and whoever sits at a terminal writes to us.
+/// Whether standard input can bring an answer: it is not at its end, and a terminal has us in the foreground.
 #[cfg(unix)]
 fn can_answer() -> bool {
     use std::io::IsTerminal;
@@ -76,7 +76,7 @@ fn can_answer() -> bool {
 
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
-        // In the background nothing is read: the system would stop us for it.
+        // A process in the background must not read: the system would stop it.
         let reader = rustix::termios::tcgetpgrp(&stdin);
         return reader.is_ok_and(|group| group == rustix::process::getpgrp());
     }
@@ -85,17 +85,17 @@ fn can_answer() -> bool {
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
         poll(&mut ready, Some(&at_once)).is_ok_and(|count| count > 0)
     };
-    // What is ready is read without waiting; nothing is its end. What is read stays for whoever reads the lines.
+    // A ready input is read without blocking, and no bytes mean its end. What is read stays in the buffer for `lines`.
     !is_ready || stdin.lock().fill_buf().is_ok_and(|bytes| !bytes.is_empty())
 }
 
-/// Whether standard input may bring an answer.
+/// Whether standard input can bring an answer.
 #[cfg(not(unix))]
 fn can_answer() -> bool {
     std::io::IsTerminal::is_terminal(&std::io::stdin())
 }
 
-/// The query of the address that is pasted; never, where nothing more is to be read.
+/// Returns the query of the pasted address. Never returns if no more lines come.
 async fn pasted(ui: &Ui, lines: Option<&mut Receiver<String>>, state: &str) -> String {
     if let Some(lines) = lines {
         while let Some(line) = lines.recv().await {
@@ -109,7 +109,7 @@ async fn pasted(ui: &Ui, lines: Option<&mut Receiver<String>>, state: &str) -> S
     std::future::pending().await
 }
 
-/// The query of an address, or of what was copied of it. Otherwise what is wrong with it; nothing is wrong with an empty line.
+/// The query of an address, or of the part of it that was copied; `None` for an empty line. The error is a message.
 fn query(line: &str, state: &str) -> Result<Option<String>, &'static str> {
     let line = line.trim().trim_matches(['"', '\'', '<', '>']);
     if line.is_empty() {
@@ -124,7 +124,7 @@ fn query(line: &str, state: &str) -> Result<Option<String>, &'static str> {
                     http://localhost. Paste it here:",
         );
     }
-    // Its letters are none that are escaped in a query.
+    // A state contains no characters that are escaped in a query.
     if !query.split('&').any(|pair| pair.strip_prefix("state=") == Some(state)) {
         return Err(
             "that address is of another login than this one: open the address above, log in, and paste the one \
@@ -134,15 +134,14 @@ fn query(line: &str, state: &str) -> Result<Option<String>, &'static str> {
     Ok(Some(query.to_owned()))
 }
 
-/// Reads standard input on a thread of its own, which ends with the process: nothing else could end it. `None` when there
-/// cannot be one.
+/// Reads standard input on its own thread, which ends with the process. `None` if there cannot be a thread.
 fn lines() -> Option<Receiver<String>> {
     let (sender, receiver) = mpsc::channel(1);
     let read = move || {
         let mut input = std::io::stdin().lock();
         loop {
             let mut line = String::new();
-            match input.by_ref().take(LONGEST).read_line(&mut line) {
+            match input.by_ref().take(MAX_LINE_BYTES).read_line(&mut line) {
                 Ok(1..) if sender.blocking_send(line).is_ok() => {}
                 _ => return,
             }

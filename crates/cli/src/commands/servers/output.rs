@@ -1,4 +1,4 @@
-//! What `mcpjoin servers` prints.
+//! The output of `mcpjoin servers`.
 
 use serde::Serialize;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::target::{exact, shown};
 use crate::ui::{BAD, FAINT, HEADING, NAME};
 use crate::visible;
 
-/// For a person: each file, each entry, a line for each kind of value.
+/// For a person: each file, its entries, and a line for each kind of value.
 pub(super) fn text(files: &[File]) -> String {
     if files.is_empty() {
         return "no configuration: `mcpjoin help servers` says where they are looked for".into();
@@ -32,7 +32,7 @@ pub(super) fn text(files: &[File]) -> String {
             out.push(format!("  warning  {}", visible::line(warning)));
         }
         for entry in &file.entries {
-            of_entry(entry, &mut out);
+            entry_lines(entry, &mut out);
         }
         if file.problem.is_none() && file.entries.is_empty() {
             out.push("  no entries".into());
@@ -41,7 +41,7 @@ pub(super) fn text(files: &[File]) -> String {
     out.join("\n")
 }
 
-fn of_entry(entry: &Found, out: &mut Vec<String>) {
+fn entry_lines(entry: &Found, out: &mut Vec<String>) {
     let name = called(&entry.name);
     let mut about = entry.transport.unwrap_or("unusable").to_owned();
     if let Some(line) = entry.disabled {
@@ -52,7 +52,7 @@ fn of_entry(entry: &Found, out: &mut Vec<String>) {
         Some(_) => about.push_str(", not trusted"),
         None => {}
     }
-    // Of two with one name in one file neither is used.
+    // If two entries in one file have the same name, neither is used.
     if let Some(place) = entry.shadowed.as_ref().filter(|_| entry.problems.is_empty()) {
         about.push_str(&format!(", not used: {place} comes first"));
     }
@@ -63,7 +63,7 @@ fn of_entry(entry: &Found, out: &mut Vec<String>) {
     let mut parts = entry.parts.iter().peekable();
     while let Some(part) = parts.next() {
         let bare = matches!(part.what, "env" | "env_vars" | "headers");
-        // Secrets in it are masked where they stand.
+        // The words of a command have been masked.
         let word = |text: &str| if bare { called(text) } else { exact(text) };
         let mut words = vec![word(&part.text)];
         let (mut first, mut last) = (part.line, part.line);
@@ -89,29 +89,29 @@ fn of_entry(entry: &Found, out: &mut Vec<String>) {
 
 /// The files for a program.
 #[derive(Serialize)]
-struct OfFiles<'a> {
-    files: Vec<OfFile<'a>>,
+struct JsonFiles<'a> {
+    files: Vec<JsonFile<'a>>,
 }
 
-/// A file of configuration.
+/// A configuration file.
 #[derive(Serialize)]
-struct OfFile<'a> {
+struct JsonFile<'a> {
     file: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     dialect: Option<&'static str>,
     /// Why it cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<&'a str>,
-    /// Whether none of its entries has to be trusted first.
+    /// No entry needs trust first.
     trusted: bool,
     warnings: &'a [String],
-    servers: Vec<OfEntry<'a>>,
+    servers: Vec<JsonEntry<'a>>,
 }
 
 /// An entry.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OfEntry<'a> {
+struct JsonEntry<'a> {
     name: &'a str,
     line: usize,
     /// `stdio`, `http`, `sse`, `quic`, `tcp` or `unix`.
@@ -122,12 +122,12 @@ struct OfEntry<'a> {
     /// The line that disables it.
     #[serde(skip_serializing_if = "Option::is_none")]
     disabled: Option<usize>,
-    /// Where the entry of the same name stands that is used in its place.
+    /// The place of the entry of the same name that is used instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     shadowed_by: Option<&'a str>,
-    /// Whether it may be used without a question.
+    /// It may be used without a question.
     trusted: bool,
-    /// What has changed since it was trusted.
+    /// The changes since it was trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<&'a [String]>,
     values: &'a [Part],
@@ -137,7 +137,7 @@ struct OfEntry<'a> {
 
 /// For a program.
 pub(super) fn json(files: &[File]) -> String {
-    let files = files.iter().map(|file| OfFile {
+    let files = files.iter().map(|file| JsonFile {
         file: &file.name,
         dialect: file.dialect,
         problem: file.problem.as_deref(),
@@ -145,11 +145,11 @@ pub(super) fn json(files: &[File]) -> String {
         warnings: &file.warnings,
         servers: file.entries.iter().map(of).collect(),
     });
-    document_of(&OfFiles { files: files.collect() })
+    document_of(&JsonFiles { files: files.collect() })
 }
 
-fn of(entry: &Found) -> OfEntry<'_> {
-    OfEntry {
+fn of(entry: &Found) -> JsonEntry<'_> {
+    JsonEntry {
         name: &entry.name,
         line: entry.line,
         transport: entry.transport,
@@ -164,7 +164,7 @@ fn of(entry: &Found) -> OfEntry<'_> {
     }
 }
 
-/// What `servers trust` has done, or `servers untrust`: for a person, with each definition in full where it is there.
+/// The outcome of `servers trust` or `servers untrust` for a person, with each definition.
 pub(super) fn definitions(said: &str, definitions: &[(String, Vec<String>)]) -> String {
     let mut out = vec![said.to_owned()];
     for (name, lines) in definitions {
@@ -175,8 +175,8 @@ pub(super) fn definitions(said: &str, definitions: &[(String, Vec<String>)]) -> 
     out.join("\n")
 }
 
-/// One line of [`definitions`] for each member that was kept.
-pub(super) fn kept(trusted: &Trusted) -> Vec<String> {
+/// The lines of [`definitions`] for a trusted definition.
+pub(super) fn definition(trusted: &Trusted) -> Vec<String> {
     let (run, rest): (Vec<_>, Vec<_>) =
         trusted.members.iter().partition(|member| ["command", "args", "url"].contains(&member.what.as_str()));
     let words = |member: &Member| member.words.iter().map(|word| exact(word)).collect::<Vec<_>>().join(" ");
@@ -189,8 +189,8 @@ pub(super) fn kept(trusted: &Trusted) -> Vec<String> {
     lines
 }
 
-/// Trusted definitions for a program, as one member of a document.
-pub(super) fn of_trusted(trusted: &[Trusted]) -> serde_json::Value {
+/// Trusted definitions for a program, as a member of a document.
+pub(super) fn trusted_document(trusted: &[Trusted]) -> serde_json::Value {
     let of = |trusted: &Trusted| {
         let Trusted { folder, file, entry, digest, members } = trusted;
         json!({ "folder": folder, "file": file, "name": entry, "digest": digest, "members": members })

@@ -1,22 +1,22 @@
-//! Two texts, line by line: which have gone, which have come. Pure.
+//! A line-by-line comparison of two texts.
 //!
-//! Called by `words`, for texts that a model reads.
+//! Used by `sentences`. Does no I/O.
 
-/// The comparisons of lines, which are the product of the lines that differ in both texts. With more, all lines of one are shown
-/// as removed and all of the other as added.
+/// The maximum number of comparisons of two lines. Above it all lines of the old text are removed and all of the new
+/// text are added.
 const MAX_COMPARISONS: usize = 1 << 20;
 
-/// A line, or some, of two texts.
+/// A line, or several equal lines, of two texts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    Gone(&'a str),
-    Come(&'a str),
-    /// So many are the same.
+    Removed(&'a str),
+    Added(&'a str),
+    /// The number of equal lines.
     Same(usize),
 }
 
-/// The lines of both texts, in their order; what has gone stands before what has come in its place.
-pub(super) fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
+/// The lines of both texts in order. Removed lines come before the lines that replace them.
+pub(super) fn line_diff<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.split('\n').collect(), new.split('\n').collect());
     let before = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let (old, new) = (&old[before..], &new[before..]);
@@ -27,8 +27,8 @@ pub(super) fn lines<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     if old.len().saturating_mul(new.len()) <= MAX_COMPARISONS {
         between(&mut out, old, new);
     } else {
-        out.extend(old.iter().map(|line| Line::Gone(line)));
-        out.extend(new.iter().map(|line| Line::Come(line)));
+        out.extend(old.iter().map(|line| Line::Removed(line)));
+        out.extend(new.iter().map(|line| Line::Added(line)));
     }
     same(&mut out, after);
     out
@@ -42,9 +42,9 @@ fn same(out: &mut Vec<Line<'_>>, count: usize) {
     }
 }
 
-/// By the longest lines in common that both have in the same order.
+/// Compares by the longest common subsequence of lines.
 fn between<'a>(out: &mut Vec<Line<'a>>, old: &[&'a str], new: &[&'a str]) {
-    // How long those of the rests are: from the line `row` of the old and `column` of the new text on.
+    // The length of the longest common subsequence of the lines from `row` of the old and `column` of the new text on.
     let width = new.len() + 1;
     let mut longest = vec![0_u32; (old.len() + 1) * width];
     for row in (0..old.len()).rev() {
@@ -66,11 +66,11 @@ fn between<'a>(out: &mut Vec<Line<'a>>, old: &[&'a str], new: &[&'a str]) {
                 (row, column) = (row + 1, column + 1);
             }
             (Some(down), right) if right.is_none_or(|right| down >= right) => {
-                out.push(Line::Gone(old[row]));
+                out.push(Line::Removed(old[row]));
                 row += 1;
             }
             _ => {
-                out.push(Line::Come(new[column]));
+                out.push(Line::Added(new[column]));
                 column += 1;
             }
         }
@@ -79,15 +79,15 @@ fn between<'a>(out: &mut Vec<Line<'a>>, old: &[&'a str], new: &[&'a str]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, MAX_COMPARISONS, lines};
+    use super::{Line, MAX_COMPARISONS, line_diff};
 
-    fn told(old: &str, new: &str) -> String {
+    fn in_signs(old: &str, new: &str) -> String {
         let one = |line: &Line<'_>| match line {
-            Line::Gone(line) => format!("-{line}"),
-            Line::Come(line) => format!("+{line}"),
+            Line::Removed(line) => format!("-{line}"),
+            Line::Added(line) => format!("+{line}"),
             Line::Same(count) => format!("={count}"),
         };
-        lines(old, new).iter().map(one).collect::<Vec<_>>().join(" ")
+        line_diff(old, new).iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
             ("1\na\n2\nb\n3", "0\na\n2\nc\n4", "-1 +0 =2 -b -3 +c +4"),
             ("a\r\nb", "a\nb", "-a\r +a =1"),
         ] {
-            assert_eq!(told(old, new), expected, "{old:?} {new:?}");
+            assert_eq!(in_signs(old, new), expected, "{old:?} {new:?}");
         }
     }
 
@@ -113,10 +113,10 @@ mod tests {
         let old: Vec<String> = (0..count).map(|line| format!("o{line}")).collect();
         let new: Vec<String> = (0..count).map(|line| format!("n{line}")).collect();
         let (old, new) = (old.join("\n"), new.join("\n"));
-        let lines = lines(&old, &new);
+        let lines = line_diff(&old, &new);
         assert_eq!(
             (lines.len(), &lines[0], &lines[count]),
-            (2 * count, &Line::Gone("o0"), &Line::Come("n0"))
+            (2 * count, &Line::Removed("o0"), &Line::Added("n0"))
         );
     }
 }

@@ -1,16 +1,12 @@
-//! Lists as they are read: as a page for a person, or as one JSON document that is valid however it ends. What is written
-//! is not kept.
-//!
-//! Called by `list`. Everything from a server is made visible here.
+//! Writes lists while they are read: as a page for a person, or as one JSON document that is valid wherever a list fails.
+//! Text that was written is not kept in memory. Escapes all texts of a server.
 
 use std::fmt::Write;
 
-use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
-use unicode_width::UnicodeWidthStr;
 
-use super::items::{NAMES, described, row, table};
-use super::reading::{Enough, Part, Section};
+use crate::commands::items::{described, name_columns, row, table};
+use crate::commands::lists::{Part, Section, ServerFacts, Stopped, error_of};
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
 use crate::fold;
@@ -18,48 +14,18 @@ use crate::object;
 use crate::ui::{HEADING, NAME, Ui, Unwritten};
 use crate::visible;
 
-/// The names of so many items are looked at before the first is shown.
-const HELD: usize = 256;
-/// Text is handed on as soon as it is longer than this, in bytes.
-const CHUNK: usize = 64 * 1024;
+/// The width of the column of names is that of the widest of this many items.
+const MAX_HELD_ROWS: usize = 256;
+/// Text is written as soon as it is longer than this.
+const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Which server it is.
-pub(crate) struct Facts {
-    /// In one line.
-    pub(crate) header: String,
-    /// The members of a document, in the specification's own shapes.
-    pub(crate) members: Vec<(&'static str, Raw)>,
-}
-
-impl Facts {
-    pub(crate) fn of(client: &Client) -> Self {
-        let peer = client.peer();
-        let server = peer.info.as_ref().map_or_else(
-            || "a server without a name".to_owned(),
-            |info| format!("{} {}", visible::line(&info.name), visible::line(&info.version)),
-        );
-        let era = format!("{:?}", peer.profile.era).to_lowercase();
-        let version = peer.profile.version.as_str();
-        let members = [
-            ("protocolVersion", Some(Raw::string(version))),
-            ("serverInfo", peer.info.as_ref().and_then(|info| Raw::from_value(info.as_ref()).ok())),
-            ("capabilities", peer.server_capabilities().and_then(|server| Raw::from_value(server).ok())),
-            ("instructions", peer.instructions.as_deref().map(Raw::string)),
-        ];
-        Self {
-            header: format!("{HEADING}{server}{HEADING:#}, protocol {version} ({era})"),
-            members: members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
-        }
-    }
-}
-
-/// Writes what is told. After the first that could not be written nothing more is.
-pub(crate) struct Writing<'a> {
+/// Writes lists. Nothing is written after the first failed write.
+pub(super) struct Output<'a> {
     ui: &'a Ui,
     form: Form,
-    /// What is yet to be handed on.
+    /// The text that is not yet written.
     out: String,
-    /// Several servers are told of: what any of them was given to hide is in none of their parts.
+    /// There are several servers. Secrets of each of them are hidden in the text of all of them.
     several: bool,
     unwritten: Option<Unwritten>,
 }
@@ -69,9 +35,9 @@ enum Form {
     Document(Document),
 }
 
-impl<'a> Writing<'a> {
-    /// `describe`: everything is to be said of each item.
-    pub(crate) fn new(ui: &'a Ui, describe: bool, several: bool) -> Self {
+impl<'a> Output<'a> {
+    /// `describe`: with all that is known of each item.
+    pub(super) fn new(ui: &'a Ui, describe: bool, several: bool) -> Self {
         let form = match ui.json {
             true => Form::Document(Document::default()),
             false => Form::Page(Page { width: ui.width(), describe, ..Page::default() }),
@@ -85,28 +51,28 @@ impl<'a> Writing<'a> {
         writing
     }
 
-    /// The next server; `name`: of its entry, where there are several.
-    pub(crate) fn server(&mut self, name: Option<&str>, facts: Facts) {
+    /// Begins a server. `name`: of its entry, if there are several servers.
+    pub(super) fn begin_server(&mut self, name: Option<&str>, facts: ServerFacts) {
         match &mut self.form {
-            Form::Page(page) => page.server(&mut self.out, name, &facts),
-            Form::Document(document) => document.server(&mut self.out, name, &facts),
+            Form::Page(page) => page.begin_server(&mut self.out, name, &facts),
+            Form::Document(document) => document.begin_server(&mut self.out, name, &facts),
         }
     }
 
-    /// A part of what it has.
-    pub(crate) async fn tell(&mut self, part: Part) -> Result<(), Enough> {
+    /// Writes a part of a list.
+    pub(super) async fn write(&mut self, part: Part) -> Result<(), Stopped> {
         match part {
             Part::Page(section, items) => {
-                self.section(section);
+                self.begin_section(section);
                 for item in items {
                     match &mut self.form {
                         Form::Page(page) => page.item(&mut self.out, section, &item),
-                        Form::Document(document) => document.next(&mut self.out),
+                        Form::Document(document) => document.begin_item(&mut self.out),
                     }
-                    if self.out.len() > CHUNK {
+                    if self.out.len() > CHUNK_BYTES {
                         self.flush().await?;
                     }
-                    self.whole(&item).await?;
+                    self.write_item(&item).await?;
                 }
             }
             Part::Pause => {
@@ -114,16 +80,16 @@ impl<'a> Writing<'a> {
                     page.release(&mut self.out);
                 }
             }
-            Part::Over(section) => {
-                self.section(section);
-                self.list_over();
+            Part::End(section) => {
+                self.begin_section(section);
+                self.end_list();
             }
-            Part::Broken(section, failure) => {
-                self.list_over();
+            Part::Failed(section, failure) => {
+                self.end_list();
                 match &mut self.form {
-                    Form::Page(page) => page.is_broken = true,
+                    Form::Page(page) => page.has_failed = true,
                     Form::Document(document) => {
-                        document.errors.push(super::broken(self.ui, section, &failure));
+                        document.errors.push(error_of(self.ui, section, &failure));
                     }
                 }
             }
@@ -131,49 +97,49 @@ impl<'a> Writing<'a> {
         self.flush().await
     }
 
-    /// Writes an item into a document, piece by piece: it may be as large as a message.
-    async fn whole(&mut self, item: &Raw) -> Result<(), Enough> {
+    /// Writes an item into a document, in chunks: it may be as large as a message.
+    async fn write_item(&mut self, item: &Raw) -> Result<(), Stopped> {
         let mut rest = item.as_str();
         while let Form::Document(document) = &mut self.form
             && !rest.is_empty()
         {
-            let end = (0..=CHUNK.min(rest.len())).rev().find(|end| rest.is_char_boundary(*end));
+            let end = (0..=CHUNK_BYTES.min(rest.len())).rev().find(|end| rest.is_char_boundary(*end));
             let (piece, more) = rest.split_at(end.filter(|end| *end > 0).unwrap_or(rest.len()));
             document.push(&mut self.out, piece);
             rest = more;
-            if self.out.len() > CHUNK {
+            if self.out.len() > CHUNK_BYTES {
                 self.flush().await?;
             }
         }
         Ok(())
     }
 
-    fn section(&mut self, section: &'static Section) {
+    fn begin_section(&mut self, section: &'static Section) {
         match &mut self.form {
             Form::Page(page) => page.section = Some(section),
-            Form::Document(document) => document.section(&mut self.out, section),
+            Form::Document(document) => document.begin_section(&mut self.out, section),
         }
     }
 
-    fn list_over(&mut self) {
+    fn end_list(&mut self) {
         match &mut self.form {
-            Form::Page(page) => page.list_over(&mut self.out),
-            Form::Document(document) => document.list_over(&mut self.out),
+            Form::Page(page) => page.end_list(&mut self.out),
+            Form::Document(document) => document.end_list(&mut self.out),
         }
     }
 
-    /// Of this server there is no more.
-    pub(crate) async fn server_over(&mut self) -> Result<(), Enough> {
-        self.list_over();
+    /// Ends a server.
+    pub(super) async fn end_server(&mut self) -> Result<(), Stopped> {
+        self.end_list();
         match &mut self.form {
-            Form::Page(page) => page.server_over(&mut self.out),
-            Form::Document(document) => document.server_over(&mut self.out),
+            Form::Page(page) => page.end_server(&mut self.out),
+            Form::Document(document) => document.end_server(&mut self.out),
         }
         self.flush().await
     }
 
-    /// There is nothing to say of the server of that name but this.
-    pub(crate) async fn absent(&mut self, name: &str, failure: &Failure) -> Result<(), Enough> {
+    /// Writes the failure of a server about which nothing else is known.
+    pub(super) async fn absent_server(&mut self, name: &str, failure: &Failure) -> Result<(), Stopped> {
         if let Form::Document(document) = &mut self.form {
             let error = failure.json()["error"].to_string();
             let name = Raw::string(name);
@@ -184,8 +150,8 @@ impl<'a> Writing<'a> {
         self.flush().await
     }
 
-    /// A signal has come, and what was told is not all there is: a document says so.
-    pub(crate) fn interrupted(&mut self, signal: Signal) {
+    /// Marks a document as incomplete after a signal.
+    pub(super) fn interrupt(&mut self, signal: Signal) {
         if let Form::Document(document) = &mut self.form {
             let message = "a signal ended it: there may be more than this";
             let failure = Failure::new("E_INTERRUPTED", Exit::Signal(signal), Phase::List, message);
@@ -195,8 +161,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// There is no more at all. How the writing went.
-    pub(crate) async fn over(mut self) -> Result<(), Unwritten> {
+    /// Ends the output. The error is that of the first failed write.
+    pub(super) async fn end(mut self) -> Result<(), Unwritten> {
         if let Form::Document(document) = &mut self.form {
             if self.several {
                 document.push(&mut self.out, "]");
@@ -209,13 +175,13 @@ impl<'a> Writing<'a> {
         }
         match self.flush().await {
             Ok(()) => Ok(()),
-            Err(Enough) => Err(self.unwritten.unwrap_or(Unwritten::Gone)),
+            Err(Stopped) => Err(self.unwritten.unwrap_or(Unwritten::Gone)),
         }
     }
 
-    async fn flush(&mut self) -> Result<(), Enough> {
+    async fn flush(&mut self) -> Result<(), Stopped> {
         if self.unwritten.is_some() {
-            return Err(Enough);
+            return Err(Stopped);
         }
         let text = std::mem::take(&mut self.out);
         if text.is_empty() {
@@ -230,7 +196,7 @@ impl<'a> Writing<'a> {
             Ok(()) => Ok(()),
             Err(unwritten) => {
                 self.unwritten = Some(unwritten);
-                Err(Enough)
+                Err(Stopped)
             }
         }
     }
@@ -241,14 +207,14 @@ impl<'a> Writing<'a> {
 #[derive(Default)]
 struct Document {
     indented: visible::Indented,
-    /// Some server has been told of.
+    /// A server was written.
     has_any: bool,
-    /// The server is a member of something with a name.
+    /// The server is a member of an object with a name.
     has_name: bool,
-    /// The list that has begun, and whether it has an item.
+    /// The current list, and whether it has an item.
     list: Option<(&'static str, bool)>,
     errors: Vec<String>,
-    /// Why it ends before its end, where several servers are told of.
+    /// Why the document is incomplete, if there are several servers.
     interrupted: Option<String>,
 }
 
@@ -263,7 +229,7 @@ impl Document {
         }
     }
 
-    fn server(&mut self, out: &mut String, name: Option<&str>, facts: &Facts) {
+    fn begin_server(&mut self, out: &mut String, name: Option<&str>, facts: &ServerFacts) {
         self.separate(out);
         self.has_name = name.is_some();
         if let Some(name) = name {
@@ -271,20 +237,20 @@ impl Document {
             self.push(out, &format!("{{\"name\":{},\"server\":", name.as_str()));
         }
         let members = object::write(facts.members.iter().map(|(name, value)| (*name, value.as_str())));
-        // The version is always there.
+        // The version is always there, so the object is not empty.
         self.push(out, members.strip_suffix('}').unwrap_or(&members));
     }
 
-    fn section(&mut self, out: &mut String, section: &Section) {
+    fn begin_section(&mut self, out: &mut String, section: &Section) {
         if self.list.is_none_or(|(member, _)| member != section.member) {
-            self.list_over(out);
+            self.end_list(out);
             self.list = Some((section.member, false));
             self.push(out, &format!(",\"{}\":[", section.member));
         }
     }
 
-    /// What stands before the next item.
-    fn next(&mut self, out: &mut String) {
+    /// Writes what separates an item from the previous one.
+    fn begin_item(&mut self, out: &mut String) {
         if let Some((_, has_items)) = &mut self.list
             && std::mem::replace(has_items, true)
         {
@@ -292,13 +258,13 @@ impl Document {
         }
     }
 
-    fn list_over(&mut self, out: &mut String) {
+    fn end_list(&mut self, out: &mut String) {
         if self.list.take().is_some() {
             self.push(out, "]");
         }
     }
 
-    fn server_over(&mut self, out: &mut String) {
+    fn end_server(&mut self, out: &mut String) {
         if !self.errors.is_empty() {
             let errors = std::mem::take(&mut self.errors).join(",");
             self.push(out, &format!(",\"errors\":[{errors}]"));
@@ -312,28 +278,28 @@ impl Document {
 
 #[derive(Default)]
 struct Page {
-    /// Of the terminal, in columns; without one nothing is cut.
+    /// Of the terminal, in columns; `None`: nothing is truncated.
     width: Option<usize>,
     describe: bool,
     section: Option<&'static Section>,
-    /// The heading of the section has been written.
+    /// The heading of the section was written.
     has_heading: bool,
-    /// Something of this server has been written.
+    /// An item of this server was written.
     has_items: bool,
-    /// Not all that it has could be read.
-    is_broken: bool,
-    /// Another server has been told of before.
+    /// A list of this server failed.
+    has_failed: bool,
+    /// Another server was written before.
     is_later: bool,
-    /// The widest name that others are aligned with.
+    /// The width of the column of names.
     names: usize,
-    /// What is shown when it is known how wide the names are.
-    held: Vec<(String, String)>,
-    /// So much has been seen that the names are known well enough.
-    has_held: bool,
+    /// Rows that are held back until the width of the names is known.
+    held_rows: Vec<(String, String)>,
+    /// Rows were written: the width of the names is known.
+    has_released: bool,
 }
 
 impl Page {
-    fn server(&mut self, out: &mut String, name: Option<&str>, facts: &Facts) {
+    fn begin_server(&mut self, out: &mut String, name: Option<&str>, facts: &ServerFacts) {
         let Some(name) = name else { return };
         if std::mem::replace(&mut self.is_later, true) {
             out.push('\n');
@@ -349,8 +315,8 @@ impl Page {
             out.push_str(&self.width.map_or_else(|| text.as_str().into(), |width| fold::fold(&text, width)));
             return;
         }
-        self.held.push(row(section, item));
-        if self.has_held || self.held.len() >= HELD {
+        self.held_rows.push(row(section, item));
+        if self.has_released || self.held_rows.len() >= MAX_HELD_ROWS {
             self.release(out);
         }
     }
@@ -364,44 +330,30 @@ impl Page {
         let _ = writeln!(out, "{HEADING}{}{HEADING:#}", section.heading);
     }
 
-    /// Writes what is held back.
+    /// Writes the rows that were held back.
     fn release(&mut self, out: &mut String) {
-        if self.held.is_empty() {
+        if self.held_rows.is_empty() {
             return;
         }
         self.heading(out);
-        let rows = std::mem::take(&mut self.held);
-        let widths = rows.iter().map(|(name, _)| name.width()).filter(|width| *width <= NAMES);
-        self.names = widths.max().unwrap_or_default().max(self.names);
-        self.has_held = true;
+        let rows = std::mem::take(&mut self.held_rows);
+        self.names = name_columns(&rows).max(self.names);
+        self.has_released = true;
         table(out, &rows, 2, self.names, self.width);
     }
 
-    fn list_over(&mut self, out: &mut String) {
+    fn end_list(&mut self, out: &mut String) {
         self.release(out);
         self.section = None;
-        (self.has_heading, self.has_held, self.names) = (false, false, 0);
+        (self.has_heading, self.has_released, self.names) = (false, false, 0);
     }
 
-    fn server_over(&mut self, out: &mut String) {
-        // Where there is only a failure to tell, nothing else is told.
-        if !self.has_items && !self.is_broken {
+    fn end_server(&mut self, out: &mut String) {
+        // A server with nothing but a failure has no such line.
+        if !self.has_items && !self.has_failed {
             out.push_str("nothing is offered\n");
         }
-        (self.has_items, self.is_broken) = (false, false);
-    }
-}
-
-/// The failures of one server, and what the exit is when there were none: the last is told with what is known of the
-/// connection.
-pub(crate) fn failed(ui: &Ui, failures: Vec<Failure>) -> Result<Exit, Failure> {
-    let mut failures = failures.into_iter();
-    match failures.next_back() {
-        Some(last) => {
-            failures.for_each(|failure| ui.failure(&failure));
-            Err(last)
-        }
-        None => Ok(Exit::Done),
+        (self.has_items, self.has_failed) = (false, false);
     }
 }
 
@@ -409,8 +361,8 @@ pub(crate) fn failed(ui: &Ui, failures: Vec<Failure>) -> Result<Exit, Failure> {
 mod tests {
     use mcpjoin::proto::Raw;
 
-    use super::super::reading::{RESOURCES, Section, TOOLS};
-    use super::{Document, Facts, Page};
+    use super::{Document, Page, ServerFacts};
+    use crate::commands::lists::{RESOURCES, Section, TOOLS};
 
     fn items(json: &str) -> Vec<Raw> {
         Raw::parse(json.as_bytes().to_vec()).unwrap().decode().unwrap()
@@ -422,9 +374,9 @@ mod tests {
         for (section, items) in lists {
             page.section = Some(section);
             items.iter().for_each(|item| page.item(&mut out, section, item));
-            page.list_over(&mut out);
+            page.end_list(&mut out);
         }
-        page.server_over(&mut out);
+        page.end_server(&mut out);
         anstream::adapter::strip_str(&out).to_string()
     }
 
@@ -459,7 +411,7 @@ Resources
         for width in (0..120).chain([usize::MAX]) {
             let text = page(&[(&TOOLS, tools.clone())], Some(width));
             assert!(text.starts_with("Tools\n"), "{width}");
-            // Below this there is no room for anything.
+            // A narrower line has no room for anything.
             for line in text.lines().filter(|_| width > 6) {
                 assert!(unicode_width::UnicodeWidthStr::width(line) <= width, "{width}: {line}");
             }
@@ -474,12 +426,12 @@ Resources
         let mut page = Page::default();
         let mut out = String::new();
         page.section = Some(&TOOLS);
-        for number in 0..super::HELD {
+        for number in 0..super::MAX_HELD_ROWS {
             assert_eq!(out, "");
             let tool = Raw::parse(format!(r#"{{"name":"t{number}","description":"d"}}"#)).unwrap();
             page.item(&mut out, &TOOLS, &tool);
         }
-        assert!(out.contains("t0") && out.contains(&format!("t{}", super::HELD - 1)), "{out}");
+        assert!(out.contains("t0") && out.contains(&format!("t{}", super::MAX_HELD_ROWS - 1)), "{out}");
         out.clear();
         page.item(&mut out, &TOOLS, &Raw::parse(r#"{"name":"a","description":"d"}"#).unwrap());
         assert_eq!(anstream::adapter::strip_str(&out).to_string(), "  a     d\n");
@@ -487,20 +439,21 @@ Resources
 
     #[test]
     fn a_document_is_valid_wherever_a_list_breaks_off() {
-        let facts = || Facts { header: String::new(), members: vec![("protocolVersion", Raw::string("v"))] };
+        let facts =
+            || ServerFacts { header: String::new(), members: vec![("protocolVersion", Raw::string("v"))] };
         for (tools, breaks) in [(0, false), (0, true), (1, false), (2, true)] {
             let (mut document, mut out) = (Document::default(), String::new());
-            document.server(&mut out, None, &facts());
-            document.section(&mut out, &TOOLS);
+            document.begin_server(&mut out, None, &facts());
+            document.begin_section(&mut out, &TOOLS);
             for _ in 0..tools {
-                document.next(&mut out);
+                document.begin_item(&mut out);
                 document.push(&mut out, r#"{"name":"a"}"#);
             }
-            document.list_over(&mut out);
+            document.end_list(&mut out);
             if breaks {
                 document.errors.push(r#"{"method":"tools/list","id":"E_X"}"#.into());
             }
-            document.server_over(&mut out);
+            document.end_server(&mut out);
             let json: serde_json::Value = serde_json::from_str(&out).unwrap();
             assert_eq!(json["tools"].as_array().map(Vec::len), Some(tools), "{out}");
             assert_eq!(json.get("errors").is_some(), breaks, "{out}");

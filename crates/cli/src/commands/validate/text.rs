@@ -9,26 +9,29 @@ use mcpjoin_rules::{Chapter, Level, Rule};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::openers;
-use super::report::{Compared, Document, Found, Judged, MAX_TEXT_CHARS, Ruling, Said, Seen, Server, cut};
+use super::report::{
+    Comparison, Document, Examination, Finding, MAX_TEXT_CHARS, RuleOutcome, RuleResult, RuleResults, Server,
+    cut,
+};
 use crate::fold::{Head, PAGE_COLUMNS, prose, quoted};
 use crate::ui::{BAD, FAINT, HEADING, NAME, Ui};
 use crate::visible;
 
-/// The findings that are shown of one rule.
+/// The maximum number of findings of a rule.
 const MAX_FINDINGS: usize = 3;
 /// The longest command of a server.
 const MAX_NAME_CHARS: usize = 200;
 /// The longest message, and the longest problem.
 const MAX_SHOWN_CHARS: usize = 300;
 
-/// All of it. `all`: the rules that held, too.
+/// The whole report. `all`: with the rules that passed.
 pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
     let mut out = String::new();
     for server in &document.servers {
-        match &server.seen {
-            Ok(Seen::Judged(judged)) => self::judged(&mut out, server, judged, all),
-            Ok(Seen::Openers(rows)) => openers::table(&mut out, &server.shown, rows),
-            // Of a single server the failure is printed as for every verb.
+        match &server.outcome {
+            Ok(Examination::Rules(judged)) => self::judged(&mut out, server, judged, all),
+            Ok(Examination::Openers(rows)) => openers::table(&mut out, &server.shown, rows),
+            // The failure of a single server is printed as for every verb.
             Err(_) if !document.several => continue,
             Err(failure) => {
                 let problem = ui.hidden(&failure.message);
@@ -52,7 +55,7 @@ pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
     out
 }
 
-fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
+fn judged(out: &mut String, server: &Server, judged: &RuleResults, all: bool) {
     let name = if server.place.is_some() && server.label != server.shown {
         format!("{}: {}", server.label, server.shown)
     } else {
@@ -60,11 +63,11 @@ fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
     };
     heading(out, &name, judged, server.took);
     for chapter in Chapter::ALL {
-        let rulings: Vec<&Ruling> =
-            judged.rulings.iter().filter(|ruling| ruling.rule.chapter == chapter).collect();
-        let counts = Ruling::counts(rulings.iter().copied());
+        let results: Vec<&RuleResult> =
+            judged.results.iter().filter(|result| result.rule.chapter == chapter).collect();
+        let counts = RuleResult::counts(results.iter().copied());
         if counts.ran() == 0 {
-            // The summary says why.
+            // The summary has the reason.
             continue;
         }
         let _ = writeln!(
@@ -75,13 +78,13 @@ fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
             counts.failed,
             counts.skipped
         );
-        for ruling in rulings {
-            match &ruling.said {
-                Said::Failed(places) => broken(out, ruling, &places.found),
-                Said::Passed if all => {
-                    let _ = writeln!(out, "  {NAME}{}{NAME:#} passed", ruling.rule.slug);
+        for result in results {
+            match &result.outcome {
+                RuleOutcome::Failed(places) => broken(out, result, &places.found),
+                RuleOutcome::Passed if all => {
+                    let _ = writeln!(out, "  {NAME}{}{NAME:#} passed", result.rule.slug);
                 }
-                Said::Passed | Said::Skipped(_) => {}
+                RuleOutcome::Passed | RuleOutcome::Skipped(_) => {}
             }
         }
     }
@@ -91,7 +94,7 @@ fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
     }
 }
 
-fn heading(out: &mut String, shown: &str, judged: &Judged, took: Duration) {
+fn heading(out: &mut String, shown: &str, judged: &RuleResults, took: Duration) {
     let mut versions: Vec<&str> = Vec::new();
     for run in &judged.runs {
         if !versions.contains(&run.version.as_str()) {
@@ -109,7 +112,7 @@ fn heading(out: &mut String, shown: &str, judged: &Judged, took: Duration) {
     titled(out, shown, &rest);
 }
 
-/// A heading: what a server is called by, and what follows that.
+/// A heading: the name of a server, and the text behind it.
 pub(super) fn titled(out: &mut String, name: &str, rest: &str) {
     let name = cut(name, MAX_NAME_CHARS);
     let name = visible::line(&name);
@@ -122,10 +125,10 @@ pub(super) fn titled(out: &mut String, name: &str, rest: &str) {
     }
 }
 
-fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
-    let rule = ruling.rule;
+fn broken(out: &mut String, result: &RuleResult, findings: &[Finding]) {
+    let rule = result.rule;
     let known = findings.iter().filter(|found| found.known).count();
-    let Some(level) = ruling.fault() else {
+    let Some(level) = result.fault() else {
         sentence(out, &format!("{FAINT}known{FAINT:#}"), "known".len(), rule);
         return;
     };
@@ -142,12 +145,12 @@ fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
                 let text = format!("    {FAINT}{name:<8}{FAINT:#} ");
                 let shown: String = line.chars().take(MAX_SHOWN_CHARS).collect();
                 let head = Head { text: &text, columns: 13, indent: 13 };
-                quoted(out, &head, &visible::line(&shown), left_out(line).as_deref());
+                quoted(out, &head, &visible::line(&shown), omitted(line).as_deref());
             }
         }
         let _ = writeln!(out, "    {FAINT}see{FAINT:#}      {}", found.address);
     }
-    let more = (findings.len() + ruling.left_out() - known).saturating_sub(MAX_FINDINGS);
+    let more = (findings.len() + result.omitted() - known).saturating_sub(MAX_FINDINGS);
     if more > 0 {
         let _ = writeln!(out, "    and {more} more");
     }
@@ -156,7 +159,7 @@ fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
     }
 }
 
-/// A rule and what it says, behind how binding it is, which has so many columns.
+/// A rule behind its level. `columns`: the width of the level.
 fn sentence(out: &mut String, label: &str, columns: usize, rule: &Rule) {
     let text = format!("  {label} {NAME}{}{NAME:#}: ", rule.slug);
     let columns = columns + rule.slug.len() + 5;
@@ -164,19 +167,19 @@ fn sentence(out: &mut String, label: &str, columns: usize, rule: &Rule) {
 }
 
 /// How much of a line is not shown.
-fn left_out(line: &str) -> Option<String> {
+fn omitted(line: &str) -> Option<String> {
     let all = line.chars().count();
-    // What is kept of a longer one ends so.
+    // A line that was truncated before ends like this.
     let more = if all > MAX_TEXT_CHARS && line.ends_with('…') { "more than " } else { "" };
     (all > MAX_SHOWN_CHARS)
         .then(|| format!("the first {MAX_SHOWN_CHARS} of {more}{} characters", all.min(MAX_TEXT_CHARS)))
 }
 
-/// What ran and what did not: always, in figures. `all`: also which rules had nothing to judge, and why each.
-fn summary(out: &mut String, judged: &Judged, all: bool) {
+/// The numbers of rules. `all`: also the skipped rules, with the reason of each.
+fn summary(out: &mut String, judged: &RuleResults, all: bool) {
     let counts = judged.counts();
     let of = |level: Level| {
-        let count = judged.rulings.iter().filter(|ruling| ruling.fault() == Some(level)).count();
+        let count = judged.results.iter().filter(|result| result.fault() == Some(level)).count();
         (count > 0).then(|| format!("{count} {}", level.as_str()))
     };
     let mut parts: Vec<String> =
@@ -197,15 +200,15 @@ fn summary(out: &mut String, judged: &Judged, all: bool) {
         return skipped(out, judged);
     }
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for ruling in &judged.rulings {
-        if let Said::Skipped(why) = &ruling.said {
-            reasons.entry(why).or_default().push(ruling.rule.slug);
+    for result in &judged.results {
+        if let RuleOutcome::Skipped(why) = &result.outcome {
+            reasons.entry(why).or_default().push(result.rule.slug);
         }
     }
     for chapter in Chapter::ALL {
-        let of = |ruling: &&Ruling| ruling.rule.chapter == chapter;
-        let all: Vec<&str> = judged.rulings.iter().filter(of).map(|ruling| ruling.rule.slug).collect();
-        // A chapter is said in one word when all of it is skipped for one reason.
+        let of = |result: &&RuleResult| result.rule.chapter == chapter;
+        let all: Vec<&str> = judged.results.iter().filter(of).map(|result| result.rule.slug).collect();
+        // The name of a chapter stands for its rules if all are skipped for one reason.
         let whole =
             reasons.values_mut().find(|slugs| all.len() > 1 && all.iter().all(|slug| slugs.contains(slug)));
         if let Some(slugs) = whole {
@@ -219,16 +222,15 @@ fn summary(out: &mut String, judged: &Judged, all: bool) {
     }
 }
 
-/// The rules that had nothing to judge, in a few lines: a chapter that was not put to the test, what an option would
-/// show, and the rest.
-fn skipped(out: &mut String, judged: &Judged) {
+/// The skipped rules in a few lines: a chapter that was not tested, options that would test more, and the rest.
+fn skipped(out: &mut String, judged: &RuleResults) {
     let mut groups: BTreeMap<String, usize> = BTreeMap::new();
     let (mut order, mut rest) = (Vec::new(), 0);
     for chapter in Chapter::ALL {
-        let rulings: Vec<&Ruling> =
-            judged.rulings.iter().filter(|ruling| ruling.rule.chapter == chapter).collect();
-        let whys: Vec<&str> = rulings.iter().filter_map(|ruling| ruling.skipped()).collect();
-        let whole = whys.len() == rulings.len() && whys.windows(2).all(|two| two[0] == two[1]);
+        let results: Vec<&RuleResult> =
+            judged.results.iter().filter(|result| result.rule.chapter == chapter).collect();
+        let whys: Vec<&str> = results.iter().filter_map(|result| result.skipped()).collect();
+        let whole = whys.len() == results.len() && whys.windows(2).all(|two| two[0] == two[1]);
         for why in &whys {
             let group = match why.split_once(": see --") {
                 Some((_, options)) => format!("--{options} would show more"),
@@ -258,8 +260,8 @@ fn skipped(out: &mut String, judged: &Judged) {
     }
 }
 
-/// The findings of the baseline that were not found again.
-fn stale(out: &mut String, compared: &Compared) {
+/// The entries of the baseline that were not found again.
+fn stale(out: &mut String, compared: &Comparison) {
     if compared.stale.is_empty() {
         return;
     }
@@ -282,16 +284,16 @@ fn stale(out: &mut String, compared: &Compared) {
     }
 }
 
-/// How many servers have faults, or were not examined; with `--eras`, how many a first request opens.
+/// The numbers of servers by result. With `--eras`: how many of them an opener opens.
 fn servers(out: &mut String, document: &Document) {
     let (mut judged, mut faulty, mut failed, mut open, mut shut) = (0, 0, 0, 0, 0);
     for server in &document.servers {
-        match &server.seen {
-            Ok(Seen::Judged(report)) if report.has_failed(document.least) => faulty += 1,
-            Ok(Seen::Judged(Judged { kept_out: Some(_), .. })) => failed += 1,
-            Ok(Seen::Judged(_)) => judged += 1,
-            Ok(Seen::Openers(rows)) if rows.iter().any(openers::Row::is_open) => open += 1,
-            Ok(Seen::Openers(_)) => shut += 1,
+        match &server.outcome {
+            Ok(Examination::Rules(report)) if report.has_failed(document.least) => faulty += 1,
+            Ok(Examination::Rules(RuleResults { unauthorized: Some(_), .. })) => failed += 1,
+            Ok(Examination::Rules(_)) => judged += 1,
+            Ok(Examination::Openers(rows)) if rows.iter().any(openers::Row::is_open) => open += 1,
+            Ok(Examination::Openers(_)) => shut += 1,
             Err(_) => failed += 1,
         }
     }
@@ -303,7 +305,7 @@ fn servers(out: &mut String, document: &Document) {
     let _ = writeln!(out, "{HEADING}{} servers{HEADING:#}: {of}", document.servers.len());
 }
 
-/// The rule book for a person (`validate --rules`).
+/// The rules for a person (`validate --rules`).
 pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
     let mut out = String::new();
     let mut last = None;

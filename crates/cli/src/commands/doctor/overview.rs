@@ -6,11 +6,11 @@ use mcpjoin_diagnostics::doctor::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::configuration::{Configuration, OfConfiguration, Server};
-use super::page::Page;
-use super::{document, environment};
+use super::configuration::{Configuration, JsonConfiguration, Server};
+use super::text::Page;
+use super::{environment, json};
 use crate::args;
-use crate::commands::{value_of, written};
+use crate::commands::{print_page, refuse_trace, value_of};
 use crate::config;
 use crate::connect::{Plan, with_each};
 use crate::exit::Exit;
@@ -19,20 +19,16 @@ use crate::target::{Named, Target};
 use crate::ui::{HEADING, Secrets, Ui};
 use crate::visible;
 
-/// What came of a server: its report, and what of the machine bears on it; or why there is none.
+/// The report on a server and the faults of the machine that may be the cause; or why there is no report.
 type Examined = Result<(Report, Vec<EnvironmentFinding>), Failure>;
 
-/// Looks at all of it.
+/// Examines the machine, the configuration and all servers.
 pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
     let connect = &args.connect;
-    if connect.trace.is_some() {
-        let problem =
-            "--trace writes down what crosses to one server, and all of the configuration are meant";
-        return Err(Failure::usage(problem, "leave out --trace, or name one server"));
-    }
+    refuse_trace(connect, "all of the configuration are meant")?;
     let files = config::survey(&connect.configured)?;
     for entry in files.iter().flat_map(|file| &file.entries) {
-        // What is not trusted is not started, and so has nothing to say that could be a secret.
+        // An entry that is not trusted is not started, so its secrets cannot be in any output.
         if entry.untrusted.is_none() {
             ui.hide(Secrets::new(&entry.secrets));
         }
@@ -53,19 +49,19 @@ pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
         move |_, plan| Box::pin(examine(plan, doctor.clone())),
         async |mut outcomes: Vec<Examined>| {
             for (_, surroundings) in outcomes.iter_mut().flatten() {
-                untold(&machine, surroundings);
+                remove_reported(&machine, surroundings);
             }
             let healthy = machine.is_healthy()
                 && configuration.faults.is_empty()
                 && outcomes.iter().all(|outcome| matches!(outcome, Ok((report, _)) if report.is_healthy()));
             let text = if ui.json {
                 let mut document = document(healthy, &machine, &configuration, &outcomes);
-                document::hide(ui, &mut document);
+                json::hide(ui, &mut document);
                 visible::json(&document.to_string())
             } else {
                 ui.hidden(&page(ui, &machine, &configuration, &outcomes)).into_owned()
             };
-            match written(ui, ui.aside(move |ui| ui.page(&text)).await) {
+            match print_page(ui, text).await {
                 Exit::Done if !healthy => Exit::Faults,
                 exit => exit,
             }
@@ -84,15 +80,15 @@ async fn examine(plan: Plan, machine: EnvironmentDoctor) -> Examined {
     Ok((report, surroundings))
 }
 
-/// Removes what is reported of the machine already.
-fn untold(machine: &EnvironmentReport, surroundings: &mut Vec<EnvironmentFinding>) {
-    let told = |finding: &EnvironmentFinding| {
+/// Removes faults that the report on the machine has already.
+fn remove_reported(machine: &EnvironmentReport, surroundings: &mut Vec<EnvironmentFinding>) {
+    let is_reported = |finding: &EnvironmentFinding| {
         machine.findings.iter().any(|known| known.id == finding.id && known.seen == finding.seen)
     };
-    surroundings.retain(|finding| !told(finding));
+    surroundings.retain(|finding| !is_reported(finding));
 }
 
-/// Each server, with what came of it where it was examined.
+/// Each server, with its outcome if it was examined.
 fn paired<'a>(
     configuration: &'a Configuration,
     outcomes: &'a [Examined],
@@ -118,13 +114,13 @@ fn page(
     environment::lines(&mut page, machine, ui.verbosity() > 0);
     heading(&mut page, "Configuration");
     for (name, _, detail) in &configuration.files {
-        page.beside(&visible::line(name), detail);
+        page.fact(&visible::line(name), detail);
     }
     if configuration.files.is_empty() {
-        page.beside("note", "there is none: `mcpjoin help servers` says where it is looked for");
+        page.fact("note", "there is none: `mcpjoin help servers` says where it is looked for");
     }
     for note in &configuration.notes {
-        page.beside("note", note);
+        page.fact("note", note);
     }
     if !configuration.servers.is_empty() {
         heading(&mut page, "Servers");
@@ -180,7 +176,7 @@ fn heading(page: &mut Page, text: &str) {
     page.out.push_str(&format!("{HEADING}{text}{HEADING:#}\n"));
 }
 
-/// A server in one line: who it is and what it has, or the ids of its faults.
+/// A server in one line: its name and its lists, or the ids of its findings.
 fn summary(report: &Report) -> String {
     if !report.is_healthy() {
         let mut ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
@@ -208,19 +204,19 @@ fn summary(report: &Report) -> String {
 
 // ---- for a program ----
 
-/// The document on the machine, the configuration and each of its servers.
+/// The document on the machine, the configuration and each server.
 #[derive(Serialize)]
-struct OfEverything<'a> {
+struct JsonOverview<'a> {
     healthy: bool,
     environment: Value,
-    configuration: OfConfiguration<'a>,
-    servers: Vec<OfServer<'a>>,
+    configuration: JsonConfiguration<'a>,
+    servers: Vec<JsonServer<'a>>,
 }
 
 /// A server of the configuration: its report, or why there is none.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OfServer<'a> {
+struct JsonServer<'a> {
     name: &'a str,
     /// `FILE:LINE`
     path: &'a str,
@@ -242,14 +238,14 @@ fn document(
     let servers = paired(configuration, outcomes).map(|(server, outcome)| {
         let (mut report, mut error) = (None, None);
         match outcome {
-            Some(Ok((seen, surroundings))) => report = Some(document::of(&server.name, seen, surroundings)),
+            Some(Ok((seen, surroundings))) => report = Some(json::of(&server.name, seen, surroundings)),
             Some(Err(failure)) => error = Some(failure.json()["error"].take()),
             None => {}
         }
         let not_run = server.not_run.filter(|_| outcome.is_none());
-        OfServer { name: &server.name, path: &server.place, report, error, not_run }
+        JsonServer { name: &server.name, path: &server.place, report, error, not_run }
     });
-    value_of(&OfEverything {
+    value_of(&JsonOverview {
         healthy,
         environment: environment::document(machine),
         configuration: configuration.document(),
@@ -261,7 +257,7 @@ fn document(
 mod tests {
     use mcpjoin_diagnostics::doctor::{EnvironmentDoctor, World};
 
-    use super::untold;
+    use super::remove_reported;
 
     #[tokio::test]
     async fn what_is_told_of_the_machine_is_not_told_of_its_servers() {
@@ -271,7 +267,7 @@ mod tests {
         let mut again = machine.findings.clone();
         again[0].seen.push_str(" in another way");
         let other = again[0].clone();
-        untold(&machine, &mut again);
+        remove_reported(&machine, &mut again);
         assert_eq!(again, [other]);
     }
 }

@@ -1,4 +1,4 @@
-//! Why somebody is not logged in: from what the library says to failures.
+//! Failures of logins: from the errors of the library to messages, exit codes and hints.
 
 use mcpjoin::proto::http::origin::Origin;
 use mcpjoin_auth::{AuthError, RegistrationError, Rung, StoreError, UserAgentError};
@@ -9,8 +9,8 @@ use crate::failure::{Failure, Phase};
 
 const TELL: &str = "this is a fault of the authorization server: tell those who run it";
 
-/// No token goes over http, but to this machine: nothing is asked then.
-pub(super) fn unencrypted(access: &Access) -> Result<(), Failure> {
+/// Refuses a server over plain HTTP on another machine: no token is sent there.
+pub(super) fn refuse_plain_http(access: &Access) -> Result<(), Failure> {
     match Origin::of(access.url()) {
         Ok(origin) if !origin.is_secure() && !origin.is_loopback() => Err(Failure::usage(
             format!("nobody can log in to {}: no token is sent over http to another machine", access.named()),
@@ -20,14 +20,14 @@ pub(super) fn unencrypted(access: &Access) -> Result<(), Failure> {
     }
 }
 
-/// The server lets in whoever asks, and says of no one who could let anybody in.
-pub(super) fn needless(access: &Access) -> Failure {
+/// The server accepts requests without a token, and names no authorization server.
+pub(super) fn login_not_needed(access: &Access) -> Failure {
     let problem = "there is nothing to log in to: the server lets in whoever asks";
     Failure::new("E_AUTH_NEEDLESS", Exit::Usage, Phase::Authorize, problem)
         .hint(format!("use it as it is: mcpjoin list {}", access.named()))
 }
 
-/// Nothing can be stored, or what is stored cannot be used.
+/// A login cannot be stored or loaded.
 pub(super) fn store(error: &StoreError) -> Failure {
     let problem = match error {
         StoreError::System { .. } => format!("logins cannot be stored there: {error}"),
@@ -41,13 +41,13 @@ pub(super) fn store(error: &StoreError) -> Failure {
             "where a newer mcpjoin has stored it, use that one; mcpjoin auth logout forgets it"
         }
         StoreError::Busy { .. } => "end the program that holds it (another mcpjoin?), and do it again",
-        // What is wrong is in the error.
+        // The error says what is wrong.
         _ => "mend that, delete it, or name another folder in MCPJOIN_AUTH_DIR",
     };
     Failure::new("E_AUTH_STORE", Exit::Usage, Phase::Authorize, problem).hint(hint)
 }
 
-/// The same of what asks nobody but the store.
+/// The same for an operation that uses the store alone.
 pub(super) fn of_store(error: AuthError) -> Failure {
     match error {
         AuthError::Store(error) => store(&error),

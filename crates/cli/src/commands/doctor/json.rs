@@ -1,4 +1,4 @@
-//! A report for a program: one JSON object, its members in the order of their names. What is not known is absent.
+//! The report for a program: one JSON object, its members in the order of their names. Unknown values are absent.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -21,22 +21,22 @@ struct Document<'a> {
     healthy: bool,
     elapsed_ms: u64,
     phases: Vec<Phase<'a>>,
-    checks: Vec<Checked>,
-    findings: Vec<OfFinding<'a>>,
-    /// The faults of the machine that may be the cause.
+    checks: Vec<JsonCheck>,
+    findings: Vec<JsonFinding<'a>>,
+    /// Faults of the machine that may be the cause.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    surroundings: Vec<OfEnvironment<'a>>,
+    surroundings: Vec<JsonMachineFinding<'a>>,
     notes: &'a [String],
     /// The last lines of standard error.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     stderr: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     addresses: Vec<String>,
-    /// Over QUIC: the server's.
+    /// The certificate of the server, over QUIC.
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate: Option<Certificate<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    orchestrator: Option<OfOrchestrator<'a>>,
+    orchestrator: Option<JsonOrchestrator<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol_version: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,9 +55,9 @@ struct Phase<'a> {
     elapsed_ms: Option<u64>,
 }
 
-/// A check and how it went.
+/// A check and its outcome.
 #[derive(Serialize)]
-pub(super) struct Checked {
+pub(super) struct JsonCheck {
     check: &'static str,
     /// `passed`, `failed` or `notRun`.
     outcome: &'static str,
@@ -66,16 +66,16 @@ pub(super) struct Checked {
     why: Option<&'static str>,
 }
 
-/// A finding about a server, with what shows it.
+/// A finding about a server, with its evidence.
 #[derive(Serialize)]
-struct OfFinding<'a> {
+struct JsonFinding<'a> {
     id: &'a str,
     check: &'a str,
     phase: &'a str,
     seen: &'a str,
     meaning: &'a str,
     advice: &'a str,
-    /// How the process ended: its code or its signal.
+    /// How the process ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -88,12 +88,12 @@ struct OfFinding<'a> {
     requests: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'a str>,
-    /// The error that the server responded with.
+    /// The JSON-RPC error of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     jsonrpc: Option<JsonRpcError<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     violations: Vec<String>,
-    /// What it has started and has not ended.
+    /// The processes that the server has started and not ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     processes: Vec<Process<'a>>,
 }
@@ -119,7 +119,7 @@ struct Process<'a> {
 
 /// A finding about the machine.
 #[derive(Serialize)]
-pub(super) struct OfEnvironment<'a> {
+pub(super) struct JsonMachineFinding<'a> {
     id: &'a str,
     check: &'a str,
     part: &'a str,
@@ -136,13 +136,13 @@ struct Certificate<'a> {
     names: &'a [String],
     not_before: String,
     not_after: String,
-    /// The key, as `--pin` takes it.
+    /// The hash of the key in the syntax of `--pin`.
     pin: String,
 }
 
 #[derive(Serialize)]
-struct OfOrchestrator<'a> {
-    /// The files in its directory of certificates.
+struct JsonOrchestrator<'a> {
+    /// The files in the directory of certificates.
     certificates: Vec<CertificateFile<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
@@ -173,7 +173,7 @@ struct ServerInfo<'a> {
     version: &'a str,
 }
 
-/// A list that was read, and how many items it has.
+/// A list of the server, and its number of items.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct List<'a> {
@@ -182,7 +182,7 @@ struct List<'a> {
     elapsed_ms: u64,
 }
 
-/// The report. `target`: the command or the address. `surroundings`: the faults of the machine that may be the cause.
+/// The report. `target`: the command or the address. `surroundings`: faults of the machine that may be the cause.
 pub(super) fn of(target: &str, report: &Report, surroundings: &[EnvironmentFinding]) -> Value {
     let info = report.peer.as_ref().and_then(|peer| peer.info.as_ref());
     let document = Document {
@@ -199,9 +199,9 @@ pub(super) fn of(target: &str, report: &Report, surroundings: &[EnvironmentFindi
                 elapsed_ms: step.took.map(milliseconds),
             })
             .collect(),
-        checks: report.checks.iter().map(|(check, how)| Checked::new(check.as_str(), *how)).collect(),
+        checks: report.checks.iter().map(|(check, how)| JsonCheck::new(check.as_str(), *how)).collect(),
         findings: report.findings.iter().map(finding).collect(),
-        surroundings: surroundings.iter().map(of_environment).collect(),
+        surroundings: surroundings.iter().map(machine_finding).collect(),
         notes: &report.notes,
         stderr: &report.stderr,
         addresses: report.addresses.iter().map(ToString::to_string).collect(),
@@ -222,7 +222,7 @@ pub(super) fn of(target: &str, report: &Report, surroundings: &[EnvironmentFindi
     value_of(&document)
 }
 
-impl Checked {
+impl JsonCheck {
     pub(super) const fn new(check: &'static str, how: Outcome) -> Self {
         let why = if let Outcome::NotRun(why) = how { Some(why) } else { None };
         Self { check, outcome: outcome(how), why }
@@ -230,8 +230,8 @@ impl Checked {
 }
 
 /// A finding about the machine.
-pub(super) fn of_environment(finding: &EnvironmentFinding) -> OfEnvironment<'_> {
-    OfEnvironment {
+pub(super) fn machine_finding(finding: &EnvironmentFinding) -> JsonMachineFinding<'_> {
+    JsonMachineFinding {
         id: finding.id,
         check: finding.check.as_str(),
         part: finding.check.part().as_str(),
@@ -241,7 +241,7 @@ pub(super) fn of_environment(finding: &EnvironmentFinding) -> OfEnvironment<'_> 
     }
 }
 
-/// An outcome as documents write it.
+/// The outcome in documents.
 pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Passed => "passed",
@@ -250,9 +250,9 @@ pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
-fn finding(finding: &Finding) -> OfFinding<'_> {
+fn finding(finding: &Finding) -> JsonFinding<'_> {
     let evidence = &finding.evidence;
-    OfFinding {
+    JsonFinding {
         id: finding.id,
         check: finding.check.as_str(),
         phase: finding.phase.as_str(),
@@ -289,7 +289,7 @@ fn certificate(facts: &CertificateFacts) -> Certificate<'_> {
     }
 }
 
-/// The key of a certificate, as `--pin` takes it.
+/// The hash of the key of a certificate in the syntax of `--pin`.
 pub(super) fn pin(facts: &CertificateFacts) -> String {
     facts.key_hash.iter().fold("sha256:".to_owned(), |mut out, byte| {
         let _ = write!(out, "{byte:02x}");
@@ -297,7 +297,7 @@ pub(super) fn pin(facts: &CertificateFacts) -> String {
     })
 }
 
-fn orchestrator(known: &Orchestrator) -> OfOrchestrator<'_> {
+fn orchestrator(known: &Orchestrator) -> JsonOrchestrator<'_> {
     let certificates = known.certificates.files.iter().map(|file| {
         let facts = file.facts.as_ref();
         let (not_before, not_after) = facts.map(|facts| facts.validity()).unzip();
@@ -315,11 +315,11 @@ fn orchestrator(known: &Orchestrator) -> OfOrchestrator<'_> {
     });
     let mut tools: Vec<&str> = known.tools.iter().map(|tool| tool.name.as_str()).collect();
     tools.sort_unstable();
-    OfOrchestrator { certificates: certificates.collect(), name: known.name.as_deref(), health, tools }
+    JsonOrchestrator { certificates: certificates.collect(), name: known.name.as_deref(), health, tools }
 }
 
-/// The members whose text is not only ours.
-const FREE: [&str; 22] = [
+/// The members that may contain text of a server.
+const TEXTS_OF_SERVERS: [&str; 22] = [
     "target",
     "detail",
     "seen",
@@ -344,14 +344,14 @@ const FREE: [&str; 22] = [
     "problem",
 ];
 
-/// Takes what must not be shown out of what a server may have said. Nothing else is touched: a value that hides in a
-/// word of ours would break the document.
+/// Hides secrets in text that a server may have sent. Other members are not touched: a secret that is part of our own
+/// words would break the document.
 pub(super) fn hide(ui: &Ui, value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| hide(ui, item)),
         Value::Object(members) => {
             for (name, member) in members {
-                if FREE.contains(&name.as_str()) {
+                if TEXTS_OF_SERVERS.contains(&name.as_str()) {
                     ui.hide_in(member);
                 } else {
                     hide(ui, member);

@@ -1,4 +1,4 @@
-//! A report for a person: a line for each phase, what is known beside them, then what is wrong, then the verdict.
+//! The report for a person: a line for each phase, additional facts, the faults, and the summary.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use mcpjoin_diagnostics::doctor::{EnvironmentFinding, Evidence, Finding, Outcome
 use mcpjoin_quic::endpoint::CertificateFacts;
 use unicode_width::UnicodeWidthStr;
 
-use super::document::pin;
+use super::json::pin;
 use crate::failure::seconds;
 use crate::fold::{LongWord, Widths, lines};
 use crate::ui::{BAD, FAINT, HEADING};
 use crate::visible;
 
-/// The width of the names of phases: that of the longest one that most reports have.
+/// The minimum width of the names of phases: that of the longest name in most reports.
 const MIN_PHASE_COLUMNS: usize = 10;
 /// A longer name moves the rest of its line to the right.
 const MAX_PHASE_COLUMNS: usize = 24;
 /// The width of a time.
 const TIME_COLUMNS: usize = 9;
-/// The width of the labels of a finding, with the blanks before and after them.
+/// The width of the labels of a finding, with the blanks around them.
 const LABEL_COLUMNS: usize = 11;
 /// The tools of an orchestrator that are listed without `-v`.
 const MAX_TOOLS: usize = 12;
 /// In a narrower terminal lines are not wrapped.
 const MIN_TERMINAL_COLUMNS: usize = 40;
 
-/// All of it. `everything`: with what is known of certificates. `width`: of the terminal, where it is one; longer lines
-/// go on below their beginning. `surroundings`: what of the machine bears on it.
+/// The whole report. `everything`: with the details of certificates. `width`: of the terminal, if it is one. A longer
+/// line continues below its text. `surroundings`: faults of the machine that may be the cause.
 pub(super) fn of(
     report: &Report,
     surroundings: &[EnvironmentFinding],
@@ -52,24 +52,24 @@ pub(super) fn of(
                 }
                 None => path.to_string(),
             };
-            page.beside("file", &text);
+            page.fact("file", &text);
         }
-        // Their list is in another order each time.
+        // An orchestrator lists its tools in random order.
         let mut names: Vec<&str> = orchestrator.tools.iter().map(|tool| tool.name.as_str()).collect();
         names.sort_unstable();
         let shown = if everything { names.len() } else { MAX_TOOLS.min(names.len()) };
-        names[..shown].iter().for_each(|name| page.beside("tool", name));
+        names[..shown].iter().for_each(|name| page.fact("tool", name));
         if let more @ 1.. = names.len() - shown {
-            page.beside("", &format!("and {more} more (-v shows all)"));
+            page.fact("", &format!("and {more} more (-v shows all)"));
         }
     }
     for note in &report.notes {
-        page.beside("note", note);
+        page.fact("note", note);
     }
-    // A finding that shows standard error shows it all.
+    // A finding with standard error shows all of it.
     if !report.findings.iter().any(|finding| !finding.evidence.stderr.is_empty()) {
         for (place, line) in report.stderr.iter().enumerate() {
-            page.beside(if place == 0 { "stderr" } else { "" }, line);
+            page.fact(if place == 0 { "stderr" } else { "" }, line);
         }
     }
     page.out.push('\n');
@@ -83,7 +83,7 @@ pub(super) fn of(
     page.verdict(report.checks_run(), report.checks_not_run().map(|(_, why)| why))
 }
 
-/// What was found out of an examination that was stopped in that phase, after so long.
+/// The steps of an examination that was stopped. `under_way`: the current phase and its time so far.
 pub(super) fn stopped(steps: &[Step], under_way: Option<(Phase, Duration)>, width: Option<usize>) -> String {
     let labels = steps.iter().map(|step| step.phase).chain(under_way.map(|(phase, _)| phase));
     let mut page = Page::new(width, labels.map(Phase::as_str));
@@ -101,23 +101,23 @@ pub(super) struct Page {
     pub(super) out: String,
     width: Option<usize>,
     phases: usize,
-    /// How many faults it has.
-    told: usize,
+    /// The number of faults that were written.
+    faults: usize,
 }
 
 impl Page {
-    /// `labels`: of the lines that it will have.
+    /// `labels`: the labels of all lines of the page.
     pub(super) fn new<'a>(width: Option<usize>, labels: impl Iterator<Item = &'a str>) -> Self {
         let longest = labels.map(UnicodeWidthStr::width).max().unwrap_or_default();
         Self {
             out: String::new(),
             width,
             phases: longest.clamp(MIN_PHASE_COLUMNS, MAX_PHASE_COLUMNS),
-            told: 0,
+            faults: 0,
         }
     }
 
-    /// A text after a label. Further lines of it begin below `indent`. Text that is not ours has been made visible.
+    /// Writes a text behind a label. Its other lines begin below `indent`. The text has been escaped.
     fn paragraph(&mut self, label: &str, styled: &str, text: &str, indent: usize) {
         let room = |taken: usize| {
             self.width
@@ -132,7 +132,7 @@ impl Page {
         }
     }
 
-    /// A line for a step. `phase`: its name, escaped.
+    /// Writes a line for a step. `phase`: its name, escaped.
     pub(super) fn step(&mut self, phase: &str, took: Option<Duration>, outcome: Outcome, detail: &str) {
         let took = took.map_or_else(|| "-".to_owned(), seconds);
         let phases = self.phases;
@@ -153,13 +153,13 @@ impl Page {
         let _ = writeln!(self.out, "{end}");
     }
 
-    /// Something beside the phases.
-    pub(super) fn beside(&mut self, label: &str, text: &str) {
+    /// Writes an additional fact.
+    pub(super) fn fact(&mut self, label: &str, text: &str) {
         self.row(label, self.phases + 1 + TIME_COLUMNS, text);
     }
 
-    /// Something that belongs to a finding.
-    fn of_finding(&mut self, label: &str, text: &str) {
+    /// Writes a fact of a finding.
+    fn finding_row(&mut self, label: &str, text: &str) {
         self.row(&format!("  {label}"), LABEL_COLUMNS - 1, text);
     }
 
@@ -171,39 +171,40 @@ impl Page {
 
     fn certificate(&mut self, facts: &CertificateFacts) {
         let (from, to) = facts.validity();
-        self.beside("subject", &facts.subject);
-        self.beside("issuer", &facts.issuer);
-        self.beside("names", &facts.names.join(", "));
-        self.beside("valid", &format!("from {from} to {to}"));
-        self.beside("key", &pin(facts));
+        self.fact("subject", &facts.subject);
+        self.fact("issuer", &facts.issuer);
+        self.fact("names", &facts.names.join(", "));
+        self.fact("valid", &format!("from {from} to {to}"));
+        self.fact("key", &pin(facts));
     }
 
-    /// The next of so many faults. `whose`: what it was found in, or nothing.
+    /// Begins one of `count` faults. `whose`: the server that has it, or nothing.
     pub(super) fn begin_fault(&mut self, count: usize, whose: &str, id: &str, seen: &str, meaning: &str) {
-        self.told += 1;
-        let which = if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", self.told) };
+        self.faults += 1;
+        let which =
+            if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", self.faults) };
         let label = format!("{which} ");
         let styled = format!("{BAD}{which}{BAD:#} ");
         let whose = if whose.is_empty() { String::new() } else { format!("{}: ", visible::line(whose)) };
         let text = format!("{whose}{} ({id})", visible::line(seen));
         self.paragraph(&label, &styled, &text, LABEL_COLUMNS);
-        self.of_finding("means", meaning);
+        self.finding_row("means", meaning);
     }
 
     pub(super) fn end_fault(&mut self, advice: &str) {
-        self.of_finding("try", advice);
+        self.finding_row("try", advice);
         self.out.push('\n');
     }
 
-    /// A fault of the machine.
+    /// Writes a fault of the machine.
     pub(super) fn surroundings(&mut self, count: usize, finding: &EnvironmentFinding) {
         self.begin_fault(count, "", finding.id, &finding.seen, &finding.meaning);
         self.end_fault(&finding.advice);
     }
 
-    /// How many faults there are, and how many checks. `not_run`: why each of those was not.
+    /// Writes the number of faults and of checks. `not_run`: the reasons of the checks that were not run.
     pub(super) fn verdict<'a>(mut self, run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
-        let verdict = match self.told {
+        let verdict = match self.faults {
             0 => format!("{HEADING}no fault found{HEADING:#}"),
             1 => format!("{BAD}1 fault found{BAD:#}"),
             count => format!("{BAD}{count} faults found{BAD:#}"),
@@ -217,25 +218,25 @@ impl Page {
         let Evidence { exit, error, violations, processes, body, requests, .. } = &finding.evidence;
         let Evidence { stderr, stdout, received, .. } = &finding.evidence;
         if let Some(exit) = exit {
-            self.of_finding("ended", &exit.to_string());
+            self.finding_row("ended", &exit.to_string());
         }
         if let Some(data) = error.as_ref().and_then(|error| error.data.as_ref()) {
-            self.of_finding("data", data.as_str());
+            self.finding_row("data", data.as_str());
         }
         if let Some(body) = body {
-            self.of_finding("body", body);
+            self.finding_row("body", body);
         }
         for violation in violations.iter().skip(1) {
-            self.of_finding("also", &violation.to_string());
+            self.finding_row("also", &violation.to_string());
         }
         for process in processes {
-            self.of_finding("process", &format!("{} ({})", process.pid, process.name));
+            self.finding_row("process", &format!("{} ({})", process.pid, process.name));
         }
         for (label, lines) in
             [("stderr", stderr), ("stdout", stdout), ("received", received), ("asked", requests)]
         {
             for (place, line) in lines.iter().enumerate() {
-                self.of_finding(if place == 0 { label } else { "" }, line);
+                self.finding_row(if place == 0 { label } else { "" }, line);
             }
         }
         self.end_fault(&finding.advice);

@@ -1,24 +1,24 @@
-//! What the verbs share that ask a server for one thing: what comes before the result is shown while it is waited for.
+//! Waits for the response to one request, and shows its progress, its log messages and its task meanwhile.
 //!
-//! Called by `call`, `read` and `prompt`, and `hear_logs` by whoever waits for a server.
+//! Used by `call`, `read` and `prompt`.
 
 use mcpjoin::client::{Client, Question, RoundTrip};
 use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::LoggingLevel;
 
-use super::list::Absent;
+use super::lists::Absent;
 use crate::connect::show;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
 use crate::target::shown;
 use crate::ui::Ui;
 
-/// From this level on log messages are asked for with `-v`.
+/// The lowest level of the log messages that `-v` shows.
 const LOG_LEVEL: LoggingLevel = LoggingLevel::Info;
 
-/// Asks for log messages, where they are shown and the server has them.
-pub(super) async fn hear_logs(ui: &Ui, client: &Client) {
+/// Asks for log messages if they are shown and the server has them.
+pub(super) async fn enable_logs(ui: &Ui, client: &Client) {
     if ui.verbosity() == 0
         || client.peer().server_capabilities().is_none_or(|server| server.logging.is_none())
     {
@@ -29,30 +29,39 @@ pub(super) async fn hear_logs(ui: &Ui, client: &Client) {
     }
 }
 
-/// Waits for the result, in as many rounds as the server needs, and gives it as it was sent.
+/// Waits for the result, in as many rounds as the server needs, and returns it as it was sent.
 pub(super) async fn result<P: Question>(
     ui: &Ui,
     request: RoundTrip<P>,
     phase: Phase,
 ) -> Result<Raw, Failure> {
-    // Not every server tells, but every one may be asked.
+    // Progress may be requested from every server, although not every server sends it.
     let mut request = request.progress(true);
+    show_events(ui, async || request.next_event().await, |waiting, event| show_event(ui, waiting, event))
+        .await;
+    request.raw().await.map_err(|error| Failure::client(&error, phase))
+}
+
+/// Passes all events to `on_event` until there are no more. Draws the line of progress meanwhile. `next` is cancel-safe.
+pub(super) async fn show_events(
+    ui: &Ui,
+    mut next: impl AsyncFnMut() -> Option<CallEvent>,
+    mut on_event: impl FnMut(&mut Waiting<'_>, CallEvent),
+) {
     let mut waiting = Waiting::new(ui, "waiting");
     loop {
         tokio::select! {
             biased;
-            event = request.next_event() => match event {
-                Some(event) => show_event(ui, &mut waiting, event),
-                None => break,
+            event = next() => match event {
+                Some(event) => on_event(&mut waiting, event),
+                None => return,
             },
             () = waiting.tick() => {}
         }
     }
-    drop(waiting);
-    request.raw().await.map_err(|error| Failure::client(&error, phase))
 }
 
-/// Shows what comes before a result.
+/// Shows an event.
 pub(super) fn show_event(ui: &Ui, waiting: &mut Waiting<'_>, event: CallEvent) {
     match event {
         CallEvent::Progress(progress) => waiting.progress(progress),
@@ -62,8 +71,8 @@ pub(super) fn show_event(ui: &Ui, waiting: &mut Waiting<'_>, event: CallEvent) {
     }
 }
 
-/// Says that the server does not list what is asked for all the same, where it was probably mistyped.
-pub(super) fn say_absent(ui: &Ui, what: &str, name: &str, absent: Absent) {
+/// Notes that the server does not list a name that is requested, if the name was probably mistyped.
+pub(super) fn note_absent(ui: &Ui, what: &str, name: &str, absent: Absent) {
     if let Some(similar) = absent.similar {
         let (name, similar) = (shown(name.as_ref()), shown(similar.as_ref()));
         ui.note(&format!("the server lists no {what} {name}; did you mean {similar}?"));

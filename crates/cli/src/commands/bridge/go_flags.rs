@@ -1,17 +1,17 @@
-//! The words of Orchestra's own `transport-stdio`, whose flags are written as Go writes them: `-x v`, `--x v`, `-x=v` or
-//! `--x=v`, and read until the first word that is none.
+//! The flags of Orchestra's `transport-stdio` in the syntax of Go: `-x v`, `--x v`, `-x=v` or `--x=v`, up to the first
+//! word that is no flag.
 //!
-//! Called before clap sees anything, when the program is called by that name, and for the verb `bridge`.
+//! Called before clap, if the program is started under that name, and for the verb `bridge`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use mcpjoin_orchestra::CLIENT_ADDRESS;
 
-/// What the program is called when it takes the place of the original.
+/// The name under which the program behaves like the original.
 const NAME: &str = "transport-stdio";
 
-/// The flags with a value, and what they are, as the original or we have them.
+/// The flags with a value, and their meaning.
 const FLAGS: [(&str, &str); 12] = [
     ("ca", "authorities that are trusted instead of the folder's own: a file in PEM"),
     ("cert", "certificate to show instead of the folder's own: a file in PEM"),
@@ -26,25 +26,25 @@ const FLAGS: [(&str, &str); 12] = [
     ("tcp-addr", "host:port of the orchestrator's plain TCP port, instead of QUIC"),
     ("timeout", "how long a call may take (default 10m)"),
 ];
-/// The flags without one.
+/// The flags without a value.
 const SWITCHES: [(&str, &str); 2] = [
     ("lossy-numbers", "round numbers that Orchestra cannot carry instead of refusing them"),
     ("strict", "answer the call of a tool that does not exist with an error"),
 ];
 
-/// What was typed, for clap.
+/// The words for clap, or the usage.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
-    /// The words of this program's own verb.
+    /// The words of our own verb.
     Words(Vec<OsString>),
-    /// The help, which was asked for.
+    /// The requested help.
     Help(String),
-    /// What is wrong, and the help.
+    /// A problem, and the help.
     Wrong(String),
 }
 
-/// Reads the words of `transport-stdio`, and those of `bridge` that are written in its way. Everything else stays as it
-/// is.
+/// Translates the words of `transport-stdio`, and words of `bridge` in the syntax of Go. All other words stay as they
+/// are.
 pub(crate) fn read(argv: Vec<OsString>) -> Typed {
     let called = argv.first().and_then(|word| Path::new(word).file_name());
     if called == Some(OsStr::new(NAME)) {
@@ -67,7 +67,7 @@ pub(crate) fn read(argv: Vec<OsString>) -> Typed {
     )
 }
 
-/// `-orchestrator-addr` or `-orchestrator-addr=...`: one dash before a name that nothing else of ours has.
+/// `-orchestrator-addr` or `-orchestrator-addr=...`: one dash before a name that no other option of ours has.
 fn is_of_go(word: &str) -> bool {
     let Some(rest) = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else { return false };
     let name = rest.split_once('=').map_or(rest, |(name, _)| name);
@@ -81,7 +81,7 @@ fn as_the_original(mut words: impl Iterator<Item = OsString>) -> Typed {
         let Some(text) = word.to_str() else {
             return wrong(&format!("{word:?} is not Unicode"));
         };
-        // What stands behind the first word that is no flag, the original does not look at.
+        // The original ignores all words behind the first one that is no flag.
         let Some(flag) = text.strip_prefix('-').filter(|flag| !flag.is_empty() && *flag != "-") else {
             break;
         };
@@ -169,7 +169,7 @@ mod tests {
             typed("transport-stdio -tcp-addr h:2 -lossy-numbers"),
             words("mcpjoin bridge --tcp-addr=h:2 --lossy-numbers")
         );
-        // As an orchestrator starts its plugins.
+        // In the way an orchestrator starts its plugins.
         assert_eq!(
             typed("transport-stdio --orchestrator-addr=h:1 --listen-addr=localhost:0 -stream t -strict=true"),
             words("mcpjoin bridge --orchestrator-addr=h:1 --listen-addr=localhost:0 --stream=t --strict")

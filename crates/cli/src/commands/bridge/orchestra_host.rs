@@ -1,5 +1,5 @@
-//! `mcpjoin bridge --listen orchestra://...`: MCP servers offered to Orchestra's clients. The library translates; here
-//! servers are named, started and watched.
+//! `mcpjoin bridge --listen orchestra://...`: offers MCP servers to Orchestra's clients. `mcpjoin_orchestra`
+//! translates; this file starts the servers and reports their events.
 
 use std::ffi::OsString;
 use std::time::Instant;
@@ -13,11 +13,11 @@ use mcpjoin_quic::endpoint::{Listener, QuicError, QuicErrorKind};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::starting::Starting;
+use super::upstream::Upstream;
 use super::{misplaced, of_http};
 use crate::args::Bridge;
 use crate::commands::listening::{all, boxed};
-use crate::commands::misused;
+use crate::commands::{exit_of, listen_for_signals, refuse_trace, target_of};
 use crate::connect::{Plan, Signals, certificates_folder, with_plans};
 use crate::events;
 use crate::exit::Exit;
@@ -35,31 +35,24 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
         args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
     let certificates = certificates(&mut args)?;
     let targets = targets(ui, &mut args, escaped)?;
-    if targets.len() > 1 && args.connect.trace.is_some() {
-        let problem = "--trace writes down what crosses to one server, and several are named";
-        return Err(Failure::usage(problem, "leave out --trace, or name one server"));
+    if targets.len() > 1 {
+        refuse_trace(&args.connect, "several are named")?;
     }
-    // An entry is called as the configuration calls it, anything else as it calls itself.
+    // An entry has its name in the configuration, any other server its own name.
     let names = targets.iter().map(|target| match target {
         Target::Entry(named) => Some(named.name.clone()),
         _ => None,
     });
     let names: Vec<Option<String>> = names.collect();
     args.connect.for_others = true;
-    // What fits into a frame is not to fail at the next door.
+    // A message that fits into a frame must not exceed the limit of the other side.
     args.connect.max_message_size = args.connect.max_message_size.or(Some(MAX_FRAME));
     Ok(with_plans(ui, &targets, &args.connect, async |plans| {
-        match offered(ui, names, plans, &addresses, &certificates).await {
-            Ok(exit) => exit,
-            Err(failure) => {
-                ui.failure(&failure);
-                failure.exit
-            }
-        }
+        exit_of(ui, offer(ui, names, plans, &addresses, &certificates).await)
     }))
 }
 
-/// Where to listen.
+/// The address to listen at.
 enum Address {
     Quic(String),
     Tcp(String),
@@ -83,7 +76,7 @@ impl Address {
     }
 }
 
-/// Who we are to Orchestra's clients. A server over QUIC is not shown that.
+/// The certificates for Orchestra's clients. A server over QUIC does not get them.
 fn certificates(args: &mut Bridge) -> Result<Certificates, Failure> {
     let directory = certificates_folder(args.connect.certs_dir.take().as_deref())?;
     let mut certificates = Certificates::in_directory(directory);
@@ -96,22 +89,19 @@ fn certificates(args: &mut Bridge) -> Result<Certificates, Failure> {
     Ok(certificates)
 }
 
-/// The servers in the order in which they were named: the words, then `--also`.
+/// The servers in the order of the command line: the words, then `--also`.
 fn targets(ui: &Ui, args: &mut Bridge, escaped: bool) -> Result<Vec<Target>, Failure> {
     let mut words = std::mem::take(&mut args.words);
     let mut also = std::mem::take(&mut args.also);
     let mut targets = Vec::new();
     let mut understood = |server: Option<&str>, words: Vec<OsString>, escaped: bool| {
-        let invocation = target::without_operands("bridge --listen ADDRESS", server, words, escaped);
-        let invocation = invocation.map_err(misused)?;
-        invocation.notes.iter().for_each(|note| ui.note(note));
-        targets.push(invocation.target);
+        targets.push(target_of(ui, "bridge --listen ADDRESS", server, words, escaped)?);
         Ok::<(), Failure>(())
     };
     if words.is_empty() && args.connect.server.is_none() && !also.is_empty() {
         words.push(also.remove(0));
     }
-    // What takes no words of its own ends where the next one begins.
+    // A server that takes no arguments ends where the next one begins.
     while !escaped && words.len() > 1 && words.first().is_some_and(|word| target::stands_alone(word)) {
         understood(None, vec![words.remove(0)], false)?;
     }
@@ -122,31 +112,30 @@ fn targets(ui: &Ui, args: &mut Bridge, escaped: bool) -> Result<Vec<Target>, Fai
     Ok(targets)
 }
 
-/// A server that runs.
+/// A running server.
 struct Running {
     shown: String,
-    starting: Starting,
+    upstream: Upstream,
     client: RestartingClient,
     offer: Offer,
 }
 
-async fn offered(
+async fn offer(
     ui: &Ui,
     names: Vec<Option<String>>,
     plans: Vec<Plan>,
     addresses: &[Address],
     certificates: &Certificates,
 ) -> Result<Exit, Failure> {
-    // Who was refused and why is to be seen without being asked for.
+    // Warnings about refused clients are printed without `-v`.
     events::show_warnings(ui);
-    let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
+    let mut signals = listen_for_signals(Phase::Serve)?;
     let mut open = Vec::new();
     for address in addresses {
         open.push(Open::at(address, certificates).await?);
     }
-    let starting = names.into_iter().zip(plans);
-    let starting: Vec<_> =
-        starting.map(|(name, plan)| tokio::spawn(running(ui.clone(), name, plan))).collect();
+    let plans = names.into_iter().zip(plans);
+    let starting: Vec<_> = plans.map(|(name, plan)| tokio::spawn(start(ui.clone(), name, plan))).collect();
     let mut servers = Vec::new();
     for starting in starting {
         let running = tokio::select! {
@@ -161,7 +150,7 @@ async fn offered(
         servers.iter().map(|server| boxed(async { drop(server.client.close().await) })).collect();
     tokio::select! {
         biased;
-        // Nobody wants to wait any longer.
+        // A second signal ends the wait.
         signal = signals.next() => Ok(Exit::Signal(signal)),
         () = all(closing) => exit,
     }
@@ -193,7 +182,7 @@ async fn serve(
         () = all(gone) => Err(given_up(servers).await),
         () = &mut serving => return Ok(Exit::Done),
     };
-    // Nobody listens when it has ended by itself.
+    // There is no receiver if serving has ended by itself.
     let _ = end.send(true);
     tokio::select! {
         biased;
@@ -202,31 +191,31 @@ async fn serve(
     }
 }
 
-/// No server is left, and none is started again.
+/// The failure when no server is left, and none is restarted.
 async fn given_up(servers: &[Running]) -> Failure {
     let Some(last) = servers.last() else {
         return Failure::usage("no server is named", "mcpjoin help bridge");
     };
-    let mut failure = last.starting.gone(&last.client.closed().await);
+    let mut failure = last.upstream.gone(&last.client.closed().await);
     failure.seen.server = Some(last.shown.clone());
     failure
 }
 
-/// Starts a server, or connects to it, and keeps it running.
-async fn running(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, Failure> {
+/// Starts a server, or connects to it, and restarts it when it ends.
+async fn start(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, Failure> {
     let started = Instant::now();
     let Plan { way, client, shown, first, tools, remembered, .. } = plan;
     let legacy = remembered.and_then(|remembered| remembered.legacy);
-    let starting = Starting::new(&ui, way, first);
+    let upstream = Upstream::new(&ui, way, first);
     let restart = || {
         let (ui, shown) = (ui.clone(), shown.clone());
-        Restart::default().on_event(move |event| told(&ui, &shown, event))
+        Restart::default().on_event(move |event| report(&ui, &shown, event))
     };
     let start = || {
-        let starting = starting.clone();
-        move || starting.clone().link()
+        let upstream = upstream.clone();
+        move || upstream.clone().link()
     };
-    // The era that worked the last time; when it does not, as if nothing were remembered.
+    // The era that worked the last time. If it fails now, the era is detected again.
     let known = match legacy {
         Some(legacy) => legacy.restarting(restart(), start()).await.ok(),
         None => None,
@@ -235,14 +224,14 @@ async fn running(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, F
         Some(running) => Ok(running),
         None => client.restarting(restart(), start()).await,
     };
-    let client = outcome.map_err(|end| starting.failure(&end).with(&shown, started.elapsed()))?;
+    let client = outcome.map_err(|end| upstream.failure(&end).with(&shown, started.elapsed()))?;
     let peer = client.client().await.ok().and_then(|client| client.server_name().map(str::to_owned));
     let name = entry.or(peer).unwrap_or_else(|| shown.clone());
     let offer = Offer::restarting(name.as_str(), client.clone()).tools(move |tool| tools.allows(tool));
-    Ok(Running { shown, starting, client, offer })
+    Ok(Running { shown, upstream, client, offer })
 }
 
-fn told(ui: &Ui, shown: &str, event: &RunEvent<'_>) {
+fn report(ui: &Ui, shown: &str, event: &RunEvent<'_>) {
     match event {
         RunEvent::Ended { end, next: Some(pause) } => {
             let end = visible::line(&end.to_string()).into_owned();
@@ -256,7 +245,7 @@ fn told(ui: &Ui, shown: &str, event: &RunEvent<'_>) {
     }
 }
 
-/// What listens.
+/// An open listener.
 enum Open {
     Quic(Listener),
     Tcp(TcpListener, String),
@@ -269,7 +258,7 @@ impl Open {
                 let certificates = certificates.clone();
                 let tls = move || certificates.server(SERVER_NAME, true, ALPN);
                 let listener = Listener::bind(address, tls, host::quic_options()).await;
-                listener.map(Self::Quic).map_err(|error| unheard(&error))
+                listener.map(Self::Quic).map_err(|error| listen_failure(&error))
             }
             Address::Tcp(address) => {
                 let refused = |error: std::io::Error| {
@@ -284,7 +273,7 @@ impl Open {
         }
     }
 
-    /// As a client names it.
+    /// The address as a client names it.
     fn address(&self) -> String {
         match self {
             Self::Quic(listener) => format!("orchestra://{}", listener.address()),
@@ -301,7 +290,7 @@ impl Open {
 
     async fn serve(self, host: Host, mut end: watch::Receiver<bool>) {
         let end = async move {
-            // Without its sender it would be over, too.
+            // A dropped sender ends it, too.
             let _ = end.wait_for(|end| *end).await;
         };
         match self {
@@ -311,7 +300,7 @@ impl Open {
     }
 }
 
-fn unheard(error: &QuicError) -> Failure {
+fn listen_failure(error: &QuicError) -> Failure {
     let hint = match &error.kind {
         QuicErrorKind::Address => "orchestra://host:port, with an IPv6 address in brackets",
         QuicErrorKind::Certificate(_) => "--certs-dir DIR names another folder of certificates",

@@ -1,6 +1,6 @@
-//! What has changed in words: a sentence for each change, and what is worth reading below it.
+//! Changes in words: a sentence for each change, and the lines below it.
 //!
-//! Called by `page`. Everything from a server is made visible here.
+//! Used by `page`. Escapes all texts of a server.
 
 use std::borrow::Cow;
 
@@ -8,29 +8,29 @@ use mcpjoin::proto::{Kind, Raw};
 use mcpjoin_rules::{Change, ChangeKind, ChangeOf};
 use unicode_width::UnicodeWidthStr;
 
-use super::lines::{Line, lines};
+use super::line_diff::{Line, line_diff};
 use crate::object::Object;
 use crate::visible;
 
-/// The widest value within a sentence. A wider one stands below it.
+/// The widest value within a sentence. A wider value is shown below it.
 const MAX_VALUE_COLUMNS: usize = 60;
-/// The part of a line that is shown: the document has all of it.
+/// The longest part of a line that is shown. The document has all of it.
 const MAX_LINE_CHARS: usize = 1000;
-/// What is shown of a longer line before the first change in it.
+/// The part of a long line that is shown before its first change.
 const CHARS_BEFORE_CHANGE: usize = 60;
 
-/// A line below a sentence, its text made visible.
+/// A line below a sentence, escaped.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Below {
-    Gone(String),
-    Come(String),
-    /// Said by us.
+pub(super) enum Detail {
+    Removed(String),
+    Added(String),
+    /// Text of ours.
     Note(String),
 }
 
-/// Where in an item something is.
+/// The place of a change in an item.
 struct Place {
-    /// `parameter a.b`; empty for the item itself.
+    /// For example `parameter a.b`; empty for the item itself.
     owner: String,
     /// The member, or the keyword of a schema; empty for the owner itself.
     member: String,
@@ -60,7 +60,7 @@ impl Place {
         }
     }
 
-    /// `one`: what a value of a name is; `all`: what all of them together are.
+    /// `one`: what a named value is called; `all`: what all values together are called.
     fn in_schema(one: &str, all: &str, tokens: &[String]) -> Self {
         let mut name = String::new();
         let mut rest = tokens;
@@ -77,7 +77,7 @@ impl Place {
                     name = format!("{keyword}.{}", plain(definition));
                     rest
                 }
-                // One of several forms of the same.
+                // One of several alternatives for the same value.
                 [keyword, _, rest @ ..]
                     if matches!(&**keyword, "anyOf" | "oneOf" | "allOf") && !rest.is_empty() =>
                 {
@@ -88,7 +88,7 @@ impl Place {
                         && !rest.is_empty() =>
                 {
                     name.push_str("[]");
-                    // The place of one in a list of them.
+                    // The index of a schema in a list.
                     let is_place = rest.len() > 1 && rest[0].bytes().all(|byte| byte.is_ascii_digit());
                     if is_place { &rest[1..] } else { rest }
                 }
@@ -106,7 +106,7 @@ impl Place {
         Self { owner, member: dotted(rest) }
     }
 
-    /// `minLength of parameter a`, or as much of that as there is.
+    /// `minLength of parameter a`, or the part of it that is known.
     fn shown(&self) -> String {
         match (self.member.is_empty(), self.owner.is_empty()) {
             (true, true) => "definition".into(),
@@ -121,7 +121,7 @@ fn dotted(tokens: &[String]) -> String {
     tokens.iter().map(|token| plain(token)).collect::<Vec<_>>().join(".")
 }
 
-/// A name as it is, where it cannot be taken for words of ours.
+/// A name as it is if it cannot be mistaken for our words, otherwise quoted.
 fn plain(name: &str) -> Cow<'_, str> {
     let is_plain = |character: char| character.is_alphanumeric() || "_-$@".contains(character);
     if !name.is_empty() && name.chars().all(is_plain) {
@@ -131,7 +131,7 @@ fn plain(name: &str) -> Cow<'_, str> {
     Cow::Owned(visible::cut(&visible::line(quoted.as_str()), MAX_VALUE_COLUMNS).into_owned())
 }
 
-/// What has happened, in one line.
+/// The change in one line.
 pub(super) fn sentence(change: &Change) -> String {
     let place = Place::of(change);
     let what = place.shown();
@@ -178,7 +178,7 @@ const fn done(change: &Change) -> &'static str {
     }
 }
 
-/// What a promise was that a host may have relied on, and that is not made any more.
+/// A remark on a hint that a host may have relied on and that is no longer given.
 fn remark(change: &Change) -> Option<&'static str> {
     let is = |value: &Option<Raw>, word: &str| value.as_ref().is_some_and(|value| value.as_str() == word);
     match &*change.path {
@@ -190,7 +190,7 @@ fn remark(change: &Change) -> Option<&'static str> {
     }
 }
 
-/// `: 1 -> 2`, or the one value that there is, where they are short.
+/// `: 1 -> 2`, or the only value, if they are short.
 fn values(change: &Change) -> String {
     let shown = |value: &Option<Raw>| value.as_ref().and_then(short);
     match (&change.old, &change.new, shown(&change.old), shown(&change.new)) {
@@ -200,7 +200,7 @@ fn values(change: &Change) -> String {
     }
 }
 
-/// `: none -> 2`, where both are short.
+/// `: none -> 2`, if both are short.
 fn limits(change: &Change) -> String {
     let shown = |value: &Option<Raw>| value.as_ref().map_or_else(|| Some("none".into()), short);
     match (shown(&change.old), shown(&change.new)) {
@@ -209,7 +209,7 @@ fn limits(change: &Change) -> String {
     }
 }
 
-/// A value that fits into a sentence. An object is read better below it.
+/// A value that fits into a sentence. An object is shown below it.
 fn short(value: &Raw) -> Option<String> {
     if value.len() > 4 * MAX_VALUE_COLUMNS || value.kind() == Kind::Object && value.as_str() != "{}" {
         return None;
@@ -229,8 +229,8 @@ fn types(change: &Change) -> String {
     format!("{} -> {}", one(&change.old), one(&change.new))
 }
 
-/// What is worth reading.
-pub(super) fn below(change: &Change) -> Vec<Below> {
+/// The lines below a sentence.
+pub(super) fn details(change: &Change) -> Vec<Detail> {
     let described = |item: &Option<Raw>| {
         let item = item.as_ref().and_then(Object::of);
         item.and_then(|item| item.text("description").or_else(|| item.text("title"))).unwrap_or_default()
@@ -240,9 +240,9 @@ pub(super) fn below(change: &Change) -> Vec<Below> {
         | ChangeKind::Repeated
         | ChangeKind::PropertyAdded
         | ChangeKind::RequiredPropertyAdded => {
-            described(&change.new).lines().map(|line| Below::Come(around(line, 0))).collect()
+            described(&change.new).lines().map(|line| Detail::Added(around(line, 0))).collect()
         }
-        // All is said, or it is a schema, which cannot be read in one line: the document has it.
+        // The sentence says all, or the value is a schema, which does not fit in one line: the document has it.
         ChangeKind::Removed
         | ChangeKind::PropertyRemoved
         | ChangeKind::TypeNarrowed
@@ -271,32 +271,32 @@ pub(super) fn below(change: &Change) -> Vec<Below> {
     }
 }
 
-/// Both texts, of which one may not be there, line by line.
-fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Below> {
+/// Compares both texts line by line. One of them may be absent.
+fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Detail> {
     let (Some(old), Some(new)) = (old, new) else {
-        let gone = old.into_iter().flat_map(str::lines).map(|line| Below::Gone(around(line, 0)));
+        let gone = old.into_iter().flat_map(str::lines).map(|line| Detail::Removed(around(line, 0)));
         return gone
-            .chain(new.into_iter().flat_map(str::lines).map(|line| Below::Come(around(line, 0))))
+            .chain(new.into_iter().flat_map(str::lines).map(|line| Detail::Added(around(line, 0))))
             .collect();
     };
-    let lines = lines(old, new);
+    let lines = line_diff(old, new);
     let mut out = Vec::new();
     let mut place = 0;
     while let Some(line) = lines.get(place) {
         match (line, lines.get(place + 1)) {
-            // A line that has become another one is shown from where it has.
-            (Line::Gone(gone), Some(Line::Come(come))) => {
+            // A changed line is shown from its first change on.
+            (Line::Removed(gone), Some(Line::Added(come))) => {
                 let same = gone.chars().zip(come.chars()).take_while(|(gone, come)| gone == come).count();
-                out.push(Below::Gone(around(gone, same)));
-                out.push(Below::Come(around(come, same)));
+                out.push(Detail::Removed(around(gone, same)));
+                out.push(Detail::Added(around(come, same)));
                 out.extend(unseen(gone, come, same));
                 place += 1;
             }
-            (Line::Gone(gone), _) => out.push(Below::Gone(around(gone, 0))),
-            (Line::Come(come), _) => out.push(Below::Come(around(come, 0))),
+            (Line::Removed(gone), _) => out.push(Detail::Removed(around(gone, 0))),
+            (Line::Added(come), _) => out.push(Detail::Added(around(come, 0))),
             (Line::Same(count), _) => {
                 let lines = if *count == 1 { "line" } else { "lines" };
-                out.push(Below::Note(format!("({count} {lines} as before)")));
+                out.push(Detail::Note(format!("({count} {lines} as before)")));
             }
         }
         place += 1;
@@ -304,8 +304,8 @@ fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Below> {
     out
 }
 
-/// The characters at which two lines part, where the eye may miss them: blank space, letters that look alike.
-fn unseen(gone: &str, come: &str, same: usize) -> Option<Below> {
+/// The first characters that differ, if the difference is hard to see: blanks, or letters that look alike.
+fn unseen(gone: &str, come: &str, same: usize) -> Option<Detail> {
     let letters = |text: &str| text.split_whitespace().collect::<String>();
     let is_blank_space = letters(gone) == letters(come);
     let (gone, come) = (gone.chars().nth(same), come.chars().nth(same));
@@ -315,10 +315,10 @@ fn unseen(gone: &str, come: &str, same: usize) -> Option<Below> {
     let code = |character: Option<char>| {
         character.map_or_else(|| "the end".to_owned(), |character| format!("U+{:04X}", u32::from(character)))
     };
-    Some(Below::Note(format!("(they part at character {}: {} -> {})", same + 1, code(gone), code(come))))
+    Some(Detail::Note(format!("(they part at character {}: {} -> {})", same + 1, code(gone), code(come))))
 }
 
-/// A line, made visible; of a long one what is around the character at `place`.
+/// A line, escaped. A long line is shown around the character at `place`.
 fn around(line: &str, place: usize) -> String {
     let start = place.saturating_sub(CHARS_BEFORE_CHANGE);
     let (begins, start) = match line.char_indices().nth(MAX_LINE_CHARS) {
@@ -336,19 +336,19 @@ mod tests {
     use mcpjoin::proto::Raw;
     use mcpjoin_rules::{Offer, changes};
 
-    use super::{Below, MAX_LINE_CHARS, below, sentence};
+    use super::{Detail, MAX_LINE_CHARS, details, sentence};
 
-    /// What is said of each change of a tool from one definition to another, and below it.
-    fn told(old: &str, new: &str) -> Vec<(String, Vec<Below>)> {
+    /// The sentence and the details of each change from one definition of a tool to another.
+    fn changes_of(old: &str, new: &str) -> Vec<(String, Vec<Detail>)> {
         let offer = |tool: &str| {
             let tool = format!(r#"{{"name":"x",{tool}}}"#);
             Offer { tools: vec![Raw::parse(tool).unwrap()], ..Offer::default() }
         };
-        changes(&offer(old), &offer(new)).iter().map(|change| (sentence(change), below(change))).collect()
+        changes(&offer(old), &offer(new)).iter().map(|change| (sentence(change), details(change))).collect()
     }
 
     fn sentences(old: &str, new: &str) -> Vec<String> {
-        told(old, new).into_iter().map(|(sentence, _)| sentence).collect()
+        changes_of(old, new).into_iter().map(|(sentence, _)| sentence).collect()
     }
 
     fn input(schema: &str) -> String {
@@ -430,35 +430,37 @@ mod tests {
     fn i179_of_a_text_the_lines_that_have_changed_are_shown() {
         let text = |text: &str| format!(r#""description":{}"#, Raw::string(text).as_str());
         let (old, new) = (text("One.\nTwo.\nThree."), text("One.\nTwo!\u{1b}[2J\nThree."));
-        let (gone, come) = (Below::Gone("Two.".into()), Below::Come("Two!\\u{1b}[2J".into()));
-        let note = |text: &str| Below::Note(text.into());
+        let (gone, come) = (Detail::Removed("Two.".into()), Detail::Added("Two!\\u{1b}[2J".into()));
+        let note = |text: &str| Detail::Note(text.into());
         assert_eq!(
-            told(&old, &new),
+            changes_of(&old, &new),
             [(
                 "description changed".to_owned(),
                 vec![note("(1 line as before)"), gone, come, note("(1 line as before)")]
             )]
         );
-        assert_eq!(told(&text("a"), r#""title":"t""#)[0].1, [Below::Gone("a".into())]);
+        assert_eq!(changes_of(&text("a"), r#""title":"t""#)[0].1, [Detail::Removed("a".into())]);
         // A letter of another alphabet, and a space at the end.
         assert_eq!(
-            told(&text("safe"), &text("s\u{430}fe"))[0].1[2],
+            changes_of(&text("safe"), &text("s\u{430}fe"))[0].1[2],
             note("(they part at character 2: U+0061 -> U+0430)")
         );
         assert_eq!(
-            told(&text("safe"), &text("safe "))[0].1[2],
+            changes_of(&text("safe"), &text("safe "))[0].1[2],
             note("(they part at character 5: the end -> U+0020)")
         );
         for seen in ["sane", "safe one"] {
-            assert_eq!(told(&text("safe"), &text(seen))[0].1.len(), 2, "{seen}");
+            assert_eq!(changes_of(&text("safe"), &text(seen))[0].1.len(), 2, "{seen}");
         }
     }
 
     #[test]
     fn i179_what_has_changed_at_the_end_of_a_long_line_is_shown() {
         let text = |end: &str| format!(r#""description":"{}{end}""#, "é".repeat(9 * MAX_LINE_CHARS));
-        let told = told(&text("old"), &text("new"));
-        let [Below::Gone(gone), Below::Come(come)] = &told[0].1[..] else { panic!("{told:?}") };
+        let changes_of = changes_of(&text("old"), &text("new"));
+        let [Detail::Removed(gone), Detail::Added(come)] = &changes_of[0].1[..] else {
+            panic!("{changes_of:?}")
+        };
         assert!(gone.starts_with("…é") && gone.ends_with("éold") && gone.chars().count() < 100, "{gone}");
         assert!(come.ends_with("énew"), "{come}");
     }

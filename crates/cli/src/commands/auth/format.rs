@@ -1,16 +1,21 @@
-//! Times in words, and what a step has come to.
+//! Stored logins, steps to a login and times, for people and for programs.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use mcpjoin_auth::{Login, Step, Verdict};
+use serde_json::{Value, json};
 
+use crate::connect::stamp;
+use crate::target::shown;
+use crate::ui::FAINT;
 use crate::visible;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// What a step has come to, in a line.
+/// The outcome of a step, in one line.
 pub(super) fn step(step: &Step) -> String {
     let asked = asked(step).map(|asked| format!("{asked}: ")).unwrap_or_default();
     let outcome = match &step.verdict {
@@ -21,16 +26,16 @@ pub(super) fn step(step: &Step) -> String {
     visible::line(&format!("{}: {asked}{outcome}", step.rung.as_str())).into_owned()
 }
 
-/// What was asked for in a step, and the status of the answer.
+/// The request of a step, and the status of the response.
 pub(super) fn asked(step: &Step) -> Option<String> {
     let tried = step.tried.as_ref()?;
     let status = step.status.map(|status| format!(" {status}")).unwrap_or_default();
     Some(format!("{} {}{status}", tried.method, tried.url))
 }
 
-/// How long what is stored can be used, in words.
+/// How long a stored login can be used, in words.
 pub(super) fn expiry(login: &Login, now: SystemTime) -> String {
-    let renewed = match (login.refreshable, is_over(login, now)) {
+    let renewed = match (login.refreshable, is_expired(login, now)) {
         (true, true) => "; it is renewed when it is used next",
         (true, false) => ", and is renewed by itself",
         (false, true) => "; log in again",
@@ -47,12 +52,12 @@ pub(super) fn expiry(login: &Login, now: SystemTime) -> String {
     format!("{when}{renewed}")
 }
 
-/// Whether its time is over.
-pub(super) fn is_over(login: &Login, now: SystemTime) -> bool {
+/// Whether the access token has expired.
+pub(super) fn is_expired(login: &Login, now: SystemTime) -> bool {
     login.expires.is_some_and(|expires| expires <= now)
 }
 
-/// A time with the two largest of its units.
+/// A time in its two largest units.
 pub(super) fn time(time: Duration) -> String {
     let seconds = time.as_secs();
     let two = |large: u64, name: &str, small: u64, other: &str| {
@@ -69,6 +74,53 @@ pub(super) fn time(time: Duration) -> String {
         HOUR..DAY => two(HOUR, "hour", MINUTE, "minute"),
         _ => two(DAY, "day", HOUR, "hour"),
     }
+}
+
+/// A stored login for a person, with its folder.
+pub(super) fn page(login: &Login, folder: &Path) -> String {
+    let mut out = rows(login, "");
+    out.push_str(&row("", "stored in", &shown(folder.as_os_str())));
+    out
+}
+
+/// A stored login, one row for each member.
+pub(super) fn rows(login: &Login, indent: &str) -> String {
+    let scopes = if login.scopes.is_empty() { "none".to_owned() } else { login.scopes.join(" ") };
+    let rows = [
+        ("resource", login.resource.as_str()),
+        ("issuer", &login.issuer),
+        ("client", &login.client_id),
+        ("scopes", &scopes),
+        ("expires", &expiry(login, SystemTime::now())),
+    ];
+    rows.into_iter().map(|(label, text)| row(indent, label, text)).collect()
+}
+
+fn row(indent: &str, label: &str, text: &str) -> String {
+    format!("{indent}{FAINT}{label:<9}{FAINT:#}  {}\n", visible::line(text))
+}
+
+/// A stored login for a program, with its folder.
+pub(super) fn document(login: &Login, folder: &Path) -> Value {
+    let mut out = self::login(login);
+    out["storedIn"] = json!(folder.to_string_lossy());
+    out
+}
+
+pub(super) fn login(login: &Login) -> Value {
+    let mut out = json!({
+        "server": login.server,
+        "resource": login.resource,
+        "issuer": login.issuer,
+        "clientId": login.client_id,
+        "scopes": login.scopes,
+        "refreshable": login.refreshable,
+    });
+    if let Some(expires) = login.expires {
+        out["expiresAt"] = json!(stamp(expires));
+        out["expired"] = json!(is_expired(login, SystemTime::now()));
+    }
+    out
 }
 
 #[cfg(test)]

@@ -1,0 +1,171 @@
+//! The arguments of the verbs that make one request with operands: `call`, `read`, `prompt` and `complete`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::values::size;
+use super::{Connect, Output, Words};
+
+const CALL_LONG: &str = "\
+Calls a tool of a server and prints its result
+
+Text is printed as it is; a picture, a sound or a resource as one line that describes it. On a terminal control \
+characters in a text are made visible. With --json the result is the object that the server sent.
+
+A part of a result that is larger than a MiB is not printed on a terminal: its bytes are written to a file in a new \
+folder (below TMPDIR), and the line in its place says which. Into a pipe or a file everything is printed. --spill SIZE is \
+another limit, for both; with --spill 1 each part goes to a file, pictures and sounds decoded.
+
+Arguments are given one by one, or together:
+  name=value    a value of the type that the tool's input schema asks for
+  name:=JSON    a value in JSON
+  @FILE         an object in JSON, read from a file
+  -             an object in JSON, read from standard input
+
+A tool that the server runs as a task is followed to its end. Ctrl-C calls the task off. With --detach it is left to \
+run, and its id is printed; --task ID takes it up again, and prints the result as if it had been waited for. How long a \
+task and its result are kept is the server's choice.";
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = CALL_LONG,
+    override_usage = "mcpjoin call [OPTIONS] TARGET TOOL [ARGUMENT]...\n       \
+                      mcpjoin call [OPTIONS] TOOL [ARGUMENT]... -- COMMAND [ARG]...\n       \
+                      mcpjoin call [OPTIONS] --task ID TARGET",
+    after_help = "Examples:\n  \
+        mcpjoin call demo: echo message=hi\n  \
+        mcpjoin call get-sum a=2 b=40 -- npx -y @modelcontextprotocol/server-everything\n  \
+        mcpjoin call --json ./my-server search 'filter:={\"lang\":\"en\"}'\n  \
+        mcpjoin call --args '{\"message\":\"hi\"}' demo: echo\n  \
+        mcpjoin call --spill 1 demo: test_image_content\n  \
+        mcpjoin call ./my-server import @rows.json\n  \
+        mcpjoin call --detach http://127.0.0.1:8080/mcp slow_compute seconds=600\n  \
+        mcpjoin call --task 0f6e http://127.0.0.1:8080/mcp"
+)]
+pub(crate) struct Call {
+    #[command(flatten)]
+    pub(crate) words: Words,
+    /// The arguments as one JSON object; single ones that are given beside it win
+    #[arg(long, value_name = "JSON")]
+    pub(crate) args: Option<String>,
+    /// The tool, in place of the operand TOOL: for a name that begins with a dash (`--tool=--x`)
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) tool: Option<String>,
+    /// Begins the call and leaves it to run as a task: prints the task's id and waits for no result
+    #[arg(long, conflicts_with = "task")]
+    pub(crate) detach: bool,
+    /// Takes up the task with this id, in place of a tool: waits for its end and prints its result
+    #[arg(long, value_name = "ID", conflicts_with_all = ["args", "tool"])]
+    pub(crate) task: Option<String>,
+    /// Writes each part of the result that is larger than this to a file, and prints the file's name in its place: bytes, or
+    /// with KiB, MiB, GiB [default: 1MiB on a terminal, otherwise none]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "json")]
+    pub(crate) spill: Option<usize>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}
+
+const READ_LONG: &str = "\
+Reads a resource of a server
+
+A resource with one content is printed as it is, byte for byte: text as text, and binary data decoded. On a terminal \
+control characters in a text are made visible, and binary data is described in one line. Of a resource with several \
+contents each text stands on lines of its own, and binary data is described. With --json the result is the object \
+that the server sent.";
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = READ_LONG,
+    override_usage = "mcpjoin read [OPTIONS] TARGET URI\n       \
+                      mcpjoin read [OPTIONS] URI -- COMMAND [ARG]...",
+    after_help = "Examples:\n  \
+        mcpjoin read demo: test://static-text\n  \
+        mcpjoin read -o picture.png demo: test://static-binary\n  \
+        mcpjoin read --json demo: test://template/7/data\n  \
+        mcpjoin read demo://resource/dynamic/text/1 -- npx -y @modelcontextprotocol/server-everything\n\n\
+        `mcpjoin list` shows the resources of a server."
+)]
+pub(crate) struct Read {
+    #[command(flatten)]
+    pub(crate) words: Words,
+    /// Writes the bytes of the one content to a file; `-` is standard output, also when it is a terminal
+    #[arg(short = 'o', long = "output", value_name = "FILE", conflicts_with = "json")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}
+
+const PROMPT_LONG: &str = "\
+Has a server fill in a prompt, and prints its messages
+
+Each message begins with a line that names its role. Text is printed as it is; a picture, a sound or a resource as one \
+line that describes it. On a terminal control characters in a text are made visible. With --json the result is the object that the server sent. When an argument is missing that \
+the prompt requires, it is not asked for at all.
+
+Arguments are texts, given one by one, or together:
+  name=value    a text
+  name:=JSON    a text in JSON (\"two\\nlines\")
+  @FILE         an object in JSON, read from a file
+  -             an object in JSON, read from standard input";
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = PROMPT_LONG,
+    override_usage = "mcpjoin prompt [OPTIONS] TARGET NAME [ARGUMENT]...\n       \
+                      mcpjoin prompt [OPTIONS] NAME [ARGUMENT]... -- COMMAND [ARG]...",
+    after_help = "Examples:\n  \
+        mcpjoin prompt demo: test_simple_prompt\n  \
+        mcpjoin prompt demo: test_prompt_with_arguments arg1=hello arg2=world\n  \
+        mcpjoin prompt args-prompt city=Paris -- npx -y @modelcontextprotocol/server-everything\n\n\
+        `mcpjoin list` shows the prompts of a server; `mcpjoin list --json` shows what each takes."
+)]
+pub(crate) struct Prompt {
+    #[command(flatten)]
+    pub(crate) words: Words,
+    /// The arguments as one JSON object of texts; single ones that are given beside it win
+    #[arg(long, value_name = "JSON")]
+    pub(crate) args: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}
+
+const COMPLETE_LONG: &str = "\
+Asks a server what a value may be, as far as it is typed
+
+Prints one proposal a line. On a terminal control characters in it are made visible. With --json the result is the object that the server sent.
+
+The argument is one of a prompt or of a resource template:
+  prompt:NAME     the prompt of that name
+  URI-TEMPLATE    the resource template, as `mcpjoin list` shows it
+  resource:URI-TEMPLATE
+                  the same, for one that begins with prompt: or has no scheme";
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = COMPLETE_LONG,
+    override_usage = "mcpjoin complete [OPTIONS] TARGET prompt:NAME ARGUMENT[=VALUE]\n       \
+                      mcpjoin complete [OPTIONS] TARGET URI-TEMPLATE ARGUMENT[=VALUE]\n       \
+                      mcpjoin complete [OPTIONS] prompt:NAME ARGUMENT[=VALUE] -- COMMAND [ARG]...",
+    after_help = "Examples:\n  \
+        mcpjoin complete demo: prompt:test_prompt_with_arguments arg1=he\n  \
+        mcpjoin complete demo: 'test://template/{id}/data' id=4\n  \
+        mcpjoin complete --context arg1=hello demo: prompt:test_prompt_with_arguments arg2=w"
+)]
+pub(crate) struct Complete {
+    #[command(flatten)]
+    pub(crate) words: Words,
+    /// Another argument and its value, which is known already; can be given several times
+    #[arg(long, value_name = "ARGUMENT=VALUE")]
+    pub(crate) context: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}

@@ -1,0 +1,187 @@
+//! An item of a list for a person: in a row, or in full. Escapes all texts of a server.
+//!
+//! Used by `list`, `search` and `tool`.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use mcpjoin::proto::Raw;
+use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
+
+use super::lists::{Section, TOOLS};
+use crate::arguments::Schema;
+use crate::object::Object;
+use crate::ui::{HEADING, NAME};
+use crate::visible;
+
+/// Names up to this width are aligned. A longer name moves its description to the right.
+pub(super) const MAX_NAME_COLUMNS: usize = 56;
+/// In a narrower terminal descriptions are below their names.
+const MIN_TABLE_COLUMNS: usize = 50;
+/// The longest first line of a description.
+const MAX_LINE_CHARS: usize = 4096;
+
+/// The name of an item, and the first line of its description.
+pub(super) fn row(section: &Section, item: &Raw) -> (String, String) {
+    let Some(item) = Object::of(item) else {
+        return ("(not an object)".into(), String::new());
+    };
+    let description = description(section, &item);
+    (name(section, &item), description.map_or_else(String::new, |text| first_line(&text)))
+}
+
+/// The first line of a text, truncated: a document has all of it.
+fn first_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    match line.char_indices().nth(MAX_LINE_CHARS) {
+        Some((end, _)) => format!("{}…", visible::line(&line[..end])),
+        None => visible::first_line(line).into_owned(),
+    }
+}
+
+/// A member that is a text and not blank.
+fn text(item: &Object, member: &str) -> Option<String> {
+    item.text(member).filter(|text| !text.trim().is_empty())
+}
+
+fn name(section: &Section, item: &Object) -> String {
+    let name = text(item, section.name);
+    name.map_or_else(|| "(without a name)".into(), |name| visible::line(&name).into_owned())
+}
+
+fn description(section: &Section, item: &Object) -> Option<String> {
+    text(item, "description").or_else(|| text(item, "title")).or_else(|| {
+        // A resource is identified by its address, and its name describes it.
+        if section.name == "name" { None } else { text(item, "name") }
+    })
+}
+
+/// Writes all that is known of an item: also the parameters of a tool, and the arguments of a prompt.
+pub(super) fn described(out: &mut String, section: &Section, item: &Raw) {
+    let mut text = String::new();
+    match Object::of(item) {
+        Some(_) if section.member == TOOLS.member => text.push_str(&tool(item)),
+        Some(item) => {
+            let _ = writeln!(text, "{NAME}{}{NAME:#}", name(section, &item));
+            lines(&mut text, "  ", &description(section, &item).unwrap_or_default());
+            for argument in item.items("arguments").unwrap_or_default().iter().filter_map(Object::of) {
+                let must = argument.value("required").is_some_and(|value| value.as_str() == "true");
+                let must = if must { "  required" } else { "" };
+                let named = argument.text("name").unwrap_or_default();
+                let _ = writeln!(text, "  {NAME}{}{NAME:#}{must}", visible::line(&named));
+                lines(&mut text, "      ", &argument.text("description").unwrap_or_default());
+            }
+        }
+        None => text.push_str("(not an object)\n"),
+    }
+    for (place, line) in text.lines().enumerate() {
+        let indent = if place == 0 { "  " } else { "    " };
+        let _ = writeln!(out, "{indent}{line}");
+    }
+}
+
+/// Writes each line of a text behind an indent.
+fn lines(out: &mut String, indent: &str, text: &str) {
+    for line in text.lines() {
+        let _ = writeln!(out, "{indent}{}", visible::line(line));
+    }
+}
+
+/// A tool: its name and its description, then a line for each parameter.
+pub(super) fn tool(tool: &Raw) -> String {
+    let Some(tool) = Object::of(tool) else { return String::new() };
+    let mut out = format!("{HEADING}{}{HEADING:#}", visible::line(&text(&tool, "name").unwrap_or_default()));
+    if let Some(title) = text(&tool, "title") {
+        let _ = write!(out, "  {}", visible::line(&title));
+    }
+    out.push('\n');
+    lines(&mut out, "  ", &text(&tool, "description").unwrap_or_default());
+    for (heading, member) in [("Parameters", "inputSchema"), ("Result", "outputSchema")] {
+        if let Some(schema) = tool.value(member) {
+            properties(&mut out, heading, schema);
+        }
+    }
+    if let Some(annotations) = tool.value("annotations").and_then(Object::of) {
+        let hints: Vec<String> = annotations
+            .into_iter()
+            .filter(|(_, value)| value.as_str() == "true")
+            .map(|(name, _)| visible::line(&name).into_owned())
+            .collect();
+        if !hints.is_empty() {
+            let _ = writeln!(out, "{HEADING}Hints{HEADING:#}\n  {}", hints.join(", "));
+        }
+    }
+    out
+}
+
+/// Writes a line for each property of a schema, in its order, and its description below.
+fn properties(out: &mut String, heading: &str, raw: &Raw) {
+    let properties = Object::of(raw).and_then(|schema| Object::of(schema.value("properties")?));
+    let Some(properties) = properties else { return };
+    let schema: Value = serde_json::from_str(raw.as_str()).unwrap_or_default();
+    let required = schema.get("required").and_then(Value::as_array);
+    let required: HashSet<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut kinds = Schema::new(&schema);
+    let mut text = String::new();
+    for (name, property) in properties {
+        let mut about = kinds.said(&name).unwrap_or_else(|| "anything".into());
+        about.push_str(if required.contains(name.as_str()) { ", required" } else { "" });
+        let property = Object::of(&property);
+        let value = |member: &str| property.as_ref().and_then(|property| property.value(member));
+        if let Some(values) = value("enum") {
+            let _ = write!(about, ", one of {}", values.as_str());
+        }
+        if let Some(default) = value("default") {
+            let _ = write!(about, ", default {}", default.as_str());
+        }
+        let _ = writeln!(text, "  {NAME}{}{NAME:#}  {}", visible::line(&name), visible::line(&about));
+        let description = property.as_ref().and_then(|property| property.text("description"));
+        lines(&mut text, "      ", &description.unwrap_or_default());
+    }
+    if !text.is_empty() {
+        let _ = write!(out, "{HEADING}{heading}{HEADING:#}\n{text}");
+    }
+}
+
+/// The width of the widest name that is aligned.
+pub(super) fn name_columns(rows: &[(String, String)]) -> usize {
+    let widths = rows.iter().map(|(name, _)| name.width()).filter(|width| *width <= MAX_NAME_COLUMNS);
+    widths.max().unwrap_or_default()
+}
+
+/// Writes rows in two columns, or with the second below the first where the terminal is narrow. `names`: the width of the
+/// first column; `width`: of the terminal.
+pub(super) fn table(
+    out: &mut String,
+    rows: &[(String, String)],
+    indent: usize,
+    names: usize,
+    width: Option<usize>,
+) {
+    let left = " ".repeat(indent);
+    for (name, description) in rows {
+        // The terminal would wrap a name that does not fit on its line, and the columns would no longer be aligned.
+        let shown = width
+            .map_or_else(|| name.into(), |width| visible::cut(name, width.saturating_sub(indent).max(1)));
+        let _ = write!(out, "{left}{NAME}{shown}{NAME:#}");
+        if !description.is_empty() {
+            let used = match width {
+                Some(width) if width < MIN_TABLE_COLUMNS || shown.width() + indent + 4 > width => {
+                    let _ = write!(out, "\n{left}  ");
+                    indent + 2
+                }
+                _ => {
+                    let gap = names.saturating_sub(shown.width()) + 2;
+                    out.push_str(&" ".repeat(gap));
+                    indent + shown.width() + gap
+                }
+            };
+            match width {
+                Some(width) => out.push_str(&visible::cut(description, width.saturating_sub(used).max(1))),
+                None => out.push_str(description),
+            }
+        }
+        out.push('\n');
+    }
+}
