@@ -19,7 +19,7 @@ use super::list::PAGES;
 use super::written;
 use crate::args::{Counted, Diff};
 use crate::config::ToolFilter;
-use crate::connect::{Coming, Stop, with_each_server};
+use crate::connect::{ServerOutput, Stop, with_each_server};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object;
@@ -80,7 +80,7 @@ async fn read(
     ui: &Ui,
     which: &str,
     side: Side,
-    servers: &mut impl Iterator<Item = Coming<Said>>,
+    servers: &mut impl Iterator<Item = ServerOutput<Said>>,
 ) -> Result<Said, Exit> {
     let lost =
         || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way");

@@ -47,11 +47,11 @@ pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Fa
 }
 
 async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
-    let child = plan.way.child();
-    let trace = plan.way.trace().cloned();
+    let child = plan.endpoint.child();
+    let trace = plan.endpoint.trace().cloned();
     let watch = Watch::new(ui);
     let mut doctor =
-        Doctor::new(plan.way.examined(), plan.client).on_phase(watch.phase()).on_step(watch.step());
+        Doctor::new(plan.endpoint.doctor_target(), plan.client).on_phase(watch.phase()).on_step(watch.step());
     if let (Some(trace), None) = (trace, &child) {
         // What a child is told is written down by whatever starts it.
         doctor = doctor.tapped(trace.tap());
@@ -63,8 +63,8 @@ async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
     };
     let examined = async {
         let mut report = doctor.examine().await;
-        plan.way.advise(&mut report);
-        let surroundings = environment::about(machine, &plan.way, &report).await;
+        plan.endpoint.advise(&mut report);
+        let surroundings = environment::about(machine, &plan.endpoint, &report).await;
         environment::yields(&mut report, &surroundings);
         report.notes.extend(machine.shell_notes());
         (report, surroundings)

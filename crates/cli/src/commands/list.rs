@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::{misused, written};
 use crate::args::{Connect, List};
 use crate::config::{self, ToolFilter};
-use crate::connect::{Coming, Stop, with_each_server, with_tools};
+use crate::connect::{ServerOutput, Stop, with_each_server, with_tools};
 use crate::exit::{Exit, Signal};
 use crate::failure::Failure;
 use crate::progress::Waiting;
@@ -119,7 +119,7 @@ pub(super) fn read_each(
     connect: &Connect,
     wanted: &'static [&'static Section],
     pages: usize,
-    told: impl AsyncFnOnce(Vec<Coming<Told>>, &Stop) -> ControlFlow<Exit, Exit>,
+    told: impl AsyncFnOnce(Vec<ServerOutput<Told>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Result<Exit, Failure> {
     if connect.trace.is_some() {
         let problem =
@@ -181,7 +181,7 @@ fn every(ui: &Ui, connect: &Connect, describe: bool, pages: usize) -> Result<Exi
 async fn one(
     ui: &Ui,
     writing: &mut Writing<'_>,
-    mut server: Coming<Told>,
+    mut server: ServerOutput<Told>,
     failures: &mut Vec<(String, Failure)>,
     stop: &Stop,
 ) -> Result<(), Enough> {

@@ -10,7 +10,7 @@ use super::called;
 use super::contents::Entry;
 use super::entry::Definition;
 use super::files::Configuration;
-use super::launch::{Launch, To, launch};
+use super::launch::{Destination, Launch, launch};
 use super::members::Members;
 use super::places::Origin;
 use super::question::{Untrusted, page};
@@ -105,8 +105,8 @@ impl Used {
         let mut add = |what, name: &str, value: &OsStr| {
             parts.push((what, name.to_owned(), value.to_string_lossy().into_owned()));
         };
-        match &launch.to {
-            To::Program(program) => {
+        match &launch.destination {
+            Destination::Program(program) => {
                 add("program", "", &program.program);
                 program.args.iter().for_each(|arg| add("argument", "", arg));
                 for (name, value) in &program.env {
@@ -114,14 +114,14 @@ impl Used {
                 }
                 program.cwd.iter().for_each(|cwd| add("directory", "", cwd.as_ref()));
             }
-            To::Remote(remote) => {
+            Destination::Remote(remote) => {
                 add("address", "", remote.address.to_string().as_ref());
                 remote.headers.iter().for_each(|(name, value)| add("header", name, value.as_ref()));
                 remote.ca.iter().for_each(|ca| add("side", "ca", ca.as_ref()));
                 add("login", "", format!("{:?}", remote.oauth).as_ref());
             }
-            To::Socket(socket) => add("address", "", socket.to_string().as_ref()),
-            To::Quic(secured) => {
+            Destination::Socket(socket) => add("address", "", socket.to_string().as_ref()),
+            Destination::Quic(secured) => {
                 add("address", "", secured.address.to_string().as_ref());
                 secured.pin.iter().for_each(|pin| add("side", "pin", pin.to_string().as_ref()));
                 secured.ca.iter().for_each(|ca| add("side", "ca", ca.as_ref()));

@@ -24,7 +24,7 @@ const PUBLIC_VARIABLES: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "PWD", "
 
 /// How the server of an entry is started or reached.
 pub(crate) struct Launch {
-    pub(crate) to: To,
+    pub(crate) destination: Destination,
     pub(crate) timeout: Option<Duration>,
     /// How long the server may take to open.
     pub(crate) opening: Option<Duration>,
@@ -57,7 +57,7 @@ pub(crate) struct Place {
 
 /// What an entry leads to, everything expanded.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum To {
+pub(crate) enum Destination {
     Program(Program),
     Remote(Remote),
     Socket(Socket),
@@ -134,8 +134,8 @@ pub(super) fn missing(definition: &Definition, names: &Names<'_>) -> Vec<Problem
 
 /// The problem of a directory that does not exist: a program that is started in it fails with a worse message.
 pub(super) fn without_directory(definition: &Definition, launch: &Launch) -> Option<Problem> {
-    let (Some(written), To::Program(Program { cwd: Some(cwd), .. })) =
-        (definition.text(Key::Cwd), &launch.to)
+    let (Some(written), Destination::Program(Program { cwd: Some(cwd), .. })) =
+        (definition.text(Key::Cwd), &launch.destination)
     else {
         return None;
     };
@@ -213,8 +213,8 @@ fn program(
         env.push((name.into(), value));
     }
     let kept = (program == *command.text).then(|| command.text.clone());
-    let to = To::Program(Program { program, args: words, env, cwd });
-    Ok(Launch::new(to, display, say, kept, secrets, expansion))
+    let destination = Destination::Program(Program { program, args: words, env, cwd });
+    Ok(Launch::new(destination, display, say, kept, secrets, expansion))
 }
 
 /// A server at an address.
@@ -227,7 +227,7 @@ fn address(definition: &Definition, url: &Text, mut expansion: Expansion<'_>) ->
     let host = secret::host(&address).filter(|host| secret::host(&url.text) == Some(host));
     let kept = host.map(str::to_owned);
     let wrong = |problem| Problem::new(url.at, format!("url is none that can be used: {problem}"));
-    let to = match definition.transport {
+    let destination = match definition.transport {
         Transport::Stdio | Transport::Http | Transport::Sse => {
             let mut address = Http::parse(&address).map_err(wrong)?;
             address.sse |= definition.transport == Transport::Sse;
@@ -240,7 +240,7 @@ fn address(definition: &Definition, url: &Text, mut expansion: Expansion<'_>) ->
             let ca = expansion.path(definition.text(Key::Ca))?;
             let oauth = login(definition, &mut expansion)?;
             secrets.extend(oauth.client_secret.iter().map(OsString::from));
-            To::Remote(Remote { address, headers, ca, oauth })
+            Destination::Remote(Remote { address, headers, ca, oauth })
         }
         Transport::Quic => {
             let mut pin = None;
@@ -251,12 +251,12 @@ fn address(definition: &Definition, url: &Text, mut expansion: Expansion<'_>) ->
             let cert = expansion.path(definition.text(Key::Cert))?;
             let identity = cert.zip(expansion.path(definition.text(Key::IdentityFile))?);
             let ca = expansion.path(definition.text(Key::Ca))?;
-            To::Quic(Secured { address: Quic::parse(&address).map_err(wrong)?, pin, ca, identity })
+            Destination::Quic(Secured { address: Quic::parse(&address).map_err(wrong)?, pin, ca, identity })
         }
-        Transport::Tcp | Transport::Unix => To::Socket(Socket::parse(&address).map_err(wrong)?),
+        Transport::Tcp | Transport::Unix => Destination::Socket(Socket::parse(&address).map_err(wrong)?),
     };
     let say = format!("{display}{}", names_of(definition, Key::Headers, "sent"));
-    Ok(Launch::new(to, display, say, kept, secrets, expansion))
+    Ok(Launch::new(destination, display, say, kept, secrets, expansion))
 }
 
 fn login(definition: &Definition, expansion: &mut Expansion<'_>) -> Result<Oauth, Problem> {
@@ -286,7 +286,7 @@ fn login(definition: &Definition, expansion: &mut Expansion<'_>) -> Result<Oauth
 impl Launch {
     /// `secrets`: those of the entry itself. Those of the variables that were used are added.
     fn new(
-        to: To,
+        destination: Destination,
         shown: String,
         say: String,
         kept: Option<String>,
@@ -294,7 +294,7 @@ impl Launch {
         expansion: Expansion<'_>,
     ) -> Self {
         Self {
-            to,
+            destination,
             timeout: None,
             opening: None,
             tools: ToolFilter::default(),

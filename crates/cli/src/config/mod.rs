@@ -46,7 +46,7 @@ use entry::Definition;
 pub(crate) use files::Readings;
 use files::{Configuration, Files};
 pub(crate) use filter::ToolFilter;
-pub(crate) use launch::{Launch, Oauth, Place, Program, Remote, Secured, To};
+pub(crate) use launch::{Destination, Launch, Oauth, Place, Program, Remote, Secured};
 pub(crate) use members::Member;
 use places::Origin;
 pub(crate) use question::{TOO_LONG, Trustable, Untrusted, in_folder, page};

@@ -215,9 +215,9 @@ async fn given_up(servers: &[Running]) -> Failure {
 /// Starts a server, or connects to it, and keeps it running.
 async fn running(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, Failure> {
     let started = Instant::now();
-    let Plan { way, client, shown, first, tools, remembered, .. } = plan;
+    let Plan { endpoint, client, shown, first, tools, remembered, .. } = plan;
     let legacy = remembered.and_then(|remembered| remembered.legacy);
-    let starting = Starting::new(&ui, way, first);
+    let starting = Starting::new(&ui, endpoint, first);
     let restart = || {
         let (ui, shown) = (ui.clone(), shown.clone());
         Restart::default().on_event(move |event| told(&ui, &shown, event))

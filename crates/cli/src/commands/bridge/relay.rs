@@ -112,11 +112,11 @@ struct Relay {
 
 impl Relay {
     fn new(ui: &Ui, plan: Plan, args: &Bridge) -> Self {
-        let Plan { way, shown, first, tools, limits, timeout, .. } = plan;
-        let program = way.command().cloned();
+        let Plan { endpoint, shown, first, tools, limits, timeout, .. } = plan;
+        let program = endpoint.command().cloned();
         // A client of the legacy era has its server asked in its own way first.
         let first = if args.connect.era.has_legacy() { Phase::Initialize } else { first };
-        let starting = Starting::new(ui, way, first);
+        let starting = Starting::new(ui, endpoint, first);
         let start = starting.clone();
         // Of the connections to clients nothing is asked for but how large a message may be.
         let mut downstream = Limits::default();

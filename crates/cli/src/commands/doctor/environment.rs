@@ -10,7 +10,7 @@ use super::document;
 use super::page::Page;
 use crate::args::{Connect, Doctor};
 use crate::commands::written;
-use crate::connect::{Signals, Way, with_plans};
+use crate::connect::{Endpoint, Signals, with_plans};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
@@ -118,11 +118,15 @@ pub(super) fn examined(
 }
 
 /// What of the machine bears on a server in which something was found.
-pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report) -> Vec<EnvironmentFinding> {
+pub(super) async fn about(
+    doctor: &EnvironmentDoctor,
+    endpoint: &Endpoint,
+    report: &Report,
+) -> Vec<EnvironmentFinding> {
     if report.is_healthy() {
         return Vec::new();
     }
-    if let Some(command) = way.command() {
+    if let Some(command) = endpoint.command() {
         return doctor.about_command(command).await;
     }
     // A server that was reached and answers wrong does so whatever the surroundings are.
@@ -130,7 +134,7 @@ pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report
     if !failed.iter().any(|check| PARTS.iter().any(|part| bears(*part, *check))) {
         return Vec::new();
     }
-    let mut findings = match way.http() {
+    let mut findings = match endpoint.http() {
         Some(connect) => doctor.about_server(connect).await,
         None => Vec::new(),
     };

@@ -78,9 +78,9 @@ fn target(server: &Server) -> Target {
 }
 
 async fn examine(plan: Plan, machine: EnvironmentDoctor) -> Examined {
-    let mut report = Doctor::new(plan.way.examined(), plan.client).examine().await;
-    plan.way.advise(&mut report);
-    let surroundings = environment::about(&machine, &plan.way, &report).await;
+    let mut report = Doctor::new(plan.endpoint.doctor_target(), plan.client).examine().await;
+    plan.endpoint.advise(&mut report);
+    let surroundings = environment::about(&machine, &plan.endpoint, &report).await;
     Ok((report, surroundings))
 }
 

@@ -28,7 +28,7 @@ use crate::connect::{Signals, limits, without_ours};
 use crate::demo;
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase, seconds};
-use crate::guard::Guarded;
+use crate::guard::OrphanGuard;
 use crate::target::shown;
 use crate::ui::Ui;
 
@@ -103,7 +103,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
         .build()
         .map_err(|error| Failure::system(Phase::Serve, &error))?;
     // Dismissed at the end. It is needed for a client that we start.
-    let guarded = (!args.words.is_empty()).then(Guarded::start);
+    let guarded = (!args.words.is_empty()).then(OrphanGuard::start);
     let looked = runtime.block_on(look_at(ui, args));
     drop(guarded);
     let looked = looked?;

@@ -79,7 +79,8 @@ pub(super) async fn all(
     look: &Look,
     signals: &mut Signals,
 ) -> Result<Vec<Server>, Signal> {
-    let children: Vec<ChildHandle> = plans.iter().flatten().filter_map(|plan| plan.way.child()).collect();
+    let children: Vec<ChildHandle> =
+        plans.iter().flatten().filter_map(|plan| plan.endpoint.child()).collect();
     let room = Arc::new(Semaphore::new(MAX_CONCURRENT_SERVERS));
     let progress = Progress::new(ui, plans.len());
     let mut running = JoinSet::new();
@@ -154,14 +155,14 @@ fn unseen(label: String, failure: Failure) -> Server {
 
 async fn one(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progress) -> Server {
     let began = Instant::now();
-    let way = plan.way.clone();
+    let endpoint = plan.endpoint.clone();
     let (name, typed, place) = (label.clone(), plan.shown.clone(), plan.place.clone());
     let seen = seen(ui, name, plan, look, progress).await;
     let took = began.elapsed();
     let told = |failure: Failure| {
         // What a child has written it has written to the one that looked.
-        let failure = if way.child().is_some() { failure } else { way.told(failure) };
-        failure.and_no_entry(way.no_entry()).with(&typed, took)
+        let failure = if endpoint.child().is_some() { failure } else { endpoint.explain(failure) };
+        failure.and_no_entry(endpoint.no_entry()).with(&typed, took)
     };
     let seen = match seen {
         Ok(Seen::Judged(mut judged)) => {
@@ -183,7 +184,7 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
         return openers::look(ui, &plan, &look.connect, told).await.map(Seen::Openers);
     }
     let mut number = 0;
-    let validator = look.calling(plan.way.judged(), &plan.tools)?;
+    let validator = look.calling(plan.endpoint.validator(), &plan.tools)?;
     let validator = observed(&look.connect, validator, plan.first).on_progress(move |now| {
         let probe = if progress.has_line() { now.probe.as_str() } else { "" };
         if progress.has_line() || number != now.number {

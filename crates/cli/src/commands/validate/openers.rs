@@ -69,7 +69,7 @@ pub(super) async fn look(
     let mut rows = Vec::new();
     for opener in openers(connect) {
         told(rows.len() + 1, &opener.to_string());
-        let link = plan.way.link().await?;
+        let link = plan.endpoint.link().await?;
         let began = Instant::now();
         let answer = opener.over(link, &limits, patience(&opener, &limits)).await;
         let took = began.elapsed();
