@@ -1,4 +1,4 @@
-//! One entry, whatever dialect it is written in: how to start the server or to reach it, and what limits its use.
+//! An entry of any dialect: how the server is started or reached, and what limits its use.
 //!
 //! `launch`, `members`, `survey` and `convert` work on the [`Definition`] that is read here with the tables of `dialect`.
 
@@ -13,14 +13,14 @@ use super::source::Problem;
 use super::tree::{Member, Node, Text, Value, find, unknown};
 use super::variables::is_name;
 
-/// What an entry says, variables not expanded yet.
+/// The content of an entry, with references unexpanded.
 #[derive(Debug, PartialEq)]
 pub(super) struct Definition {
     pub(super) transport: Transport,
     /// Its texts, in the order of their keys.
     pub(super) settings: Vec<Setting>,
     pub(super) callback: Option<CallbackPort>,
-    /// No stored login is to be used.
+    /// No stored login is used.
     pub(super) oauth_off: bool,
     pub(super) description: Option<String>,
     pub(super) tools: ToolFilter,
@@ -28,9 +28,9 @@ pub(super) struct Definition {
     pub(super) timeout: Option<Duration>,
     /// How long the server may take to open the session.
     pub(super) opening: Option<Duration>,
-    /// Where it says that other programs leave it out.
+    /// The place of the member that disables it for other programs.
     pub(super) disabled: Option<usize>,
-    /// What is not known or not used.
+    /// Members that are unknown or not used.
     pub(super) warnings: Vec<Problem>,
 }
 
@@ -38,13 +38,13 @@ pub(super) struct Definition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) key: Key,
-    /// Of a variable, a header and a member of `oauth`: which one. Otherwise empty.
+    /// The name of a variable, a header or a member of `oauth`. Otherwise empty.
     pub(super) name: String,
     pub(super) text: Text,
 }
 
 impl Setting {
-    /// Whether it may hold references to variables.
+    /// Whether references in it are expanded.
     pub(super) fn is_expanded(&self) -> bool {
         self.key <= Key::Scopes && self.key != Key::EnvVars
     }
@@ -54,7 +54,7 @@ impl Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallbackPort {
     pub(super) port: u16,
-    /// The programs that spell it `callbackPort` redirect to `localhost` by that name.
+    /// It is spelled `callbackPort`: programs with this spelling redirect to the name `localhost`.
     pub(super) by_name: bool,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// What has been read of an entry so far.
+/// The state of reading an entry.
 struct Reader {
     dialect: Dialect,
     format: &'static Format,
@@ -150,11 +150,11 @@ struct Reader {
 }
 
 impl Reader {
-    /// How the server is reached. `at`: where a member is missing that must be there.
+    /// Reads how the server is reached. `at`: the place for the problem of a missing member.
     fn server(&mut self, given: &Given<'_>, at: usize) -> Result<Transport, Problem> {
         let mut command = given.get(Key::Command);
         let (mut args, mut env) = (given.get(Key::Args), given.get(Key::Env));
-        // Zed has written all three as one object.
+        // Zed used to write all three as one object.
         if self.dialect.is_common()
             && let Some(Member { node: Node { at, value: Value::Table(members) }, .. }) = command
         {
@@ -207,7 +207,7 @@ impl Reader {
         Ok(transport)
     }
 
-    /// By the type that is given, and otherwise by the members that are there.
+    /// The type that is given, or else the type by the members.
     fn kind(
         &self,
         kind: Option<&Member>,
@@ -292,7 +292,7 @@ impl Reader {
         self.login(given.get(Key::Oauth))
     }
 
-    /// One more header. Of two with one name it is not clear which is meant.
+    /// Adds a header. Two of one name are a fault.
     fn header(&mut self, name: String, text: Text) -> Result<(), Problem> {
         let is_same = |known: &Setting| known.key == Key::Headers && known.name.eq_ignore_ascii_case(&name);
         if self.settings.iter().any(is_same) {
@@ -302,7 +302,7 @@ impl Reader {
         Ok(())
     }
 
-    /// How the server is logged in to: a table, or whether a stored login is used.
+    /// Reads the settings for logins: a table, or whether a stored login is used.
     fn login(&mut self, member: Option<&Member>) -> Result<(), Problem> {
         let Some(member) = member else { return Ok(()) };
         if let Value::Bool(on) = member.node.value {
@@ -341,7 +341,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Scopes: one text with blanks between them, or a list.
+    /// Reads scopes: one text with blanks between them, or a list.
     fn scopes(&mut self, member: Option<&Member>) -> Result<(), Problem> {
         let Some(member) = member else { return Ok(()) };
         let texts = match member.node.value {
@@ -353,10 +353,10 @@ impl Reader {
         Ok(())
     }
 
-    /// An address without HTTP, and over QUIC the certificates of both sides.
+    /// Reads an address without HTTP, and for QUIC the certificates of both sides.
     fn socket(&mut self, given: &Given<'_>, url: &Member, transport: Transport) -> Result<(), Problem> {
         let text = url.text()?;
-        // A variable may hold the whole of it.
+        // A variable may hold the whole address.
         if Transport::of_scheme(&text.text) != Some(transport) && !text.text.starts_with("${") {
             let slashes = if transport == Transport::Unix { "" } else { "//" };
             let problem = format!("{} must begin with {}:{slashes}", url.name, transport.name());
@@ -378,7 +378,7 @@ impl Reader {
         sides.into_iter().try_for_each(|key| self.text(key, given).map(drop))
     }
 
-    /// What limits the use of the server, and the definition as a whole.
+    /// Reads what limits the use of the server, and makes the definition.
     fn rest(mut self, given: &Given<'_>, transport: Transport) -> Result<Definition, Problem> {
         let description = given.get(Key::Description).map(Member::text).transpose()?.map(|text| text.text);
         self.texts(Key::AllowedTools, given.get(Key::AllowedTools))?;
@@ -432,8 +432,8 @@ impl Reader {
         })
     }
 
-    /// Warns of `$NAME` without braces, which Gemini CLI expands and which is passed on here. In the arguments of a program a
-    /// shell may read it. The message quotes nothing: a secret may begin so.
+    /// Warns of `$NAME` without braces, which Gemini CLI expands and which is passed on here. In arguments it may be for a shell. The
+    /// message quotes nothing, since a secret may begin like that.
     fn bare_names(&mut self) {
         let found = self.settings.iter().filter(|setting| {
             matches!(setting.key, Key::Env | Key::Url | Key::Headers) && has_bare_name(&setting.text.text)
@@ -460,7 +460,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Warns of members that have no meaning for that transport. One that is empty says nothing.
+    /// Warns of members that have no effect for that transport, unless they are empty.
     fn unused<const N: usize>(&mut self, members: [Option<&Member>; N], transport: Transport) {
         let is_empty = |value: &Value| match value {
             Value::List(items) => items.is_empty(),
@@ -476,7 +476,7 @@ impl Reader {
     }
 }
 
-/// The warning of an unknown member, with what to do about those that are often meant.
+/// The warning about an unknown member, with advice for common ones.
 fn explained(dialect: Dialect, mut unknown: Problem) -> Problem {
     let is_top_level = || TOP_LEVEL.iter().any(|name| unknown.text.starts_with(&format!("{name} ")));
     if dialect == Dialect::ServersToml && is_top_level() {
@@ -488,7 +488,7 @@ fn explained(dialect: Dialect, mut unknown: Problem) -> Problem {
     unknown
 }
 
-/// Whether a word of the text is `$NAME`, in capitals as the names of variables are.
+/// Whether a word of the text is `$NAME` in capitals, as names of variables are.
 fn has_bare_name(text: &str) -> bool {
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_$".contains(c)));
     words.any(|word| {
@@ -497,7 +497,7 @@ fn has_bare_name(text: &str) -> bool {
     })
 }
 
-/// The address of a server over HTTP. `any`: the entry does not say that it is one.
+/// The address of a server over HTTP. `any`: the entry allows other transports, too.
 fn http_address(url: &Member, any: bool) -> Result<Text, Problem> {
     let text = url.text()?;
     let scheme = text.text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
@@ -505,7 +505,7 @@ fn http_address(url: &Member, any: bool) -> Result<Text, Problem> {
         let problem = format!("{} must begin with http:// or https://; for HTTP+SSE, type is sse", url.name);
         return Err(Problem::new(text.at, problem));
     }
-    // A variable may hold the whole of it.
+    // A variable may hold the whole address.
     if !matches!(scheme.as_deref(), Some("http" | "https")) && !text.text.starts_with("${") {
         let schemes = if any { "http://, https://, quic://, tcp:// or unix:" } else { "http:// or https://" };
         return Err(Problem::new(text.at, format!("{} must begin with {schemes}", url.name)));
@@ -513,13 +513,13 @@ fn http_address(url: &Member, any: bool) -> Result<Text, Problem> {
     Ok(text)
 }
 
-/// Headers: their names are [tokens](https://www.rfc-editor.org/rfc/rfc9110#section-5.1), and their case means nothing.
+/// Headers: their names are [tokens](https://www.rfc-editor.org/rfc/rfc9110#section-5.1) without regard to case.
 fn headers(member: Option<&Member>) -> Result<Vec<(String, Text)>, Problem> {
     let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     pairs(member, |name| name.chars().all(token), str::to_ascii_lowercase)
 }
 
-/// Names and texts. `key`: what no two names may share.
+/// Names and texts. `key`: the part of a name that must be unique.
 fn pairs(
     member: Option<&Member>,
     is_name: impl Fn(&str) -> bool,
@@ -543,8 +543,8 @@ fn pairs(
     Ok(pairs)
 }
 
-/// The variables of ours that are passed on: each a name or, with where it comes from, a table. One that does not come from
-/// this machine is not ours to pass on.
+/// The names of our variables that are passed on: each is a name, or a table with its source. Variables from another machine are
+/// left out.
 fn passed(member: Option<&Member>) -> Result<Vec<Text>, Problem> {
     let mut names = Vec::new();
     for item in member.map_or(Ok(&[][..]), |member| member.node.items("env_vars"))? {
@@ -565,7 +565,7 @@ fn passed(member: Option<&Member>) -> Result<Vec<Text>, Problem> {
     Ok(names)
 }
 
-/// A reference to the variable of that name, behind these words.
+/// A reference to the variable of that name, with a prefix.
 fn of_variable(before: &str, name: Text) -> Result<Text, Problem> {
     let Text { at, text } = variable_name(name)?;
     Ok(Text { at, text: format!("{before}${{{text}}}") })

@@ -1,7 +1,7 @@
-//! What the fuzz target `consent` examines: for each entry of a file that was found, what a user is asked about it, and what is
-//! run or reached once it is allowed. Neither the machine's variables nor its files are read.
+//! The interface of the fuzz target `consent`: for each entry of a file that was found, the question to the user, and what is started
+//! or reached after it. Neither the machine's variables nor its files are read.
 //!
-//! Compiled for tests and with the feature `fuzzing` alone, so that the library has no other public item than `run`.
+//! Compiled only for tests and with the feature `fuzzing`, so that `run` is otherwise the only public item.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -19,42 +19,42 @@ use super::trust::Trusted;
 use super::variables::Texts;
 use crate::{fold, visible};
 
-/// Columns of the terminal for which [`Question::folded`] is.
+/// The width of [`Question::folded`].
 const COLUMNS: usize = 80;
-/// What a value of our environment begins with, and what the text of another file begins with.
+/// The first character of each value of our environment.
 pub const OURS: char = '\u{e000}';
-/// As [`OURS`].
+/// The first character of each text from another file.
 pub const ELSEWHERE: char = '\u{e001}';
 
-/// One entry: the question about it and what it stands for.
+/// The question about one entry, and what the entry starts or reaches.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What is run or reached, and a line for each other member; `None` where that is too long to be asked.
+    /// The command or the address, and a line for each other member; `None` where that is too long to ask.
     pub lines: Option<Vec<String>>,
     /// The whole question as it is printed.
     pub page: String,
-    /// The same on a terminal.
+    /// The question on a terminal.
     pub folded: String,
-    /// What the user's trust is bound to, in hexadecimal digits.
+    /// The digest that trust is bound to, in hexadecimal digits.
     pub digest: String,
-    /// What is used; `None` where the entry cannot be.
+    /// What the entry starts or reaches; `None` where it cannot be used.
     pub used: Option<Used>,
     members: Members,
 }
 
-/// What an entry leads to.
+/// What an entry starts or reaches.
 #[derive(Clone, Debug)]
 pub struct Used {
-    /// What it is, which one, and its value: `program`, `argument`, `variable`, `directory`, `address`, `header`, `side`, `login`.
+    /// Kind, name and value: `program`, `argument`, `variable`, `directory`, `address`, `header`, `side`, `login`.
     pub parts: Vec<(&'static str, String, String)>,
-    /// The command or the address as it is shown in everything but the question: secrets are masked in it.
+    /// The command or the address with masked secrets, as it is shown everywhere except in the question.
     pub shown: String,
-    /// What is said of the entry when it is used.
+    /// The note when the entry is used.
     pub said: String,
 }
 
 impl Question {
-    /// What is different from another definition, that was trusted before.
+    /// The differences from another definition that was trusted before.
     #[must_use]
     pub fn changes(&self, before: &Self) -> Vec<String> {
         self.members.changes(&before.members.kept())
@@ -135,13 +135,13 @@ impl Used {
     }
 }
 
-/// The variables of our environment: all but a few are set.
+/// The variables of our environment: almost all names are set.
 fn variable(name: &str) -> Option<OsString> {
     let is_set = !name.starts_with("MCPJOIN_INPUT_") && !name.starts_with("UN");
     is_set.then(|| format!("{OURS}{name}").into())
 }
 
-/// The files beside the configuration: each holds variables, and names what it is called.
+/// The files beside the configuration: each holds variables, one of which contains the name of the file.
 fn text(path: &Path) -> Result<String, String> {
     let path = path.to_string_lossy();
     if path.contains("absent") {

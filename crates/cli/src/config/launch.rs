@@ -1,7 +1,7 @@
-//! From what an entry says to what is started or reached: variables expanded, secrets collected, and the command or the
-//! address as it may be shown.
+//! From the definition of an entry to what is started or reached: variables are expanded, secrets collected, and the command or
+//! the address is made as it may be shown.
 //!
-//! Called by `connect` through `config::launch`, and by `survey` to find what is missing.
+//! Called by `connect` through `config::launch`, and by `survey` to find missing variables.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,35 +19,35 @@ use crate::args::{Callback, Pin};
 use crate::secret;
 use crate::target::{Http, Quic, Socket, command_shown, exact, shown};
 
-/// Variables whose values are no secrets: every process has them.
+/// Variables whose values are no secrets, since every process has them.
 const PUBLIC_VARIABLES: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"];
 
 /// How the server of an entry is started or reached.
 pub(crate) struct Launch {
     pub(crate) destination: Destination,
     pub(crate) timeout: Option<Duration>,
-    /// How long the server may take to open.
+    /// How long the server may take to open the session.
     pub(crate) opening: Option<Duration>,
     pub(crate) tools: ToolFilter,
-    /// What must not be shown from now on.
+    /// The texts that must not be shown from now on.
     pub(crate) secrets: Vec<OsString>,
-    /// The command or the address as it would be typed, with its variables as they are written.
+    /// The command or the address as the user would type it, with references unexpanded.
     pub(crate) shown: String,
-    /// Where the entry stands.
+    /// The place of the entry.
     pub(crate) place: Option<Place>,
-    /// What is run or reached, from which place, in one line.
+    /// The command or the address, and its place, on one line.
     pub(crate) say: String,
-    /// The file lies in the working directory and was not named: what the entry says is shown before it is used.
+    /// The file is in the working directory and was not named: the entry is shown before it is used.
     pub(crate) unasked: bool,
-    /// The file was not named, wherever it lies.
+    /// The user has not named the file.
     pub(crate) found: bool,
-    /// What the user has to trust first.
+    /// The definition that the user has to trust first.
     pub(crate) untrusted: Option<Untrusted>,
-    /// The program or the host, as far as the file names it: it is shown although it may equal a secret.
+    /// The program or the host, where the file names it without a variable: it is shown although it may equal a secret.
     pub(crate) kept: Option<String>,
 }
 
-/// Where an entry stands.
+/// The place of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: PathBuf,
@@ -55,7 +55,7 @@ pub(crate) struct Place {
     pub(crate) line: usize,
 }
 
-/// What an entry leads to, everything expanded.
+/// What an entry starts or reaches, with all references expanded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     Program(Program),
@@ -88,15 +88,15 @@ pub(crate) struct Program {
 pub(crate) struct Remote {
     pub(crate) address: Http,
     pub(crate) headers: Vec<(String, String)>,
-    /// The authorities that are trusted beside the system's.
+    /// The file of authorities that are trusted beside the system's.
     pub(crate) ca: Option<PathBuf>,
     pub(crate) oauth: Oauth,
 }
 
-/// How a server is logged in to, as far as its entry says it.
+/// The settings of an entry for logins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Oauth {
-    /// The client that was registered with the authorization server before.
+    /// The client that is registered with the authorization server.
     pub(crate) client_id: Option<String>,
     pub(crate) client_secret: Option<String>,
     /// The redirect that is registered for the client.
@@ -109,7 +109,7 @@ pub(crate) struct Oauth {
 /// Expands the definition.
 ///
 /// # Errors
-/// When a value is missing, or what it expands to cannot be used.
+/// When a value is missing, or an expanded text cannot be used.
 pub(super) fn launch(definition: &Definition, names: &Names<'_>) -> Result<Launch, Problem> {
     let key = if definition.transport == Transport::Stdio { Key::Command } else { Key::Url };
     // Every definition has one.
@@ -124,7 +124,7 @@ pub(super) fn launch(definition: &Definition, names: &Names<'_>) -> Result<Launc
     }
 }
 
-/// The variables that are not set, one by one, and what else keeps its texts from being expanded.
+/// Each variable that is not set, and each other problem of expanding the texts.
 pub(super) fn missing(definition: &Definition, names: &Names<'_>) -> Vec<Problem> {
     let expanded = definition.settings.iter().filter(|setting| setting.is_expanded());
     let (env, others): (Vec<_>, Vec<_>) = expanded.partition(|setting| setting.key == Key::Env);
@@ -132,7 +132,7 @@ pub(super) fn missing(definition: &Definition, names: &Names<'_>) -> Vec<Problem
     settings.filter_map(|setting| Expansion::new(names).expand(&setting.text).err()).collect()
 }
 
-/// The problem of a directory that does not exist: a program that is started in it fails with a worse message.
+/// The problem of a directory that does not exist. Starting the program in it would fail with a worse message.
 pub(super) fn without_directory(definition: &Definition, launch: &Launch) -> Option<Problem> {
     let (Some(written), Destination::Program(Program { cwd: Some(cwd), .. })) =
         (definition.text(Key::Cwd), &launch.destination)
@@ -157,7 +157,7 @@ pub(super) fn without_trust(definition: &Definition) -> Option<Problem> {
     )
 }
 
-/// The variables of the file that an entry names; none where it names none.
+/// The variables of the `envFile`; none where there is no such file.
 pub(super) fn variables(
     definition: &Definition,
     names: &Names<'_>,
@@ -222,7 +222,7 @@ fn address(definition: &Definition, url: &Text, mut expansion: Expansion<'_>) ->
     let mut secrets = written_secrets(&[OsString::from(&url.text)]);
     let display = exact(&secret::masked([url.text.as_str()]).concat());
     let address = unicode(&mut expansion, url, "url")?;
-    // The values of its variables may be secrets as a whole.
+    // The whole value of a variable may be a secret.
     secrets.extend(secret::values(&[OsString::from(&address)]));
     let host = secret::host(&address).filter(|host| secret::host(&url.text) == Some(host));
     let kept = host.map(str::to_owned);
@@ -284,7 +284,7 @@ fn login(definition: &Definition, expansion: &mut Expansion<'_>) -> Result<Oauth
 }
 
 impl Launch {
-    /// `secrets`: those of the entry itself. Those of the variables that were used are added.
+    /// `secrets`: those of the entry itself. The values of the variables that were used are added.
     fn new(
         destination: Destination,
         shown: String,
@@ -315,24 +315,24 @@ fn unicode(expansion: &mut Expansion<'_>, text: &Text, what: &str) -> Result<Str
     expansion.expand(text)?.into_string().map_err(not_unicode)
 }
 
-/// The names of the settings of a key, for a person.
+/// The names of the settings of a key, as a part of a sentence.
 fn names_of(definition: &Definition, key: Key, done: &str) -> String {
     let names: Vec<String> = definition.of(key).map(|setting| shown(setting.name.as_ref())).collect();
     if names.is_empty() { String::new() } else { format!(", with {} {done}", names.join(", ")) }
 }
 
-/// The secrets among words as they are written. A reference in the place of a secret is none: the value of the variable is.
+/// The secrets among words of the file. A reference is no secret, but the value of its variable is.
 pub(super) fn written_secrets(words: &[OsString]) -> Vec<OsString> {
     let mut secrets = secret::values(words);
     secrets.retain(|value| !secret::is_reference(&value.to_string_lossy()));
     secrets
 }
 
-/// These, and the values of the variables that were used.
+/// These secrets, and the values of the variables that were used.
 fn all_secrets(mut secrets: Vec<OsString>, expansion: Expansion<'_>) -> Vec<OsString> {
     let used = expansion.used.into_iter().filter(|(name, _)| !PUBLIC_VARIABLES.contains(&name.as_str()));
     secrets.extend(used.map(|(_, value)| value));
-    // A secret of several lines, a key for example, is shown by others line by line.
+    // A server may print a secret of several lines, such as a key, line by line.
     let lines: Vec<OsString> = secrets.iter().filter_map(|secret| secret.to_str()).flat_map(lines).collect();
     secrets.extend(lines);
     secrets
