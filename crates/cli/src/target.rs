@@ -79,6 +79,17 @@ pub(crate) struct Invocation {
     pub(crate) notes: Vec<String>,
 }
 
+impl Invocation {
+    const fn new(target: Target, operands: Vec<OsString>) -> Self {
+        Self { target, operands, notes: Vec::new() }
+    }
+
+    /// A command, with notes about those of its arguments that look like options of ours.
+    fn command(program: OsString, args: Vec<OsString>, operands: Vec<OsString>) -> Self {
+        Self { notes: notes(&program, &args), target: command(program, args), operands }
+    }
+}
+
 /// Why the words cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Misuse {
@@ -180,11 +191,7 @@ pub(crate) fn without_operands(
     };
     let rest: Vec<OsString> = words.collect();
     if escaped {
-        return Ok(Invocation {
-            operands: Vec::new(),
-            notes: notes(&first, &rest),
-            target: command(first, rest),
-        });
+        return Ok(Invocation::command(first, rest, Vec::new()));
     }
     match Word::of(&first) {
         Word::Demo | Word::Url { .. } if !rest.is_empty() => Err(too_many(verb, &first, &rest)),
@@ -192,19 +199,14 @@ pub(crate) fn without_operands(
         Word::Entry { file, .. } if !rest.is_empty() && is_configuration(&file) => {
             Err(too_many(verb, &first, &rest))
         }
-        Word::Entry { .. } if !rest.is_empty() => {
-            Ok(Invocation { operands: Vec::new(), notes: notes(&first, &rest), target: command(first, rest) })
+        Word::Bare if rest.is_empty() && !first.as_encoded_bytes().contains(&b'/') => {
+            let target = named(None, &first.to_string_lossy(), true, String::new());
+            Ok(Invocation::new(target, Vec::new()))
         }
-        Word::Bare if rest.is_empty() && !first.as_encoded_bytes().contains(&b'/') => Ok(Invocation {
-            target: named(None, &first.to_string_lossy(), true, String::new()),
-            operands: Vec::new(),
-            notes: Vec::new(),
-        }),
-        word => Ok(Invocation {
-            target: target(verb, "", word, first.clone(), rest.clone())?,
-            operands: Vec::new(),
-            notes: notes(&first, &rest),
-        }),
+        Word::Path | Word::Bare | Word::Entry { .. } if !rest.is_empty() => {
+            Ok(Invocation::command(first, rest, Vec::new()))
+        }
+        word => Ok(Invocation::new(target(verb, "", word, &first)?, Vec::new())),
     }
 }
 
@@ -235,9 +237,7 @@ pub(crate) fn with_operands(
                 instead: format!("mcpjoin {verb} ... -- COMMAND [ARG]..."),
             });
         };
-        let args: Vec<OsString> = after.collect();
-        let notes = notes(&program, &args);
-        return Ok(Invocation { target: command(program, args), operands: words, notes });
+        return Ok(Invocation::command(program, after.collect(), words));
     }
     let mut words = words.into_iter();
     let Some(first) = words.next().filter(|word| !word.is_empty()) else {
@@ -249,8 +249,7 @@ pub(crate) fn with_operands(
     let operands: Vec<OsString> = words.collect();
     if let Some((file, name, tool)) = first.to_str().and_then(tool_of_entry) {
         let operands = std::iter::once(OsString::from(tool)).chain(operands).collect();
-        let target = named(Some(file.into()), name, false, String::new());
-        return Ok(Invocation { target, operands, notes: Vec::new() });
+        return Ok(Invocation::new(named(Some(file.into()), name, false, String::new()), operands));
     }
     match Word::of(&first) {
         Word::Bare => {
@@ -264,13 +263,9 @@ pub(crate) fn with_operands(
                 _ => (&*word, None),
             };
             let operands = tool.map(OsString::from).into_iter().chain(operands).collect();
-            Ok(Invocation { target: named(None, name, false, instead), operands, notes: Vec::new() })
+            Ok(Invocation::new(named(None, name, false, instead), operands))
         }
-        word => Ok(Invocation {
-            target: target(verb, " ...", word, first, Vec::new())?,
-            operands,
-            notes: Vec::new(),
-        }),
+        word => Ok(Invocation::new(target(verb, " ...", word, &first)?, operands)),
     }
 }
 
@@ -289,45 +284,33 @@ fn tool_of_entry(word: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// The target of a word. `operands`: the placeholder for operands in a usage line of the verb.
-fn target(
-    verb: &str,
-    operands: &str,
-    word: Word,
-    first: OsString,
-    rest: Vec<OsString>,
-) -> Result<Target, Misuse> {
+fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Target, Misuse> {
+    let text = first.to_string_lossy();
     let no_address = |instead| {
         // No secrets are known yet, so the word is masked by position.
-        let word = words_shown(std::slice::from_ref(&first));
+        let word = words_shown(&[first.to_owned()]);
         Misuse { problem: format!("{word} is no address"), instead }
     };
     match word {
         Word::Demo => Ok(Target::Demo),
-        Word::Path | Word::Bare => Ok(command(first, rest)),
+        Word::Path | Word::Bare => Ok(command(first.to_owned(), Vec::new())),
         Word::Entry { file, name } => Ok(named(Some(file.into()), &name, false, String::new())),
-        Word::Url { scheme } => Err(match scheme.as_str() {
+        Word::Url { scheme } => match scheme.as_str() {
             "http" | "https" | "sse+http" | "sse+https" => {
-                return Http::parse(&first.to_string_lossy()).map(Target::Http).map_err(no_address);
+                Http::parse(&text).map(Target::Http).map_err(no_address)
             }
-            "tcp" | "unix" => {
-                return Socket::parse(&first.to_string_lossy()).map(Target::Socket).map_err(no_address);
-            }
-            "quic" => {
-                return Quic::parse(&first.to_string_lossy()).map(Target::Quic).map_err(no_address);
-            }
-            "orchestra" => {
-                let address = Quic::orchestrator(&first.to_string_lossy());
-                return address.map(Target::Orchestrator).map_err(no_address);
-            }
-            "demo" => Misuse {
+            "tcp" | "unix" => Socket::parse(&text).map(Target::Socket).map_err(no_address),
+            "quic" => Quic::parse(&text).map(Target::Quic).map_err(no_address),
+            "orchestra" => Quic::orchestrator(&text).map(Target::Orchestrator).map_err(no_address),
+            "demo" => Err(Misuse {
                 problem: "demo: stands alone".into(),
                 instead: format!("mcpjoin {verb} demo:{operands}"),
-            },
-            _ => Misuse {
+            }),
+            _ => Err(Misuse {
                 problem: format!("no server is reached by {scheme}:"),
                 instead: "mcpjoin help targets".into(),
-            },
-        }),
+            }),
+        },
     }
 }
 
@@ -337,7 +320,7 @@ fn named(file: Option<OsString>, name: &str, or_program: bool, instead: String) 
 
 /// The entry after `--server`. All words are operands.
 fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
-    Invocation { target: named(None, name, false, String::new()), operands, notes: Vec::new() }
+    Invocation::new(named(None, name, false, String::new()), operands)
 }
 
 /// The misuse of words after a target that takes none. Options are suggested before it.

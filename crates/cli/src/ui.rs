@@ -94,29 +94,19 @@ impl Ui {
     /// The text with `***` for secrets, and for the beginning of a secret at the end of an excerpt.
     pub(crate) fn hidden<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Hiding { secrets, kept } = &*self.hiding();
-        kept.apart(text, |piece| {
-            secrets.iter().fold(Cow::Borrowed(piece), |piece, secrets| secrets.hide(&piece).into())
-        })
+        kept.apart(text, |piece| apply(secrets, piece, Secrets::hide))
     }
 
     /// [`hidden`](Self::hidden) for a text that was not truncated.
     pub(crate) fn hidden_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Hiding { secrets, kept } = &*self.hiding();
-        kept.apart(text, |piece| {
-            secrets.iter().fold(Cow::Borrowed(piece), |piece, secrets| match secrets.hide_whole(&piece) {
-                Cow::Borrowed(_) => piece,
-                Cow::Owned(hidden) => Cow::Owned(hidden),
-            })
-        })
+        kept.apart(text, |piece| apply(secrets, piece, Secrets::hide_whole))
     }
 
     /// JSON, or a piece of it between tokens, with `***` for secrets in string values.
     pub(crate) fn hidden_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
         let Hiding { secrets, kept } = &*self.hiding();
-        secrets.iter().fold(Cow::Borrowed(json), |json, secrets| match secrets.hide_in_json(&json, kept) {
-            Cow::Borrowed(_) => json,
-            Cow::Owned(hidden) => Cow::Owned(hidden),
-        })
+        apply(secrets, json, |secrets, json| secrets.hide_in_json(json, kept))
     }
 
     /// Hides secrets in every string of a value. The strings may have been truncated.
@@ -364,6 +354,18 @@ impl Ui {
         // One write, so that lines of several threads do not mix. Standard error may be closed.
         let _ = out.write_all(format!("{text}\n").as_bytes());
     }
+}
+
+/// Applies each list of secrets to the text, which `hide` borrows where it contains none of them.
+fn apply<'a>(
+    secrets: &[Secrets],
+    text: &'a str,
+    hide: impl for<'t> Fn(&Secrets, &'t str) -> Cow<'t, str>,
+) -> Cow<'a, str> {
+    secrets.iter().fold(Cow::Borrowed(text), |text, secrets| match hide(secrets, &text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(hidden) => Cow::Owned(hidden),
+    })
 }
 
 /// Adds to the message of clap the id that it has as JSON. Help that is shown as an error stays unchanged.

@@ -19,9 +19,10 @@ pub(crate) enum Dialect {
 }
 
 /// How a server is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Transport {
     /// As a child process.
+    #[default]
     Stdio,
     /// Streamable HTTP.
     Http,

@@ -14,7 +14,7 @@ use super::tree::{Member, Node, Text, Value, find, unknown};
 use super::variables::is_name;
 
 /// The content of an entry, with references unexpanded.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Definition {
     pub(super) transport: Transport,
     /// Its texts, in the order of their keys.
@@ -76,23 +76,16 @@ impl Definition {
                 Some((Given::read(transport.node.members("transport")?, spellings)?, transport.at))
             }
         };
-        let mut reader = Reader {
-            dialect,
-            format,
-            settings: Vec::new(),
-            warnings: Vec::new(),
-            callback: None,
-            oauth_off: false,
-        };
-        let transport = match &server {
+        let mut reader = Reader { dialect, format, read: Self::default() };
+        match &server {
             None => reader.server(&given, entry.at)?,
             Some((server, at)) => {
-                let transport = reader.server(server, *at)?;
-                reader.warnings.extend(server.unknown(&[]));
-                transport
+                reader.server(server, *at)?;
+                reader.read.warnings.extend(server.unknown(&[]));
             }
-        };
-        reader.rest(&given, transport)
+        }
+        reader.rest(&given)?;
+        Ok(reader.read)
     }
 
     /// The texts of that key.
@@ -139,19 +132,31 @@ impl<'a> Given<'a> {
     }
 }
 
+/// The keys without an effect for a program.
+const NOT_OF_A_PROGRAM: &[Key] = &[
+    Key::Url,
+    Key::BearerVar,
+    Key::Headers,
+    Key::HeaderVars,
+    Key::Oauth,
+    Key::Scopes,
+    Key::Pin,
+    Key::Ca,
+    Key::Cert,
+    Key::IdentityFile,
+];
+
 /// The state of reading an entry.
 struct Reader {
     dialect: Dialect,
     format: &'static Format,
-    settings: Vec<Setting>,
-    warnings: Vec<Problem>,
-    callback: Option<CallbackPort>,
-    oauth_off: bool,
+    /// The definition so far.
+    read: Definition,
 }
 
 impl Reader {
     /// Reads how the server is reached. `at`: the place for the problem of a missing member.
-    fn server(&mut self, given: &Given<'_>, at: usize) -> Result<Transport, Problem> {
+    fn server(&mut self, given: &Given<'_>, at: usize) -> Result<(), Problem> {
         let mut command = given.get(Key::Command);
         let (mut args, mut env) = (given.get(Key::Args), given.get(Key::Env));
         // Zed used to write all three as one object.
@@ -164,47 +169,32 @@ impl Reader {
                 return Err(Problem::new(*at, "command must be a string, or an object with path"));
             }
             (args, env) = (program.get(Key::Args).or(args), program.get(Key::Env).or(env));
-            self.warnings.extend(program.unknown(&[]));
+            self.read.warnings.extend(program.unknown(&[]));
         }
         let url = given.get(Key::Url);
         let kind = self.kind(given.get(Key::Type), command, url, at)?;
         if kind == Type::Is(Transport::Stdio) {
-            let keys = [
-                Key::Url,
-                Key::BearerVar,
-                Key::Headers,
-                Key::HeaderVars,
-                Key::Oauth,
-                Key::Scopes,
-                Key::Pin,
-                Key::Ca,
-                Key::Cert,
-                Key::IdentityFile,
-            ];
-            self.unused(keys.map(|key| given.get(key)), Transport::Stdio);
-            self.program(given, command, args, env, at)?;
-            return Ok(Transport::Stdio);
+            self.unused(given, NOT_OF_A_PROGRAM);
+            return self.program(given, command, args, env, at);
         }
         let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
         let transport = match kind {
             Type::Is(transport) => transport,
             Type::ByUrl => Transport::of_scheme(&url.text()?.text).unwrap_or(Transport::Http),
         };
-        let of_program = [command, args, env, given.get(Key::EnvFile), given.get(Key::Cwd)];
-        if transport.is_socket() {
-            self.unused(of_program, transport);
-            self.unused([given.get(Key::Headers), given.get(Key::Oauth)], transport);
-            self.socket(given, url, transport)?;
-        } else {
+        self.read.transport = transport;
+        if !transport.is_socket() {
             self.push(Key::Url, http_address(url, kind == Type::ByUrl)?);
-            self.unused(of_program, transport);
-            self.unused(
-                [Key::EnvVars, Key::Pin, Key::Cert, Key::IdentityFile].map(|key| given.get(key)),
-                transport,
-            );
-            self.http(given)?;
         }
-        Ok(transport)
+        self.warn_unused([command, args, env]);
+        self.unused(given, &[Key::EnvFile, Key::Cwd]);
+        if transport.is_socket() {
+            self.unused(given, &[Key::Headers, Key::Oauth]);
+            self.socket(given, url, transport)
+        } else {
+            self.unused(given, &[Key::EnvVars, Key::Pin, Key::Cert, Key::IdentityFile]);
+            self.http(given)
+        }
     }
 
     /// The type that is given, or else the type by the members.
@@ -269,7 +259,7 @@ impl Reader {
         // The case of the name of a variable counts.
         let is_variable = |name: &str| !name.contains(['=', '\0']);
         for (name, text) in pairs(env, is_variable, str::to_owned)? {
-            self.settings.push(Setting { key: Key::Env, name, text });
+            self.read.settings.push(Setting { key: Key::Env, name, text });
         }
         for name in passed(given.get(Key::EnvVars))? {
             self.push(Key::EnvVars, name);
@@ -280,7 +270,7 @@ impl Reader {
     fn http(&mut self, given: &Given<'_>) -> Result<(), Problem> {
         self.text(Key::Ca, given)?;
         for (name, text) in headers(given.get(Key::Headers))? {
-            self.settings.push(Setting { key: Key::Headers, name, text });
+            self.read.settings.push(Setting { key: Key::Headers, name, text });
         }
         for (name, variable) in headers(given.get(Key::HeaderVars))? {
             self.header(name, of_variable("", variable)?)?;
@@ -295,10 +285,10 @@ impl Reader {
     /// Adds a header. Two of one name are a fault.
     fn header(&mut self, name: String, text: Text) -> Result<(), Problem> {
         let is_same = |known: &Setting| known.key == Key::Headers && known.name.eq_ignore_ascii_case(&name);
-        if self.settings.iter().any(is_same) {
+        if self.read.settings.iter().any(is_same) {
             return Err(Problem::new(text.at, format!("{} is given twice", called(&name))));
         }
-        self.settings.push(Setting { key: Key::Headers, name, text });
+        self.read.settings.push(Setting { key: Key::Headers, name, text });
         Ok(())
     }
 
@@ -306,7 +296,7 @@ impl Reader {
     fn login(&mut self, member: Option<&Member>) -> Result<(), Problem> {
         let Some(member) = member else { return Ok(()) };
         if let Value::Bool(on) = member.node.value {
-            self.oauth_off = !on;
+            self.read.oauth_off = !on;
             return Ok(());
         }
         let given = Given::read(member.node.members(&member.name)?, &[OAUTH])?;
@@ -317,16 +307,16 @@ impl Reader {
             let number = u16::try_from(port.node.whole("oauth.callbackPort")?).ok().filter(|port| *port > 0);
             let wrong = || Problem::new(port.node.at, "oauth.callbackPort must be a port: from 1 to 65535");
             let by_name = port.name == "callbackPort";
-            self.callback = Some(CallbackPort { port: number.ok_or_else(wrong)?, by_name });
+            self.read.callback = Some(CallbackPort { port: number.ok_or_else(wrong)?, by_name });
         }
         self.scopes(given.get(Key::Scopes))?;
         self.oauth_text(Key::RedirectUri, "redirectUri", given.get(Key::RedirectUri))?;
-        self.warnings.extend(given.get(Key::MetadataUrl).map(|member| {
+        self.read.warnings.extend(given.get(Key::MetadataUrl).map(|member| {
             let text = "oauth.authServerMetadataUrl is not used: the server itself says which authorization server it \
                         has (mcpjoin auth explain shows how)";
             Problem::new(member.at, text)
         }));
-        self.warnings.extend(given.unknown(&[]).into_iter().map(|problem| {
+        self.read.warnings.extend(given.unknown(&[]).into_iter().map(|problem| {
             let text = format!("oauth: {}", problem.text);
             Problem { text, ..problem }
         }));
@@ -336,7 +326,7 @@ impl Reader {
     fn oauth_text(&mut self, key: Key, name: &str, member: Option<&Member>) -> Result<(), Problem> {
         if let Some(member) = member {
             let text = member.node.text(&format!("oauth.{name}"))?;
-            self.settings.push(Setting { key, name: name.into(), text });
+            self.read.settings.push(Setting { key, name: name.into(), text });
         }
         Ok(())
     }
@@ -349,7 +339,7 @@ impl Reader {
             _ => vec![member.text()?],
         };
         let setting = |text| Setting { key: Key::Scopes, name: "scopes".into(), text };
-        self.settings.extend(texts.into_iter().map(setting));
+        self.read.settings.extend(texts.into_iter().map(setting));
         Ok(())
     }
 
@@ -364,11 +354,11 @@ impl Reader {
         }
         self.push(Key::Url, text);
         let sides = [Key::Pin, Key::Ca, Key::Cert, Key::IdentityFile];
-        let [pin, ca, cert, key] = sides.map(|key| given.get(key));
         if transport != Transport::Quic {
-            self.unused([pin, ca, cert, key], transport);
+            self.unused(given, &sides);
             return Ok(());
         }
+        let [pin, ca, cert, key] = sides.map(|key| given.get(key));
         if let (Some(_), Some(ca)) = (pin, ca) {
             return Err(Problem::new(ca.at, "there are both pin and ca: leave out one of them"));
         }
@@ -379,8 +369,9 @@ impl Reader {
     }
 
     /// Reads what limits the use of the server, and makes the definition.
-    fn rest(mut self, given: &Given<'_>, transport: Transport) -> Result<Definition, Problem> {
-        let description = given.get(Key::Description).map(Member::text).transpose()?.map(|text| text.text);
+    fn rest(&mut self, given: &Given<'_>) -> Result<(), Problem> {
+        let description = given.get(Key::Description).map(Member::text).transpose()?;
+        self.read.description = description.map(|text| text.text);
         self.texts(Key::AllowedTools, given.get(Key::AllowedTools))?;
         self.texts(Key::DisabledTools, given.get(Key::DisabledTools))?;
         match given.get(Key::Tools) {
@@ -392,11 +383,11 @@ impl Reader {
             }
             Some(member) => {
                 let text = "tools is not used: it is no list of names";
-                self.warnings.push(Problem::new(member.at, text));
+                self.read.warnings.push(Problem::new(member.at, text));
             }
             None => {}
         }
-        if self.dialect.is_common() && !transport.is_socket() {
+        if self.dialect.is_common() && !self.read.transport.is_socket() {
             self.bare_names();
         }
         let time = |in_ms, in_sec| {
@@ -404,46 +395,34 @@ impl Reader {
             let time = given.get(in_ms).map(|member| member.node.time(&member.name, 1)).transpose()?;
             Ok::<_, Problem>(time.or(seconds))
         };
-        let opening = time(Key::OpeningMs, Key::OpeningSec)?;
-        let timeout = time(Key::TimeoutMs, Key::TimeoutSec)?;
+        self.read.opening = time(Key::OpeningMs, Key::OpeningSec)?;
+        self.read.timeout = time(Key::TimeoutMs, Key::TimeoutSec)?;
         let says = |key, value| match given.get(key) {
             Some(member) => Ok((member.node.bool(&member.name)? == value).then_some(member.at)),
             None => Ok::<_, Problem>(None),
         };
         let off = says(Key::Disabled, true)?;
-        let disabled = says(Key::Enabled, false)?.or(off);
+        self.read.disabled = says(Key::Enabled, false)?.or(off);
         let unknown = given.unknown(self.format.ignored);
-        self.warnings.extend(unknown.into_iter().map(|problem| explained(self.dialect, problem)));
-        self.settings.sort_by_key(|setting| setting.key);
-        let Self { settings, warnings, callback, oauth_off, .. } = self;
-        let patterns = |key| settings.iter().filter(move |it| it.key == key).map(|it| &it.text);
-        let tools = ToolFilter::new(patterns(Key::AllowedTools), patterns(Key::DisabledTools))?;
-        Ok(Definition {
-            transport,
-            settings,
-            callback,
-            oauth_off,
-            description,
-            tools,
-            timeout,
-            opening,
-            disabled,
-            warnings,
-        })
+        self.read.warnings.extend(unknown.into_iter().map(|problem| explained(self.dialect, problem)));
+        self.read.settings.sort_by_key(|setting| setting.key);
+        let patterns = |key| self.read.of(key).map(|setting| &setting.text);
+        self.read.tools = ToolFilter::new(patterns(Key::AllowedTools), patterns(Key::DisabledTools))?;
+        Ok(())
     }
 
     /// Warns of `$NAME` without braces, which Gemini CLI expands and which is passed on here. In arguments it may be for a shell. The
     /// message quotes nothing, since a secret may begin like that.
     fn bare_names(&mut self) {
-        let found = self.settings.iter().filter(|setting| {
+        let found = self.read.settings.iter().filter(|setting| {
             matches!(setting.key, Key::Env | Key::Url | Key::Headers) && has_bare_name(&setting.text.text)
         });
         let text = "a $NAME in it is passed on as it stands: ${NAME} would stand for the variable";
-        self.warnings.extend(found.map(|setting| Problem::new(setting.text.at, text)));
+        self.read.warnings.extend(found.map(|setting| Problem::new(setting.text.at, text)));
     }
 
     fn push(&mut self, key: Key, text: Text) {
-        self.settings.push(Setting { key, name: String::new(), text });
+        self.read.settings.push(Setting { key, name: String::new(), text });
     }
 
     /// Reads a text, where it is given.
@@ -460,8 +439,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Warns of members that have no effect for that transport, unless they are empty.
-    fn unused<const N: usize>(&mut self, members: [Option<&Member>; N], transport: Transport) {
+    /// Warns of members of these keys, which have no effect for the transport.
+    fn unused(&mut self, given: &Given<'_>, keys: &[Key]) {
+        self.warn_unused(keys.iter().map(|key| given.get(*key)));
+    }
+
+    /// Warns of members that have no effect for the transport, unless they are empty.
+    fn warn_unused<'a>(&mut self, members: impl IntoIterator<Item = Option<&'a Member>>) {
         let is_empty = |value: &Value| match value {
             Value::List(items) => items.is_empty(),
             Value::Table(members) => members.is_empty(),
@@ -469,10 +453,10 @@ impl Reader {
             _ => false,
         };
         let given = members.into_iter().flatten().filter(|member| !is_empty(&member.node.value));
-        let why = transport.reached();
-        self.warnings.extend(
-            given.map(|member| Problem::new(member.at, format!("{} is not used: {why}", member.name))),
-        );
+        let why = self.read.transport.reached();
+        let problem =
+            |member: &Member| Problem::new(member.at, format!("{} is not used: {why}", member.name));
+        self.read.warnings.extend(given.map(problem));
     }
 }
 

@@ -195,7 +195,7 @@ impl Configuration {
         let mut kept = Kept::default();
         found.kept.iter().for_each(|text| kept.add(text));
         for text in found.problems.iter_mut().chain(&mut found.warnings) {
-            *text = kept.apart(text, |piece| secrets.hide(piece).into()).into_owned();
+            *text = kept.apart(text, |piece| secrets.hide(piece)).into_owned();
         }
         found
     }

@@ -194,7 +194,7 @@ impl<'a> Expansion<'a> {
 
 /// The problem of a malformed reference.
 fn broken(written: &str, text: &Text) -> Problem {
-    let opening = ["${", "{env:", "{file:"].into_iter().find(|opening| written.starts_with(opening));
+    let opening = OPENINGS[1..].iter().find(|opening| written.starts_with(**opening));
     let problem = match opening.filter(|_| !written.contains('}')) {
         Some(opening) => format!("after {opening} a }} is missing"),
         None => "this is no variable: ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} are".into(),
@@ -209,17 +209,10 @@ fn text_of(path: &Path) -> Result<String, String> {
     String::from_utf8(content).map_err(|_| "it is not UTF-8".into())
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// `$${`
-    Escaped,
-    /// `${`
-    Dollar,
-    /// `{env:`
-    Brace,
-    /// `{file:`
-    File,
-}
+/// The beginnings of references. The first one stands for `${` itself.
+const OPENINGS: [&str; 4] = ["$${", DOLLAR, "{env:", FILE];
+const DOLLAR: &str = "${";
+const FILE: &str = "{file:";
 
 /// A piece of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,7 +239,12 @@ fn split(mut text: &str, files: bool) -> impl Iterator<Item = Piece<'_>> {
         if text.is_empty() {
             return None;
         }
-        let Some((at, form)) = next(text, files) else {
+        // A single pass: a long text may have very many references.
+        let next = text.match_indices(['$', '{']).find_map(|(at, _)| {
+            let opening = OPENINGS.into_iter().find(|opening| text[at..].starts_with(opening))?;
+            (files || opening != FILE).then_some((at, opening))
+        });
+        let Some((at, opening)) = next else {
             return Some(Piece::Literal(std::mem::take(&mut text)));
         };
         if at > 0 {
@@ -254,52 +252,29 @@ fn split(mut text: &str, files: bool) -> impl Iterator<Item = Piece<'_>> {
             text = rest;
             return Some(Piece::Literal(literal));
         }
-        let opening = match form {
-            Form::Escaped => {
-                let literal = &text[1..3];
-                text = &text[3..];
-                return Some(Piece::Literal(literal));
-            }
-            Form::Dollar => "${",
-            Form::Brace => "{env:",
-            Form::File => "{file:",
-        };
+        if opening == "$${" {
+            let literal = &text[1..3];
+            text = &text[3..];
+            return Some(Piece::Literal(literal));
+        }
         let Some((inner, after)) = text[opening.len()..].split_once('}') else {
             return Some(Piece::Broken(std::mem::take(&mut text)));
         };
         let whole = &text[..text.len() - after.len()];
         text = after;
-        let (name, default) = match inner.split_once(":-") {
-            Some((name, default)) if form == Form::Dollar => (name, Some(default)),
-            _ => (inner, None),
+        if opening == FILE {
+            return Some(Piece::File(inner));
+        }
+        if opening == DOLLAR && (inner.starts_with("input:") || PREDEFINED.contains(&inner)) {
+            return Some(Piece::Editor(inner));
+        }
+        let (name, default) = match inner.split_once(":-").filter(|_| opening == DOLLAR) {
+            Some((name, default)) => (name, Some(default)),
+            None => (inner, None),
         };
-        let name = name.strip_prefix("env:").filter(|_| form == Form::Dollar).unwrap_or(name);
-        Some(match form {
-            Form::File => Piece::File(inner),
-            Form::Dollar if inner.starts_with("input:") || PREDEFINED.contains(&inner) => {
-                Piece::Editor(inner)
-            }
-            _ if is_name(name) => Piece::Environment(name, default),
-            _ => Piece::Broken(whole),
-        })
+        let name = name.strip_prefix("env:").filter(|_| opening == DOLLAR).unwrap_or(name);
+        Some(if is_name(name) { Piece::Environment(name, default) } else { Piece::Broken(whole) })
     })
-}
-
-/// The first form in a text, and where it begins. `files`: whether `{file:` is one.
-fn next(text: &str, files: bool) -> Option<(usize, Form)> {
-    // A single pass: a long text may have very many.
-    for (at, _) in text.match_indices(['$', '{']) {
-        let rest = &text[at..];
-        let form = match rest {
-            _ if rest.starts_with("$${") => Form::Escaped,
-            _ if rest.starts_with("${") => Form::Dollar,
-            _ if rest.starts_with("{env:") => Form::Brace,
-            _ if rest.starts_with("{file:") && files => Form::File,
-            _ => continue,
-        };
-        return Some((at, form));
-    }
-    None
 }
 
 pub(super) fn is_name(name: &str) -> bool {
