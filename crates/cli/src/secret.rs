@@ -7,7 +7,7 @@
 //!
 //! A command that we print ourselves is masked by position ([`masked`]), so that its author cannot choose what else of it is
 //! replaced. Texts of servers and of the system are masked by content ([`Secrets`]). That leaves programs and hosts unchanged
-//! ([`Kept`]).
+//! ([`AlwaysShown`]).
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -255,7 +255,7 @@ impl Secrets {
 
     /// JSON, or a piece of it that begins and ends between tokens, with `***` for secrets in string values. Names and numbers
     /// stay, since `***` in their place would change the structure or make it invalid.
-    pub(crate) fn hide_in_json<'a>(&self, json: &'a str, kept: &Kept) -> Cow<'a, str> {
+    pub(crate) fn hide_in_json<'a>(&self, json: &'a str, kept: &AlwaysShown) -> Cow<'a, str> {
         let mut out = String::new();
         // The bytes that are written, and the bytes that were searched.
         let (mut done, mut at) = (0, 0);
@@ -269,7 +269,7 @@ impl Secrets {
                 continue;
             }
             let Ok(value) = serde_json::from_str::<String>(text) else { continue };
-            if let Cow::Owned(hidden) = kept.apart(&value, |piece| self.hide_whole(piece)) {
+            if let Cow::Owned(hidden) = kept.hide_between(&value, |piece| self.hide_whole(piece)) {
                 out.push_str(&json[done..begin]);
                 out.push_str(&visible::json(&serde_json::Value::from(hidden).to_string()));
                 done = at;
@@ -302,9 +302,9 @@ impl Secrets {
 
 /// Programs and hosts that are always shown, also where a secret has the same text.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(BTreeSet<String>);
+pub(crate) struct AlwaysShown(BTreeSet<String>);
 
-impl Kept {
+impl AlwaysShown {
     /// Adds a program or a host in each of its spellings.
     pub(crate) fn add(&mut self, text: &str) {
         if !text.is_empty() {
@@ -313,7 +313,11 @@ impl Kept {
     }
 
     /// Applies `hide` to the text between the programs and hosts.
-    pub(crate) fn apart<'a>(&self, text: &'a str, hide: impl Fn(&'a str) -> Cow<'a, str>) -> Cow<'a, str> {
+    pub(crate) fn hide_between<'a>(
+        &self,
+        text: &'a str,
+        hide: impl Fn(&'a str) -> Cow<'a, str>,
+    ) -> Cow<'a, str> {
         let mut out = String::new();
         let (mut done, mut at) = (0, 0);
         while let Some(place) = self.next(text, at) {
@@ -388,7 +392,7 @@ fn without_beginning(text: &str, secret: &str) -> Option<String> {
 mod tests {
     use std::ffi::OsString;
 
-    use super::{Kept, Secrets, host, masked, values};
+    use super::{AlwaysShown, Secrets, host, masked, values};
 
     #[test]
     fn i166_secrets_are_hidden_in_every_spelling() {
@@ -410,7 +414,8 @@ mod tests {
     #[test]
     fn i166_json_without_secrets_is_json_still() {
         let secrets = ["600000", "tools", "nabc", "https://x", "q\"qq"].map(OsString::from);
-        let hide = |json: &str| Secrets::new(&secrets).hide_in_json(json, &Kept::default()).into_owned();
+        let hide =
+            |json: &str| Secrets::new(&secrets).hide_in_json(json, &AlwaysShown::default()).into_owned();
         for same in [
             r#"{"default":600000,"tools":[],"tools" : 1}"#,
             r#""line\nabc""#,
@@ -505,11 +510,11 @@ mod tests {
 
     #[test]
     fn programs_and_hosts_are_kept_among_secrets() {
-        let mut kept = Kept::default();
+        let mut kept = AlwaysShown::default();
         ["npx", "./x.sh", "evil.example", "my prog"].iter().for_each(|text| kept.add(text));
         let secrets = ["npx", "./x.sh", "evil.example", "npx -y pkg", "sk-npx-1234567890", "my prog"];
         let secrets = Secrets::new(&secrets.map(OsString::from));
-        let hide = |text: &str| kept.apart(text, |piece| secrets.hide(piece)).into_owned();
+        let hide = |text: &str| kept.hide_between(text, |piece| secrets.hide(piece)).into_owned();
         for (text, shown) in [
             ("npx -y pkg", "npx -y pkg"),
             ("cannot start ./x.sh: no such program", "cannot start ./x.sh: no such program"),

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::args::{Output, When};
 use crate::failure::Failure;
 use crate::fold;
-use crate::secret::Kept;
+use crate::secret::AlwaysShown;
 pub(crate) use crate::secret::Secrets;
 use crate::visible;
 pub(crate) use crate::visible::{BAD, FAINT, HEADING, NAME};
@@ -43,7 +43,7 @@ pub(crate) struct Ui {
 #[derive(Default)]
 struct Hiding {
     secrets: Vec<Secrets>,
-    kept: Kept,
+    kept: AlwaysShown,
 }
 
 /// Why standard output could not be written.
@@ -94,13 +94,13 @@ impl Ui {
     /// The text with `***` for secrets, and for the beginning of a secret at the end of an excerpt.
     pub(crate) fn hidden<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Hiding { secrets, kept } = &*self.hiding();
-        kept.apart(text, |piece| apply(secrets, piece, Secrets::hide))
+        kept.hide_between(text, |piece| apply(secrets, piece, Secrets::hide))
     }
 
     /// [`hidden`](Self::hidden) for a text that was not truncated.
     pub(crate) fn hidden_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Hiding { secrets, kept } = &*self.hiding();
-        kept.apart(text, |piece| apply(secrets, piece, Secrets::hide_whole))
+        kept.hide_between(text, |piece| apply(secrets, piece, Secrets::hide_whole))
     }
 
     /// JSON, or a piece of it between tokens, with `***` for secrets in string values.

@@ -65,7 +65,7 @@ impl Definition {
     /// When it cannot be used as it is: the first fault.
     pub(super) fn read(dialect: Dialect, entry: &Node) -> Result<Self, Problem> {
         let format = dialect.format();
-        let given = Given::read(entry.members("an entry")?, format.members)?;
+        let given = KnownMembers::read(entry.members("an entry")?, format.members)?;
         let server = match format.transport {
             None => None,
             Some(spellings) => {
@@ -73,7 +73,7 @@ impl Definition {
                     let text = "transport is missing: transport = { type = \"stdio\", command = ... }";
                     Problem::new(entry.at, text)
                 })?;
-                Some((Given::read(transport.node.members("transport")?, spellings)?, transport.at))
+                Some((KnownMembers::read(transport.node.members("transport")?, spellings)?, transport.at))
             }
         };
         let mut reader = Reader { dialect, format, read: Self::default() };
@@ -105,13 +105,13 @@ impl Definition {
 }
 
 /// The members of a table by their keys.
-struct Given<'a> {
+struct KnownMembers<'a> {
     members: &'a [Member],
     spellings: &'static [Rows],
     found: Vec<(Key, &'a Member)>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> KnownMembers<'a> {
     fn read(members: &'a [Member], spellings: &'static [Rows]) -> Result<Self, Problem> {
         let mut found = Vec::new();
         for (key, spellings) in spellings.iter().copied().flatten() {
@@ -156,14 +156,14 @@ struct Reader {
 
 impl Reader {
     /// Reads how the server is reached. `at`: the place for the problem of a missing member.
-    fn server(&mut self, given: &Given<'_>, at: usize) -> Result<(), Problem> {
+    fn server(&mut self, given: &KnownMembers<'_>, at: usize) -> Result<(), Problem> {
         let mut command = given.get(Key::Command);
         let (mut args, mut env) = (given.get(Key::Args), given.get(Key::Env));
         // Zed used to write all three as one object.
         if self.dialect.is_common()
             && let Some(Member { node: Node { at, value: Value::Table(members) }, .. }) = command
         {
-            let program = Given::read(members, &[COMMAND])?;
+            let program = KnownMembers::read(members, &[COMMAND])?;
             command = program.get(Key::Command);
             if command.is_none() {
                 return Err(Problem::new(*at, "command must be a string, or an object with path"));
@@ -229,7 +229,7 @@ impl Reader {
 
     fn program(
         &mut self,
-        given: &Given<'_>,
+        given: &KnownMembers<'_>,
         command: Option<&Member>,
         args: Option<&Member>,
         env: Option<&Member>,
@@ -267,7 +267,7 @@ impl Reader {
         Ok(())
     }
 
-    fn http(&mut self, given: &Given<'_>) -> Result<(), Problem> {
+    fn http(&mut self, given: &KnownMembers<'_>) -> Result<(), Problem> {
         self.text(Key::Ca, given)?;
         for (name, text) in headers(given.get(Key::Headers))? {
             self.read.settings.push(Setting { key: Key::Headers, name, text });
@@ -299,7 +299,7 @@ impl Reader {
             self.read.oauth_off = !on;
             return Ok(());
         }
-        let given = Given::read(member.node.members(&member.name)?, &[OAUTH])?;
+        let given = KnownMembers::read(member.node.members(&member.name)?, &[OAUTH])?;
         for (key, name) in [(Key::ClientId, "clientId"), (Key::ClientSecret, "clientSecret")] {
             self.oauth_text(key, name, given.get(key))?;
         }
@@ -344,7 +344,12 @@ impl Reader {
     }
 
     /// Reads an address without HTTP, and for QUIC the certificates of both sides.
-    fn socket(&mut self, given: &Given<'_>, url: &Member, transport: Transport) -> Result<(), Problem> {
+    fn socket(
+        &mut self,
+        given: &KnownMembers<'_>,
+        url: &Member,
+        transport: Transport,
+    ) -> Result<(), Problem> {
         let text = url.text()?;
         // A variable may hold the whole address.
         if Transport::of_scheme(&text.text) != Some(transport) && !text.text.starts_with("${") {
@@ -369,7 +374,7 @@ impl Reader {
     }
 
     /// Reads what limits the use of the server, and makes the definition.
-    fn rest(&mut self, given: &Given<'_>) -> Result<(), Problem> {
+    fn rest(&mut self, given: &KnownMembers<'_>) -> Result<(), Problem> {
         let description = given.get(Key::Description).map(Member::text).transpose()?;
         self.read.description = description.map(|text| text.text);
         self.texts(Key::AllowedTools, given.get(Key::AllowedTools))?;
@@ -426,7 +431,7 @@ impl Reader {
     }
 
     /// Reads a text, where it is given.
-    fn text(&mut self, key: Key, given: &Given<'_>) -> Result<Option<Text>, Problem> {
+    fn text(&mut self, key: Key, given: &KnownMembers<'_>) -> Result<Option<Text>, Problem> {
         let text = given.get(key).map(Member::text).transpose()?;
         text.iter().for_each(|text| self.push(key, text.clone()));
         Ok(text)
@@ -440,7 +445,7 @@ impl Reader {
     }
 
     /// Warns of members of these keys, which have no effect for the transport.
-    fn unused(&mut self, given: &Given<'_>, keys: &[Key]) {
+    fn unused(&mut self, given: &KnownMembers<'_>, keys: &[Key]) {
         self.warn_unused(keys.iter().map(|key| given.get(*key)));
     }
 

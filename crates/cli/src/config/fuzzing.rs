@@ -57,7 +57,7 @@ impl Question {
     /// The differences from another definition that was trusted before.
     #[must_use]
     pub fn changes(&self, before: &Self) -> Vec<String> {
-        self.members.changes(&before.members.kept())
+        self.members.changes(&before.members.stored())
     }
 }
 
@@ -77,7 +77,7 @@ impl Configuration {
         let mut names = self.names(variable, workspace.clone());
         names.texts = Texts::read_by(text);
         let members = Members::of(&definition, &names);
-        let trusted = Trusted::new("/work", "found", &entry.name, members.kept());
+        let trusted = Trusted::new("/work", "found", &entry.name, members.stored());
         let untrusted = Untrusted {
             folder: workspace,
             place: self.source.place(entry.at),

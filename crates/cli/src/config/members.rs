@@ -48,22 +48,22 @@ pub(crate) struct Member {
 
 /// The members of one definition.
 #[derive(Clone, Debug)]
-pub(crate) struct Members(Vec<Said>);
+pub(crate) struct Members(Vec<MemberText>);
 
 /// A member as the file has it.
 #[derive(Clone, Debug)]
-struct Said {
+struct MemberText {
     what: &'static str,
     name: String,
     words: Vec<String>,
-    keeping: Keeping,
+    storage: Storage,
     /// It is a variable that changes which code runs.
-    points: bool,
+    changes_code: bool,
 }
 
 /// What is stored of the words of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keeping {
+enum Storage {
     /// All words.
     All,
     /// All words, with `***` for secrets.
@@ -105,14 +105,14 @@ impl Members {
         let is_same = |one: &Setting, next: &Setting| (one.key, &one.name) == (next.key, &next.name);
         for settings in settings.chunk_by(is_same) {
             let [Setting { key, name, text }, ..] = settings else { continue };
-            let points = *key == Key::Env && changes_what_runs(name);
-            let keeping = match key {
-                Key::Args | Key::Url => Keeping::Masked,
-                Key::Env | Key::Headers | Key::ClientSecret if !points => of_value(text, names),
-                _ => Keeping::All,
+            let changes_code = *key == Key::Env && changes_what_runs(name);
+            let storage = match key {
+                Key::Args | Key::Url => Storage::Masked,
+                Key::Env | Key::Headers | Key::ClientSecret if !changes_code => of_value(text, names),
+                _ => Storage::All,
             };
             let words = settings.iter().map(|setting| setting.text.text.clone()).collect();
-            self.push(key.name(), name, keeping, words, points);
+            self.push(key.name(), name, storage, words, changes_code);
             match key {
                 Key::EnvFile => self.variables(launch::variables(definition, names).ok()),
                 Key::Url if definition.transport == Transport::Sse => self.word("type", "", "sse"),
@@ -123,23 +123,23 @@ impl Members {
 
     /// The bytes of all names and words together.
     fn size(&self) -> usize {
-        let words = |said: &Said| match said.keeping {
-            Keeping::Elsewhere => 0,
-            _ => said.words.iter().map(String::len).sum(),
+        let words = |member: &MemberText| match member.storage {
+            Storage::Elsewhere => 0,
+            _ => member.words.iter().map(String::len).sum(),
         };
-        self.0.iter().map(|said| said.name.len() + words(said)).sum()
+        self.0.iter().map(|member| member.name.len() + words(member)).sum()
     }
 
     fn files(&self) -> usize {
-        self.0.iter().filter(|said| said.what == "file").count()
+        self.0.iter().filter(|member| member.what == "file").count()
     }
 
     /// Adds the variables of an `envFile`; `None` where it cannot be read.
     fn variables(&mut self, variables: Option<Vec<dotenv::Variable>>) {
         let Some(variables) = variables else { return self.word("variable", "", "cannot be read") };
         for dotenv::Variable { name, value, .. } in variables {
-            let points = changes_what_runs(&name);
-            self.push("variable", &name, Keeping::Elsewhere, vec![digest(&[value])], points);
+            let changes_code = changes_what_runs(&name);
+            self.push("variable", &name, Storage::Elsewhere, vec![digest(&[value])], changes_code);
         }
     }
 
@@ -159,7 +159,7 @@ impl Members {
                 Piece::File(path) if !self.has("file", path) && self.files() <= MAX_TEXT_FILES => {
                     match names.texts.of(&names.path(Path::new(path))) {
                         Ok(content) => {
-                            self.push("file", path, Keeping::Elsewhere, vec![digest(&[content])], false);
+                            self.push("file", path, Storage::Elsewhere, vec![digest(&[content])], false);
                         }
                         Err(_) => self.word("file", path, "cannot be read"),
                     }
@@ -171,40 +171,47 @@ impl Members {
 
     /// Adds a member of one word that is no secret.
     fn word(&mut self, what: &'static str, name: &str, word: &str) {
-        self.push(what, name, Keeping::All, vec![word.to_owned()], false);
+        self.push(what, name, Storage::All, vec![word.to_owned()], false);
     }
 
-    fn push(&mut self, what: &'static str, name: &str, keeping: Keeping, words: Vec<String>, points: bool) {
-        self.0.push(Said { what, name: name.to_owned(), words, keeping, points });
+    fn push(
+        &mut self,
+        what: &'static str,
+        name: &str,
+        storage: Storage,
+        words: Vec<String>,
+        changes_code: bool,
+    ) {
+        self.0.push(MemberText { what, name: name.to_owned(), words, storage, changes_code });
     }
 
     fn has(&self, what: &str, name: &str) -> bool {
-        self.0.iter().any(|said| said.what == what && said.name == name)
+        self.0.iter().any(|member| member.what == what && member.name == name)
     }
 
     /// The members as they are stored.
-    pub(super) fn kept(&self) -> Vec<Member> {
-        self.0.iter().map(Said::kept).collect()
+    pub(super) fn stored(&self) -> Vec<Member> {
+        self.0.iter().map(MemberText::stored).collect()
     }
 
     /// The definition for the user: the command or the address, then a line for each other member. `None` when it is too long.
     pub(super) fn lines(&self) -> Option<Vec<String>> {
         let (mut command, mut lines, mut named) = (Vec::new(), Vec::new(), Vec::new());
-        for said in &self.0 {
-            let Said { what, name, words, points, .. } = said;
+        for member in &self.0 {
+            let MemberText { what, name, words, changes_code, .. } = member;
             let (name, words) = (exact(name), exact_words(words));
-            let pointer = if *points { " (changes what runs)" } else { "" };
+            let pointer = if *changes_code { " (changes what runs)" } else { "" };
             match *what {
                 "command" | "args" | "url" => command.push(words),
                 "env" => lines.push(format!("env {name}={words}{pointer}")),
                 "headers" => lines.push(format!("header {name}: {words}")),
                 "env_vars" => lines.push(format!("your own variables {words}")),
-                "variable" if said.name.is_empty() => lines.push(format!("envFile {words}")),
-                "variable" if *points => lines.push(format!("envFile sets {name}{pointer}")),
+                "variable" if member.name.is_empty() => lines.push(format!("envFile {words}")),
+                "variable" if *changes_code => lines.push(format!("envFile sets {name}{pointer}")),
                 "variable" => named.push(name),
                 "inputs" => lines.push(format!("input {name} is {words} unless you set it")),
                 "file" => lines.push(format!("the text of the file {name}")),
-                what if said.name.is_empty() => lines.push(format!("{what} {words}")),
+                what if member.name.is_empty() => lines.push(format!("{what} {words}")),
                 what => lines.push(format!("{what} {name} {words}")),
             }
         }
@@ -223,15 +230,15 @@ impl Members {
             if name.is_empty() { exact(what) } else { format!("{} {}", exact(what), exact(name)) }
         };
         let mut lines = Vec::new();
-        for said in &self.0 {
-            let (called, words) = (called(said.what, &said.name), exact_words(&said.words));
-            let old = before.iter().find(|old| old.what == said.what && old.name == said.name);
+        for member in &self.0 {
+            let (called, words) = (called(member.what, &member.name), exact_words(&member.words));
+            let old = before.iter().find(|old| old.what == member.what && old.name == member.name);
             match old {
-                Some(old) if *old == said.kept() => {}
-                Some(_) if said.keeping == Keeping::Elsewhere => {
+                Some(old) if *old == member.stored() => {}
+                Some(_) if member.storage == Storage::Elsewhere => {
                     lines.push(format!("{called} has another value"));
                 }
-                None if said.keeping == Keeping::Elsewhere => lines.push(format!("{called} is new")),
+                None if member.storage == Storage::Elsewhere => lines.push(format!("{called} is new")),
                 None => lines.push(format!("{called} is new: {words}")),
                 Some(old) if old.words.is_empty() => {
                     lines.push(format!("{called} had another value, is {words}"));
@@ -248,27 +255,27 @@ impl Members {
     }
 }
 
-impl Said {
-    fn kept(&self) -> Member {
-        let (words, digest) = match self.keeping {
-            Keeping::All => (self.words.clone(), None),
-            Keeping::Masked => {
+impl MemberText {
+    fn stored(&self) -> Member {
+        let (words, digest) = match self.storage {
+            Storage::All => (self.words.clone(), None),
+            Storage::Masked => {
                 let masked = secret::masked(self.words.iter().map(String::as_str));
                 let differs = masked != self.words;
                 (masked, differs.then(|| digest(&self.words)))
             }
-            Keeping::Digest => (Vec::new(), Some(digest(&self.words))),
-            Keeping::Elsewhere => (Vec::new(), self.words.first().cloned()),
+            Storage::Digest => (Vec::new(), Some(digest(&self.words))),
+            Storage::Elsewhere => (Vec::new(), self.words.first().cloned()),
         };
         Member { what: self.what.into(), name: self.name.clone(), words, digest }
     }
 }
 
 /// How a value is stored that may be a secret: a reference is no secret.
-fn of_value(text: &Text, names: &Names<'_>) -> Keeping {
+fn of_value(text: &Text, names: &Names<'_>) -> Storage {
     let is_literal = |piece: &Piece<'_>| matches!(piece, Piece::Literal(_) | Piece::Broken(_));
     let literal = pieces(&text.text, names.files).iter().any(is_literal);
-    if literal { Keeping::Digest } else { Keeping::All }
+    if literal { Storage::Digest } else { Storage::All }
 }
 
 fn exact_words(words: &[String]) -> String {

@@ -68,21 +68,21 @@ pub(crate) fn called(name: &str) -> String {
 }
 
 /// What a target is, according to the configurations.
-pub(crate) enum Meant {
+pub(crate) enum Resolved {
     /// An entry.
     Entry(Box<Launch>),
     /// A command or an address. `no_entry` says that it is no entry, where it could have been one.
-    Words { no_entry: Option<String> },
+    AsTyped { no_entry: Option<String> },
 }
 
 /// Finds the entry that the target names, and how its server is started or reached.
-pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Meant, Failure> {
+pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Resolved, Failure> {
     let Target::Entry(named) = target else {
         if let Some(failure) = followed(target, &connect.configured) {
             return Err(failure);
         }
         return match (&connect.configured.config, connect.configured.mcp_config.is_empty()) {
-            (None, true) => Ok(Meant::Words { no_entry: None }),
+            (None, true) => Ok(Resolved::AsTyped { no_entry: None }),
             (Some(file), _) => Err(Failure::usage(
                 format!("--config {} is for an entry, and none is named", shown(file.as_os_str())),
                 "name an entry, or leave out --config",
@@ -99,7 +99,7 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Mean
         Some((configuration, entry))
     });
     let Some((configuration, entry)) = found.next() else {
-        return absent(ui, named, &files).map(|no_entry| Meant::Words { no_entry: Some(no_entry) });
+        return absent(ui, named, &files).map(|no_entry| Resolved::AsTyped { no_entry: Some(no_entry) });
     };
     for (shadowed, entry) in found {
         ui.detail(&format!("{} is not used", shadowed.source.place(entry.at)));
@@ -116,7 +116,7 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Mean
             configuration.source.name(),
         ));
     }
-    Ok(Meant::Entry(Box::new(launch)))
+    Ok(Resolved::Entry(Box::new(launch)))
 }
 
 /// The failure of words behind the name of an entry. A name with arguments is a program. Where there is no such program, the user

@@ -50,7 +50,7 @@ impl Configuration {
         let members = Members::of(definition, names);
         let lines = members.lines();
         let text = folder.to_str().filter(|_| lines.is_some());
-        let trusted = text.map(|text| Trusted::new(text, file, &entry.name, members.kept()));
+        let trusted = text.map(|text| Trusted::new(text, file, &entry.name, members.stored()));
         let changes = match trusted.as_ref().map_or(TrustState::Unknown, trust::state) {
             TrustState::Trusted => return None,
             TrustState::Unknown => None,
@@ -106,7 +106,7 @@ impl Configuration {
             let lines = members.lines().ok_or_else(|| TOO_LONG.to_owned())?;
             let here = self.here.as_ref().and_then(|(folder, file)| Some((folder.to_str()?, file)));
             let (folder, file) = here.ok_or("the path of its folder is no line of text")?;
-            Ok((lines, Trusted::new(folder, file, &entry.name, members.kept())))
+            Ok((lines, Trusted::new(folder, file, &entry.name, members.stored())))
         });
         Trustable { place: self.source.place(entry.at), name: entry.name.clone(), definition }
     }

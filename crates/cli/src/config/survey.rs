@@ -18,7 +18,7 @@ use super::trust;
 use super::variables::{Piece, pieces};
 use crate::args::Configured;
 use crate::failure::Failure;
-use crate::secret::{self, Kept, Secrets};
+use crate::secret::{self, AlwaysShown, Secrets};
 
 /// One file.
 pub(crate) struct File {
@@ -192,10 +192,10 @@ impl Configuration {
         found.warnings = definition.warnings.iter().map(|problem| self.source.say(problem)).collect();
         // Messages about an entry are masked with its own secrets, so that other entries cannot change them.
         let secrets = Secrets::new(&found.secrets);
-        let mut kept = Kept::default();
+        let mut kept = AlwaysShown::default();
         found.kept.iter().for_each(|text| kept.add(text));
         for text in found.problems.iter_mut().chain(&mut found.warnings) {
-            *text = kept.apart(text, |piece| secrets.hide(piece)).into_owned();
+            *text = kept.hide_between(text, |piece| secrets.hide(piece)).into_owned();
         }
         found
     }

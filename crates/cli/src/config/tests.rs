@@ -680,7 +680,7 @@ fn a_name_that_nobody_would_read_is_cut_and_its_length_told() {
         let told = definition(&configuration, name).unwrap_err();
         assert!(told.len() < 300, "{told}");
     }
-    // A file that somebody else has written cannot move the cursor.
+    // A file of another person cannot move the cursor.
     let text = "{\"mcpServers\": {\"a\": {\"command\": \"a\", \"\\u001b[2J\": 1}}}";
     let told = warnings(&read("a.json", text).unwrap(), "a");
     assert_eq!(told, ["a.json:1:39: '\\u{1b}[2J' is not known and not used"]);
@@ -722,7 +722,7 @@ fn how_a_server_is_logged_in_to_is_read_in_every_dialect() {
     let whole = codex.replace("callback_port", "callback_url = \"http://localhost/cb/x\", callback_port");
     let callback = Some(Callback { by_name: true, port: Some(8085), path: Some("/cb/x".into()) });
     assert_eq!(login(&whole, "x"), (Oauth { client_secret: None, callback, ..full.clone() }, 0));
-    // What cannot be done is told, and what cannot be meant is refused.
+    // What cannot be converted is reported, and a name without an entry is refused.
     let other = claude.replace("\"scopes\"", "\"authServerMetadataUrl\": \"https://h/\", \"scope\"");
     assert_eq!(login(&other, "x"), (full, 1));
     for wrong in ["0", "70000", "\"8085\""] {
@@ -776,7 +776,7 @@ fn the_filters_of_other_programs_bind() {
     );
 }
 
-/// What is sent although somebody meant a variable is told, and not quoted: it may be a secret that begins so.
+/// A text that looks like a variable and is passed on is reported and not quoted, since a secret may begin like that.
 #[test]
 fn a_variable_without_braces_is_warned_about() {
     let text = r#"{"mcpServers": {
@@ -817,7 +817,7 @@ fn zed_writes_the_program_as_an_object_and_leaves_extensions_to_itself() {
     );
 }
 
-/// `claude mcp add` writes there unless it is told otherwise.
+/// `claude mcp add` writes there by default.
 #[test]
 fn what_claude_code_keeps_for_this_folder_comes_before_what_it_keeps_for_all() {
     let here = std::env::current_dir().unwrap().join("x");

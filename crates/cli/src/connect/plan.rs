@@ -17,7 +17,9 @@ use super::endpoint::{Endpoint, Kind};
 use super::trace::Trace;
 use super::{environment, network};
 use crate::args::Connect;
-use crate::config::{self, Destination, Launch, Meant, Oauth, Place, Program, Remote, Secured, ToolFilter};
+use crate::config::{
+    self, Destination, Launch, Oauth, Place, Program, Remote, Resolved, Secured, ToolFilter,
+};
 use crate::era_cache::CachedEra;
 use crate::events;
 use crate::failure::{Failure, Phase};
@@ -132,8 +134,8 @@ fn limits_over_http(connect: &Connect) -> Limits {
 /// Makes the plan for a target. From then on the values of its variables and headers are not shown.
 pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
     let no_entry = match config::launch(ui, target, connect)? {
-        Meant::Entry(entry) => return of_entry(ui, *entry, target, connect),
-        Meant::Words { no_entry } => no_entry,
+        Resolved::Entry(entry) => return of_entry(ui, *entry, target, connect),
+        Resolved::AsTyped { no_entry } => no_entry,
     };
     match target {
         Target::Command { program, args } => {

@@ -34,10 +34,10 @@ fn server_stateless_list_changes_are_told_on_the_stream_that_asked_for_them() {
             let mut changing = Wire::modern(&server, json!({}));
             for _ in 0..2 {
                 changing.call(tool, json!({})).await;
-                assert!(changing.heard.is_empty(), "who does not listen hears nothing");
-                let heard = hearing.next().await;
+                assert!(changing.received.is_empty(), "who does not listen hears nothing");
+                let received = hearing.next().await;
                 assert_eq!(
-                    (&heard["method"], &heard["params"]["_meta"][SUBSCRIPTION]),
+                    (&received["method"], &received["params"]["_meta"][SUBSCRIPTION]),
                     (&json!(method), &json!(stream))
                 );
             }
@@ -103,7 +103,7 @@ fn resources_unsubscribe() {
         wire.result("resources/subscribe", json!({ "uri": WATCHED_RESOURCE })).await;
         assert_eq!(wire.result("resources/unsubscribe", json!({ "uri": WATCHED_RESOURCE })).await, json!({}));
         wire.call("test_trigger_resource_update", json!({})).await;
-        assert!(wire.heard.is_empty());
+        assert!(wire.received.is_empty());
         wire.is_silent().await;
     });
 }
@@ -122,9 +122,9 @@ fn subscribers_hear_of_an_update_in_both_eras_and_then_read_what_is_new() {
         let changed = call(&changing, "test_trigger_resource_update", json!({})).await;
         assert_eq!(text(&changed), "test://watched-resource has version 2");
         for (client, hears) in &mut clients {
-            let heard = hears.recv().await.unwrap();
-            assert_eq!(heard.method, Method::ResourceUpdated);
-            assert_eq!(value(heard.params.unwrap().raw())["uri"], WATCHED_RESOURCE);
+            let received = hears.recv().await.unwrap();
+            assert_eq!(received.method, Method::ResourceUpdated);
+            assert_eq!(value(received.params.unwrap().raw())["uri"], WATCHED_RESOURCE);
             let read = value(&client.read_resource(WATCHED_RESOURCE).await.unwrap().contents);
             assert_eq!(read[0]["text"], "Watched resource, version 2");
         }
