@@ -1,8 +1,8 @@
-//! From what was typed to the arguments of a tool or a prompt: `k=v` takes the type that the tool's input schema asks for,
-//! `k:=JSON`, `@FILE` and `-` are JSON as they stand. No number and no text is changed on the way.
+//! From operands to the arguments of a tool or a prompt: `k=v` takes the type in the tool's input schema; `k:=JSON`, `@FILE` and `-`
+//! are JSON. No number and no text is changed.
 //!
-//! Called by `commands::call` and `commands::prompt`. It judges no schema: what a value may be is the server's to say. It only finds out
-//! what kind of JSON a word is to become.
+//! Called by `commands::call` and `commands::prompt`. The schema only decides the kind of JSON for a word. The server validates the
+//! values.
 
 mod schema;
 
@@ -13,37 +13,34 @@ use std::io::Read;
 use mcpjoin::proto::Raw;
 
 use crate::config::similar;
+use crate::found;
 use crate::object::{self, Object};
 use crate::target::shown;
 use schema::Kinds;
 pub(crate) use schema::Schema;
 
-/// One byte more than may be read: it shows that there is more.
-const HEADROOM: u64 = 1;
+/// The unknown names that are compared with those of the schema: an object from a file may have many.
+const MAX_COMPARED_NAMES: usize = 10;
 
-/// So many names that a tool does not have are compared with those that it has: an object from a file may have many.
-const COMPARED: usize = 10;
-
-/// Arguments as typed, checked as far as that goes without the tool.
+/// Arguments as typed, checked as far as possible without the tool.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Typed {
-    /// In the order in which they were typed; a name may stand several times, if all but one come from objects.
+    /// In the order of the operands. A name may be there several times, where all but one come from objects.
     members: Vec<(String, Typing)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Typing {
-    /// `k=v`: the schema says what it becomes.
+    /// `k=v`: the schema decides its type.
     Word(String),
     /// `k:=JSON`
     Json(Raw),
-    /// A member of an object that was given as a whole.
+    /// A member of an object.
     Member(Raw),
 }
 
 impl Typed {
-    /// Reads the operands after the tool's name, and `--args`. Files and standard input are read here, at most
-    /// `limit` bytes each.
+    /// Parses the operands after the tool's name, and `--args`. Files and standard input are read here, at most `limit` bytes each.
     pub(crate) fn read(object: Option<&str>, operands: &[OsString], limit: usize) -> Result<Self, String> {
         let mut typed = Self { members: Vec::new() };
         if let Some(text) = object {
@@ -61,7 +58,7 @@ impl Typed {
                 bounded(std::io::stdin().lock(), limit).map_err(|e| format!("standard input: {e}"))?;
             return self.object("standard input", bytes);
         }
-        // A file's name need not be Unicode.
+        // The name of a file need not be Unicode.
         if operand.as_encoded_bytes().first() == Some(&b'@') {
             let path = file(operand).ok_or_else(|| format!("{} names no file", shown(operand)))?;
             let bytes = std::fs::File::open(&path)
@@ -107,24 +104,23 @@ impl Typed {
         Ok(())
     }
 
-    /// Whether the schema of the tool is needed to know what they mean.
+    /// Whether the schema of the tool is needed.
     pub(crate) fn need_schema(&self) -> bool {
         self.members.iter().any(|(_, typing)| matches!(typing, Typing::Word(_)))
     }
 
-    /// What was typed by a name that the schema does not have, each with the name that was probably meant: one that it has,
-    /// and that was not given.
+    /// The names that the schema does not have, each with a similar name of the schema that was not given.
     pub(crate) fn mistyped(&self, schema: &serde_json::Value) -> Vec<(&str, String)> {
         let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else {
             return Vec::new();
         };
         let given: HashSet<&str> = self.members.iter().map(|(name, _)| name.as_str()).collect();
-        // What stands in a part of the schema is there, too, as far as something is said of it.
+        // A name in a part of the schema is known, too.
         let mut schema = Schema::new(schema);
         let mut is_known = |name: &str| properties.contains_key(name) || schema.may_have(name);
         let unknown = self.members.iter().filter(|(name, _)| !is_known(name));
         unknown
-            .take(COMPARED)
+            .take(MAX_COMPARED_NAMES)
             .filter_map(|(name, _)| {
                 let missing = properties.keys().map(String::as_str).filter(|known| !given.contains(known));
                 similar(name, missing).map(|meant| (name.as_str(), meant.to_owned()))
@@ -150,11 +146,12 @@ impl Typed {
                 })
             }
         })?;
+        // Parsed again, since the object may be one level too deep.
         let text = object::write(members.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         Raw::parse(text).map_err(|error| format!("the arguments cannot be sent: {error}"))
     }
 
-    /// The arguments of what takes nothing but texts.
+    /// The arguments of a prompt, which are texts.
     pub(crate) fn texts(self) -> Result<BTreeMap<String, String>, String> {
         let members = self.merged(|name, typing| match typing {
             Typing::Word(word) => Ok(word),
@@ -171,27 +168,27 @@ impl Typed {
         Ok(members.into_iter().collect())
     }
 
-    /// Each name once: single arguments win over those of an object, and a later object over an earlier one.
+    /// Each name once. A single argument wins over a member of an object, and a later object over an earlier one.
     fn merged<T>(
         self,
         mut value: impl FnMut(&str, Typing) -> Result<T, String>,
     ) -> Result<Vec<(String, T)>, String> {
         let mut members: Vec<(String, T)> = Vec::with_capacity(self.members.len());
-        let mut single: Vec<bool> = Vec::with_capacity(self.members.len());
-        // A file may hold hundreds of thousands of names.
+        let mut is_single: Vec<bool> = Vec::with_capacity(self.members.len());
+        // A file may have hundreds of thousands of names.
         let mut places: HashMap<String, usize> = HashMap::with_capacity(self.members.len());
         for (name, typing) in self.members {
-            let alone = !matches!(typing, Typing::Member(_));
+            let single = !matches!(typing, Typing::Member(_));
             match places.get(&name).copied() {
                 None => {
                     let value = value(&name, typing)?;
                     places.insert(name.clone(), members.len());
                     members.push((name, value));
-                    single.push(alone);
+                    is_single.push(single);
                 }
-                Some(place) if alone || !single[place] => {
+                Some(place) if single || !is_single[place] => {
                     members[place].1 = value(&name, typing)?;
-                    single[place] = alone;
+                    is_single[place] = single;
                 }
                 Some(_) => {}
             }
@@ -200,7 +197,7 @@ impl Typed {
     }
 }
 
-/// What follows the `@`.
+/// The path after the `@`.
 fn file(operand: &OsStr) -> Option<OsString> {
     #[cfg(unix)]
     let path = {
@@ -212,15 +209,10 @@ fn file(operand: &OsStr) -> Option<OsString> {
     Some(path).filter(|path| !path.is_empty())
 }
 
-/// Reads to the end, if that is not above the limit.
+/// Reads to the end. Fails where there are more than `limit` bytes.
 fn bounded(from: impl Read, limit: usize) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    from.take((limit as u64).saturating_add(HEADROOM)).read_to_end(&mut bytes)?;
-    if bytes.len() > limit {
-        let problem = format!("longer than the limit of {limit} bytes (--max-message-size)");
-        return Err(std::io::Error::other(problem));
-    }
-    Ok(bytes)
+    let too_long = || format!("longer than the limit of {limit} bytes (--max-message-size)");
+    found::bounded(from, limit as u64)?.ok_or_else(|| std::io::Error::other(too_long()))
 }
 
 #[cfg(test)]

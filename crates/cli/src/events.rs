@@ -1,48 +1,47 @@
-//! What the library says by itself, through [`tracing`], on standard error: with `-v` what it does about a connection that
-//! is in trouble (up to `INFO`), with `-vv` everything that it notices (up to `DEBUG`); for verbs that run on, what it warns
-//! of in any case.
+//! The library's [`tracing`] events and a server's log messages on standard error. With `-v` the events up to `INFO`, such as
+//! reconnecting, with `-vv` up to `DEBUG`. Verbs that run until a signal always show warnings.
 //!
-//! Installed by `connect::plan` and by `bridge`. Small on purpose: the library has events and no spans, and all that is done with them is
-//! to show them.
+//! Installed by `connect::plan` and by `bridge`. The library has events and no spans, and they are only shown.
 
 use std::fmt::{self, Write};
 
+use mcpjoin::proto::types::LogMessageParams;
+use mcpjoin::proto::{Method, Notification};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::ui::Ui;
 
-/// What the library's targets begin with: its crates' name.
+/// The prefix of the targets of the library's crates.
 const LIBRARY: &str = "mcpjoin";
 
-/// The target of what is for those who write handlers. All handlers here are our own.
+/// The target of events for authors of handlers. All handlers here are our own.
 const HANDLERS: &str = "mcpjoin::handlers";
 
-/// What raises the limit of a message. The library knows its bounds, and here is known how they are set.
-const RAISED: &str = "--max-message-size raises the limit";
-/// Where nothing does.
-const FRAME: &str = "it is that of a frame of Orchestra";
+/// The option that raises the limit of a message: the library knows the limit and not the option.
+const LIMIT_OPTION: &str = "--max-message-size raises the limit";
+/// The text where no option does.
+const FRAME_LIMIT: &str = "it is that of a frame of Orchestra";
 
-/// From now on shows what the library says, as far as it was asked for.
+/// Shows the events of the library from now on, as far as `-v` asks for them.
 pub(crate) fn show(ui: &Ui) {
-    if let Some(most) = asked_for(ui) {
-        install(ui, most, RAISED);
+    if let Some(level) = max_level(ui) {
+        install(ui, level, LIMIT_OPTION);
     }
 }
 
-/// From now on shows what the library warns of, unless it is to show more already.
+/// Shows the warnings of the library from now on, unless more is shown already.
 pub(crate) fn show_warnings(ui: &Ui) {
-    install(ui, Level::WARN, RAISED);
+    install(ui, Level::WARN, LIMIT_OPTION);
 }
 
-/// From now on shows what the library says as far as it was asked for, and warnings in any case, where a message is a frame
-/// of Orchestra.
+/// [`show`] and the warnings, for Orchestra, where the limit of a message is that of a frame.
 pub(crate) fn show_of_frames(ui: &Ui) {
-    install(ui, asked_for(ui).unwrap_or(Level::WARN), FRAME);
+    install(ui, max_level(ui).unwrap_or(Level::WARN), FRAME_LIMIT);
 }
 
-fn asked_for(ui: &Ui) -> Option<Level> {
+fn max_level(ui: &Ui) -> Option<Level> {
     match ui.verbosity() {
         0 => None,
         1 => Some(Level::INFO),
@@ -50,31 +49,31 @@ fn asked_for(ui: &Ui) -> Option<Level> {
     }
 }
 
-fn install(ui: &Ui, most: Level, limit: &'static str) {
-    // Where a client is made twice, the second time changes nothing.
-    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), most, limit });
+fn install(ui: &Ui, max_level: Level, limit: &'static str) {
+    // The first installation wins, where two clients are made.
+    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), max_level, limit });
 }
 
 struct Shown {
     ui: Ui,
-    /// The least important that is shown.
-    most: Level,
-    /// What is said about the limit of a message.
+    /// The least important level that is shown.
+    max_level: Level,
+    /// The text about the limit of a message.
     limit: &'static str,
 }
 
 impl Subscriber for Shown {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let is_for_us = self.most > Level::WARN || metadata.target() != HANDLERS;
-        *metadata.level() <= self.most && metadata.target().starts_with(LIBRARY) && is_for_us
+        let is_for_us = self.max_level > Level::WARN || metadata.target() != HANDLERS;
+        *metadata.level() <= self.max_level && metadata.target().starts_with(LIBRARY) && is_for_us
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut words = Words::new(self.limit);
         event.record(&mut words);
         let level = *event.metadata().level();
-        if level <= Level::WARN && self.most == Level::WARN {
-            // Nobody has asked for the library's words: they are ours then.
+        if level <= Level::WARN && self.max_level == Level::WARN {
+            // Without `-v` a warning of the library is printed as one of ours.
             return self.ui.warning(&words.sentence());
         }
         let level = level.as_str().to_lowercase();
@@ -82,7 +81,7 @@ impl Subscriber for Shown {
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
-        // Any number but 0: spans are not told apart, because they are not shown.
+        // Any number except 0: spans are not shown.
         Id::from_u64(1)
     }
 
@@ -95,7 +94,7 @@ impl Subscriber for Shown {
     fn exit(&self, _: &Id) {}
 }
 
-/// An event in words.
+/// An event as text.
 struct Words {
     message: String,
     fields: String,
@@ -107,7 +106,7 @@ impl Words {
         Self { message: String::new(), fields: String::new(), limit }
     }
 
-    /// Without a sign of where it comes from.
+    /// The text of a warning of ours.
     fn sentence(&self) -> String {
         format!("{}{}", self.message, self.fields)
     }
@@ -115,6 +114,18 @@ impl Words {
     fn text(&self, level: &str) -> String {
         format!("[{level}] {}{}", self.message, self.fields)
     }
+}
+
+/// Shows a log message of the server.
+pub(crate) fn show_log_message(ui: &Ui, notification: &Notification) {
+    if notification.method != Method::LogMessage {
+        return;
+    }
+    let message = notification.params.as_ref().map(|params| params.raw().decode::<LogMessageParams>());
+    let Some(Ok(message)) = message else { return };
+    let text = message.data.to_string_value();
+    let text = text.as_deref().unwrap_or_else(|| message.data.as_str());
+    ui.server_line(&format!("[{}] {text}", message.level.as_str()));
 }
 
 impl Visit for Words {
@@ -132,9 +143,9 @@ impl Visit for Words {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use super::{Level, RAISED, Words};
+    use super::{LIMIT_OPTION, Level, Words};
 
-    /// Keeps what was said.
+    /// Collects the events.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<String>>>);
 
@@ -144,7 +155,7 @@ mod tests {
         }
 
         fn event(&self, event: &tracing::Event<'_>) {
-            let mut words = Words::new(RAISED);
+            let mut words = Words::new(LIMIT_OPTION);
             event.record(&mut words);
             self.0.lock().unwrap().push(words.text("debug"));
         }

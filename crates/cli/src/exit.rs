@@ -1,37 +1,36 @@
-//! How the process ends: the only place that knows exit codes.
+//! The exit codes of the process. No other module contains one.
 //!
-//! Used by `main` and by whoever decides how a command went. The numbers are part of the interface: scripts rely
-//! on them.
+//! Used by `main` and by the commands. The numbers are part of the interface: scripts rely on them.
 
 use std::process::ExitCode;
 
-/// How a command went.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what was asked.
+    /// The command did its work.
     Done,
-    /// It looked for faults, or for changes, and found some.
+    /// The command found faults (`validate`, `doctor`) or changes (`diff`).
     Faults,
-    /// What was typed, or the surroundings that it needs, cannot be used.
+    /// The command line, the configuration or the environment cannot be used.
     Usage,
-    /// The server wants to know who asks, or lets nobody in.
+    /// The server requires an authorization, or refuses ours.
     Authorization,
     /// No connection, connection lost, or timed out.
     Connection,
-    /// The server answered with an error, or with a tool result that says it is one.
+    /// The server responded with an error, or a tool result is one.
     ServerError,
-    /// Ended by a signal, after everything that was started has been ended.
+    /// A signal ended the command, after all processes that it had started were ended.
     Signal(Signal),
 }
 
 /// The signals that end a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// The terminal is gone.
+    /// SIGHUP: the terminal was closed.
     Hangup,
-    /// Ctrl-C.
+    /// SIGINT: Ctrl-C.
     Interrupt,
-    /// A polite `kill`.
+    /// SIGTERM.
     Terminate,
 }
 
@@ -58,7 +57,7 @@ impl Exit {
             Self::Authorization => 3,
             Self::Connection => 4,
             Self::ServerError => 5,
-            // What a shell reports for a process that a signal has ended: 128 and the signal's number.
+            // As a shell reports it: 128 plus the number of the signal.
             Self::Signal(Signal::Hangup) => 129,
             Self::Signal(Signal::Interrupt) => 130,
             Self::Signal(Signal::Terminate) => 143,

@@ -1,7 +1,7 @@
-//! Wraps texts for people: pages to 80 columns, everything else to the width of the terminal.
+//! Wraps text: pages to 80 columns, everything else to the width of the terminal.
 //!
-//! Called by `ui` and by the pages. The texts have been escaped (`visible`); our own styles have no width. `textwrap` gives other
-//! lines: it drops the blanks at the end of a line, breaks a long word at the width of the second line, and cannot move the first
+//! Called by `ui` and by the pages. The text has been escaped (`visible`). Our own styles have no width. `textwrap` makes other
+//! lines: it drops blanks at the end of a line, breaks a long word at the width of the second line, and cannot move the first
 //! word to a wider second line.
 
 use std::borrow::Cow;
@@ -9,9 +9,9 @@ use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// As wide as a page is.
+/// The width of a page.
 pub(crate) const PAGE_COLUMNS: usize = 80;
-/// A line of a page is longer than the page rather than narrower than this: single words below one another cannot be read.
+/// The narrowest line of a page. Narrower lines of single words cannot be read, so the line may be wider than the page.
 const MIN_COLUMNS: usize = 24;
 
 /// The widths of the lines of a paragraph, in columns.
@@ -19,22 +19,22 @@ const MIN_COLUMNS: usize = 24;
 pub(crate) struct Widths {
     /// The first line.
     pub(crate) first: usize,
-    /// Each of the others. Where that is more, a first word that does not fit begins there.
+    /// Each of the other lines. Where they are wider, a first word that does not fit moves to the second line.
     pub(crate) rest: usize,
-    /// The first line is not broken before it has more columns than this.
+    /// The first line has more columns than this before it is broken.
     pub(crate) kept: usize,
 }
 
-/// How a word is wrapped that is wider than a line.
+/// What happens to a word that is wider than a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LongWord {
-    /// It stays whole, so that it can be copied.
+    /// It stays whole, so that the user can copy it.
     Whole,
-    /// It goes on in the next line.
+    /// It is broken.
     Broken,
 }
 
-/// Wraps the text between words. There is one line at least.
+/// Wraps the text between words. Returns at least one line.
 pub(crate) fn lines(text: &str, widths: Widths, long: LongWord) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut left, mut begun) = (String::new(), widths.first, false);
@@ -65,7 +65,7 @@ pub(crate) fn lines(text: &str, widths: Widths, long: LongWord) -> Vec<String> {
             }
             lines.push(std::mem::take(&mut line));
             (left, begun) = (widths.rest.max(1), false);
-            // Of a word that is empty the space before it is all there is: a gap between columns.
+            // An empty word is a second space, part of a gap between columns: its line break replaces it.
             if word.is_empty() {
                 break;
             }
@@ -75,18 +75,18 @@ pub(crate) fn lines(text: &str, widths: Widths, long: LongWord) -> Vec<String> {
     lines
 }
 
-/// Where a word ends that has this room: behind one character at least.
-fn end(word: &str, room: usize) -> usize {
+/// How much of a word fits into that many columns: at least one character.
+fn end(word: &str, max_columns: usize) -> usize {
     let mut used = 0;
     let end = word.char_indices().find(|(at, character)| {
         used += character.to_string().width();
-        used > room && *at > 0
+        used > max_columns && *at > 0
     });
     end.map_or(word.len(), |(at, _)| at)
 }
 
-/// The text with lines that are no wider than this: what does not fit goes on below, under where it began. A word that is
-/// wider stays whole.
+/// Wraps the lines of a text to that width. A continued line is indented to the second column of its text. A wider word stays
+/// whole.
 pub(crate) fn fold(text: &str, width: usize) -> Cow<'_, str> {
     if text.lines().all(|line| columns(line) <= width) {
         return Cow::Borrowed(text);
@@ -113,7 +113,7 @@ pub(crate) fn fold(text: &str, width: usize) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Where the rest of a line goes on: under its second column, or a little to the right of its first.
+/// The indentation of a continued line: the second column, or two more than the indentation of the line.
 fn hanging(line: &str, width: usize) -> usize {
     let plain = anstream::adapter::strip_str(line).to_string();
     let start = plain.len() - plain.trim_start_matches(' ').len();
@@ -124,7 +124,7 @@ fn hanging(line: &str, width: usize) -> usize {
     second.filter(|second| *second <= width / 2).unwrap_or_else(|| (start + 2).min(width / 2))
 }
 
-/// How many columns a line takes, our own styles left out.
+/// The width of a line without our own styles.
 fn columns(line: &str) -> usize {
     if line.contains('\u{1b}') {
         anstream::adapter::strip_str(line).to_string().width()
@@ -133,17 +133,17 @@ fn columns(line: &str) -> usize {
     }
 }
 
-/// What stands before a paragraph of a page.
+/// The text before a paragraph of a page.
 pub(crate) struct Head<'a> {
-    /// With its styles.
+    /// With styles.
     pub(crate) text: &'a str,
-    /// Its width.
+    /// The width without styles.
     pub(crate) columns: usize,
-    /// The indent of the lines below.
+    /// The indentation of the other lines.
     pub(crate) indent: usize,
 }
 
-/// Writes prose behind its head, in lines of [`PAGE_COLUMNS`]. A word that is too long, an address for example, stays whole.
+/// Writes a paragraph in lines of [`PAGE_COLUMNS`]. A long word, such as an address, stays whole.
 pub(crate) fn prose(out: &mut String, head: &Head<'_>, text: &str) {
     let rest = PAGE_COLUMNS.saturating_sub(head.indent).max(MIN_COLUMNS);
     let widths = Widths { first: PAGE_COLUMNS.saturating_sub(head.columns), rest, kept: 0 };
@@ -157,8 +157,8 @@ pub(crate) fn prose(out: &mut String, head: &Head<'_>, text: &str) {
     out.push('\n');
 }
 
-/// Writes a message behind its head, broken where it can be read on. `cut`: how much of it is left out, where `text` is only the
-/// beginning.
+/// Writes a quoted message, broken behind commas and spaces where there are any. `cut` says how much is left out, where `text` is
+/// only the beginning.
 pub(crate) fn quoted(out: &mut String, head: &Head<'_>, text: &str, cut: Option<&str>) {
     let room = PAGE_COLUMNS.saturating_sub(head.indent).max(MIN_COLUMNS);
     let mut left = PAGE_COLUMNS.saturating_sub(head.columns).max(MIN_COLUMNS);
@@ -180,15 +180,15 @@ pub(crate) fn quoted(out: &mut String, head: &Head<'_>, text: &str, cut: Option<
     }
 }
 
-/// Where a line of that many columns ends: behind a comma or a space, where one is near.
-fn break_of(text: &str, room: usize) -> usize {
+/// The end of a line of that many columns: behind a comma or a space in the last third, where there is one.
+fn break_of(text: &str, max_columns: usize) -> usize {
     let (mut columns, mut good) = (0, None);
     for (at, character) in text.char_indices() {
         columns += character.width().unwrap_or_default();
-        if columns > room && at > 0 {
+        if columns > max_columns && at > 0 {
             return good.unwrap_or(at);
         }
-        if matches!(character, ',' | ' ') && columns * 3 > room * 2 {
+        if matches!(character, ',' | ' ') && columns * 3 > max_columns * 2 {
             good = Some(at + character.len_utf8());
         }
     }

@@ -1,7 +1,6 @@
-//! Where programs keep what belongs to the user, by the conventions of the system
-//! (<https://specifications.freedesktop.org/basedir/latest/>).
+//! The user's folders, by the conventions of the system (<https://specifications.freedesktop.org/basedir/latest/>).
 //!
-//! Used by `config`, `connect` and `verdict`. It looks at variables alone and creates nothing.
+//! Used by `config`, `connect` and `era_cache`. It reads environment variables alone and creates nothing.
 
 use std::env::var_os;
 use std::path::PathBuf;
@@ -13,32 +12,31 @@ pub(crate) fn home() -> Option<PathBuf> {
 
 /// The folder of configurations.
 pub(crate) fn config() -> Option<PathBuf> {
-    if cfg!(target_os = "macos") {
-        return Some(home()?.join("Library/Application Support"));
-    }
-    absolute("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")))
+    folder("XDG_CONFIG_HOME", ".config", "Library/Application Support")
 }
 
-/// The folder of what can be lost.
+/// The folder of caches, which can be lost.
 pub(crate) fn cache() -> Option<PathBuf> {
-    if cfg!(target_os = "macos") {
-        return Some(home()?.join("Library/Caches"));
-    }
-    absolute("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")))
+    folder("XDG_CACHE_HOME", ".cache", "Library/Caches")
 }
 
-/// The folder of what is kept from run to run, and is neither a setting nor can be lost.
+/// The folder of state: data that is no setting and must not be lost.
 pub(crate) fn state() -> Option<PathBuf> {
-    if cfg!(target_os = "macos") {
-        return Some(home()?.join("Library/Application Support"));
-    }
     if cfg!(windows) {
         return absolute("LOCALAPPDATA");
     }
-    absolute("XDG_STATE_HOME").or_else(|| Some(home()?.join(".local/state")))
+    folder("XDG_STATE_HOME", ".local/state", "Library/Application Support")
 }
 
-/// A variable with an absolute path; another one counts as missing.
+/// The folder that the variable names, or else a folder in the user's home. On macOS it is always the latter.
+fn folder(variable: &str, in_home: &str, on_macos: &str) -> Option<PathBuf> {
+    if cfg!(target_os = "macos") {
+        return Some(home()?.join(on_macos));
+    }
+    absolute(variable).or_else(|| Some(home()?.join(in_home)))
+}
+
+/// The absolute path in a variable. A relative one counts as missing.
 pub(crate) fn absolute(variable: &str) -> Option<PathBuf> {
     var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -1,8 +1,8 @@
-//! Files that nobody named, but that were found where files of their kind lie: configurations, files of variables.
+//! Reads files that were found, and that the user has not named: configurations and files of variables.
 //!
-//! Somebody else may have put them there, so none may keep us waiting: what is no regular file is not read, and neither is
-//! what takes long to be read, as a file of a network that does not answer, or one of `/proc`. What is named on the command
-//! line is read by `connect::file`, and may be a pipe.
+//! Another person may have put them there, so none may block us: a file that is not regular is refused, and so is one that takes
+//! long to read, such as a file of a network that does not respond, or one of `/proc`. A file that is named on the command line
+//! may be a pipe; `connect::network` reads it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -11,22 +11,19 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// How long reading a file may take. A disk needs milliseconds for it, also one that has to start turning.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long reading a file may take. A disk needs milliseconds, also one that has to spin up.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// One byte more than may be read: it shows that there is more.
-const HEADROOM: u64 = 1;
-
-/// The bytes of a regular file, of which there are at most so many; `None` when there are more.
+/// The bytes of a regular file; `None` when there are more than `max_bytes`.
 ///
 /// # Errors
-/// It cannot be opened or read, is no regular file, or takes too long to be read.
-pub(crate) fn read(path: &Path, largest: u64) -> io::Result<Option<Vec<u8>>> {
+/// When it cannot be opened or read, is no regular file, or takes longer than [`READ_TIMEOUT`].
+pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Option<Vec<u8>>> {
     let path = path.to_owned();
-    aside(PATIENCE, move || bounded(open(&path)?, largest))
+    on_thread(READ_TIMEOUT, move || bounded(open(&path)?, max_bytes))
 }
 
-/// Opens a regular file without waiting for whoever writes to it.
+/// Opens a regular file. On a pipe it fails at once and waits for no writer.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -34,7 +31,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     {
         use rustix::fs::OFlags;
         use std::os::unix::fs::OpenOptionsExt;
-        // A terminal that is opened must not become ours.
+        // A terminal must not become our controlling terminal.
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         options.custom_flags(flags.bits().cast_signed());
     }
@@ -49,25 +46,26 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads to the end. `None` when there are more than `largest` bytes.
-pub(crate) fn bounded(from: impl Read, largest: u64) -> io::Result<Option<Vec<u8>>> {
+/// Reads to the end; `None` when there are more than `max_bytes`.
+pub(crate) fn bounded(from: impl Read, max_bytes: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    from.take(largest.saturating_add(HEADROOM)).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= largest).then_some(bytes))
+    // One byte more shows that there are more.
+    from.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= max_bytes).then_some(bytes))
 }
 
-/// Does it on a thread of its own. One that takes longer is left alone, and ends with the process.
-fn aside<T: Send + 'static>(
-    patience: Duration,
+/// Runs the work on a new thread. After the timeout the thread is abandoned and ends with the process.
+fn on_thread<T: Send + 'static>(
+    limit: Duration,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let (done, outcome) = mpsc::sync_channel(1);
     thread::Builder::new().name("reading".into()).spawn(move || {
-        // When it took too long, nobody waits for it.
+        // After the timeout there is no receiver.
         let _ = done.send(work());
     })?;
-    outcome.recv_timeout(patience).unwrap_or_else(|_| {
-        let problem = format!("reading it takes longer than {} s", patience.as_secs_f64());
+    outcome.recv_timeout(limit).unwrap_or_else(|_| {
+        let problem = format!("reading it takes longer than {} s", limit.as_secs_f64());
         Err(io::Error::new(io::ErrorKind::TimedOut, problem))
     })
 }
@@ -99,9 +97,9 @@ mod tests {
     use std::sync::mpsc::{self, Receiver};
     use std::time::Duration;
 
-    use super::{PATIENCE, aside, bounded, read};
+    use super::{READ_TIMEOUT, bounded, on_thread, read};
 
-    /// Gives a byte for each that is sent, and blocks until one is.
+    /// Reads one byte for each that is sent, and blocks until then.
     struct Blocking(Receiver<u8>);
 
     impl Read for Blocking {
@@ -116,7 +114,7 @@ mod tests {
     fn a_file_that_blocks_is_not_waited_for() {
         let (sender, receiver) = mpsc::channel();
         sender.send(b'x').unwrap();
-        let refused = aside(Duration::from_millis(10), || bounded(Blocking(receiver), 8)).unwrap_err();
+        let refused = on_thread(Duration::from_millis(10), || bounded(Blocking(receiver), 8)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         assert_eq!(refused.to_string(), "reading it takes longer than 0.01 s");
         // It blocked until now.
@@ -125,7 +123,10 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         sender.send(b'x').unwrap();
         drop(sender);
-        assert_eq!(aside(PATIENCE * 60, || bounded(Blocking(receiver), 8)).unwrap(), Some(b"x".to_vec()));
+        assert_eq!(
+            on_thread(READ_TIMEOUT * 60, || bounded(Blocking(receiver), 8)).unwrap(),
+            Some(b"x".to_vec())
+        );
     }
 
     #[test]
@@ -142,7 +143,7 @@ mod tests {
         let pipe = folder.join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let why = |path: &Path| super::open(path).map(|_| ()).unwrap_err().to_string();
-        // Nobody writes to it: opening it in the usual way would wait.
+        // It has no writer: opening it in the usual way would block.
         assert_eq!(why(&pipe), "this is no regular file");
         assert_eq!(why(Path::new("/dev/zero")), "this is no regular file");
         assert_eq!(why(&folder), "this is a directory");

@@ -1,23 +1,22 @@
-//! Our guard: should we be killed with SIGKILL, it ends what the servers have left behind.
+//! The guard process: when this program is killed with SIGKILL, it ends the processes that the servers leave behind.
 //!
-//! Called by `connect` around everything that starts a server, and by `main`, because a guard is this program once
-//! more. What a guard is and does stands in `mcpjoin::guard`; elsewhere than on Linux there is none, and servers see
-//! the end of their input.
+//! Called by `connect` around everything that starts a server, and by `main`, since the guard is this program again. See
+//! `mcpjoin::guard`. On systems other than Linux there is none, and servers see the end of their input.
 
 use std::ffi::OsString;
 
 #[cfg(target_os = "linux")]
 use std::thread::JoinHandle;
 
-/// A guard, from its start on. Dropping it dismisses it.
-pub(crate) struct Guarded {
+/// A guard that is being started or runs. Dropping it ends it.
+pub(crate) struct OrphanGuard {
     #[cfg(target_os = "linux")]
     starting: Option<JoinHandle<Option<mcpjoin::guard::Guard>>>,
 }
 
-impl Guarded {
-    /// Begins to start a guard, beside what comes next: nobody waits for it. A system that starts no process more has
-    /// none; that the server cannot be started either, is told then.
+impl OrphanGuard {
+    /// Starts a guard on a separate thread, without waiting for it. When the system can start no process, there is none: starting
+    /// the server then fails with a message.
     #[cfg(target_os = "linux")]
     pub(crate) fn start() -> Self {
         let starting = std::thread::Builder::new()
@@ -34,14 +33,14 @@ impl Guarded {
 }
 
 #[cfg(target_os = "linux")]
-impl Drop for Guarded {
+impl Drop for OrphanGuard {
     fn drop(&mut self) {
         let started = self.starting.take().map(JoinHandle::join);
         drop(started);
     }
 }
 
-/// Stands guard, when that is what this process was started for.
+/// Runs as the guard, where this process was started as one.
 pub(crate) fn stand(arguments: impl IntoIterator<Item = OsString>) -> bool {
     #[cfg(target_os = "linux")]
     {

@@ -1,7 +1,7 @@
 //! The command line `mcpjoin`: any Model Context Protocol server from a terminal.
 //!
-//! Parses the arguments, runs a command, and returns the exit code. It is the other half of the binary, which calls [`run`],
-//! and no interface. The fuzz target `consent` calls `fuzzing`, which exists with the feature of that name alone.
+//! Parses the arguments, runs a command, and returns the exit code. It is the binary's own code and no interface: the binary calls
+//! [`run`], and the fuzz target `consent` calls `fuzzing`, which exists with the feature of that name alone.
 
 mod args;
 mod arguments;
@@ -9,10 +9,11 @@ mod commands;
 mod config;
 mod connect;
 mod demo;
-// Beside it and not in it: the tests of the library put faults around the same server.
+// Not a child of `demo`: the library's tests include `demo` and run faults against the same server.
 #[cfg(test)]
 #[path = "demo/tests/mod.rs"]
 mod demo_tests;
+mod era_cache;
 mod events;
 mod exit;
 mod failure;
@@ -25,7 +26,6 @@ mod progress;
 mod secret;
 mod target;
 mod ui;
-mod verdict;
 mod visible;
 
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ use std::process::ExitCode;
 #[doc(hidden)]
 pub use config::fuzzing;
 
-/// Does what the words of this process say, and returns how it went.
+/// Runs the command of this process's arguments, and returns the exit code.
 #[must_use]
 pub fn run() -> ExitCode {
     if guard::stand(std::env::args_os()) {

@@ -1,16 +1,16 @@
-//! JSON objects as servers send them: members in their order, values untouched. What a server adds of its own, and what
-//! it gets wrong, stays visible, where the library's types would drop the one and refuse the other.
+//! JSON objects as servers send them: members in their order, values unchanged. Unknown and invalid members stay visible, which
+//! the library's types would drop or refuse.
 //!
-//! Used where something is listed or shown rather than understood.
+//! Used where something is listed or shown.
 
 use mcpjoin::proto::types::Members;
 use mcpjoin::proto::{Kind, Raw};
 
-/// An object that has no name twice.
+/// An object without duplicate names.
 pub(crate) struct Object(Members<Raw>);
 
 impl Object {
-    /// The members of an object; `None` when it is something else, or has a name twice.
+    /// The members of an object; `None` when it is another kind of value, or has a duplicate name.
     pub(crate) fn of(raw: &Raw) -> Option<Self> {
         if raw.kind() == Kind::Object { raw.decode().ok().map(Self) } else { None }
     }

@@ -1,7 +1,7 @@
-//! The progress of a request on one line of a terminal: a bar where there is a total, a counter where there is none, and the
-//! elapsed time where the server notifies of no progress. The line is removed when the wait ends, however it ends.
+//! The line of progress on a terminal: a bar where there is a total, a counter where there is none, and the elapsed time where the
+//! server sends no progress. The line is removed when the wait ends, also when it is cancelled.
 //!
-//! Made by the commands and by `connect` around what they wait for. The text is made here and printed by `ui`.
+//! Used by the commands and by `connect` around each wait. The text is made here, and `ui` prints it.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::ui::Ui;
 
-/// A shorter wait shows nothing. Also the interval at which the line is drawn without news.
-const QUIET_TIME: Duration = Duration::from_secs(1);
-/// The shortest interval between two drawings: drawing takes time from the work.
+/// The time before the line is first shown, and the interval at which it is drawn without a notification.
+const DRAW_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest interval between two drawings, since drawing takes time from the work.
 const MIN_DRAW_INTERVAL: Duration = Duration::from_millis(30);
 /// The columns of a bar.
 const BAR_COLUMNS: usize = 20;
@@ -22,14 +22,14 @@ const BAR_COLUMNS: usize = 20;
 /// The line. It is removed when this is dropped.
 pub(crate) struct Waiting<'a> {
     ui: &'a Ui,
-    /// What is waited for, as long as there is no progress.
+    /// The text while there is no progress.
     what: &'a str,
     began: Instant,
     drawn: Option<Instant>,
-    /// When it is drawn again without news; never where there is no terminal for it.
+    /// When it is drawn next; `None` where no line is shown.
     due: Option<Instant>,
     latest: Option<ProgressParams>,
-    /// The status of a task, in place of what is waited for.
+    /// The status of a task, in place of `what`.
     task: Option<String>,
 }
 
@@ -41,13 +41,13 @@ impl<'a> Waiting<'a> {
             what,
             began,
             drawn: None,
-            due: ui.has_line().then(|| began + QUIET_TIME),
+            due: ui.has_line().then(|| began + DRAW_INTERVAL),
             latest: None,
             task: None,
         }
     }
 
-    /// Waits for the future and shows how long.
+    /// Waits for the future and shows the elapsed time.
     pub(crate) async fn wait<T>(mut self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         loop {
@@ -59,17 +59,17 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// The server has notified of progress.
+    /// Shows progress.
     pub(crate) fn progress(&mut self, progress: ProgressParams) {
         if self.due.is_none() {
             self.ui.detail(&words(&progress));
             return;
         }
         self.latest = Some(progress);
-        self.drawn_soon();
+        self.draw_soon();
     }
 
-    /// A task has changed.
+    /// Shows the status of a task.
     pub(crate) fn task(&mut self, task: &ExtensionTask) {
         let status = status(task);
         if self.due.is_none() {
@@ -77,17 +77,17 @@ impl<'a> Waiting<'a> {
             return;
         }
         self.task = Some(status);
-        self.drawn_soon();
+        self.draw_soon();
     }
 
-    fn drawn_soon(&mut self) {
+    fn draw_soon(&mut self) {
         match self.drawn {
             Some(drawn) if drawn.elapsed() < MIN_DRAW_INTERVAL => self.due = Some(drawn + MIN_DRAW_INTERVAL),
             _ => self.draw(),
         }
     }
 
-    /// Ready once the line has been drawn again; never where there is no line. Cancel-safe.
+    /// Waits until the line has been drawn again; forever where no line is shown. Cancel-safe.
     pub(crate) async fn tick(&mut self) {
         match self.due {
             Some(due) => sleep_until(due).await,
@@ -99,7 +99,7 @@ impl<'a> Waiting<'a> {
     fn draw(&mut self) {
         let now = Instant::now();
         self.drawn = Some(now);
-        self.due = Some(now + QUIET_TIME);
+        self.due = Some(now + DRAW_INTERVAL);
         let what = self.task.as_deref().unwrap_or(self.what);
         self.ui.line(&text(what, self.latest.as_ref(), now - self.began));
     }
@@ -111,15 +111,15 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The text of the line: the progress, the elapsed time, and what is being done, which `ui` truncates first.
+/// The text of the line: the progress, the elapsed time, and the message, which `ui` truncates first.
 fn text(what: &str, progress: Option<&ProgressParams>, took: Duration) -> String {
-    let seconds = if took < QUIET_TIME { String::new() } else { format!(" {} s", took.as_secs()) };
+    let seconds = if took < DRAW_INTERVAL { String::new() } else { format!(" {} s", took.as_secs()) };
     let Some(progress) = progress else {
         return format!("{what}{seconds}");
     };
     let share = progress.total.map(|total| (progress.progress / total).clamp(0.0, 1.0));
     let mut text = match share {
-        // Of a total of nothing there is no share.
+        // A total of 0 has no share.
         Some(share) if share.is_finite() => {
             format!("{} {:>3}%{seconds}", bar(share), whole(share * 100.0))
         }
@@ -138,13 +138,13 @@ pub(crate) fn bar(share: f64) -> String {
     format!("[{}{}]", "#".repeat(full), "-".repeat(BAR_COLUMNS.saturating_sub(full)))
 }
 
-/// The whole part of a number that is known to be small and not negative.
+/// The whole part of a number from 0 to 100.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 100")]
 const fn whole(number: f64) -> usize {
     number as usize
 }
 
-/// The status of a task in words: the specification's, then the server's own.
+/// The status of a task: the word of the specification, then the message of the server.
 fn status(task: &ExtensionTask) -> String {
     match &task.status_message {
         Some(message) => format!("{}: {message}", task.status.as_str()),
@@ -152,7 +152,7 @@ fn status(task: &ExtensionTask) -> String {
     }
 }
 
-/// The progress in words.
+/// The progress as a sentence.
 fn words(progress: &ProgressParams) -> String {
     let mut text = match progress.total {
         Some(total) => format!("{} of {total}", progress.progress),

@@ -1,13 +1,13 @@
-//! Secrets: which of the words of a server's command are some, and a text without them.
+//! Finds the secrets in the words of a command, and removes secrets from texts.
 //!
-//! Tokens and keys are given to servers in their arguments as often as in variables: `--api-key=...`,
-//! `--header 'Authorization: Bearer ...'`, `https://host/?token=...`. `connect` asks before anything is said of the
-//! command; `ui` then hides what was found, wherever it comes from. Words are judged by the names beside them, so one
-//! can be missed: variables are the better place for a secret, because all of them are hidden.
+//! Users pass tokens and keys to servers in arguments as often as in variables: `--api-key=...`,
+//! `--header 'Authorization: Bearer ...'`, `https://host/?token=...`. `connect` collects them before anything is printed, and
+//! `ui` then hides them in every text. A word is a secret by the name beside it, so one can be missed. Variables are the better
+//! place for a secret, because the values of all variables are hidden.
 //!
-//! A command that we write ourselves is masked by position ([`masked`]): whoever wrote the command cannot choose what else
-//! of it is replaced. Masking by content ([`Secrets`]) is for what servers and systems say, and leaves programs and hosts
-//! as they are ([`Kept`]).
+//! A command that we print ourselves is masked by position ([`masked`]), so that its author cannot choose what else of it is
+//! replaced. Texts of servers and of the system are masked by content ([`Secrets`]). That leaves programs and hosts unchanged
+//! ([`AlwaysShown`]).
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use crate::visible;
 
-/// The ends of the names that secrets have, in lower case, without dashes, underscores and dots.
+/// The ends of names of secrets, in lower case, without dashes, underscores and dots.
 const NAMES: [&str; 14] = [
     "token",
     "secret",
@@ -33,10 +33,10 @@ const NAMES: [&str; 14] = [
     "cookie",
     "bearer",
 ];
-/// What stands before the secret in the value of a header.
+/// The schemes before a secret in the value of a header.
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 
-/// The secrets among these words, as far as their names tell.
+/// The secrets among these words, as far as the names beside them show.
 pub(crate) fn values(words: &[OsString]) -> Vec<OsString> {
     let mut found = Vec::new();
     let mut before = String::new();
@@ -45,13 +45,13 @@ pub(crate) fn values(words: &[OsString]) -> Vec<OsString> {
         found.extend(places(&before, &word).into_iter().map(|place| OsString::from(&word[place])));
         before = word.into_owned();
     }
-    // A flag is none.
+    // A flag is no secret.
     found.retain(|value| value != "true" && value != "false");
     found
 }
 
-/// These words, each with `***` in the places where its secrets stand. A place that holds one reference to a variable, or
-/// what [`Secrets`] never hides, stays.
+/// These words with `***` in place of their secrets. A reference to a variable stays, and so does a value that [`Secrets`] never
+/// hides.
 pub(crate) fn masked<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut before = "";
     let mut masked = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn masked<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String
         let mut out = String::with_capacity(word.len());
         let mut done = 0;
         for place in places {
-            // One place may lie in another: the wider one came first.
+            // A place may be inside another one: the wider one comes first.
             if place.start >= done {
                 out.push_str(&word[done..place.start]);
                 out.push_str("***");
@@ -81,8 +81,7 @@ pub(crate) fn is_reference(text: &str) -> bool {
     begins && text.find('}') == Some(text.len() - 1) && !text.contains(":-")
 }
 
-/// The part of a URL behind `://` that names the user, the host and the port. Where the part begins and ends is decided as
-/// by those who follow the URL: they take a backslash for a slash.
+/// The user, the host and the port in the part of a URL behind `://`. As in HTTP clients, a backslash counts as a slash.
 pub(crate) fn authority(behind: &str) -> &str {
     &behind[..behind.find(['/', '\\', '?', '#', ' ']).unwrap_or(behind.len())]
 }
@@ -99,7 +98,7 @@ pub(crate) fn host(url: &str) -> Option<&str> {
     Some(&host[..end]).filter(|host| !host.is_empty())
 }
 
-/// Where the secrets stand in one word, which stands after another.
+/// The places of the secrets in a word. `before`: the word before it.
 fn places(before: &str, word: &str) -> Vec<Range<usize>> {
     let place = |part: &str| {
         let start = part.as_ptr().addr() - word.as_ptr().addr();
@@ -117,7 +116,7 @@ fn places(before: &str, word: &str) -> Vec<Range<usize>> {
     {
         found.push(place(value));
     }
-    // `Name: value`, which every header of an option for headers is.
+    // `Name: value`. The value of an option for headers is a secret under every name.
     if let Some((name, value)) = word.split_once(':')
         && is_name(name)
         && (is_secret(name) || matches!(before, "-H" | "--header" | "--headers"))
@@ -139,7 +138,7 @@ fn places(before: &str, word: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The secrets in the value of a header: all of it, and what stands after a scheme.
+/// The secrets in the value of a header: the whole value, and the part after a scheme.
 pub(crate) fn of_header(value: &str) -> Vec<OsString> {
     of_value(value).map(OsString::from).collect()
 }
@@ -148,13 +147,13 @@ fn of_value(value: &str) -> impl Iterator<Item = &str> {
     std::iter::once(value.trim()).chain(after_scheme(value))
 }
 
-/// `Bearer` and the like, where the value of a header begins with it.
+/// The scheme at the beginning of a header's value, such as `Bearer`.
 pub(crate) fn scheme(value: &str) -> Option<&str> {
     let (scheme, _) = value.trim().split_once(' ')?;
     SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()).then_some(scheme)
 }
 
-/// What stands after `Bearer` and the like.
+/// The part of a header's value after its scheme.
 fn after_scheme(value: &str) -> Option<&str> {
     Some(value.trim()[scheme(value)?.len()..].trim())
 }
@@ -169,29 +168,28 @@ fn is_secret(name: &str) -> bool {
     NAMES.iter().any(|end| letters.ends_with(end))
 }
 
+/// A secret of this length is long: a part of it is hidden, too, since an excerpt may be truncated anywhere in it.
+const MIN_LONG_SECRET_BYTES: usize = 16;
+/// The consecutive bytes of a long secret that are hidden.
+const PART_BYTES: usize = 8;
+/// The bytes at the beginning of any secret that are hidden at the end of an excerpt.
+const MIN_BEGINNING_BYTES: usize = 4;
+/// The characters that follow an excerpt.
+const EXCERPT_ENDS: [char; 6] = ['\n', '…', ';', '`', '"', '\''];
+/// Shorter values are not hidden: they can be guessed, and texts that contain them would become unreadable.
+const MIN_SECRET_BYTES: usize = 4;
+/// Numbers up to this length are not hidden either: ports, sizes, times.
+const MAX_PLAIN_DIGITS: usize = 5;
+
 /// Texts that must not be shown.
 pub(crate) struct Secrets {
     /// The longest first: one may be a part of another.
     spellings: Box<[String]>,
-    /// Every [`PART`] bytes in a row of those that are long and no words.
-    parts: HashSet<[u8; PART]>,
+    /// Every [`PART_BYTES`] consecutive bytes of long secrets that contain no words.
+    parts: HashSet<[u8; PART_BYTES]>,
 }
 
-/// So many bytes in a row of a long secret are hidden, too: an excerpt may have been cut anywhere in it.
-const PART: usize = 8;
-/// A secret is long from here on.
-const LONG: usize = 16;
-/// So many of the first bytes of any secret are hidden at the end of an excerpt.
-const FIRST: usize = 4;
-/// What stands behind an excerpt.
-const BEHIND: [char; 6] = ['\n', '…', ';', '`', '"', '\''];
-
 impl Secrets {
-    /// Shorter values hide nothing that could not be guessed, and what contains them would become unreadable.
-    const SHORTEST: usize = 4;
-    /// The same is true of numbers up to so many digits: ports, sizes, times.
-    const DIGITS: usize = 5;
-
     pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a OsString>) -> Self {
         let mut spellings: Vec<String> = Vec::new();
         let mut parts = HashSet::new();
@@ -200,14 +198,19 @@ impl Secrets {
             if !Self::hides(&value) {
                 continue;
             }
-            // Parts of a path or of a sentence are words that others use, too.
-            if value.len() >= LONG && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/') {
+            // Parts of a path or of a sentence are ordinary words.
+            if value.len() >= MIN_LONG_SECRET_BYTES
+                && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
+            {
                 parts.extend(
-                    value.as_bytes().windows(PART).filter_map(|part| <[u8; PART]>::try_from(part).ok()),
+                    value
+                        .as_bytes()
+                        .windows(PART_BYTES)
+                        .filter_map(|part| <[u8; PART_BYTES]>::try_from(part).ok()),
                 );
             }
             let shown = visible::line(&value).into_owned();
-            // As a word of a command is shown.
+            // The spelling of a word of a command.
             let word = visible::word(&value).replace('\'', r"'\''");
             for spelling in [value.into_owned(), shown, word] {
                 let quoted = serde_json::Value::from(spelling.as_str()).to_string();
@@ -220,50 +223,45 @@ impl Secrets {
         Self { spellings: spellings.into(), parts }
     }
 
-    /// Whether the value is one that is hidden at all.
+    /// Whether the value is hidden at all.
     fn hides(value: &str) -> bool {
-        value.len() >= Self::SHORTEST && !Self::is_plain(value)
+        value.len() >= MIN_SECRET_BYTES && !Self::is_plain(value)
     }
 
-    /// What every second document holds, and JSON without quotes: `***` in its place would make it none.
+    /// Whether most documents contain the value. `***` in place of an unquoted value would make JSON invalid.
     fn is_plain(value: &str) -> bool {
-        let number = value.len() <= Self::DIGITS && value.bytes().all(|byte| byte.is_ascii_digit());
+        let number = value.len() <= MAX_PLAIN_DIGITS && value.bytes().all(|byte| byte.is_ascii_digit());
         number || matches!(value, "true" | "false" | "null")
     }
 
-    /// The text without them.
-    pub(crate) fn hide(&self, text: &str) -> String {
-        let mut text = Cow::Borrowed(text);
-        for secret in &self.spellings {
-            if text.contains(secret.as_str()) {
-                text = text.replace(secret.as_str(), "***").into();
-            }
-        }
-        // Only then, because one spelling may begin like another one that is there as a whole.
+    /// The text with `***` for each secret, and for the beginning of a secret at the end of an excerpt.
+    pub(crate) fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut text = self.hide_whole(text);
+        // After that, since a whole secret may begin like another one.
         for secret in &self.spellings {
             if let Some(without) = without_beginning(&text, secret) {
                 text = without.into();
             }
         }
-        if self.parts.is_empty() { text.into_owned() } else { self.without_parts(&text) }
+        if self.parts.is_empty() { text } else { self.without_parts(&text).into() }
     }
 
-    /// A text of which nothing was cut off, without them: what only begins like one stays.
+    /// [`hide`](Self::hide) for a text that was not truncated: the beginning of a secret stays.
     pub(crate) fn hide_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.spellings.iter().fold(Cow::Borrowed(text), |text, secret| {
             if text.contains(secret.as_str()) { text.replace(secret.as_str(), "***").into() } else { text }
         })
     }
 
-    /// JSON, or a piece of it that begins and ends between words: without them in the texts that are values. Names and
-    /// numbers stay, because `***` in their place would make it something else, or nothing.
-    pub(crate) fn hide_in_json<'a>(&self, json: &'a str, kept: &Kept) -> Cow<'a, str> {
+    /// JSON, or a piece of it that begins and ends between tokens, with `***` for secrets in string values. Names and numbers
+    /// stay, since `***` in their place would change the structure or make it invalid.
+    pub(crate) fn hide_in_json<'a>(&self, json: &'a str, kept: &AlwaysShown) -> Cow<'a, str> {
         let mut out = String::new();
-        // Up to where it is written, and up to where it is looked at.
+        // The bytes that are written, and the bytes that were searched.
         let (mut done, mut at) = (0, 0);
         while let Some(opening) = json[at..].find('"') {
             let begin = at + opening;
-            let Some(length) = text_length(&json[begin..]) else { break };
+            let Some(length) = string_length(&json[begin..]) else { break };
             at = begin + length;
             let is_name = json[at..].trim_start().starts_with(':');
             let text = &json[begin..at];
@@ -271,7 +269,7 @@ impl Secrets {
                 continue;
             }
             let Ok(value) = serde_json::from_str::<String>(text) else { continue };
-            if let Cow::Owned(hidden) = kept.apart(&value, |piece| self.hide_whole(piece)) {
+            if let Cow::Owned(hidden) = kept.hide_between(&value, |piece| self.hide_whole(piece)) {
                 out.push_str(&json[done..begin]);
                 out.push_str(&visible::json(&serde_json::Value::from(hidden).to_string()));
                 done = at;
@@ -280,21 +278,21 @@ impl Secrets {
         if done == 0 { Cow::Borrowed(json) } else { (out + &json[done..]).into() }
     }
 
-    /// The text without any bytes in a row that are a part of a long secret.
+    /// The text with `***` for the parts of long secrets.
     fn without_parts(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
-        // Up to where the text has been kept or hidden, and up to where it is a part.
+        // The bytes that are written, and the end of the last part.
         let (mut done, mut part) = (0, 0);
-        for (at, window) in text.as_bytes().windows(PART).enumerate() {
-            if !<[u8; PART]>::try_from(window).is_ok_and(|window| self.parts.contains(&window)) {
+        for (at, window) in text.as_bytes().windows(PART_BYTES).enumerate() {
+            if !<[u8; PART_BYTES]>::try_from(window).is_ok_and(|window| self.parts.contains(&window)) {
                 continue;
             }
-            // Parts are ASCII, so they begin and end between characters.
+            // Parts are ASCII, so this slices between characters.
             if at > part || part == 0 {
                 out.push_str(&text[done.max(part)..at]);
                 out.push_str("***");
             }
-            part = at + PART;
+            part = at + PART_BYTES;
             done = part;
         }
         out.push_str(&text[done..]);
@@ -302,20 +300,24 @@ impl Secrets {
     }
 }
 
-/// Programs and hosts: what a command runs or reaches is shown, whatever else is a secret.
+/// Programs and hosts that are always shown, also where a secret has the same text.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(BTreeSet<String>);
+pub(crate) struct AlwaysShown(BTreeSet<String>);
 
-impl Kept {
-    /// Adds a program or a host, in each spelling in which it is shown.
+impl AlwaysShown {
+    /// Adds a program or a host in each of its spellings.
     pub(crate) fn add(&mut self, text: &str) {
         if !text.is_empty() {
             self.0.extend([visible::line(text), visible::word(text), text.into()].map(Cow::into_owned));
         }
     }
 
-    /// Hides in the text what stands between these.
-    pub(crate) fn apart<'a>(&self, text: &'a str, hide: impl Fn(&'a str) -> Cow<'a, str>) -> Cow<'a, str> {
+    /// Applies `hide` to the text between the programs and hosts.
+    pub(crate) fn hide_between<'a>(
+        &self,
+        text: &'a str,
+        hide: impl Fn(&'a str) -> Cow<'a, str>,
+    ) -> Cow<'a, str> {
         let mut out = String::new();
         let (mut done, mut at) = (0, 0);
         while let Some(place) = self.next(text, at) {
@@ -331,7 +333,7 @@ impl Kept {
         if out == text { Cow::Borrowed(text) } else { out.into() }
     }
 
-    /// The first of these from there on that stands as a word of its own, and of two at one place the longer.
+    /// The next program or host that is a whole word; of two at one place the longer one.
     fn next(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let first = |kept: &String| {
             let mut places = text[from..].match_indices(kept.as_str());
@@ -342,8 +344,8 @@ impl Kept {
     }
 }
 
-/// Whether a program or a host that stands there in a text is no part of a longer word: tokens hold letters, digits and
-/// the signs of Base64, and none of these delimiters.
+/// Whether the text at that place is no part of a longer word: tokens consist of letters, digits and the characters of Base64,
+/// and contain none of these delimiters.
 fn is_word(text: &str, place: Range<usize>) -> bool {
     let delimits = |c: char| c.is_whitespace() || "'\"`()[],;:".contains(c);
     let host = text[..place.start].ends_with("://") || text[..place.start].ends_with('@');
@@ -352,8 +354,8 @@ fn is_word(text: &str, place: Range<usize>) -> bool {
     before && text[place.end..].chars().next().is_none_or(ends)
 }
 
-/// How long the text in quotes is that this begins with, the quotes included; `None` when it does not end.
-fn text_length(json: &str) -> Option<usize> {
+/// The length of the JSON string at the beginning of the text, with its quotes; `None` when it does not end.
+pub(crate) fn string_length(json: &str) -> Option<usize> {
     let mut bytes = json.bytes().enumerate().skip(1);
     while let Some((at, byte)) = bytes.next() {
         match byte {
@@ -365,15 +367,15 @@ fn text_length(json: &str) -> Option<usize> {
     None
 }
 
-/// The text without the first bytes of the secret where an excerpt ends with them; `None` when none does.
+/// The text with `***` where an excerpt ends with the beginning of the secret; `None` where none does.
 fn without_beginning(text: &str, secret: &str) -> Option<String> {
     let beginnings = || {
-        let ends = secret.char_indices().rev().map(|(end, _)| end).filter(|end| *end >= FIRST);
+        let ends = secret.char_indices().rev().map(|(end, _)| end).filter(|end| *end >= MIN_BEGINNING_BYTES);
         ends.map(|end| &secret[..end])
     };
     let mut out = None;
     let mut done = 0;
-    let ends = text.match_indices(BEHIND).map(|(at, _)| at).chain([text.len()]);
+    let ends = text.match_indices(EXCERPT_ENDS).map(|(at, _)| at).chain([text.len()]);
     for end in ends {
         let piece = &text[done..end];
         if let Some(beginning) = beginnings().find(|beginning| piece.ends_with(beginning)) {
@@ -390,7 +392,7 @@ fn without_beginning(text: &str, secret: &str) -> Option<String> {
 mod tests {
     use std::ffi::OsString;
 
-    use super::{Kept, Secrets, host, masked, values};
+    use super::{AlwaysShown, Secrets, host, masked, values};
 
     #[test]
     fn i166_secrets_are_hidden_in_every_spelling() {
@@ -412,7 +414,8 @@ mod tests {
     #[test]
     fn i166_json_without_secrets_is_json_still() {
         let secrets = ["600000", "tools", "nabc", "https://x", "q\"qq"].map(OsString::from);
-        let hide = |json: &str| Secrets::new(&secrets).hide_in_json(json, &Kept::default()).into_owned();
+        let hide =
+            |json: &str| Secrets::new(&secrets).hide_in_json(json, &AlwaysShown::default()).into_owned();
         for same in [
             r#"{"default":600000,"tools":[],"tools" : 1}"#,
             r#""line\nabc""#,
@@ -444,7 +447,7 @@ mod tests {
             "at byte 3: ***; it begins `***`\n***"
         );
         assert_eq!(secrets.hide("a hunter; hun"), "a ***; hun");
-        // What is no part of an excerpt's end, and what is a word of others.
+        // Not at the end of an excerpt, and a part of a path.
         assert_eq!(secrets.hide("hunting in /usr/local/lib"), "hunting in /usr/local/lib");
     }
 
@@ -507,11 +510,11 @@ mod tests {
 
     #[test]
     fn programs_and_hosts_are_kept_among_secrets() {
-        let mut kept = Kept::default();
+        let mut kept = AlwaysShown::default();
         ["npx", "./x.sh", "evil.example", "my prog"].iter().for_each(|text| kept.add(text));
         let secrets = ["npx", "./x.sh", "evil.example", "npx -y pkg", "sk-npx-1234567890", "my prog"];
         let secrets = Secrets::new(&secrets.map(OsString::from));
-        let hide = |text: &str| kept.apart(text, |piece| secrets.hide(piece).into()).into_owned();
+        let hide = |text: &str| kept.hide_between(text, |piece| secrets.hide(piece)).into_owned();
         for (text, shown) in [
             ("npx -y pkg", "npx -y pkg"),
             ("cannot start ./x.sh: no such program", "cannot start ./x.sh: no such program"),

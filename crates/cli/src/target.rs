@@ -1,44 +1,40 @@
-//! From the words that were typed to the server that is meant. Pure: looks at nothing but the words.
+//! From the words of the command line to the server. It reads nothing but the words.
 //!
-//! The grammar, in which the numbers are those of the project's interface page:
+//! The grammar, with the numbers of the project's interface page:
 //!
-//! 1. Our options stand before TARGET or COMMAND; after the first word of a COMMAND nothing is ours.
-//! 2. With `--` the target is what follows, and all words before it are operands.
+//! 1. Our options stand before TARGET or COMMAND; after the first word of a COMMAND all words belong to it.
+//! 2. With `--` the target follows it, and all words before it are operands.
 //! 3. Verbs with operands and without `--`: the first word is the target.
-//! 4. A word with a scheme is a URL; one that begins with `.`, `/` or a drive letter is a path; another one that stands
-//!    alone is an entry of a configuration, or a program where there is no such entry: `config` looks.
+//! 4. A word with a scheme is a URL; one that begins with `.`, `/` or a drive letter is a path; another single word is an entry
+//!    of a configuration, or a program where there is no such entry, which `config` finds out.
 //! 5. `NAME/TOOL` and `FILE#NAME/TOOL` only where NAME is an entry; `--server NAME` for names that no word can be.
 
-mod http;
-mod quic;
-mod socket;
+mod address;
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 
 use crate::secret;
 
-pub(crate) use http::Http;
-pub(crate) use quic::Quic;
-pub(crate) use socket::Socket;
+pub(crate) use address::{Http, Quic, Socket};
 
-/// The server that is meant.
+/// The server of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A program and its arguments, to be run as a child.
+    /// A program and its arguments, run as a child.
     Command {
-        /// A path, or a name to be found on `PATH`.
+        /// A path, or a name that is searched on `PATH`.
         program: OsString,
         /// Its arguments.
         args: Vec<OsString>,
     },
-    /// The built-in server, as a child of its own.
+    /// The built-in server, as a child.
     Demo,
     /// A server that listens on a socket.
     Socket(Socket),
     /// A server that is reached over QUIC.
     Quic(Quic),
-    /// An orchestrator of Orchestra, through our bridge as a child of its own.
+    /// An orchestrator of Orchestra, through our bridge as a child.
     Orchestrator(Quic),
     /// A server that is reached over HTTP.
     Http(Http),
@@ -47,8 +43,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// What it is called by before more is known: an entry by its name, a command by its program, and what listens by its
-    /// address.
+    /// A short name: of an entry its name, of a command its program, otherwise the address.
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Command { program, .. } => shown(program),
@@ -62,26 +57,37 @@ impl Target {
     }
 }
 
-/// An entry by its name. Whether there is one, `config` finds out.
+/// The name of an entry. `config` finds out whether it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// The file in which to look, where it was named with it.
+    /// The file to search, of `FILE#NAME`.
     pub(crate) file: Option<OsString>,
     pub(crate) name: String,
-    /// Without such an entry it is a program.
+    /// Where there is no such entry, it is a program.
     pub(crate) or_program: bool,
-    /// What to type where there is no such entry.
+    /// What the user can type where there is no such entry.
     pub(crate) instead: String,
 }
 
-/// What was typed after the options, understood.
+/// The parsed words after the options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Invocation {
     pub(crate) target: Target,
-    /// What the verb is told beside the target.
+    /// The words for the verb.
     pub(crate) operands: Vec<OsString>,
-    /// What should be said about the words before anything is done.
+    /// Notes about the words.
     pub(crate) notes: Vec<String>,
+}
+
+impl Invocation {
+    const fn new(target: Target, operands: Vec<OsString>) -> Self {
+        Self { target, operands, notes: Vec::new() }
+    }
+
+    /// A command, with notes about those of its arguments that look like options of ours.
+    fn command(program: OsString, args: Vec<OsString>, operands: Vec<OsString>) -> Self {
+        Self { notes: notes(&program, &args), target: command(program, args), operands }
+    }
 }
 
 /// Why the words cannot be used.
@@ -111,12 +117,12 @@ pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("demo:", "the server inside this program, started as a child process"),
 ];
 
-/// Long options of ours that are often typed after the server's command.
+/// Long options of ours that users often type after the server's command.
 const OURS: [&str; 3] = ["--json", "--format", "--trace"];
 
-/// What a word is by its spelling.
+/// The kind of a word, by its spelling.
 enum Word {
-    /// It has a scheme that is no server of ours, or none yet.
+    /// It has a scheme.
     Url {
         scheme: String,
     },
@@ -132,7 +138,7 @@ enum Word {
 
 impl Word {
     fn of(word: &OsStr) -> Self {
-        // A word that is not Unicode is a file's name: no scheme and no configuration has such characters.
+        // A word that is not Unicode is the name of a file.
         let Some(text) = word.to_str() else {
             return Self::Path;
         };
@@ -163,8 +169,7 @@ impl Word {
     }
 }
 
-/// The words of a verb without operands: `escaped` when `--` stood before the first of them. `server`: the name after
-/// `--server`.
+/// Parses the words of a verb without operands. `escaped`: `--` stands before them. `server`: the name after `--server`.
 pub(crate) fn without_operands(
     verb: &str,
     server: Option<&str>,
@@ -186,40 +191,31 @@ pub(crate) fn without_operands(
     };
     let rest: Vec<OsString> = words.collect();
     if escaped {
-        return Ok(Invocation {
-            operands: Vec::new(),
-            notes: notes(&first, &rest),
-            target: command(first, rest),
-        });
+        return Ok(Invocation::command(first, rest, Vec::new()));
     }
     match Word::of(&first) {
         Word::Demo | Word::Url { .. } if !rest.is_empty() => Err(too_many(verb, &first, &rest)),
-        // What is called as a configuration is, is no program.
+        // A file with the extension of a configuration is no program.
         Word::Entry { file, .. } if !rest.is_empty() && is_configuration(&file) => {
             Err(too_many(verb, &first, &rest))
         }
-        Word::Entry { .. } if !rest.is_empty() => {
-            Ok(Invocation { operands: Vec::new(), notes: notes(&first, &rest), target: command(first, rest) })
+        Word::Bare if rest.is_empty() && !first.as_encoded_bytes().contains(&b'/') => {
+            let target = named(None, &first.to_string_lossy(), true, String::new());
+            Ok(Invocation::new(target, Vec::new()))
         }
-        Word::Bare if rest.is_empty() && !first.as_encoded_bytes().contains(&b'/') => Ok(Invocation {
-            target: named(None, &first.to_string_lossy(), true, String::new()),
-            operands: Vec::new(),
-            notes: Vec::new(),
-        }),
-        word => Ok(Invocation {
-            target: target(verb, "", word, first.clone(), rest.clone())?,
-            operands: Vec::new(),
-            notes: notes(&first, &rest),
-        }),
+        Word::Path | Word::Bare | Word::Entry { .. } if !rest.is_empty() => {
+            Ok(Invocation::command(first, rest, Vec::new()))
+        }
+        word => Ok(Invocation::new(target(verb, "", word, &first)?, Vec::new())),
     }
 }
 
-/// Whether a word is a server all by itself, so that words behind it are none of its arguments.
+/// Whether a word is a complete target, so that words behind it are no arguments of it.
 pub(crate) fn stands_alone(word: &OsStr) -> bool {
     matches!(Word::of(word), Word::Demo | Word::Url { .. } | Word::Entry { .. })
 }
 
-/// The words of a verb with operands: `after` is what followed `--`, where there was one. `server`: the name after
+/// Parses the words of a verb with operands. `after`: the words behind `--`, where there is one. `server`: the name after
 /// `--server`.
 pub(crate) fn with_operands(
     verb: &str,
@@ -241,9 +237,7 @@ pub(crate) fn with_operands(
                 instead: format!("mcpjoin {verb} ... -- COMMAND [ARG]..."),
             });
         };
-        let args: Vec<OsString> = after.collect();
-        let notes = notes(&program, &args);
-        return Ok(Invocation { target: command(program, args), operands: words, notes });
+        return Ok(Invocation::command(program, after.collect(), words));
     }
     let mut words = words.into_iter();
     let Some(first) = words.next().filter(|word| !word.is_empty()) else {
@@ -255,38 +249,33 @@ pub(crate) fn with_operands(
     let operands: Vec<OsString> = words.collect();
     if let Some((file, name, tool)) = first.to_str().and_then(tool_of_entry) {
         let operands = std::iter::once(OsString::from(tool)).chain(operands).collect();
-        let target = named(Some(file.into()), name, false, String::new());
-        return Ok(Invocation { target, operands, notes: Vec::new() });
+        return Ok(Invocation::new(named(Some(file.into()), name, false, String::new()), operands));
     }
     match Word::of(&first) {
         Word::Bare => {
             let typed = words_shown(&operands);
             let between = if typed.is_empty() { "" } else { " " };
             let instead = format!("mcpjoin {verb} {}{between}{typed} -- COMMAND [ARG]...", shown(&first));
-            // Rule 5: without an entry the word is wrong in any case.
+            // Rule 5: the word is valid only as an entry.
             let word = first.to_string_lossy();
             let (name, tool) = match word.split_once('/') {
                 Some((name, tool)) if !name.is_empty() && !tool.is_empty() => (name, Some(tool)),
                 _ => (&*word, None),
             };
             let operands = tool.map(OsString::from).into_iter().chain(operands).collect();
-            Ok(Invocation { target: named(None, name, false, instead), operands, notes: Vec::new() })
+            Ok(Invocation::new(named(None, name, false, instead), operands))
         }
-        word => Ok(Invocation {
-            target: target(verb, " ...", word, first, Vec::new())?,
-            operands,
-            notes: Vec::new(),
-        }),
+        word => Ok(Invocation::new(target(verb, " ...", word, &first)?, operands)),
     }
 }
 
-/// Whether a file is called as a configuration is.
+/// Whether a file has the extension of a configuration.
 fn is_configuration(file: &str) -> bool {
     let extension = file.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     extension.is_some_and(|extension| matches!(&*extension, "json" | "jsonc" | "json5" | "toml"))
 }
 
-/// `FILE#NAME/TOOL`: a path may look like that, too, so the file must be called as a configuration is.
+/// `FILE#NAME/TOOL`. A path may look like that, so the file must have the extension of a configuration.
 fn tool_of_entry(word: &str) -> Option<(&str, &str, &str)> {
     let (at, _) = word.match_indices('#').find(|(at, _)| is_configuration(&word[..*at]))?;
     let (name, tool) = word[at + 1..].split_once('/')?;
@@ -294,46 +283,34 @@ fn tool_of_entry(word: &str) -> Option<(&str, &str, &str)> {
     spelled_so.then_some((&word[..at], name, tool))
 }
 
-/// `operands`: what stands for them in a line of this verb.
-fn target(
-    verb: &str,
-    operands: &str,
-    word: Word,
-    first: OsString,
-    rest: Vec<OsString>,
-) -> Result<Target, Misuse> {
+/// The target of a word. `operands`: the placeholder for operands in a usage line of the verb.
+fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Target, Misuse> {
+    let text = first.to_string_lossy();
     let no_address = |instead| {
-        // Nothing is known of a server yet whose secrets could be hidden.
-        let word = words_shown(std::slice::from_ref(&first));
+        // No secrets are known yet, so the word is masked by position.
+        let word = words_shown(&[first.to_owned()]);
         Misuse { problem: format!("{word} is no address"), instead }
     };
     match word {
         Word::Demo => Ok(Target::Demo),
-        Word::Path | Word::Bare => Ok(command(first, rest)),
+        Word::Path | Word::Bare => Ok(command(first.to_owned(), Vec::new())),
         Word::Entry { file, name } => Ok(named(Some(file.into()), &name, false, String::new())),
-        Word::Url { scheme } => Err(match scheme.as_str() {
+        Word::Url { scheme } => match scheme.as_str() {
             "http" | "https" | "sse+http" | "sse+https" => {
-                return Http::parse(&first.to_string_lossy()).map(Target::Http).map_err(no_address);
+                Http::parse(&text).map(Target::Http).map_err(no_address)
             }
-            "tcp" | "unix" => {
-                return Socket::parse(&first.to_string_lossy()).map(Target::Socket).map_err(no_address);
-            }
-            "quic" => {
-                return Quic::parse(&first.to_string_lossy()).map(Target::Quic).map_err(no_address);
-            }
-            "orchestra" => {
-                let address = Quic::orchestrator(&first.to_string_lossy());
-                return address.map(Target::Orchestrator).map_err(no_address);
-            }
-            "demo" => Misuse {
+            "tcp" | "unix" => Socket::parse(&text).map(Target::Socket).map_err(no_address),
+            "quic" => Quic::parse(&text).map(Target::Quic).map_err(no_address),
+            "orchestra" => Quic::orchestrator(&text).map(Target::Orchestrator).map_err(no_address),
+            "demo" => Err(Misuse {
                 problem: "demo: stands alone".into(),
                 instead: format!("mcpjoin {verb} demo:{operands}"),
-            },
-            _ => Misuse {
+            }),
+            _ => Err(Misuse {
                 problem: format!("no server is reached by {scheme}:"),
                 instead: "mcpjoin help targets".into(),
-            },
-        }),
+            }),
+        },
     }
 }
 
@@ -341,12 +318,12 @@ fn named(file: Option<OsString>, name: &str, or_program: bool, instead: String) 
     Target::Entry(Named { file, name: name.to_owned(), or_program, instead })
 }
 
-/// The entry after `--server`: all words are operands then.
+/// The entry after `--server`. All words are operands.
 fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
-    Invocation { target: named(None, name, false, String::new()), operands, notes: Vec::new() }
+    Invocation::new(named(None, name, false, String::new()), operands)
 }
 
-/// Words after a target that takes none. Only options may have been meant for another place.
+/// The misuse of words after a target that takes none. Options are suggested before it.
 fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
     let first = words_shown(&[first.to_owned()]);
     let options = rest.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
@@ -373,7 +350,7 @@ const fn command(program: OsString, args: Vec<OsString>) -> Target {
     Target::Command { program, args }
 }
 
-/// Rule 1: says which words look like ours and are not.
+/// Rule 1: notes about arguments of the program that look like our options.
 fn notes(program: &OsStr, args: &[OsString]) -> Vec<String> {
     OURS.iter()
         .filter(|ours| {
@@ -385,27 +362,26 @@ fn notes(program: &OsStr, args: &[OsString]) -> Vec<String> {
         .collect()
 }
 
-/// A word as a person would have to type it, without the user information that a URL may hold.
+/// A word as the user would type it in a shell, with `***` for the user information of a URL.
 pub(crate) fn shown(word: &OsStr) -> String {
     exact(&without_userinfo(&word.to_string_lossy()))
 }
 
-/// A command as it would be typed, with `***` where the secrets among its arguments stand. Nothing of the program is
-/// replaced.
+/// A command as the user would type it, with `***` for the secrets among its arguments. The program is not changed.
 pub(crate) fn command_shown<'a>(program: &str, args: impl IntoIterator<Item = &'a str>) -> String {
     let args = secret::masked(args).into_iter().map(|arg| exact(&arg));
     std::iter::once(exact(program)).chain(args).collect::<Vec<_>>().join(" ")
 }
 
-/// Words as they would be typed, with `***` where their secrets stand.
+/// Words as the user would type them, with `***` for their secrets.
 pub(crate) fn words_shown(words: &[OsString]) -> String {
     let words: Vec<Cow<'_, str>> = words.iter().map(|word| word.to_string_lossy()).collect();
     let masked = secret::masked(words.iter().map(AsRef::as_ref));
     masked.iter().map(|word| shown(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as it would be typed into a shell, with nothing replaced but what a terminal would obey or hide, and
-/// what looks like that which stands for it.
+/// A word as the user would type it in a shell. Only characters that a terminal obeys or hides are replaced, and text that looks
+/// like their escapes.
 pub(crate) fn exact(word: &str) -> String {
     let word = crate::visible::word(word);
     let plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,#*".contains(c);
@@ -416,7 +392,7 @@ pub(crate) fn exact(word: &str) -> String {
     }
 }
 
-/// Hides what stands between `://` and `@`.
+/// Replaces the text between `://` and `@`.
 fn without_userinfo(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     let mut rest = word;

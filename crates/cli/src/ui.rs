@@ -1,10 +1,9 @@
-//! The only place that prints. Results go to standard output and nothing else does; everything said about them goes
-//! to standard error.
+//! The only module that prints. Results alone go to standard output, and messages about them to standard error.
 //!
-//! What others wrote reaches no terminal as it is: every text that is printed here passes through `visible`, and only
-//! [`Ui::data`] and [`Ui::bytes`], the results of a call, stay as they are where standard output is no terminal.
+//! No text of a server reaches a terminal unescaped: every text that is printed here passes through `visible`. Only [`Ui::data`]
+//! and [`Ui::bytes`], the results of a call, stay unchanged where standard output is no terminal.
 //!
-//! A reader of our output that goes away ends the command quietly: that is [`Unwritten::Gone`], not a failure.
+//! When the reader of our output closes it, the command ends without a message: [`Unwritten::Gone`] is no failure.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -13,52 +12,46 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 
 use anstream::{AutoStream, ColorChoice};
-use clap::builder::styling::{AnsiColor, Color, Style};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::args::{Output, When};
 use crate::failure::Failure;
 use crate::fold;
-use crate::secret::Kept;
+use crate::secret::AlwaysShown;
 pub(crate) use crate::secret::Secrets;
 use crate::visible;
+pub(crate) use crate::visible::{BAD, FAINT, HEADING, NAME};
 
-/// The widest line of progress, in columns: what is longer is not read in passing.
-const PROGRESS: usize = 72;
+/// The widest line of progress.
+const MAX_PROGRESS_COLUMNS: usize = 72;
 
-/// How the parts of a text are shown where colours are.
-pub(crate) const HEADING: Style = Style::new().bold();
-pub(crate) const NAME: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Cyan)));
-pub(crate) const FAINT: Style = Style::new().dimmed();
-pub(crate) const BAD: Style = Style::new().bold().fg_color(Some(Color::Ansi(AnsiColor::Red)));
-
-/// What is printed, where, and how much of it. Cheap to clone.
+/// Prints, as the options for output say. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Ui {
     pub(crate) json: bool,
     quiet: bool,
     verbose: u8,
     color: ColorChoice,
-    /// Shared by all clones, so that none of them shows what another one hides.
+    /// Shared by all clones, so that a text that one of them hides is shown by none.
     hiding: Arc<RwLock<Hiding>>,
-    /// There is a line to be taken away.
+    /// A line of progress is on the terminal.
     drawn: Arc<AtomicBool>,
 }
 
-/// What is not shown, and what is in any case.
+/// The texts that are hidden, and those that are always shown.
 #[derive(Default)]
 struct Hiding {
     secrets: Vec<Secrets>,
-    kept: Kept,
+    kept: AlwaysShown,
 }
 
-/// Standard output took no more.
+/// Why standard output could not be written.
 #[derive(Debug)]
 pub(crate) enum Unwritten {
-    /// Whoever read it has gone: nothing is left to do.
+    /// The reader has closed it.
     Gone,
-    /// The disk is full, or the like.
+    /// Another error, such as a full disk.
     Failed(io::Error),
 }
 
@@ -78,24 +71,18 @@ impl Ui {
         }
     }
 
-    /// For what has no options of its own: help, and words that could not be read.
+    /// Without options: for help, and for arguments that could not be parsed.
     pub(crate) fn plain() -> Self {
-        Self {
-            json: false,
-            quiet: false,
-            verbose: 0,
-            color: automatic(),
-            hiding: Arc::default(),
-            drawn: Arc::default(),
-        }
+        let (hiding, drawn) = (Arc::default(), Arc::default());
+        Self { json: false, quiet: false, verbose: 0, color: automatic(), hiding, drawn }
     }
 
-    /// From now on none of these texts is shown on standard error, beside those that are hidden already.
+    /// Hides these texts on standard error from now on.
     pub(crate) fn hide(&self, secrets: Secrets) {
         self.hiding.write().unwrap_or_else(PoisonError::into_inner).secrets.push(secrets);
     }
 
-    /// From now on this program or host is shown, also where a secret has the same text.
+    /// Always shows this program or host from now on, also where a secret has the same text.
     pub(crate) fn keep(&self, text: &str) {
         self.hiding.write().unwrap_or_else(PoisonError::into_inner).kept.add(text);
     }
@@ -104,35 +91,25 @@ impl Ui {
         self.hiding.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The text without what must not be shown.
+    /// The text with `***` for secrets, and for the beginning of a secret at the end of an excerpt.
     pub(crate) fn hidden<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Hiding { secrets, kept } = &*self.hiding();
-        kept.apart(text, |piece| {
-            secrets.iter().fold(Cow::Borrowed(piece), |piece, secrets| secrets.hide(&piece).into())
-        })
+        kept.hide_between(text, |piece| apply(secrets, piece, Secrets::hide))
     }
 
-    /// The same for a text of which nothing was cut off.
+    /// [`hidden`](Self::hidden) for a text that was not truncated.
     pub(crate) fn hidden_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Hiding { secrets, kept } = &*self.hiding();
-        kept.apart(text, |piece| {
-            secrets.iter().fold(Cow::Borrowed(piece), |piece, secrets| match secrets.hide_whole(&piece) {
-                Cow::Borrowed(_) => piece,
-                Cow::Owned(hidden) => Cow::Owned(hidden),
-            })
-        })
+        kept.hide_between(text, |piece| apply(secrets, piece, Secrets::hide_whole))
     }
 
-    /// JSON, or a piece of it between words: texts that are values without what must not be shown.
+    /// JSON, or a piece of it between tokens, with `***` for secrets in string values.
     pub(crate) fn hidden_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
         let Hiding { secrets, kept } = &*self.hiding();
-        secrets.iter().fold(Cow::Borrowed(json), |json, secrets| match secrets.hide_in_json(&json, kept) {
-            Cow::Borrowed(_) => json,
-            Cow::Owned(hidden) => Cow::Owned(hidden),
-        })
+        apply(secrets, json, |secrets, json| secrets.hide_in_json(json, kept))
     }
 
-    /// The same in every text of a value, some of which may have been cut off.
+    /// Hides secrets in every string of a value. The strings may have been truncated.
     pub(crate) fn hide_in(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.hidden(text).into_owned(),
@@ -142,17 +119,17 @@ impl Ui {
         }
     }
 
-    /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.
+    /// Prints a result, with a line feed at its end. Styles are removed where there are no colours.
     pub(crate) fn result(&self, text: &str) -> Result<(), Unwritten> {
         finish(AutoStream::new(io::stdout(), self.color).lock(), &self.printable(text))
     }
 
-    /// A text of ours in which others' words may stand that nobody has made visible.
+    /// Escapes a text of ours that may quote unescaped text of others.
     fn printable<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.json { visible::document(text) } else { visible::styled(text) }
     }
 
-    /// A result for a person, in whole sentences: on a terminal its lines are no wider than that. JSON stays as it is.
+    /// Prints a result in sentences, wrapped to the width of a terminal. JSON is not wrapped.
     pub(crate) fn page(&self, text: &str) -> Result<(), Unwritten> {
         match self.width() {
             Some(width) if !self.json => self.result(&fold::fold(text, width)),
@@ -160,14 +137,14 @@ impl Ui {
         }
     }
 
-    /// A part of a result: nothing is added to it. Styles in it are dropped where there are no colours.
+    /// Prints a part of a result, without a line feed. Styles are removed where there are no colours.
     pub(crate) fn piece(&self, text: &str) -> Result<(), Unwritten> {
         self.line_over();
         let mut out = AutoStream::new(io::stdout(), self.color).lock();
         out.write_all(self.printable(text).as_bytes()).and_then(|()| out.flush()).map_err(Unwritten::from)
     }
 
-    /// A result that is data: every byte goes as it is, unless a terminal would obey some of them.
+    /// Prints a result that is data: unchanged, but escaped on a terminal.
     pub(crate) fn data(&self, text: &str) -> Result<(), Unwritten> {
         if io::stdout().is_terminal() {
             return self.result(&visible::text(text));
@@ -175,15 +152,14 @@ impl Ui {
         finish(io::stdout().lock(), text)
     }
 
-    /// Bytes, as they are, wherever standard output goes to.
+    /// Prints bytes unchanged, also on a terminal.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Unwritten> {
         let mut out = io::stdout().lock();
         out.write_all(bytes).and_then(|()| out.flush()).map_err(Unwritten::from)
     }
 
-    /// Asks a person, and gives the answer without the blank space around it. `None` when nobody is there to answer:
-    /// standard input and standard error have to be a terminal. What was typed before the question is dropped: it answers
-    /// something else.
+    /// Asks the user, and returns the trimmed line that was typed. `None` unless standard input and standard error are a
+    /// terminal. Input from before the question is discarded.
     pub(crate) fn ask(&self, question: &str) -> Option<String> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
@@ -197,13 +173,12 @@ impl Ui {
         Some(answer.trim().to_owned())
     }
 
-    /// Whether results go to a person's terminal, and not to a file or another program.
+    /// Whether results go to a terminal.
     pub(crate) fn shows_results(&self) -> bool {
         io::stdout().is_terminal()
     }
 
-    /// Prints on a thread of its own: whoever reads our output may let us wait for as long as it likes, and signals are
-    /// heard all the same.
+    /// Prints on a separate thread, so that signals are handled while the reader of our output is slow.
     pub(crate) async fn aside(
         &self,
         print: impl FnOnce(&Self) -> Result<(), Unwritten> + Send + 'static,
@@ -213,7 +188,7 @@ impl Ui {
         thread::Builder::new()
             .name("output".into())
             .spawn(move || {
-                // Nobody waits for it when a signal has ended the command.
+                // There is no receiver after a signal has ended the command.
                 let _ = done.send(print(&ui));
             })
             .map_err(Unwritten::Failed)?;
@@ -222,7 +197,7 @@ impl Ui {
             .unwrap_or_else(|_| Err(Unwritten::Failed(io::Error::other("the writing thread failed"))))
     }
 
-    /// The width of the terminal that results go to, in columns; `None` when they do not go to one.
+    /// The width of the terminal for results, in columns; `None` where they do not go to one.
     pub(crate) fn width(&self) -> Option<usize> {
         if !io::stdout().is_terminal() {
             return None;
@@ -231,61 +206,63 @@ impl Ui {
         asked.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
     }
 
-    /// Something that is worth knowing about what is done, on one line.
+    /// Prints a note on one line, unless `--quiet`.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             self.tell(&self.one_line(text));
         }
     }
 
-    /// The same on several lines.
+    /// [`note`](Self::note) on several lines.
     pub(crate) fn note_lines(&self, text: &str) {
         if !self.quiet {
             self.tell(&visible::text(&self.hidden(text)));
         }
     }
 
-    /// Something without which nothing goes on: however quiet it is to be. A line of it stays one, so that it can be copied.
+    /// Prints something that the user needs in order to go on, also with `--quiet`. Its lines are not wrapped, so that they can be
+    /// copied.
     pub(crate) fn say(&self, text: &str) {
         self.line_over();
         let mut out = AutoStream::new(io::stderr(), self.color).lock();
         let _ = out.write_all(format!("{}\n", visible::text(&self.hidden_whole(text))).as_bytes());
     }
 
-    /// Something about a result that the result says itself where it is shown as JSON.
+    /// Prints a note that the result itself contains as JSON: nothing with `--json`.
     pub(crate) fn remark(&self, text: &str) {
         if !self.json {
             self.note(text);
         }
     }
 
-    /// The same with styles of ours in it: what others wrote in it has been made visible.
+    /// [`remark`](Self::remark) with styles of ours. Text of others in it has been escaped.
     pub(crate) fn styled_remark(&self, text: &str) {
         if !self.json && !self.quiet {
             self.tell(&self.hidden(text));
         }
     }
 
-    /// Something that `-v` asks for, on one line.
+    /// Prints a detail on one line, with `-v`.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbose > 0 {
             self.tell(&self.one_line(text));
         }
     }
 
-    /// The same, behind who says it.
+    /// [`detail`](Self::detail) behind the name of its speaker.
     pub(crate) fn detail_of(&self, speaker: &str, text: &str) {
         if self.verbose > 0 {
             self.line_of(speaker, text);
         }
     }
 
-    /// Something that must not be overlooked, although it worked, on one line.
+    /// Prints a warning on one line, also with `--quiet`.
     pub(crate) fn warning(&self, text: &str) {
         self.tell(&format!("{BAD}warning:{BAD:#} {}", self.one_line(text)));
     }
 
-    /// A warning on several lines, without masking: what a user is asked to trust does not decide how it is shown.
+    /// Prints a warning on several lines without hiding secrets: a definition that the user is asked to trust must not change how
+    /// it is shown.
     pub(crate) fn warning_as_written(&self, text: &str) {
         self.tell(&format!("{BAD}warning:{BAD:#} {}", visible::text(text)));
     }
@@ -297,12 +274,12 @@ impl Ui {
         }
     }
 
-    /// A line of the server's standard error or log.
+    /// Prints a line of the server's standard error or log.
     pub(crate) fn server_line(&self, line: &str) {
         self.line_of("server", line);
     }
 
-    /// A line of a program that the user has started through us, with nothing added to it.
+    /// Prints a line of a program that the user has started through us, with nothing added.
     pub(crate) fn program_line(&self, line: &str) {
         self.tell(&self.one_line(line));
     }
@@ -311,29 +288,31 @@ impl Ui {
         self.tell(&format!("{FAINT}{speaker}:{FAINT:#} {}", self.one_line(text)));
     }
 
-    /// What others wrote, without secrets and without what would leave its line.
+    /// Text of others without secrets and line breaks.
     fn one_line(&self, text: &str) -> String {
-        // Secrets first: made visible, one would not be recognized.
+        // Secrets first, since an escaped one would not be recognized.
         visible::line(&self.hidden(text)).into_owned()
     }
 
-    /// Whether there is a line on a terminal that can be drawn again and again.
+    /// Whether a line of progress is shown.
     pub(crate) fn has_line(&self) -> bool {
         !(self.json || self.quiet || self.verbose > 0 || dumb()) && io::stderr().is_terminal()
     }
 
-    /// Draws the line where [`Ui::has_line`]: what does not fit on it is left out.
+    /// Draws the line of progress, where [`Ui::has_line`]. It is truncated to the width of the terminal.
     pub(crate) fn line(&self, text: &str) {
-        // A line that fills the last column would wrap on some terminals, and could not be taken away.
-        let room = terminal_size::terminal_size_of(io::stderr())
-            .map_or(PROGRESS, |(width, _)| usize::from(width.0).saturating_sub(1).min(PROGRESS));
+        // A line that fills the last column would wrap on some terminals, and could not be removed.
+        let columns = terminal_size::terminal_size_of(io::stderr())
+            .map_or(MAX_PROGRESS_COLUMNS, |(width, _)| {
+                usize::from(width.0).saturating_sub(1).min(MAX_PROGRESS_COLUMNS)
+            });
         let text = visible::line(text);
-        let text = visible::cut(&self.hidden(&text), room).into_owned();
+        let text = visible::cut(&self.hidden(&text), columns).into_owned();
         self.drawn.store(true, Ordering::Relaxed);
         let _ = write!(io::stderr().lock(), "\r\u{1b}[K{text}");
     }
 
-    /// Takes the line away.
+    /// Removes the line of progress.
     pub(crate) fn line_over(&self) {
         if self.drawn.swap(false, Ordering::Relaxed) {
             let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
@@ -344,7 +323,7 @@ impl Ui {
         self.verbose
     }
 
-    /// Why it did not work. Always shown.
+    /// Prints a failure, also with `--quiet`.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
             self.tell(&visible::document(&self.hidden(&failure.json().to_string())));
@@ -353,7 +332,7 @@ impl Ui {
         }
     }
 
-    /// Words that clap could not read, or the help that it was asked for.
+    /// Prints the error of clap, or its help.
     pub(crate) fn clap(&self, error: &clap::Error) -> Result<(), Unwritten> {
         let text = error.render().ansi().to_string();
         if error.use_stderr() {
@@ -372,13 +351,24 @@ impl Ui {
             _ => text,
         };
         let mut out = AutoStream::new(io::stderr(), self.color).lock();
-        // One write, so that lines of several threads do not mix. When nobody reads it, nobody misses it.
+        // One write, so that lines of several threads do not mix. Standard error may be closed.
         let _ = out.write_all(format!("{text}\n").as_bytes());
     }
 }
 
-/// clap's words with the id that they have as JSON, too, at the end of what is wrong. Help that nobody asked for stays as
-/// it is.
+/// Applies each list of secrets to the text, which `hide` borrows where it contains none of them.
+fn apply<'a>(
+    secrets: &[Secrets],
+    text: &'a str,
+    hide: impl for<'t> Fn(&Secrets, &'t str) -> Cow<'t, str>,
+) -> Cow<'a, str> {
+    secrets.iter().fold(Cow::Borrowed(text), |text, secrets| match hide(secrets, &text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(hidden) => Cow::Owned(hidden),
+    })
+}
+
+/// Adds to the message of clap the id that it has as JSON. Help that is shown as an error stays unchanged.
 fn with_id(text: &str) -> Cow<'_, str> {
     let (first, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
     if !anstream::adapter::strip_str(first).to_string().starts_with("error:") {
@@ -388,18 +378,17 @@ fn with_id(text: &str) -> Cow<'_, str> {
     format!("{problem} {FAINT}(E_USAGE){FAINT:#}{colon}{rest}").into()
 }
 
-/// What the surroundings say of colours. A terminal that can do nothing gets none, wherever it is: the library that asks
-/// the rest of it believes a variable `CI` more than TERM.
+/// The colours for this environment. A dumb terminal gets none: for `anstream`, the variable `CI` counts more than TERM.
 fn automatic() -> ColorChoice {
     if dumb() { ColorChoice::Never } else { ColorChoice::Auto }
 }
 
-/// Whether the terminal can do nothing but show text.
+/// Whether the terminal shows plain text alone.
 fn dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
-/// Writes a text to its end, which is a line feed.
+/// Writes a text, and a line feed where it does not end with one.
 fn finish(mut out: impl Write, text: &str) -> Result<(), Unwritten> {
     let written = out
         .write_all(text.as_bytes())

@@ -1,18 +1,25 @@
-//! Makes what a terminal would obey or hide visible: control characters, direction marks, characters without
-//! width. What a server sends is shown through here, so that no name or description can move the cursor, write to
-//! the clipboard or read differently from what it is.
+//! Text for a terminal: escapes, our styles, the width of a line, and indented JSON.
 //!
-//! Called by `ui`, `failure` and the commands. It never prints.
+//! Control characters, direction marks and characters without width are escaped (`mcpjoin_proto::text`), so that no name or
+//! description of a server can move the cursor, write to the clipboard or look like another text. Called by `ui`, `failure` and
+//! the commands. It never prints.
 
 use std::borrow::Cow;
 
+use clap::builder::styling::{AnsiColor, Color, Style};
 pub(crate) use mcpjoin::proto::text::{
     escape_json as document, escape_line as line, escape_lines as text, escape_word as word,
 };
 use mcpjoin::proto::text::{is_hidden, push_json_escape, selects_picture};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// A text of any number of lines with our own styles in it: escape sequences that select colours and the like (SGR) stay.
+/// The styles of output in colour.
+pub(crate) const HEADING: Style = Style::new().bold();
+pub(crate) const NAME: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Cyan)));
+pub(crate) const FAINT: Style = Style::new().dimmed();
+pub(crate) const BAD: Style = Style::new().bold().fg_color(Some(Color::Ansi(AnsiColor::Red)));
+
+/// Escapes a text that contains our own styles: escape sequences that select colours and the like (SGR) stay.
 pub(crate) fn styled(text: &str) -> Cow<'_, str> {
     if !text.contains(|character| is_hidden(character) && character != '\n') {
         return Cow::Borrowed(text);
@@ -32,56 +39,55 @@ pub(crate) fn styled(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// How long the sequence is that begins the text and does nothing but select a style (ECMA-48, 8.3.117).
+/// The length of the escape sequence at the beginning of the text, where it only selects a style (ECMA-48, 8.3.117).
 fn style(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?;
     let end = parameters.find(|character: char| !character.is_ascii_digit() && character != ';')?;
     parameters[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
 }
 
-/// The first line of a text that has one.
+/// The first line of a text, escaped. Empty lines before it do not count.
 pub(crate) fn first_line(text: &str) -> Cow<'_, str> {
     line(text.trim().lines().next().unwrap_or_default().trim_end())
 }
 
-/// As much of a text as there is room for, in columns; `…` stands for the rest.
-pub(crate) fn cut(text: &str, room: usize) -> Cow<'_, str> {
-    if text.width() <= room {
+/// Truncates a text to a width in columns; `…` stands for the rest.
+pub(crate) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
+    if text.width() <= columns {
         return Cow::Borrowed(text);
     }
     let mut used = 1;
     let fits = text.find(|character: char| {
-        // What it is behind is drawn in two columns with it.
+        // With it the emoji before takes two columns.
         used += if character == '\u{fe0f}' { 1 } else { character.width().unwrap_or_default() };
-        used > room
+        used > columns
     });
     Cow::Owned(format!("{}…", &text[..fits.unwrap_or(text.len())]))
 }
 
-/// A JSON text, indented, with everything hidden written as an escape: another spelling of the same value.
-/// Numbers, strings and the order of members stay as they are. The text must be valid JSON; of another text some
-/// other text is made.
+/// Indents a JSON text and escapes hidden characters. The value, the spelling of numbers and the order of members stay the same.
+/// The text must be valid JSON; the result for another text is unspecified.
 pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
     Indented::default().push(&mut out, text);
     out
 }
 
-/// The same, piece by piece: a document of any length that is never there as a whole. The pieces may end anywhere.
+/// [`json`] piece by piece, for a document of any length. A piece may end anywhere.
 #[derive(Default)]
 pub(crate) struct Indented {
     depth: usize,
     in_string: bool,
-    /// The character before was a backslash in a string.
+    /// The last character was a backslash in a string.
     escaped: bool,
-    /// An object or an array has begun, and nothing in it has come yet.
+    /// The last token has opened an object or an array.
     opened: bool,
-    /// The character before.
+    /// The last character.
     before: Option<char>,
 }
 
 impl Indented {
-    /// Adds the next piece of the text to what is written.
+    /// Writes the next piece of the text.
     pub(crate) fn push(&mut self, out: &mut String, text: &str) {
         for character in text.chars() {
             let before = self.before.replace(character);
@@ -125,9 +131,7 @@ impl Indented {
 
 fn new_line(out: &mut String, depth: usize) {
     out.push('\n');
-    for _ in 0..depth {
-        out.push_str("  ");
-    }
+    out.extend(std::iter::repeat_n("  ", depth));
 }
 
 #[cfg(test)]
@@ -158,7 +162,7 @@ mod tests {
         let (before, after): (serde_json::Value, serde_json::Value) =
             (serde_json::from_str(given).unwrap(), serde_json::from_str(&shown).unwrap());
         assert_eq!(before, after);
-        // In pieces it is the same, wherever they end.
+        // The pieces may end anywhere.
         for length in 1..7 {
             let characters: Vec<char> = given.chars().collect();
             let (mut indented, mut out) = (Indented::default(), String::new());

@@ -1,14 +1,13 @@
-//! Which kinds of JSON a tool's input schema allows for an argument.
+//! The kinds of JSON that a tool's input schema allows for an argument.
 //!
-//! Reads `type`, `enum`, `const`, `anyOf`, `oneOf`, `allOf` and references inside the document, as far as they say
-//! something about kinds. Not a validator.
+//! Reads `type`, `enum`, `const`, `anyOf`, `oneOf`, `allOf` and references inside the document. It validates nothing.
 
 use mcpjoin::proto::{Kind, Raw, Walk};
 use serde_json::Value;
 
-/// How many schemas are looked at for all arguments of one call: enough for 50 arguments that are declared in one of 500
-/// alternatives, and done in some ten milliseconds.
-const MOST_STEPS: usize = 100_000;
+/// The schemas that are visited for all arguments of one call: enough for 50 arguments that are declared in one of 500
+/// alternatives, which takes about ten milliseconds.
+const MAX_STEPS: usize = 100_000;
 
 /// A set of kinds of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ impl Kinds {
     const NULL: Self = Self(1 << 4);
     const OBJECT: Self = Self(1 << 5);
     const ARRAY: Self = Self(1 << 6);
-    /// The schema does not say: what is typed is text.
+    /// The schema does not say: the word is a string.
     pub(super) const UNKNOWN: Self = Self::STRING;
 
     const NAMES: [(Self, &str, &str); 7] = [
@@ -44,7 +43,7 @@ impl Kinds {
         self.0 & kind.0 != 0
     }
 
-    /// The word as the first kind that it can be. A string only where it can be nothing else that is allowed.
+    /// The word as JSON of an allowed kind: a string only where it is no other kind that is allowed.
     pub(super) fn value(self, word: &str) -> Option<Raw> {
         let json = Raw::parse(word.as_bytes().to_vec()).ok();
         let fits = json.filter(|json| match json.kind() {
@@ -60,7 +59,7 @@ impl Kinds {
         fits.or_else(|| self.has(Self::STRING).then(|| Raw::string(word)))
     }
 
-    /// For a person.
+    /// The names for a message.
     pub(super) fn names(self) -> String {
         let names: Vec<&str> =
             Self::NAMES.iter().filter(|(kind, ..)| self.has(*kind)).map(|(.., name)| *name).collect();
@@ -83,13 +82,13 @@ impl Kinds {
     }
 }
 
-/// A tool's input schema, with the steps that may still be taken in it.
+/// A tool's input schema, and the steps that are left of [`MAX_STEPS`].
 pub(crate) struct Schema<'a> {
     root: &'a Value,
     steps_left: usize,
 }
 
-/// What is looked for in a schema.
+/// What is searched in a schema.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wanted {
     /// The kinds of an argument that the schema declares.
@@ -100,26 +99,26 @@ enum Wanted {
 
 impl<'a> Schema<'a> {
     pub(crate) const fn new(root: &'a Value) -> Self {
-        Self { root, steps_left: MOST_STEPS }
+        Self { root, steps_left: MAX_STEPS }
     }
 
-    /// What the schema allows for the argument of that name.
+    /// The kinds that the schema allows for an argument.
     pub(super) fn kinds(&mut self, name: &str) -> Kinds {
         self.look(name).filter(|kinds| *kinds != Kinds::NONE).unwrap_or(Kinds::UNKNOWN)
     }
 
-    /// The kinds for a person; `None` when the schema does not say.
+    /// The kinds for a message; `None` when the schema does not say.
     pub(crate) fn said(&mut self, name: &str) -> Option<String> {
         self.look(name).filter(|kinds| *kinds != Kinds::NONE).map(|kinds| kinds.names())
     }
 
-    /// Whether the schema has something about an argument of that name, or was too large to say.
+    /// Whether the schema declares the argument, or is too large to find out.
     pub(super) fn may_have(&mut self, name: &str) -> bool {
         self.look(name).is_none_or(|kinds| kinds != Kinds::NONE)
     }
 
-    /// Every kind that the schema names for the argument: in the schema itself, behind its references and in what it
-    /// combines, each place once. `None` when the steps did not suffice.
+    /// Every kind that the schema names for the argument: in the schema itself, in the schemas that it refers to, and in those that it
+    /// combines. Each place is visited once. `None` when no steps are left.
     fn look(&mut self, name: &str) -> Option<Kinds> {
         let mut walk = Walk::new(self.steps_left);
         let mut found = Kinds::NONE;
@@ -148,7 +147,7 @@ impl<'a> Schema<'a> {
     }
 }
 
-/// The kinds that a schema names itself; `None` when it leaves that to others.
+/// The kinds that a schema names itself; `None` when it names none.
 fn declared(schema: &Value) -> Option<Kinds> {
     match schema.get("type") {
         Some(Value::String(name)) => return Some(Kinds::named(name)),
@@ -169,7 +168,7 @@ fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
     ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|name| schema.get(name)?.as_array()).flatten()
 }
 
-/// What a reference inside the document points to; no other is followed.
+/// The schema that a reference inside the document points to. Other references are not followed.
 fn follow<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
     root.pointer(reference.as_str()?.strip_prefix('#')?)
 }
@@ -178,12 +177,12 @@ fn follow<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Kinds, MOST_STEPS, Schema};
+    use super::{Kinds, MAX_STEPS, Schema};
 
-    /// What is said of the argument `x`, and in how many steps.
+    /// The kinds of the argument `x`, and the steps that this took.
     fn said(root: &Value) -> (Option<String>, usize) {
         let mut schema = Schema::new(root);
-        (schema.said("x"), MOST_STEPS - schema.steps_left)
+        (schema.said("x"), MAX_STEPS - schema.steps_left)
     }
 
     #[test]
@@ -226,9 +225,9 @@ mod tests {
             found += 1;
         }
         // The whole, its parts and their arguments for each look, and two looks for each turn.
-        assert_eq!(found, MOST_STEPS / (2 * 2001));
+        assert_eq!(found, MAX_STEPS / (2 * 2001));
         assert_eq!(schema.kinds("x"), Kinds::UNKNOWN);
         assert_eq!(schema.said("x"), None);
-        assert!(schema.may_have("x"), "what was not looked at may be there");
+        assert!(schema.may_have("x"), "an argument that was not searched may be there");
     }
 }

@@ -81,11 +81,11 @@ fn with_access(
     if !matches!(invocation.target, Target::Http(_) | Target::Entry(_)) {
         return Err(not_http(&invocation.target.label()));
     }
-    Ok(with_plan(ui, &invocation.target, connect, async |plan| match plan.way.access() {
+    Ok(with_plan(ui, &invocation.target, connect, async |plan| match plan.endpoint.access() {
         Some(access) => run_until(ui, Some(&plan.shown), within, work(access)).await,
         None => {
             let mut failure = not_http(&plan.shown);
-            if let Some(no_entry) = plan.way.no_entry() {
+            if let Some(no_entry) = plan.endpoint.no_entry() {
                 failure.message = format!("{no_entry}, and it is no URL of http:// or https://");
             }
             ui.failure(&failure);

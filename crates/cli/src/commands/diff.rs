@@ -19,7 +19,7 @@ use super::lists::MAX_PAGES;
 use super::written;
 use crate::args::{Counted, Diff};
 use crate::config::ToolFilter;
-use crate::connect::{Coming, Stop, with_each_server};
+use crate::connect::{ServerOutput, Stop, with_each_server};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object;
@@ -80,10 +80,10 @@ async fn read(
     ui: &Ui,
     which: &str,
     side: Side,
-    servers: &mut impl Iterator<Item = Coming<Snapshot>>,
+    servers: &mut impl Iterator<Item = ServerOutput<Snapshot>>,
 ) -> Result<Snapshot, Exit> {
     let lost =
-        || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way");
+        || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the endpoint");
     let outcome = match (side, servers) {
         (Side::File(snapshot), _) => return Ok(*snapshot),
         (Side::Server(target), servers) => match servers.next() {

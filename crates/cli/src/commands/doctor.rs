@@ -48,11 +48,12 @@ pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Fa
 }
 
 async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
-    let child = plan.way.child();
-    let trace = plan.way.trace().cloned();
+    let child = plan.endpoint.child();
+    let trace = plan.endpoint.trace().cloned();
     let observer = Observer::new(ui);
-    let mut doctor =
-        Doctor::new(plan.way.examined(), plan.client).on_phase(observer.phase()).on_step(observer.step());
+    let mut doctor = Doctor::new(plan.endpoint.doctor_target(), plan.client)
+        .on_phase(observer.phase())
+        .on_step(observer.step());
     if let (Some(trace), None) = (trace, &child) {
         // The transport of a child writes its own trace.
         doctor = doctor.tapped(trace.tap());
@@ -64,8 +65,8 @@ async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
     };
     let examined = async {
         let mut report = doctor.examine().await;
-        plan.way.advise(&mut report);
-        let surroundings = environment::about(machine, &plan.way, &report).await;
+        plan.endpoint.advise(&mut report);
+        let surroundings = environment::about(machine, &plan.endpoint, &report).await;
         environment::correct_advice(&mut report, &surroundings);
         report.notes.extend(machine.shell_notes());
         (report, surroundings)

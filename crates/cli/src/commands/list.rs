@@ -15,7 +15,7 @@ use super::lists::{
 use super::{report_failures, target_of, written};
 use crate::args::{Connect, List};
 use crate::config::ToolFilter;
-use crate::connect::{Coming, Stop, with_tools};
+use crate::connect::{ServerOutput, Stop, with_tools};
 use crate::exit::{Exit, Signal};
 use crate::failure::Failure;
 use crate::progress::Waiting;
@@ -120,7 +120,7 @@ fn every(ui: &Ui, connect: &Connect, describe: bool, max_pages: usize) -> Result
 async fn one_of_several(
     ui: &Ui,
     output: &mut Output<'_>,
-    mut server: Coming<ServerPart>,
+    mut server: ServerOutput<ServerPart>,
     failures: &mut Vec<(String, Failure)>,
     stop: &Stop,
 ) -> Result<(), Stopped> {

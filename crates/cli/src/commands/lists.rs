@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::refuse_trace;
 use crate::args::Connect;
 use crate::config::{self, ToolFilter};
-use crate::connect::{Coming, Stop, with_each_server};
+use crate::connect::{ServerOutput, Stop, with_each_server};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
@@ -130,7 +130,7 @@ pub(super) async fn read(
     for (section, first) in first {
         let outcome = match first.await {
             Ok((page, pages)) => read_one(ui, filter, section, page, pages, &mut on_part).await,
-            Err(_) => Err(Failure::bad_reply("the list was lost on the way", Phase::List)),
+            Err(_) => Err(Failure::bad_reply("the list was lost on the endpoint", Phase::List)),
         };
         match outcome {
             Ok(Ok(())) => {}
@@ -301,7 +301,7 @@ pub(super) fn read_each(
     connect: &Connect,
     wanted: &'static [&'static Section],
     max_pages: usize,
-    on_servers: impl AsyncFnOnce(Vec<Coming<ServerPart>>, &Stop) -> ControlFlow<Exit, Exit>,
+    on_servers: impl AsyncFnOnce(Vec<ServerOutput<ServerPart>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Result<Exit, Failure> {
     refuse_trace(connect, "all of the configuration are meant")?;
     let targets = config::all(ui, &connect.configured)?;

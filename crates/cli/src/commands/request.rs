@@ -8,7 +8,7 @@ use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::LoggingLevel;
 
 use super::lists::Absent;
-use crate::connect::show;
+use crate::events::show_log_message;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
 use crate::target::shown;
@@ -65,7 +65,7 @@ pub(super) async fn show_events(
 pub(super) fn show_event(ui: &Ui, waiting: &mut Waiting<'_>, event: CallEvent) {
     match event {
         CallEvent::Progress(progress) => waiting.progress(progress),
-        CallEvent::Notification(notification) => show(ui, &notification),
+        CallEvent::Notification(notification) => show_log_message(ui, &notification),
         CallEvent::Task(task) => waiting.task(&task),
         _ => {}
     }

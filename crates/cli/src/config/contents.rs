@@ -1,4 +1,4 @@
-//! What a configuration file holds: its dialect, its entries by their names, and what concerns the whole file.
+//! The content of a configuration file: its dialect, its entries by name, and the settings of the whole file.
 //!
 //! - JSON: `mcpServers` of claude_desktop_config.json, .mcp.json, .cursor/mcp.json, mcp_servers.json and many more
 //!   (<https://modelcontextprotocol.io/docs/develop/connect-local-servers>), `servers` and `inputs` of VS Code
@@ -6,7 +6,7 @@
 //!   (<https://opencode.ai/docs/mcp-servers/>), `context_servers` of Zed.
 //! - TOML: `[[servers]]` of mcp_servers.toml, `[mcp_servers.NAME]` of Codex (<https://developers.openai.com/codex/mcp>).
 //!
-//! Called by `files`. An entry is not read here: a fault in one hides no other.
+//! Called by `files`. Entries are not read here, so that a fault in one does not hide the others.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,40 +18,40 @@ use super::{called, tree};
 
 /// The member that holds the entries in most files.
 const MCP_SERVERS: &str = "mcpServers";
-/// The same in the settings of Zed, whose entries have the same members.
+/// The member in the settings of Zed, whose entries have the same members.
 const ZED_SERVERS: &str = "context_servers";
-/// The members of a JSON file that hold entries, and in which dialect; of several the first one is read.
+/// The members of a JSON file that hold entries, with their dialects. Of several the first is read.
 const HOLDERS: [(&str, Dialect); 4] = [
     (MCP_SERVERS, Dialect::McpServersJson),
     ("servers", Dialect::VsCodeJson),
     ("mcp", Dialect::OpencodeJson),
     (ZED_SERVERS, Dialect::McpServersJson),
 ];
-/// Claude Code's entries for one folder each, by its path; most of its entries are there.
+/// The entries of Claude Code for single folders, by path. Most of its entries are there.
 const PROJECTS: &str = "projects";
 
 /// The array of tables in mcp_servers.toml.
 const TOML_SERVERS: &str = "servers";
 /// The table of tables of Codex.
 const CODEX_SERVERS: &str = "mcp_servers";
-/// Scalars of mcp_servers.toml that stand above the first entry.
+/// The scalars of mcp_servers.toml above the first entry.
 pub(super) const TOP_LEVEL: [&str; 5] =
     [CONCURRENCY_LIMIT, "daemon_ttl", "retry_delay_ms", "retry_max", TIMEOUT_SECS];
-/// Those of them that mean something here.
+/// The scalars that are used here.
 const TIMEOUT_SECS: &str = "timeout_secs";
 const CONCURRENCY_LIMIT: &str = "concurrency_limit";
 /// The largest value of [`CONCURRENCY_LIMIT`].
 const MAX_CONCURRENCY: u64 = 64;
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) entries: Vec<Entry>,
-    /// What is wrong beside the entries, or not known.
+    /// Faults and unknown members outside of the entries.
     pub(super) warnings: Vec<Problem>,
-    /// For entries without a timeout of their own.
+    /// The timeout of entries without one.
     pub(super) timeout: Option<Duration>,
-    /// How many servers of the file may run at once.
+    /// The limit of servers that run at once.
     pub(super) at_once: Option<usize>,
     /// The values that VS Code asks its user for.
     pub(super) inputs: Vec<Input>,
@@ -66,19 +66,7 @@ pub(super) struct Input {
 }
 
 /// An entry that has not been read yet.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) name: String,
-    /// Where the name stands.
-    pub(super) at: usize,
-    pub(super) node: Node,
-}
-
-impl Entry {
-    fn of(member: &Member) -> Self {
-        Self { name: member.name.clone(), at: member.at, node: member.node.clone() }
-    }
-}
+pub(super) type Entry = Member;
 
 /// Reads a JSON file. `here`: the working directory.
 pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, Contents), Problem> {
@@ -86,7 +74,7 @@ pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, 
         return Err(Problem::new(0, format!("this must be an object with {MCP_SERVERS}")));
     };
     let local = here.map_or_else(Vec::new, |here| of_folder(&root, here));
-    let mut contents = Contents { entries: local.iter().map(Entry::of).collect(), ..Contents::default() };
+    let mut contents = Contents { entries: local.clone(), ..Contents::default() };
     let mut holders = Vec::new();
     for (name, dialect) in HOLDERS {
         holders.extend(find(&root, &[name])?.map(|member| (member, dialect)));
@@ -100,7 +88,7 @@ pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, 
         };
     };
     let (mut servers, mut inputs) = (holder, find(&root, &["inputs"])?);
-    // The settings of VS Code hold under `mcp` what its own file is.
+    // In the settings of VS Code, `mcp` has the content of its own file.
     let within = holder.node.members(&holder.name).unwrap_or_default();
     if dialect == Dialect::OpencodeJson && within.iter().any(|member| member.name == "servers") {
         dialect = Dialect::VsCodeJson;
@@ -110,7 +98,7 @@ pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, 
         let text = format!("{} must be an object: a name and what it starts", servers.name);
         return Err(Problem::new(servers.node.at, text));
     };
-    // Gemini CLI has settings of another kind under `mcp`.
+    // Gemini CLI has other settings under `mcp`.
     let holds_tables = |member: &Member| {
         let members = member.node.members("").unwrap_or_default();
         members.iter().any(|member| matches!(member.node.value, Value::Table(_)))
@@ -129,7 +117,7 @@ pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, 
             let text = format!("{name} is left out: an extension of Zed starts it");
             contents.warnings.push(Problem::new(member.at, text));
         } else {
-            contents.entries.push(Entry::of(member));
+            contents.entries.push(member.clone());
         }
     }
     if let Some(inputs) = inputs.filter(|_| dialect == Dialect::VsCodeJson) {
@@ -144,7 +132,7 @@ pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, 
     Ok((dialect, contents))
 }
 
-/// The entries that Claude Code keeps for this folder, or for the nearest one above that has any.
+/// The entries of Claude Code for this folder, or for the nearest one above that has any.
 fn of_folder(root: &[Member], here: &Path) -> Vec<Member> {
     let Ok(Some(projects)) = find(root, &[PROJECTS]) else { return Vec::new() };
     let projects = projects.node.members(PROJECTS).unwrap_or_default();
@@ -157,7 +145,7 @@ fn of_folder(root: &[Member], here: &Path) -> Vec<Member> {
     here.ancestors().find_map(of).unwrap_or_default()
 }
 
-/// Whether an entry of Zed does not say how the server is reached: an extension knows it.
+/// Whether an extension of Zed starts the server, so that the entry says nothing of it.
 fn is_extension(entry: &Node) -> bool {
     let members = entry.members("an entry").unwrap_or_default();
     let has = |name: &str| members.iter().any(|member| member.name == name);
@@ -173,7 +161,7 @@ fn input(item: &Node) -> Result<Input, Problem> {
     Ok(Input { id: id.text()?.text, description, default })
 }
 
-/// The problem of a file without entries, with the member that was perhaps meant to hold them.
+/// The problem of a file without entries, with the member that was probably meant to hold them.
 fn no_servers(root: &[Member]) -> Problem {
     let meant = similar(MCP_SERVERS, root.iter().map(|member| member.name.as_str()));
     match root.iter().find(|member| Some(member.name.as_str()) == meant) {
@@ -198,7 +186,7 @@ pub(super) fn of_toml(source: &Source) -> Result<(Dialect, Contents), Problem> {
             Ok((Dialect::ServersToml, contents))
         }
         (None, Some(codex)) => {
-            let entries = codex.node.members(CODEX_SERVERS)?.iter().map(Entry::of).collect();
+            let entries = codex.node.members(CODEX_SERVERS)?.to_vec();
             Ok((Dialect::CodexToml, Contents { entries, ..Contents::default() }))
         }
         (None, None) => {
@@ -226,7 +214,7 @@ fn of_tables(root: &[Member], servers: &Member) -> Result<Contents, Problem> {
             Err(problem) => contents.warnings.push(problem),
         }
     }
-    // The others say how that program keeps servers running and tries again. Here a server runs for one question.
+    // The others are for a program that keeps servers running and retries. Here a server runs for one command.
     for name in TOP_LEVEL.into_iter().filter(|name| ![TIMEOUT_SECS, CONCURRENCY_LIMIT].contains(name)) {
         let number = find(root, &[name])?.map(|member| member.node.whole(name));
         contents.warnings.extend(number.and_then(Result::err));
@@ -246,7 +234,7 @@ fn of_tables(root: &[Member], servers: &Member) -> Result<Contents, Problem> {
     Ok(contents)
 }
 
-/// The name of an entry, and where it stands.
+/// The name of an entry, and its place.
 fn name_of(table: &Node) -> Result<(usize, String), Problem> {
     let name = find(table.members(TOML_SERVERS)?, &["name"])?;
     let name = name.ok_or_else(|| Problem::new(table.at, "an entry has no name"))?;

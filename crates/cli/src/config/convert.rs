@@ -1,10 +1,10 @@
-//! Writes the entries of a configuration in another dialect, with variables spelled as its programs read them. It tells what
-//! the other dialect has no word for, and leaves it out.
+//! Writes the entries of a configuration in another dialect, with variables spelled as its programs read them. Settings that the
+//! other dialect cannot express are left out and reported.
 //!
-//! Called by the verb `servers convert`, which prints what this returns. It writes no file. What a dialect calls the members
-//! stands in `dialect`.
+//! Called by the verb `servers convert`, which prints the result. It writes no file. The names of members are in `dialect`.
 
 mod references;
+mod rendering;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use super::called;
 use super::contents::{Entry, Input};
 use super::dialect::{Dialect, Format, Key, Row, Transport, Type};
 use super::entry::{Definition, Setting};
-use super::files::{self, Configuration, Files};
-use super::rendering::{self, Value};
+use super::files::{self, Configuration};
 use super::source::{self, Problem};
 use super::tree::Text;
 use super::variables::{Piece, pieces};
 use crate::args::Configured;
 use crate::failure::Failure;
 use crate::target::shown;
+use rendering::Value;
 
-/// What a definition may say that a dialect has no word for, by the keys of its words.
+/// The settings that a dialect may not be able to express, by their keys.
 const LOSSES: [(&[Key], &str); 10] = [
     (&[Key::AllowedTools, Key::DisabledTools], "what binds its tools"),
     (&[Key::Description], "the description"),
@@ -39,17 +39,16 @@ const LOSSES: [(&[Key], &str); 10] = [
 /// A configuration in another dialect.
 pub(crate) struct Converted {
     pub(crate) text: String,
-    /// What could not be taken over, and which entries cannot be read.
+    /// The settings that are left out, and the entries that cannot be read.
     pub(crate) left: Vec<String>,
-    /// The variables that stand in the place of values, and have to be set.
+    /// The variables that replace values, and have to be set.
     pub(crate) to_set: Vec<String>,
     /// How many entries it has.
     pub(crate) entries: usize,
 }
 
-/// The entries of these names, or all, of every file that would be looked into; of several with one name the first.
-/// `values`: the values of variables and headers, and the secrets among words, are written as they stand; otherwise as
-/// references.
+/// Converts the entries of these names, or all, of every file in which entries are searched; of several with one name the first.
+/// With `values` the values of variables and headers, and the secrets among words, are written unchanged, otherwise as references.
 ///
 /// # Errors
 /// When a file or an entry that was named cannot be read.
@@ -62,12 +61,15 @@ pub(crate) fn convert(
     let (mut left, mut to_set, mut inputs) = (Vec::new(), Vec::new(), Vec::new());
     let mut written: Vec<(String, Value)> = Vec::new();
     let mut known = BTreeSet::new();
-    let Files { configurations, broken } = files::read(None, configured)?;
-    let mut broken = broken.into_iter().peekable();
-    for (place, configuration) in configurations.iter().enumerate() {
-        while let Some(broken) = broken.next_if(|broken| broken.before <= place) {
-            left.push(broken.failure.message);
-        }
+    let files = files::read(None, configured)?;
+    for file in &files.0 {
+        let configuration = match file {
+            Ok(configuration) => configuration,
+            Err(broken) => {
+                left.push(broken.failure.message.clone());
+                continue;
+            }
+        };
         for entry in &configuration.contents.entries {
             let wanted = names.is_empty() || names.contains(&entry.name);
             if !wanted || !known.insert(&entry.name) {
@@ -93,7 +95,6 @@ pub(crate) fn convert(
         }
         inputs.extend(configuration.contents.inputs.iter().map(input));
     }
-    left.extend(broken.map(|broken| broken.failure.message));
     if let Some(name) = names.iter().find(|name| written.iter().all(|(written, _)| written != *name)) {
         let hint = "mcpjoin servers shows the entries that there are";
         return Err(source::failure(format!("there is no entry {} to convert", called(name)), hint));
@@ -130,7 +131,7 @@ fn input(input: &Input) -> Value {
 }
 
 impl Configuration {
-    /// The members of an entry in that dialect. `references`: takes the variables that stand in the place of values.
+    /// The members of an entry in that dialect. `references` collects the variables that replace values.
     fn written(
         &self,
         entry: &Entry,
@@ -159,7 +160,7 @@ impl Configuration {
     }
 }
 
-/// Tells what an entry says that the dialect has no word for.
+/// Reports the settings that the dialect cannot express.
 fn left_out(definition: &Definition, to: Dialect, lost: &mut dyn FnMut(&str)) {
     let format = to.format();
     for (keys, what) in LOSSES {
@@ -178,7 +179,7 @@ fn left_out(definition: &Definition, to: Dialect, lost: &mut dyn FnMut(&str)) {
 }
 
 impl Definition {
-    /// Whether it says something that the key stands for.
+    /// Whether it has a setting of that key.
     fn says(&self, key: Key) -> bool {
         match key {
             Key::Description => self.description.is_some(),
@@ -192,10 +193,10 @@ impl Definition {
     }
 }
 
-/// Spells the variables as the dialect does.
+/// Spells references as the dialect does.
 fn spell(definition: &mut Definition, from: Dialect, to: Dialect, lost: &mut dyn FnMut(&str)) {
     let files = from == Dialect::OpencodeJson;
-    // What Codex passes on under its own name, or names beside a header, needs no spelling.
+    // Codex names variables that are passed on, and variables of headers, without a reference.
     let is_named = |setting: &Setting| match setting.key {
         Key::Env => is_passed_on(setting),
         Key::Headers => variable(&setting.text.text).is_some(),
@@ -229,7 +230,7 @@ fn reference(variable: &str) -> String {
     format!("${{{variable}}}")
 }
 
-/// The one variable that a header is, with the words of a token before it or without: Codex names it beside the header.
+/// The variable of a header that consists of one reference, with `Bearer ` before it or without. Codex names it beside the headers.
 fn variable(text: &str) -> Option<(bool, String)> {
     let rest = text.strip_prefix("Bearer ");
     match *pieces(rest.unwrap_or(text), false) {
@@ -249,7 +250,7 @@ fn spelling(piece: Piece<'_>, to: Dialect, lost: &mut dyn FnMut(&str)) -> String
         (Piece::Environment(name, None), Dialect::OpencodeJson) => format!("{{env:{name}}}"),
         (Piece::Environment(name, default), _) => {
             lost(&format!("the variable {name}{}", if default.is_some() { " with a default" } else { "" }));
-            // Where nothing can stand for it, what stood there shows what to put in its place.
+            // Without a spelling in the dialect, the original one shows what to write there.
             default.map_or_else(|| reference(name), str::to_owned)
         }
         (Piece::Editor(name), Dialect::VsCodeJson | Dialect::McpServersJson) => reference(name),
@@ -286,7 +287,7 @@ impl Written<'_> {
         Value::Table(members)
     }
 
-    /// What the dialect says for that key; `None` when it says nothing.
+    /// The value of that key in the dialect; `None` where there is none.
     fn value(&self, key: Key) -> Option<Value> {
         let (definition, format) = (self.definition, self.to.format());
         let is_codex = self.to == Dialect::CodexToml;
@@ -347,7 +348,7 @@ impl Written<'_> {
         }
     }
 
-    /// The word for the transport, where the dialect needs one.
+    /// The value of `type`, where the dialect needs one.
     fn kind(&self) -> Option<&'static str> {
         let transport = self.definition.transport;
         match (self.to, transport) {
@@ -359,7 +360,7 @@ impl Written<'_> {
     }
 }
 
-/// Whether a variable has the value that ours of the same name has.
+/// Whether a variable is passed on: its value is a reference to our variable of the same name.
 fn is_passed_on(setting: &Setting) -> bool {
     setting.text.text == reference(&setting.name)
 }
@@ -378,7 +379,7 @@ fn milliseconds(time: Duration) -> Value {
     Value::Number(time.as_millis().to_string())
 }
 
-/// Whole seconds as they are, others with their fraction.
+/// Seconds, with a fraction where there is one.
 fn seconds(time: Duration) -> Value {
     Value::Number(time.as_secs_f64().to_string())
 }

@@ -1,10 +1,9 @@
-//! The dialects of configuration files as tables: what each program calls the members of an entry, and which of them mean
-//! nothing here.
+//! The dialects of configuration files as tables: the names of members in each program, and the members without an effect here.
 //!
 //! `entry` reads with the tables, and `convert` writes with them. A new dialect is a new [`Dialect`] with its tables, and its
 //! place in `contents`.
 
-/// How a file is written.
+/// A dialect of configuration files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// `mcpServers`: of most programs.
@@ -20,9 +19,10 @@ pub(crate) enum Dialect {
 }
 
 /// How a server is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Transport {
-    /// It is started as a child process.
+    /// As a child process.
+    #[default]
     Stdio,
     /// Streamable HTTP.
     Http,
@@ -33,18 +33,17 @@ pub(super) enum Transport {
     Unix,
 }
 
-/// What a spelling of `type` means.
+/// The meaning of a spelling of `type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
     Is(Transport),
-    /// The scheme of the address says it.
+    /// The scheme of the address decides.
     ByUrl,
 }
 
-/// A member of an entry, whatever a dialect calls it.
+/// A member of an entry in any dialect.
 ///
-/// The order up to [`Key::DisabledTools`] is the order of the members of a trusted definition, and goes into its digest: it
-/// must not change.
+/// The order up to [`Key::DisabledTools`] is the order of the members in the digest of a trusted definition, and must not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Command,
@@ -95,7 +94,7 @@ pub(super) enum Key {
     Enabled,
     Name,
     Transport,
-    /// A member of the program that the dialect is of, without a meaning here.
+    /// A member that the program of the dialect uses, without an effect here.
     Other,
 }
 
@@ -103,17 +102,17 @@ pub(super) enum Key {
 pub(super) type Row = (Key, &'static [&'static str]);
 pub(super) type Rows = &'static [Row];
 
-/// What an entry of a dialect looks like.
+/// The form of an entry in a dialect.
 pub(super) struct Format {
     /// The members, in groups, in the order in which they are written. The first spelling of each is written.
     pub(super) members: &'static [Rows],
-    /// Those of the table [`Key::Transport`], where the members that say how the server is reached stand in one.
+    /// The members of the table [`Key::Transport`], where the dialect has one.
     pub(super) transport: Option<&'static [Rows]>,
-    /// Members of other programs, which are neither read nor warned about.
+    /// Members of other programs, which are ignored without a warning.
     pub(super) ignored: &'static [&'static str],
     /// The spellings of `type`.
     pub(super) types: &'static [(&'static str, Type)],
-    /// The same in a message.
+    /// The spellings of `type` in a message.
     pub(super) types_named: &'static str,
     /// The members that are read and not written.
     pub(super) unwritten: &'static [Key],
@@ -121,7 +120,7 @@ pub(super) struct Format {
     pub(super) respelled: &'static [(Key, &'static str)],
 }
 
-/// How the server is reached, in the words that most dialects share.
+/// The members for reaching the server, in the spelling of most dialects.
 const SERVER: Rows = &[
     (Key::Command, &["command"]),
     (Key::Args, &["args"]),
@@ -130,14 +129,14 @@ const SERVER: Rows = &[
     (Key::EnvFile, &["envFile", "env_file"]),
     (Key::Url, &["url", "httpUrl", "serverUrl", "baseUrl"]),
     (Key::Headers, &["headers"]),
-    // Our own: they are called as our options are.
+    // Our own, named like our options.
     (Key::Pin, &["pin"]),
     (Key::Ca, &["ca"]),
     (Key::Cert, &["cert"]),
     (Key::IdentityFile, &["key"]),
     (Key::Oauth, &["oauth"]),
 ];
-/// What stands beside that. Gemini CLI says `includeTools` and `excludeTools`.
+/// The other members. Gemini CLI has `includeTools` and `excludeTools`.
 const LIMITS: Rows = &[
     (Key::Description, &["description"]),
     (Key::TimeoutMs, &["timeoutMs", "timeout_ms"]),
@@ -156,7 +155,7 @@ const OPENCODE: Rows = &[
     (Key::Url, &["url"]),
     (Key::Headers, &["headers"]),
     (Key::Oauth, &["oauth"]),
-    // Of the first request; in that program's words, of fetching the tools.
+    // For the first request. In opencode, for fetching the tools.
     (Key::OpeningMs, &["timeout"]),
     (Key::AllowedTools, &["allowed_tools", "allowedTools"]),
     (Key::DisabledTools, &["disabled_tools", "disabledTools"]),
@@ -189,8 +188,8 @@ const CODEX: Rows = &[
     (Key::Other, &["tools"]),
 ];
 /// The members of `oauth`: of Claude Code (<https://code.claude.com/docs/en/mcp>), VS Code
-/// (<https://code.visualstudio.com/docs/copilot/reference/mcp-configuration>), opencode and Codex. They do not contradict each
-/// other, so one table reads all of them.
+/// (<https://code.visualstudio.com/docs/copilot/reference/mcp-configuration>), opencode and Codex. They do not conflict, so one
+/// table serves all of them.
 pub(super) const OAUTH: Rows = &[
     (Key::ClientId, &["clientId", "client_id"]),
     (Key::ClientSecret, &["clientSecret", "client_secret"]),
@@ -199,7 +198,7 @@ pub(super) const OAUTH: Rows = &[
     (Key::Scopes, &["scopes", "scope"]),
     (Key::MetadataUrl, &["authServerMetadataUrl"]),
 ];
-/// The members of a `command` that is an object, as Zed has written it.
+/// The members of a `command` that is an object, as Zed used to write it.
 pub(super) const COMMAND: Rows = &[(Key::Command, &["path"]), (Key::Args, &["args"]), (Key::Env, &["env"])];
 
 const TYPES: &[(&str, Type)] = &[
@@ -221,7 +220,7 @@ const TYPES_NAMED: &str = "stdio, http, sse, quic, tcp or unix";
 const MCP_SERVERS: Format = Format {
     members: &[&[(Key::Type, &["type", "transport"])], SERVER, LIMITS],
     transport: None,
-    // Where an entry comes from, how it is restarted for those who write it, and what its users are not asked about.
+    // The origin of an entry, restarts during development, and tools that need no confirmation.
     ignored: &[
         "gallery",
         "version",
@@ -300,7 +299,7 @@ const OF_CODEX: Format = Format {
 };
 
 impl Dialect {
-    /// Every dialect, and what it is called on the command line.
+    /// Every dialect with its name on the command line.
     pub(crate) const NAMES: [(&str, Self); 5] = [
         ("mcp-servers", Self::McpServersJson),
         ("vscode", Self::VsCodeJson),
@@ -309,12 +308,12 @@ impl Dialect {
         ("codex", Self::CodexToml),
     ];
 
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, dialect)| *dialect == self).map_or("", |(name, _)| name)
     }
 
-    /// What its entries look like.
+    /// The form of its entries.
     pub(super) const fn format(self) -> &'static Format {
         match self {
             Self::McpServersJson => &MCP_SERVERS,
@@ -325,40 +324,40 @@ impl Dialect {
         }
     }
 
-    /// Whether its entries have the members that most programs share: our own among them, and variables as `${NAME}`.
+    /// Whether its entries have the members that most programs share, our own members, and variables as `${NAME}`.
     pub(super) const fn is_common(self) -> bool {
         matches!(self, Self::McpServersJson | Self::VsCodeJson | Self::ServersToml)
     }
 
-    /// Whether it can say everything that an entry can hold, and that variables have defaults.
+    /// Whether it can express every setting, and defaults of variables.
     pub(super) const fn is_complete(self) -> bool {
         matches!(self, Self::McpServersJson | Self::ServersToml)
     }
 }
 
 impl Format {
-    /// Whether the dialect has a word for it that is written.
+    /// Whether the dialect can express the key.
     pub(super) fn writes(&self, key: Key) -> bool {
         let groups = self.members.iter().chain(self.transport.unwrap_or_default()).chain([&OAUTH]);
         let is_known = groups.copied().flatten().any(|(known, _)| *known == key);
         (is_known || key == Key::OauthOff) && !self.unwritten.contains(&key)
     }
 
-    /// The members of `oauth` that do not stand beside it.
+    /// The members of `oauth` that are not members of the entry.
     pub(super) fn oauth(&self) -> impl Iterator<Item = &'static Row> {
         OAUTH.iter().filter(|(key, _)| !self.members.iter().copied().flatten().any(|(known, _)| known == key))
     }
 }
 
 impl Transport {
-    /// The transport without HTTP that the scheme of an address names.
+    /// The transport of an address without HTTP, by its scheme.
     pub(super) fn of_scheme(url: &str) -> Option<Self> {
         let (scheme, _) = url.split_once(':')?;
         let listening = [Self::Quic, Self::Tcp, Self::Unix];
         listening.into_iter().find(|transport| scheme.eq_ignore_ascii_case(transport.name()))
     }
 
-    /// As `type` says it and as `servers` shows it.
+    /// Its name in `type` and in `servers`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
@@ -370,7 +369,7 @@ impl Transport {
         }
     }
 
-    /// Why members for other transports are not used.
+    /// The reason why members for other transports are not used.
     pub(super) const fn reached(self) -> &'static str {
         match self {
             Self::Stdio => "the server is started as a program",
@@ -380,7 +379,7 @@ impl Transport {
         }
     }
 
-    /// Whether MCP is spoken over it without HTTP, at an address.
+    /// Whether it is an address without HTTP.
     pub(super) const fn is_socket(self) -> bool {
         matches!(self, Self::Quic | Self::Tcp | Self::Unix)
     }
@@ -392,7 +391,7 @@ impl Key {
         matches!(self, Self::ClientId | Self::ClientSecret | Self::RedirectUri | Self::Scopes)
     }
 
-    /// What it is called in `servers`, in the question about a definition and in the list of trusted definitions.
+    /// Its name in `servers`, in the question about a definition and in the list of trusted definitions.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Command => "command",

@@ -1,8 +1,8 @@
 //! The file of variables that `envFile` names, as VS Code reads it
-//! (<https://code.visualstudio.com/docs/copilot/reference/mcp-configuration>): `NAME=value` on each line, `export` before it
-//! or not, quotes of three kinds around the value, `\n` in double ones, and comments after a `#`.
+//! (<https://code.visualstudio.com/docs/copilot/reference/mcp-configuration>): `NAME=value` on each line, optionally `export` before
+//! it, quotes of three kinds around the value, `\n` in double quotes, and comments after a `#`.
 //!
-//! Read by `launch` when the entry is used and by `survey` for the places. No value is put into a message.
+//! Read by `launch` when the entry is used, and by `survey` for the places. No value is put into a message.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub(super) struct Variable {
     pub(super) line: usize,
 }
 
-/// Its variables in their order; of two with one name the second counts. Otherwise what is wrong with it, and in which line.
+/// The variables of the file in their order. Of two with one name the second counts. Fails with the problem and its line.
 pub(super) fn read(path: &Path, texts: &Texts) -> Result<Vec<Variable>, String> {
     let name = crate::target::shown(path.as_os_str());
     let text = texts.of(path).map_err(|why| format!("{name}: {why}"))?;

@@ -1,4 +1,4 @@
-//! One entry, whatever dialect it is written in: how to start the server or to reach it, and what limits its use.
+//! An entry of any dialect: how the server is started or reached, and what limits its use.
 //!
 //! `launch`, `members`, `survey` and `convert` work on the [`Definition`] that is read here with the tables of `dialect`.
 
@@ -13,14 +13,14 @@ use super::source::Problem;
 use super::tree::{Member, Node, Text, Value, find, unknown};
 use super::variables::is_name;
 
-/// What an entry says, variables not expanded yet.
-#[derive(Debug, PartialEq)]
+/// The content of an entry, with references unexpanded.
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Definition {
     pub(super) transport: Transport,
     /// Its texts, in the order of their keys.
     pub(super) settings: Vec<Setting>,
     pub(super) callback: Option<CallbackPort>,
-    /// No stored login is to be used.
+    /// No stored login is used.
     pub(super) oauth_off: bool,
     pub(super) description: Option<String>,
     pub(super) tools: ToolFilter,
@@ -28,9 +28,9 @@ pub(super) struct Definition {
     pub(super) timeout: Option<Duration>,
     /// How long the server may take to open the session.
     pub(super) opening: Option<Duration>,
-    /// Where it says that other programs leave it out.
+    /// The place of the member that disables it for other programs.
     pub(super) disabled: Option<usize>,
-    /// What is not known or not used.
+    /// Members that are unknown or not used.
     pub(super) warnings: Vec<Problem>,
 }
 
@@ -38,13 +38,13 @@ pub(super) struct Definition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) key: Key,
-    /// Of a variable, a header and a member of `oauth`: which one. Otherwise empty.
+    /// The name of a variable, a header or a member of `oauth`. Otherwise empty.
     pub(super) name: String,
     pub(super) text: Text,
 }
 
 impl Setting {
-    /// Whether it may hold references to variables.
+    /// Whether references in it are expanded.
     pub(super) fn is_expanded(&self) -> bool {
         self.key <= Key::Scopes && self.key != Key::EnvVars
     }
@@ -54,7 +54,7 @@ impl Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallbackPort {
     pub(super) port: u16,
-    /// The programs that spell it `callbackPort` redirect to `localhost` by that name.
+    /// It is spelled `callbackPort`: programs with this spelling redirect to the name `localhost`.
     pub(super) by_name: bool,
 }
 
@@ -65,7 +65,7 @@ impl Definition {
     /// When it cannot be used as it is: the first fault.
     pub(super) fn read(dialect: Dialect, entry: &Node) -> Result<Self, Problem> {
         let format = dialect.format();
-        let given = Given::read(entry.members("an entry")?, format.members)?;
+        let given = KnownMembers::read(entry.members("an entry")?, format.members)?;
         let server = match format.transport {
             None => None,
             Some(spellings) => {
@@ -73,26 +73,19 @@ impl Definition {
                     let text = "transport is missing: transport = { type = \"stdio\", command = ... }";
                     Problem::new(entry.at, text)
                 })?;
-                Some((Given::read(transport.node.members("transport")?, spellings)?, transport.at))
+                Some((KnownMembers::read(transport.node.members("transport")?, spellings)?, transport.at))
             }
         };
-        let mut reader = Reader {
-            dialect,
-            format,
-            settings: Vec::new(),
-            warnings: Vec::new(),
-            callback: None,
-            oauth_off: false,
-        };
-        let transport = match &server {
+        let mut reader = Reader { dialect, format, read: Self::default() };
+        match &server {
             None => reader.server(&given, entry.at)?,
             Some((server, at)) => {
-                let transport = reader.server(server, *at)?;
-                reader.warnings.extend(server.unknown(&[]));
-                transport
+                reader.server(server, *at)?;
+                reader.read.warnings.extend(server.unknown(&[]));
             }
-        };
-        reader.rest(&given, transport)
+        }
+        reader.rest(&given)?;
+        Ok(reader.read)
     }
 
     /// The texts of that key.
@@ -112,13 +105,13 @@ impl Definition {
 }
 
 /// The members of a table by their keys.
-struct Given<'a> {
+struct KnownMembers<'a> {
     members: &'a [Member],
     spellings: &'static [Rows],
     found: Vec<(Key, &'a Member)>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> KnownMembers<'a> {
     fn read(members: &'a [Member], spellings: &'static [Rows]) -> Result<Self, Problem> {
         let mut found = Vec::new();
         for (key, spellings) in spellings.iter().copied().flatten() {
@@ -139,75 +132,72 @@ impl<'a> Given<'a> {
     }
 }
 
-/// What has been read of an entry so far.
+/// The keys without an effect for a program.
+const NOT_OF_A_PROGRAM: &[Key] = &[
+    Key::Url,
+    Key::BearerVar,
+    Key::Headers,
+    Key::HeaderVars,
+    Key::Oauth,
+    Key::Scopes,
+    Key::Pin,
+    Key::Ca,
+    Key::Cert,
+    Key::IdentityFile,
+];
+
+/// The state of reading an entry.
 struct Reader {
     dialect: Dialect,
     format: &'static Format,
-    settings: Vec<Setting>,
-    warnings: Vec<Problem>,
-    callback: Option<CallbackPort>,
-    oauth_off: bool,
+    /// The definition so far.
+    read: Definition,
 }
 
 impl Reader {
-    /// How the server is reached. `at`: where a member is missing that must be there.
-    fn server(&mut self, given: &Given<'_>, at: usize) -> Result<Transport, Problem> {
+    /// Reads how the server is reached. `at`: the place for the problem of a missing member.
+    fn server(&mut self, given: &KnownMembers<'_>, at: usize) -> Result<(), Problem> {
         let mut command = given.get(Key::Command);
         let (mut args, mut env) = (given.get(Key::Args), given.get(Key::Env));
-        // Zed has written all three as one object.
+        // Zed used to write all three as one object.
         if self.dialect.is_common()
             && let Some(Member { node: Node { at, value: Value::Table(members) }, .. }) = command
         {
-            let program = Given::read(members, &[COMMAND])?;
+            let program = KnownMembers::read(members, &[COMMAND])?;
             command = program.get(Key::Command);
             if command.is_none() {
                 return Err(Problem::new(*at, "command must be a string, or an object with path"));
             }
             (args, env) = (program.get(Key::Args).or(args), program.get(Key::Env).or(env));
-            self.warnings.extend(program.unknown(&[]));
+            self.read.warnings.extend(program.unknown(&[]));
         }
         let url = given.get(Key::Url);
         let kind = self.kind(given.get(Key::Type), command, url, at)?;
         if kind == Type::Is(Transport::Stdio) {
-            let keys = [
-                Key::Url,
-                Key::BearerVar,
-                Key::Headers,
-                Key::HeaderVars,
-                Key::Oauth,
-                Key::Scopes,
-                Key::Pin,
-                Key::Ca,
-                Key::Cert,
-                Key::IdentityFile,
-            ];
-            self.unused(keys.map(|key| given.get(key)), Transport::Stdio);
-            self.program(given, command, args, env, at)?;
-            return Ok(Transport::Stdio);
+            self.unused(given, NOT_OF_A_PROGRAM);
+            return self.program(given, command, args, env, at);
         }
         let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
         let transport = match kind {
             Type::Is(transport) => transport,
             Type::ByUrl => Transport::of_scheme(&url.text()?.text).unwrap_or(Transport::Http),
         };
-        let of_program = [command, args, env, given.get(Key::EnvFile), given.get(Key::Cwd)];
-        if transport.is_socket() {
-            self.unused(of_program, transport);
-            self.unused([given.get(Key::Headers), given.get(Key::Oauth)], transport);
-            self.socket(given, url, transport)?;
-        } else {
+        self.read.transport = transport;
+        if !transport.is_socket() {
             self.push(Key::Url, http_address(url, kind == Type::ByUrl)?);
-            self.unused(of_program, transport);
-            self.unused(
-                [Key::EnvVars, Key::Pin, Key::Cert, Key::IdentityFile].map(|key| given.get(key)),
-                transport,
-            );
-            self.http(given)?;
         }
-        Ok(transport)
+        self.warn_unused([command, args, env]);
+        self.unused(given, &[Key::EnvFile, Key::Cwd]);
+        if transport.is_socket() {
+            self.unused(given, &[Key::Headers, Key::Oauth]);
+            self.socket(given, url, transport)
+        } else {
+            self.unused(given, &[Key::EnvVars, Key::Pin, Key::Cert, Key::IdentityFile]);
+            self.http(given)
+        }
     }
 
-    /// By the type that is given, and otherwise by the members that are there.
+    /// The type that is given, or else the type by the members.
     fn kind(
         &self,
         kind: Option<&Member>,
@@ -239,7 +229,7 @@ impl Reader {
 
     fn program(
         &mut self,
-        given: &Given<'_>,
+        given: &KnownMembers<'_>,
         command: Option<&Member>,
         args: Option<&Member>,
         env: Option<&Member>,
@@ -269,7 +259,7 @@ impl Reader {
         // The case of the name of a variable counts.
         let is_variable = |name: &str| !name.contains(['=', '\0']);
         for (name, text) in pairs(env, is_variable, str::to_owned)? {
-            self.settings.push(Setting { key: Key::Env, name, text });
+            self.read.settings.push(Setting { key: Key::Env, name, text });
         }
         for name in passed(given.get(Key::EnvVars))? {
             self.push(Key::EnvVars, name);
@@ -277,10 +267,10 @@ impl Reader {
         Ok(())
     }
 
-    fn http(&mut self, given: &Given<'_>) -> Result<(), Problem> {
+    fn http(&mut self, given: &KnownMembers<'_>) -> Result<(), Problem> {
         self.text(Key::Ca, given)?;
         for (name, text) in headers(given.get(Key::Headers))? {
-            self.settings.push(Setting { key: Key::Headers, name, text });
+            self.read.settings.push(Setting { key: Key::Headers, name, text });
         }
         for (name, variable) in headers(given.get(Key::HeaderVars))? {
             self.header(name, of_variable("", variable)?)?;
@@ -292,24 +282,24 @@ impl Reader {
         self.login(given.get(Key::Oauth))
     }
 
-    /// One more header. Of two with one name it is not clear which is meant.
+    /// Adds a header. Two of one name are a fault.
     fn header(&mut self, name: String, text: Text) -> Result<(), Problem> {
         let is_same = |known: &Setting| known.key == Key::Headers && known.name.eq_ignore_ascii_case(&name);
-        if self.settings.iter().any(is_same) {
+        if self.read.settings.iter().any(is_same) {
             return Err(Problem::new(text.at, format!("{} is given twice", called(&name))));
         }
-        self.settings.push(Setting { key: Key::Headers, name, text });
+        self.read.settings.push(Setting { key: Key::Headers, name, text });
         Ok(())
     }
 
-    /// How the server is logged in to: a table, or whether a stored login is used.
+    /// Reads the settings for logins: a table, or whether a stored login is used.
     fn login(&mut self, member: Option<&Member>) -> Result<(), Problem> {
         let Some(member) = member else { return Ok(()) };
         if let Value::Bool(on) = member.node.value {
-            self.oauth_off = !on;
+            self.read.oauth_off = !on;
             return Ok(());
         }
-        let given = Given::read(member.node.members(&member.name)?, &[OAUTH])?;
+        let given = KnownMembers::read(member.node.members(&member.name)?, &[OAUTH])?;
         for (key, name) in [(Key::ClientId, "clientId"), (Key::ClientSecret, "clientSecret")] {
             self.oauth_text(key, name, given.get(key))?;
         }
@@ -317,16 +307,16 @@ impl Reader {
             let number = u16::try_from(port.node.whole("oauth.callbackPort")?).ok().filter(|port| *port > 0);
             let wrong = || Problem::new(port.node.at, "oauth.callbackPort must be a port: from 1 to 65535");
             let by_name = port.name == "callbackPort";
-            self.callback = Some(CallbackPort { port: number.ok_or_else(wrong)?, by_name });
+            self.read.callback = Some(CallbackPort { port: number.ok_or_else(wrong)?, by_name });
         }
         self.scopes(given.get(Key::Scopes))?;
         self.oauth_text(Key::RedirectUri, "redirectUri", given.get(Key::RedirectUri))?;
-        self.warnings.extend(given.get(Key::MetadataUrl).map(|member| {
+        self.read.warnings.extend(given.get(Key::MetadataUrl).map(|member| {
             let text = "oauth.authServerMetadataUrl is not used: the server itself says which authorization server it \
                         has (mcpjoin auth explain shows how)";
             Problem::new(member.at, text)
         }));
-        self.warnings.extend(given.unknown(&[]).into_iter().map(|problem| {
+        self.read.warnings.extend(given.unknown(&[]).into_iter().map(|problem| {
             let text = format!("oauth: {}", problem.text);
             Problem { text, ..problem }
         }));
@@ -336,12 +326,12 @@ impl Reader {
     fn oauth_text(&mut self, key: Key, name: &str, member: Option<&Member>) -> Result<(), Problem> {
         if let Some(member) = member {
             let text = member.node.text(&format!("oauth.{name}"))?;
-            self.settings.push(Setting { key, name: name.into(), text });
+            self.read.settings.push(Setting { key, name: name.into(), text });
         }
         Ok(())
     }
 
-    /// Scopes: one text with blanks between them, or a list.
+    /// Reads scopes: one text with blanks between them, or a list.
     fn scopes(&mut self, member: Option<&Member>) -> Result<(), Problem> {
         let Some(member) = member else { return Ok(()) };
         let texts = match member.node.value {
@@ -349,14 +339,19 @@ impl Reader {
             _ => vec![member.text()?],
         };
         let setting = |text| Setting { key: Key::Scopes, name: "scopes".into(), text };
-        self.settings.extend(texts.into_iter().map(setting));
+        self.read.settings.extend(texts.into_iter().map(setting));
         Ok(())
     }
 
-    /// An address without HTTP, and over QUIC the certificates of both sides.
-    fn socket(&mut self, given: &Given<'_>, url: &Member, transport: Transport) -> Result<(), Problem> {
+    /// Reads an address without HTTP, and for QUIC the certificates of both sides.
+    fn socket(
+        &mut self,
+        given: &KnownMembers<'_>,
+        url: &Member,
+        transport: Transport,
+    ) -> Result<(), Problem> {
         let text = url.text()?;
-        // A variable may hold the whole of it.
+        // A variable may hold the whole address.
         if Transport::of_scheme(&text.text) != Some(transport) && !text.text.starts_with("${") {
             let slashes = if transport == Transport::Unix { "" } else { "//" };
             let problem = format!("{} must begin with {}:{slashes}", url.name, transport.name());
@@ -364,11 +359,11 @@ impl Reader {
         }
         self.push(Key::Url, text);
         let sides = [Key::Pin, Key::Ca, Key::Cert, Key::IdentityFile];
-        let [pin, ca, cert, key] = sides.map(|key| given.get(key));
         if transport != Transport::Quic {
-            self.unused([pin, ca, cert, key], transport);
+            self.unused(given, &sides);
             return Ok(());
         }
+        let [pin, ca, cert, key] = sides.map(|key| given.get(key));
         if let (Some(_), Some(ca)) = (pin, ca) {
             return Err(Problem::new(ca.at, "there are both pin and ca: leave out one of them"));
         }
@@ -378,9 +373,10 @@ impl Reader {
         sides.into_iter().try_for_each(|key| self.text(key, given).map(drop))
     }
 
-    /// What limits the use of the server, and the definition as a whole.
-    fn rest(mut self, given: &Given<'_>, transport: Transport) -> Result<Definition, Problem> {
-        let description = given.get(Key::Description).map(Member::text).transpose()?.map(|text| text.text);
+    /// Reads what limits the use of the server, and makes the definition.
+    fn rest(&mut self, given: &KnownMembers<'_>) -> Result<(), Problem> {
+        let description = given.get(Key::Description).map(Member::text).transpose()?;
+        self.read.description = description.map(|text| text.text);
         self.texts(Key::AllowedTools, given.get(Key::AllowedTools))?;
         self.texts(Key::DisabledTools, given.get(Key::DisabledTools))?;
         match given.get(Key::Tools) {
@@ -392,11 +388,11 @@ impl Reader {
             }
             Some(member) => {
                 let text = "tools is not used: it is no list of names";
-                self.warnings.push(Problem::new(member.at, text));
+                self.read.warnings.push(Problem::new(member.at, text));
             }
             None => {}
         }
-        if self.dialect.is_common() && !transport.is_socket() {
+        if self.dialect.is_common() && !self.read.transport.is_socket() {
             self.bare_names();
         }
         let time = |in_ms, in_sec| {
@@ -404,50 +400,38 @@ impl Reader {
             let time = given.get(in_ms).map(|member| member.node.time(&member.name, 1)).transpose()?;
             Ok::<_, Problem>(time.or(seconds))
         };
-        let opening = time(Key::OpeningMs, Key::OpeningSec)?;
-        let timeout = time(Key::TimeoutMs, Key::TimeoutSec)?;
+        self.read.opening = time(Key::OpeningMs, Key::OpeningSec)?;
+        self.read.timeout = time(Key::TimeoutMs, Key::TimeoutSec)?;
         let says = |key, value| match given.get(key) {
             Some(member) => Ok((member.node.bool(&member.name)? == value).then_some(member.at)),
             None => Ok::<_, Problem>(None),
         };
         let off = says(Key::Disabled, true)?;
-        let disabled = says(Key::Enabled, false)?.or(off);
+        self.read.disabled = says(Key::Enabled, false)?.or(off);
         let unknown = given.unknown(self.format.ignored);
-        self.warnings.extend(unknown.into_iter().map(|problem| explained(self.dialect, problem)));
-        self.settings.sort_by_key(|setting| setting.key);
-        let Self { settings, warnings, callback, oauth_off, .. } = self;
-        let patterns = |key| settings.iter().filter(move |it| it.key == key).map(|it| &it.text);
-        let tools = ToolFilter::new(patterns(Key::AllowedTools), patterns(Key::DisabledTools))?;
-        Ok(Definition {
-            transport,
-            settings,
-            callback,
-            oauth_off,
-            description,
-            tools,
-            timeout,
-            opening,
-            disabled,
-            warnings,
-        })
+        self.read.warnings.extend(unknown.into_iter().map(|problem| explained(self.dialect, problem)));
+        self.read.settings.sort_by_key(|setting| setting.key);
+        let patterns = |key| self.read.of(key).map(|setting| &setting.text);
+        self.read.tools = ToolFilter::new(patterns(Key::AllowedTools), patterns(Key::DisabledTools))?;
+        Ok(())
     }
 
-    /// Warns of `$NAME` without braces, which Gemini CLI expands and which is passed on here. In the arguments of a program a
-    /// shell may read it. The message quotes nothing: a secret may begin so.
+    /// Warns of `$NAME` without braces, which Gemini CLI expands and which is passed on here. In arguments it may be for a shell. The
+    /// message quotes nothing, since a secret may begin like that.
     fn bare_names(&mut self) {
-        let found = self.settings.iter().filter(|setting| {
+        let found = self.read.settings.iter().filter(|setting| {
             matches!(setting.key, Key::Env | Key::Url | Key::Headers) && has_bare_name(&setting.text.text)
         });
         let text = "a $NAME in it is passed on as it stands: ${NAME} would stand for the variable";
-        self.warnings.extend(found.map(|setting| Problem::new(setting.text.at, text)));
+        self.read.warnings.extend(found.map(|setting| Problem::new(setting.text.at, text)));
     }
 
     fn push(&mut self, key: Key, text: Text) {
-        self.settings.push(Setting { key, name: String::new(), text });
+        self.read.settings.push(Setting { key, name: String::new(), text });
     }
 
     /// Reads a text, where it is given.
-    fn text(&mut self, key: Key, given: &Given<'_>) -> Result<Option<Text>, Problem> {
+    fn text(&mut self, key: Key, given: &KnownMembers<'_>) -> Result<Option<Text>, Problem> {
         let text = given.get(key).map(Member::text).transpose()?;
         text.iter().for_each(|text| self.push(key, text.clone()));
         Ok(text)
@@ -460,8 +444,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Warns of members that have no meaning for that transport. One that is empty says nothing.
-    fn unused<const N: usize>(&mut self, members: [Option<&Member>; N], transport: Transport) {
+    /// Warns of members of these keys, which have no effect for the transport.
+    fn unused(&mut self, given: &KnownMembers<'_>, keys: &[Key]) {
+        self.warn_unused(keys.iter().map(|key| given.get(*key)));
+    }
+
+    /// Warns of members that have no effect for the transport, unless they are empty.
+    fn warn_unused<'a>(&mut self, members: impl IntoIterator<Item = Option<&'a Member>>) {
         let is_empty = |value: &Value| match value {
             Value::List(items) => items.is_empty(),
             Value::Table(members) => members.is_empty(),
@@ -469,14 +458,14 @@ impl Reader {
             _ => false,
         };
         let given = members.into_iter().flatten().filter(|member| !is_empty(&member.node.value));
-        let why = transport.reached();
-        self.warnings.extend(
-            given.map(|member| Problem::new(member.at, format!("{} is not used: {why}", member.name))),
-        );
+        let why = self.read.transport.reached();
+        let problem =
+            |member: &Member| Problem::new(member.at, format!("{} is not used: {why}", member.name));
+        self.read.warnings.extend(given.map(problem));
     }
 }
 
-/// The warning of an unknown member, with what to do about those that are often meant.
+/// The warning about an unknown member, with advice for common ones.
 fn explained(dialect: Dialect, mut unknown: Problem) -> Problem {
     let is_top_level = || TOP_LEVEL.iter().any(|name| unknown.text.starts_with(&format!("{name} ")));
     if dialect == Dialect::ServersToml && is_top_level() {
@@ -488,7 +477,7 @@ fn explained(dialect: Dialect, mut unknown: Problem) -> Problem {
     unknown
 }
 
-/// Whether a word of the text is `$NAME`, in capitals as the names of variables are.
+/// Whether a word of the text is `$NAME` in capitals, as names of variables are.
 fn has_bare_name(text: &str) -> bool {
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_$".contains(c)));
     words.any(|word| {
@@ -497,7 +486,7 @@ fn has_bare_name(text: &str) -> bool {
     })
 }
 
-/// The address of a server over HTTP. `any`: the entry does not say that it is one.
+/// The address of a server over HTTP. `any`: the entry allows other transports, too.
 fn http_address(url: &Member, any: bool) -> Result<Text, Problem> {
     let text = url.text()?;
     let scheme = text.text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
@@ -505,7 +494,7 @@ fn http_address(url: &Member, any: bool) -> Result<Text, Problem> {
         let problem = format!("{} must begin with http:// or https://; for HTTP+SSE, type is sse", url.name);
         return Err(Problem::new(text.at, problem));
     }
-    // A variable may hold the whole of it.
+    // A variable may hold the whole address.
     if !matches!(scheme.as_deref(), Some("http" | "https")) && !text.text.starts_with("${") {
         let schemes = if any { "http://, https://, quic://, tcp:// or unix:" } else { "http:// or https://" };
         return Err(Problem::new(text.at, format!("{} must begin with {schemes}", url.name)));
@@ -513,13 +502,13 @@ fn http_address(url: &Member, any: bool) -> Result<Text, Problem> {
     Ok(text)
 }
 
-/// Headers: their names are [tokens](https://www.rfc-editor.org/rfc/rfc9110#section-5.1), and their case means nothing.
+/// Headers: their names are [tokens](https://www.rfc-editor.org/rfc/rfc9110#section-5.1) without regard to case.
 fn headers(member: Option<&Member>) -> Result<Vec<(String, Text)>, Problem> {
     let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     pairs(member, |name| name.chars().all(token), str::to_ascii_lowercase)
 }
 
-/// Names and texts. `key`: what no two names may share.
+/// Names and texts. `key`: the part of a name that must be unique.
 fn pairs(
     member: Option<&Member>,
     is_name: impl Fn(&str) -> bool,
@@ -543,8 +532,8 @@ fn pairs(
     Ok(pairs)
 }
 
-/// The variables of ours that are passed on: each a name or, with where it comes from, a table. One that does not come from
-/// this machine is not ours to pass on.
+/// The names of our variables that are passed on: each is a name, or a table with its source. Variables from another machine are
+/// left out.
 fn passed(member: Option<&Member>) -> Result<Vec<Text>, Problem> {
     let mut names = Vec::new();
     for item in member.map_or(Ok(&[][..]), |member| member.node.items("env_vars"))? {
@@ -565,7 +554,7 @@ fn passed(member: Option<&Member>) -> Result<Vec<Text>, Problem> {
     Ok(names)
 }
 
-/// A reference to the variable of that name, behind these words.
+/// A reference to the variable of that name, with a prefix.
 fn of_variable(before: &str, name: Text) -> Result<Text, Problem> {
     let Text { at, text } = variable_name(name)?;
     Ok(Text { at, text: format!("{before}${{{text}}}") })

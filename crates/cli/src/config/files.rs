@@ -1,6 +1,6 @@
-//! Configuration files: read once in a run, each understood as far as the names of its entries.
+//! Configuration files: each is read once in a run, and parsed up to the names of its entries.
 //!
-//! Used by everything in `config`. A file that was not named cannot keep the others from being read.
+//! Used by everything in `config`. A file that the user has not named cannot prevent the others from being read.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -17,16 +17,16 @@ use crate::args::Configured;
 use crate::failure::Failure;
 use crate::ui::Ui;
 
-/// How many warnings about one file, or one entry, are printed.
+/// The warnings about one file, or one entry, that are printed.
 const MAX_WARNINGS: usize = 10;
 
-/// A file that has been understood as far as the names of its entries.
+/// A file, parsed up to the names of its entries.
 #[derive(Debug)]
 pub(super) struct Configuration {
     pub(super) source: Source,
     pub(super) dialect: Dialect,
     pub(super) origin: Origin,
-    /// Of [`Origin::Here`]: the real path of the folder, and the file from there on.
+    /// For [`Origin::Here`]: the real path of the folder, and the file below it.
     pub(super) here: Option<(PathBuf, &'static str)>,
     pub(super) contents: Contents,
     /// The warnings about the file as a whole have been printed.
@@ -40,37 +40,40 @@ pub(super) struct Unread {
     pub(super) empty: bool,
 }
 
-/// The files in which an entry is looked for.
+/// The files in which an entry is searched, in their order.
 #[derive(Debug)]
-pub(super) struct Files {
-    pub(super) configurations: Vec<Configuration>,
-    /// Those that cannot be used.
-    pub(super) broken: Vec<Broken>,
-}
+pub(super) struct Files(pub(super) Vec<Result<Configuration, Broken>>);
 
-/// A file that was not named and that cannot be used.
+/// A file that the user has not named, and that cannot be used.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) path: PathBuf,
     pub(super) failure: Failure,
-    /// How many configurations stand before it.
-    pub(super) before: usize,
 }
 
-/// What was read in this run, shared by all clones: each file is read once, however many of its entries are used.
+impl Files {
+    pub(super) fn configurations(&self) -> impl Iterator<Item = &Configuration> {
+        self.0.iter().flatten()
+    }
+
+    pub(super) fn broken(&self) -> impl Iterator<Item = &Broken> {
+        self.0.iter().filter_map(|file| file.as_ref().err())
+    }
+}
+
+/// The files that were read in this run, shared by all clones. Each file is read once, however many of its entries are used.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Readings(Arc<Mutex<Vec<Reading>>>);
 
 #[derive(Debug)]
 struct Reading {
-    /// Of `FILE#NAME`.
+    /// The file of `FILE#NAME`.
     file: Option<OsString>,
     files: Result<Arc<Files>, Failure>,
 }
 
 impl Readings {
-    /// The files in which an entry is looked for when `file` is named with it; `read` reads them where that was not done
-    /// before.
+    /// The files in which an entry is searched that is named with `file`. `read` reads them the first time.
     pub(super) fn of(
         &self,
         file: Option<&OsStr>,
@@ -84,11 +87,11 @@ impl Readings {
         })
     }
 
-    /// How many servers may run at once, from the first file that says it.
+    /// The limit of servers that run at once, from the first file that sets it.
     pub(crate) fn at_once(&self) -> Option<usize> {
         let readings = self.lock();
         let files = readings.iter().filter_map(|reading| reading.files.as_ref().ok());
-        files.flat_map(|files| &files.configurations).find_map(|found| found.contents.at_once)
+        files.flat_map(|files| files.configurations()).find_map(|found| found.contents.at_once)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Reading>> {
@@ -96,23 +99,21 @@ impl Readings {
     }
 }
 
-/// Reads every file in which entries are searched. `file`: of `FILE#NAME`.
+/// Reads every file in which entries are searched. `file`: the file of `FILE#NAME`.
 ///
 /// # Errors
-/// When a file that was named cannot be used.
+/// When a file that the user has named cannot be used.
 pub(super) fn read(file: Option<&OsStr>, configured: &Configured) -> Result<Files, Failure> {
-    let (mut configurations, mut broken) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
     for place in places::all(file, configured)? {
         match Configuration::at(&place) {
-            Ok(configuration) => configurations.push(configuration),
+            Ok(configuration) => files.push(Ok(configuration)),
             Err(Unread { failure, .. }) if place.origin == Origin::Chosen => return Err(failure),
             Err(Unread { empty: true, .. }) if place.shared => {}
-            Err(Unread { failure, .. }) => {
-                broken.push(Broken { path: place.path, failure, before: configurations.len() });
-            }
+            Err(Unread { failure, .. }) => files.push(Err(Broken { path: place.path, failure })),
         }
     }
-    Ok(Files { configurations, broken })
+    Ok(Files(files))
 }
 
 impl Configuration {
@@ -128,10 +129,10 @@ impl Configuration {
 
     pub(super) fn of(source: Source, origin: Origin) -> Result<Self, Unread> {
         let here = std::env::current_dir().ok();
-        let read = match written_in(&source) {
-            Written::Json => contents::of_json(&source, here.as_deref()),
-            Written::Toml => contents::of_toml(&source),
-            Written::Yaml => Err(Problem::new(0, "this is YAML, which is not read: JSON and TOML are")
+        let read = match syntax(&source) {
+            Syntax::Json => contents::of_json(&source, here.as_deref()),
+            Syntax::Toml => contents::of_toml(&source),
+            Syntax::Yaml => Err(Problem::new(0, "this is YAML, which is not read: JSON and TOML are")
                 .hint("write the entry as JSON, or type the server's command or address")),
         };
         match read {
@@ -143,7 +144,7 @@ impl Configuration {
         }
     }
 
-    /// The problem of several entries with that name: it is not clear which of them is meant.
+    /// The problem of several entries with that name.
     pub(super) fn twice(&self, name: &str) -> Option<Problem> {
         let same: Vec<_> = self.contents.entries.iter().filter(|entry| entry.name == name).collect();
         let second = same.get(1)?;
@@ -179,33 +180,32 @@ impl Configuration {
         }
     }
 
-    /// What its entries may name: `lookup` returns our variables.
+    /// The names for references in its entries. `lookup` returns our variables.
     pub(super) fn names(&self, lookup: fn(&str) -> Option<OsString>, workspace: PathBuf) -> Names<'_> {
         let files = self.dialect == Dialect::OpencodeJson;
         Names { lookup, workspace, inputs: &self.contents.inputs, files, texts: Texts::default() }
     }
 
-    /// The same with the variables of this process.
+    /// [`names`](Self::names) with the variables of this process.
     pub(super) fn names_of_process(&self) -> Names<'_> {
         self.names(|name| std::env::var_os(name), places::workspace(self.source.path()))
     }
 }
 
-/// The syntax of a file.
-enum Written {
+enum Syntax {
     Json,
     Toml,
     Yaml,
 }
 
-/// By its name, and where that says nothing, by its first character.
-fn written_in(source: &Source) -> Written {
+/// The syntax of a file, by its name or else by its first character.
+fn syntax(source: &Source) -> Syntax {
     let extension = source.path().extension().and_then(OsStr::to_str).unwrap_or_default();
     match extension.to_ascii_lowercase().as_str() {
-        "toml" => Written::Toml,
-        "json" | "jsonc" | "json5" => Written::Json,
-        "yaml" | "yml" => Written::Yaml,
-        _ if source.text().trim_start().starts_with(['{', '/']) => Written::Json,
-        _ => Written::Toml,
+        "toml" => Syntax::Toml,
+        "json" | "jsonc" | "json5" => Syntax::Json,
+        "yaml" | "yml" => Syntax::Yaml,
+        _ if source.text().trim_start().starts_with(['{', '/']) => Syntax::Json,
+        _ => Syntax::Toml,
     }
 }

@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::shown;
 
-/// The longest pattern, in bytes: tools have shorter names.
+/// The longest pattern. Names of tools are shorter.
 const MAX_PATTERN_BYTES: usize = 256;
 
 /// Which tools may be used. A tool that is both allowed and disabled is disabled. Without allowed tools all are allowed.
@@ -22,7 +22,7 @@ impl ToolFilter {
     /// Reads the patterns.
     ///
     /// # Errors
-    /// When one of them cannot mean what it says.
+    /// When a pattern is invalid.
     pub(super) fn new<'a>(
         allowed: impl IntoIterator<Item = &'a Text>,
         disabled: impl IntoIterator<Item = &'a Text>,
@@ -55,7 +55,7 @@ impl ToolFilter {
     }
 }
 
-/// Patterns that cannot mean what they say are refused: one that never matched would disable nothing.
+/// Parses a pattern. An invalid one is refused, since a pattern that never matches would disable nothing.
 fn pattern(text: &Text) -> Result<Pattern, Problem> {
     let bad = |why: &str| Problem::new(text.at, format!("this pattern of tools is not usable: {why}"));
     if text.text.len() > MAX_PATTERN_BYTES {

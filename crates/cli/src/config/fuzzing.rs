@@ -1,7 +1,7 @@
-//! What the fuzz target `consent` examines: for each entry of a file that was found, what a user is asked about it, and what is
-//! run or reached once it is allowed. Neither the machine's variables nor its files are read.
+//! The interface of the fuzz target `consent`: for each entry of a file that was found, the question to the user, and what is started
+//! or reached after it. Neither the machine's variables nor its files are read.
 //!
-//! Compiled for tests and with the feature `fuzzing` alone, so that the library has no other public item than `run`.
+//! Compiled only for tests and with the feature `fuzzing`, so that `run` is otherwise the only public item.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::called;
 use super::contents::Entry;
 use super::entry::Definition;
 use super::files::Configuration;
-use super::launch::{Launch, To, launch};
+use super::launch::{Destination, Launch, launch};
 use super::members::Members;
 use super::places::Origin;
 use super::question::{Untrusted, page};
@@ -19,45 +19,45 @@ use super::trust::Trusted;
 use super::variables::Texts;
 use crate::{fold, visible};
 
-/// Columns of the terminal for which [`Question::folded`] is.
+/// The width of [`Question::folded`].
 const COLUMNS: usize = 80;
-/// What a value of our environment begins with, and what the text of another file begins with.
+/// The first character of each value of our environment.
 pub const OURS: char = '\u{e000}';
-/// As [`OURS`].
+/// The first character of each text from another file.
 pub const ELSEWHERE: char = '\u{e001}';
 
-/// One entry: the question about it and what it stands for.
+/// The question about one entry, and what the entry starts or reaches.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What is run or reached, and a line for each other member; `None` where that is too long to be asked.
+    /// The command or the address, and a line for each other member; `None` where that is too long to ask.
     pub lines: Option<Vec<String>>,
     /// The whole question as it is printed.
     pub page: String,
-    /// The same on a terminal.
+    /// The question on a terminal.
     pub folded: String,
-    /// What the user's trust is bound to, in hexadecimal digits.
+    /// The digest that trust is bound to, in hexadecimal digits.
     pub digest: String,
-    /// What is used; `None` where the entry cannot be.
+    /// What the entry starts or reaches; `None` where it cannot be used.
     pub used: Option<Used>,
     members: Members,
 }
 
-/// What an entry leads to.
+/// What an entry starts or reaches.
 #[derive(Clone, Debug)]
 pub struct Used {
-    /// What it is, which one, and its value: `program`, `argument`, `variable`, `directory`, `address`, `header`, `side`, `login`.
+    /// Kind, name and value: `program`, `argument`, `variable`, `directory`, `address`, `header`, `side`, `login`.
     pub parts: Vec<(&'static str, String, String)>,
-    /// The command or the address as it is shown in everything but the question: secrets are masked in it.
+    /// The command or the address with masked secrets, as it is shown everywhere except in the question.
     pub shown: String,
-    /// What is said of the entry when it is used.
+    /// The note when the entry is used.
     pub said: String,
 }
 
 impl Question {
-    /// What is different from another definition, that was trusted before.
+    /// The differences from another definition that was trusted before.
     #[must_use]
     pub fn changes(&self, before: &Self) -> Vec<String> {
-        self.members.changes(&before.members.kept())
+        self.members.changes(&before.members.stored())
     }
 }
 
@@ -77,7 +77,7 @@ impl Configuration {
         let mut names = self.names(variable, workspace.clone());
         names.texts = Texts::read_by(text);
         let members = Members::of(&definition, &names);
-        let trusted = Trusted::new("/work", "found", &entry.name, members.kept());
+        let trusted = Trusted::new("/work", "found", &entry.name, members.stored());
         let untrusted = Untrusted {
             folder: workspace,
             place: self.source.place(entry.at),
@@ -105,8 +105,8 @@ impl Used {
         let mut add = |what, name: &str, value: &OsStr| {
             parts.push((what, name.to_owned(), value.to_string_lossy().into_owned()));
         };
-        match &launch.to {
-            To::Program(program) => {
+        match &launch.destination {
+            Destination::Program(program) => {
                 add("program", "", &program.program);
                 program.args.iter().for_each(|arg| add("argument", "", arg));
                 for (name, value) in &program.env {
@@ -114,14 +114,14 @@ impl Used {
                 }
                 program.cwd.iter().for_each(|cwd| add("directory", "", cwd.as_ref()));
             }
-            To::Remote(remote) => {
+            Destination::Remote(remote) => {
                 add("address", "", remote.address.to_string().as_ref());
                 remote.headers.iter().for_each(|(name, value)| add("header", name, value.as_ref()));
                 remote.ca.iter().for_each(|ca| add("side", "ca", ca.as_ref()));
                 add("login", "", format!("{:?}", remote.oauth).as_ref());
             }
-            To::Socket(socket) => add("address", "", socket.to_string().as_ref()),
-            To::Quic(secured) => {
+            Destination::Socket(socket) => add("address", "", socket.to_string().as_ref()),
+            Destination::Quic(secured) => {
                 add("address", "", secured.address.to_string().as_ref());
                 secured.pin.iter().for_each(|pin| add("side", "pin", pin.to_string().as_ref()));
                 secured.ca.iter().for_each(|ca| add("side", "ca", ca.as_ref()));
@@ -135,13 +135,13 @@ impl Used {
     }
 }
 
-/// The variables of our environment: all but a few are set.
+/// The variables of our environment: almost all names are set.
 fn variable(name: &str) -> Option<OsString> {
     let is_set = !name.starts_with("MCPJOIN_INPUT_") && !name.starts_with("UN");
     is_set.then(|| format!("{OURS}{name}").into())
 }
 
-/// The files beside the configuration: each holds variables, and names what it is called.
+/// The files beside the configuration: each holds variables, one of which contains the name of the file.
 fn text(path: &Path) -> Result<String, String> {
     let path = path.to_string_lossy();
     if path.contains("absent") {

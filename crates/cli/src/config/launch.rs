@@ -1,7 +1,7 @@
-//! From what an entry says to what is started or reached: variables expanded, secrets collected, and the command or the
-//! address as it may be shown.
+//! From the definition of an entry to what is started or reached: variables are expanded, secrets collected, and the command or
+//! the address is made as it may be shown.
 //!
-//! Called by `connect` through `config::launch`, and by `survey` to find what is missing.
+//! Called by `connect` through `config::launch`, and by `survey` to find missing variables.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,35 +19,35 @@ use crate::args::{Callback, Pin};
 use crate::secret;
 use crate::target::{Http, Quic, Socket, command_shown, exact, shown};
 
-/// Variables whose values are no secrets: every process has them.
+/// Variables whose values are no secrets, since every process has them.
 const PUBLIC_VARIABLES: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"];
 
 /// How the server of an entry is started or reached.
 pub(crate) struct Launch {
-    pub(crate) to: To,
+    pub(crate) destination: Destination,
     pub(crate) timeout: Option<Duration>,
-    /// How long the server may take to open.
+    /// How long the server may take to open the session.
     pub(crate) opening: Option<Duration>,
     pub(crate) tools: ToolFilter,
-    /// What must not be shown from now on.
+    /// The texts that must not be shown from now on.
     pub(crate) secrets: Vec<OsString>,
-    /// The command or the address as it would be typed, with its variables as they are written.
+    /// The command or the address as the user would type it, with references unexpanded.
     pub(crate) shown: String,
-    /// Where the entry stands.
+    /// The place of the entry.
     pub(crate) place: Option<Place>,
-    /// What is run or reached, from which place, in one line.
+    /// The command or the address, and its place, on one line.
     pub(crate) say: String,
-    /// The file lies in the working directory and was not named: what the entry says is shown before it is used.
+    /// The file is in the working directory and was not named: the entry is shown before it is used.
     pub(crate) unasked: bool,
-    /// The file was not named, wherever it lies.
+    /// The user has not named the file.
     pub(crate) found: bool,
-    /// What the user has to trust first.
+    /// The definition that the user has to trust first.
     pub(crate) untrusted: Option<Untrusted>,
-    /// The program or the host, as far as the file names it: it is shown although it may equal a secret.
+    /// The program or the host, where the file names it without a variable: it is shown although it may equal a secret.
     pub(crate) kept: Option<String>,
 }
 
-/// Where an entry stands.
+/// The place of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: PathBuf,
@@ -55,9 +55,9 @@ pub(crate) struct Place {
     pub(crate) line: usize,
 }
 
-/// What an entry leads to, everything expanded.
+/// What an entry starts or reaches, with all references expanded.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum To {
+pub(crate) enum Destination {
     Program(Program),
     Remote(Remote),
     Socket(Socket),
@@ -88,15 +88,15 @@ pub(crate) struct Program {
 pub(crate) struct Remote {
     pub(crate) address: Http,
     pub(crate) headers: Vec<(String, String)>,
-    /// The authorities that are trusted beside the system's.
+    /// The file of authorities that are trusted beside the system's.
     pub(crate) ca: Option<PathBuf>,
     pub(crate) oauth: Oauth,
 }
 
-/// How a server is logged in to, as far as its entry says it.
+/// The settings of an entry for logins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Oauth {
-    /// The client that was registered with the authorization server before.
+    /// The client that is registered with the authorization server.
     pub(crate) client_id: Option<String>,
     pub(crate) client_secret: Option<String>,
     /// The redirect that is registered for the client.
@@ -109,7 +109,7 @@ pub(crate) struct Oauth {
 /// Expands the definition.
 ///
 /// # Errors
-/// When a value is missing, or what it expands to cannot be used.
+/// When a value is missing, or an expanded text cannot be used.
 pub(super) fn launch(definition: &Definition, names: &Names<'_>) -> Result<Launch, Problem> {
     let key = if definition.transport == Transport::Stdio { Key::Command } else { Key::Url };
     // Every definition has one.
@@ -124,7 +124,7 @@ pub(super) fn launch(definition: &Definition, names: &Names<'_>) -> Result<Launc
     }
 }
 
-/// The variables that are not set, one by one, and what else keeps its texts from being expanded.
+/// Each variable that is not set, and each other problem of expanding the texts.
 pub(super) fn missing(definition: &Definition, names: &Names<'_>) -> Vec<Problem> {
     let expanded = definition.settings.iter().filter(|setting| setting.is_expanded());
     let (env, others): (Vec<_>, Vec<_>) = expanded.partition(|setting| setting.key == Key::Env);
@@ -132,10 +132,10 @@ pub(super) fn missing(definition: &Definition, names: &Names<'_>) -> Vec<Problem
     settings.filter_map(|setting| Expansion::new(names).expand(&setting.text).err()).collect()
 }
 
-/// The problem of a directory that does not exist: a program that is started in it fails with a worse message.
+/// The problem of a directory that does not exist. Starting the program in it would fail with a worse message.
 pub(super) fn without_directory(definition: &Definition, launch: &Launch) -> Option<Problem> {
-    let (Some(written), To::Program(Program { cwd: Some(cwd), .. })) =
-        (definition.text(Key::Cwd), &launch.to)
+    let (Some(written), Destination::Program(Program { cwd: Some(cwd), .. })) =
+        (definition.text(Key::Cwd), &launch.destination)
     else {
         return None;
     };
@@ -157,7 +157,7 @@ pub(super) fn without_trust(definition: &Definition) -> Option<Problem> {
     )
 }
 
-/// The variables of the file that an entry names; none where it names none.
+/// The variables of the `envFile`; none where there is no such file.
 pub(super) fn variables(
     definition: &Definition,
     names: &Names<'_>,
@@ -213,8 +213,8 @@ fn program(
         env.push((name.into(), value));
     }
     let kept = (program == *command.text).then(|| command.text.clone());
-    let to = To::Program(Program { program, args: words, env, cwd });
-    Ok(Launch::new(to, display, say, kept, secrets, expansion))
+    let destination = Destination::Program(Program { program, args: words, env, cwd });
+    Ok(Launch::new(destination, display, say, kept, secrets, expansion))
 }
 
 /// A server at an address.
@@ -222,12 +222,12 @@ fn address(definition: &Definition, url: &Text, mut expansion: Expansion<'_>) ->
     let mut secrets = written_secrets(&[OsString::from(&url.text)]);
     let display = exact(&secret::masked([url.text.as_str()]).concat());
     let address = unicode(&mut expansion, url, "url")?;
-    // The values of its variables may be secrets as a whole.
+    // The whole value of a variable may be a secret.
     secrets.extend(secret::values(&[OsString::from(&address)]));
     let host = secret::host(&address).filter(|host| secret::host(&url.text) == Some(host));
     let kept = host.map(str::to_owned);
     let wrong = |problem| Problem::new(url.at, format!("url is none that can be used: {problem}"));
-    let to = match definition.transport {
+    let destination = match definition.transport {
         Transport::Stdio | Transport::Http | Transport::Sse => {
             let mut address = Http::parse(&address).map_err(wrong)?;
             address.sse |= definition.transport == Transport::Sse;
@@ -240,7 +240,7 @@ fn address(definition: &Definition, url: &Text, mut expansion: Expansion<'_>) ->
             let ca = expansion.path(definition.text(Key::Ca))?;
             let oauth = login(definition, &mut expansion)?;
             secrets.extend(oauth.client_secret.iter().map(OsString::from));
-            To::Remote(Remote { address, headers, ca, oauth })
+            Destination::Remote(Remote { address, headers, ca, oauth })
         }
         Transport::Quic => {
             let mut pin = None;
@@ -251,12 +251,12 @@ fn address(definition: &Definition, url: &Text, mut expansion: Expansion<'_>) ->
             let cert = expansion.path(definition.text(Key::Cert))?;
             let identity = cert.zip(expansion.path(definition.text(Key::IdentityFile))?);
             let ca = expansion.path(definition.text(Key::Ca))?;
-            To::Quic(Secured { address: Quic::parse(&address).map_err(wrong)?, pin, ca, identity })
+            Destination::Quic(Secured { address: Quic::parse(&address).map_err(wrong)?, pin, ca, identity })
         }
-        Transport::Tcp | Transport::Unix => To::Socket(Socket::parse(&address).map_err(wrong)?),
+        Transport::Tcp | Transport::Unix => Destination::Socket(Socket::parse(&address).map_err(wrong)?),
     };
     let say = format!("{display}{}", names_of(definition, Key::Headers, "sent"));
-    Ok(Launch::new(to, display, say, kept, secrets, expansion))
+    Ok(Launch::new(destination, display, say, kept, secrets, expansion))
 }
 
 fn login(definition: &Definition, expansion: &mut Expansion<'_>) -> Result<Oauth, Problem> {
@@ -284,9 +284,9 @@ fn login(definition: &Definition, expansion: &mut Expansion<'_>) -> Result<Oauth
 }
 
 impl Launch {
-    /// `secrets`: those of the entry itself. Those of the variables that were used are added.
+    /// `secrets`: those of the entry itself. The values of the variables that were used are added.
     fn new(
-        to: To,
+        destination: Destination,
         shown: String,
         say: String,
         kept: Option<String>,
@@ -294,7 +294,7 @@ impl Launch {
         expansion: Expansion<'_>,
     ) -> Self {
         Self {
-            to,
+            destination,
             timeout: None,
             opening: None,
             tools: ToolFilter::default(),
@@ -315,24 +315,24 @@ fn unicode(expansion: &mut Expansion<'_>, text: &Text, what: &str) -> Result<Str
     expansion.expand(text)?.into_string().map_err(not_unicode)
 }
 
-/// The names of the settings of a key, for a person.
+/// The names of the settings of a key, as a part of a sentence.
 fn names_of(definition: &Definition, key: Key, done: &str) -> String {
     let names: Vec<String> = definition.of(key).map(|setting| shown(setting.name.as_ref())).collect();
     if names.is_empty() { String::new() } else { format!(", with {} {done}", names.join(", ")) }
 }
 
-/// The secrets among words as they are written. A reference in the place of a secret is none: the value of the variable is.
+/// The secrets among words of the file. A reference is no secret, but the value of its variable is.
 pub(super) fn written_secrets(words: &[OsString]) -> Vec<OsString> {
     let mut secrets = secret::values(words);
     secrets.retain(|value| !secret::is_reference(&value.to_string_lossy()));
     secrets
 }
 
-/// These, and the values of the variables that were used.
+/// These secrets, and the values of the variables that were used.
 fn all_secrets(mut secrets: Vec<OsString>, expansion: Expansion<'_>) -> Vec<OsString> {
     let used = expansion.used.into_iter().filter(|(name, _)| !PUBLIC_VARIABLES.contains(&name.as_str()));
     secrets.extend(used.map(|(_, value)| value));
-    // A secret of several lines, a key for example, is shown by others line by line.
+    // A server may print a secret of several lines, such as a key, line by line.
     let lines: Vec<OsString> = secrets.iter().filter_map(|secret| secret.to_str()).flat_map(lines).collect();
     secrets.extend(lines);
     secrets

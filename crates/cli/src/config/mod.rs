@@ -1,10 +1,10 @@
 //! Configuration files: from the name of an entry to the program that is started or the address that is reached.
 //!
-//! The way of an entry: `places` (which files), `files` (each read once), `tree` (values with their places), `contents` (entries
-//! by name), `entry` with the tables of `dialect` (one definition for all dialects), `launch` (variables expanded).
+//! The steps: `places` (which files), `files` (each is read once), `tree` (values with their places), `contents` (entries by
+//! name), `entry` with the tables of `dialect` (one definition for all dialects), `launch` (variables expanded).
 //!
-//! Called by `connect`. It writes no configuration and starts nothing. A message names file, line and column and quotes no value
-//! of the file, which may be a secret. A fault in an entry that is not used stops nothing.
+//! Called by `connect`. It writes no configuration and starts nothing. A message names file, line and column, and quotes no value
+//! of the file, which may be a secret. A fault in an entry that is not used has no effect.
 
 mod contents;
 mod convert;
@@ -15,12 +15,10 @@ mod files;
 mod filter;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod influence;
 mod launch;
 mod members;
 mod places;
 mod question;
-mod rendering;
 mod source;
 mod survey;
 mod tree;
@@ -44,9 +42,9 @@ pub(crate) use convert::convert;
 pub(crate) use dialect::Dialect;
 use entry::Definition;
 pub(crate) use files::Readings;
-use files::{Configuration, Files};
+use files::{Broken, Configuration, Files};
 pub(crate) use filter::ToolFilter;
-pub(crate) use launch::{Launch, Oauth, Place, Program, Remote, Secured, To};
+pub(crate) use launch::{Destination, Launch, Oauth, Place, Program, Remote, Secured};
 pub(crate) use members::Member;
 use places::Origin;
 pub(crate) use question::{TOO_LONG, Trustable, Untrusted, in_folder, page};
@@ -56,12 +54,12 @@ pub(crate) use tree::similar;
 pub(crate) use trust::{Trusted, trust, trusted, untrust};
 pub(crate) use variables::INPUT_PREFIX;
 
-/// How many names of entries, or lines of a file, a message lists.
+/// The names of entries, or lines of a file, in a message.
 const MAX_NAMES: usize = 10;
 /// The longest name in a message.
 const MAX_NAME_CHARS: usize = 100;
 
-/// A name in a sentence. A longer one is truncated, with its length behind it.
+/// A name in a message. A longer one is truncated, with its length behind it.
 pub(crate) fn called(name: &str) -> String {
     match name.char_indices().nth(MAX_NAME_CHARS) {
         None => shown(name.as_ref()),
@@ -69,22 +67,22 @@ pub(crate) fn called(name: &str) -> String {
     }
 }
 
-/// What a target means where configurations are.
-pub(crate) enum Meant {
-    /// An entry: how it is started or reached.
+/// What a target is, according to the configurations.
+pub(crate) enum Resolved {
+    /// An entry.
     Entry(Box<Launch>),
-    /// What its words say. `no_entry`: that it is no entry either, where it could have been one.
-    Words { no_entry: Option<String> },
+    /// A command or an address. `no_entry` says that it is no entry, where it could have been one.
+    AsTyped { no_entry: Option<String> },
 }
 
-/// Whether an entry is meant, and how it is started or reached.
-pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Meant, Failure> {
+/// Finds the entry that the target names, and how its server is started or reached.
+pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Resolved, Failure> {
     let Target::Entry(named) = target else {
         if let Some(failure) = followed(target, &connect.configured) {
             return Err(failure);
         }
         return match (&connect.configured.config, connect.configured.mcp_config.is_empty()) {
-            (None, true) => Ok(Meant::Words { no_entry: None }),
+            (None, true) => Ok(Resolved::AsTyped { no_entry: None }),
             (Some(file), _) => Err(Failure::usage(
                 format!("--config {} is for an entry, and none is named", shown(file.as_os_str())),
                 "name an entry, or leave out --config",
@@ -96,13 +94,12 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Mean
         };
     };
     let files = read(ui, named.file.as_deref(), &connect.configured)?;
-    let configurations = &files.configurations;
-    let mut found = configurations.iter().filter_map(|configuration| {
+    let mut found = files.configurations().filter_map(|configuration| {
         let entry = configuration.contents.entries.iter().find(|entry| entry.name == named.name)?;
         Some((configuration, entry))
     });
     let Some((configuration, entry)) = found.next() else {
-        return absent(ui, named, &files).map(|no_entry| Meant::Words { no_entry: Some(no_entry) });
+        return absent(ui, named, &files).map(|no_entry| Resolved::AsTyped { no_entry: Some(no_entry) });
     };
     for (shadowed, entry) in found {
         ui.detail(&format!("{} is not used", shadowed.source.place(entry.at)));
@@ -119,11 +116,11 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Mean
             configuration.source.name(),
         ));
     }
-    Ok(Meant::Entry(Box::new(launch)))
+    Ok(Resolved::Entry(Box::new(launch)))
 }
 
-/// What is typed behind the name of an entry. With more words behind it, it is a program; where there is no such program,
-/// the entry was meant, and nothing may follow it.
+/// The failure of words behind the name of an entry. A name with arguments is a program. Where there is no such program, the user
+/// meant the entry, which takes no arguments.
 fn followed(target: &Target, configured: &Configured) -> Option<Failure> {
     let Target::Command { program, args } = target else { return None };
     let name = program.to_str().filter(|name| !name.is_empty() && !name.contains('/'))?;
@@ -148,41 +145,40 @@ fn followed(target: &Target, configured: &Configured) -> Option<Failure> {
     Some(Failure::usage(problem, hint))
 }
 
-/// Every file in which entries are searched. Prints why others cannot be used.
+/// Reads every file in which entries are searched, and warns of those that cannot be used.
 fn read(ui: &Ui, file: Option<&OsStr>, configured: &Configured) -> Result<Arc<Files>, Failure> {
     configured.readings.of(file, || {
         let files = files::read(file, configured)?;
-        files.broken.iter().for_each(|broken| ui.warning(&broken.failure.message));
+        files.broken().for_each(|broken| ui.warning(&broken.failure.message));
         Ok(files)
     })
 }
 
-/// There is no such entry: that is said of what may be a program, and otherwise a failure that says what there is.
+/// What is said where there is no such entry, and the word may be a program. Otherwise the failure, which names the entries.
 fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
-    let Files { configurations, broken } = files;
     let name = called(&named.name);
     let names = || {
-        let entries = configurations.iter().flat_map(|configuration| &configuration.contents.entries);
+        let entries = files.configurations().flat_map(|configuration| &configuration.contents.entries);
         entries.map(|entry| entry.name.as_str())
     };
-    let files: Vec<String> = configurations.iter().map(|configuration| configuration.source.name()).collect();
+    let broken: Option<&Broken> = files.broken().last();
+    let chosen = files.configurations().filter(|configuration| configuration.origin == Origin::Chosen);
+    let files: Vec<String> =
+        files.configurations().map(|configuration| configuration.source.name()).collect();
     let meant = similar(&named.name, names());
     let is_program = named.or_program && on_path(&named.name);
-    if is_program || named.or_program && meant.is_none() && broken.is_empty() {
-        let chosen = configurations.iter().filter(|configuration| configuration.origin == Origin::Chosen);
-        // Where there is no such program either, both are said at once.
+    if is_program || named.or_program && meant.is_none() && broken.is_none() {
+        // Where there is no such program either, the failure says both.
         for configuration in chosen.filter(|_| is_program) {
-            ui.note(&format!(
-                "{name} is no entry of {}: it is taken for a program",
-                configuration.source.name()
-            ));
+            let file = configuration.source.name();
+            ui.note(&format!("{name} is no entry of {file}: it is taken for a program"));
         }
         return Ok(match files.as_slice() {
             [] => format!("{name} is no entry, since there is no configuration"),
             files => format!("{name} is no entry of {}", files.join(" or ")),
         });
     }
-    if let Some(broken) = broken.last().filter(|_| meant.is_none()) {
+    if let Some(broken) = broken.filter(|_| meant.is_none()) {
         return Err(broken.failure.clone());
     }
     let message = match (files.is_empty(), named.or_program) {
@@ -207,22 +203,21 @@ fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
     let mut failure = source::failure(message, hint);
     failure.id = "E_NO_ENTRY";
     if named.or_program {
-        // As of every program that is not there, whatever entries are called.
+        // The exit code of every program that is not found.
         failure.exit = Exit::Connection;
     }
     Err(failure)
 }
 
-/// Every entry of the files in which entries are searched, in their order. A disabled entry is left out with a note; a fault in
-/// one is reported when it is used.
+/// Every entry of the files in which entries are searched, in their order. A disabled entry is left out with a note. A fault in an
+/// entry is reported when it is used.
 pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failure> {
     let files = read(ui, None, configured)?;
-    let configurations = &files.configurations;
     let mut names = BTreeSet::new();
     let mut targets = Vec::new();
-    for configuration in configurations {
+    for configuration in files.configurations() {
         for entry in &configuration.contents.entries {
-            // Of two with one name the message about the first names both.
+            // The message about the first entry of a name concerns the others, too.
             if !names.insert(entry.name.clone()) {
                 continue;
             }
@@ -240,20 +235,20 @@ pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failu
             }));
         }
     }
-    if configurations.is_empty() {
+    let files: Vec<String> = files.configurations().map(|one| one.source.name()).collect();
+    if files.is_empty() {
         let problem = "no server is named, and there is no configuration";
         return Err(Failure::usage(problem, "name a server, or a configuration: --config FILE"));
     }
     if targets.is_empty() {
-        let names: Vec<String> = configurations.iter().map(|one| one.source.name()).collect();
-        let problem = format!("there is no entry in {} that could be used", names.join(" or "));
+        let problem = format!("there is no entry in {} that could be used", files.join(" or "));
         return Err(source::failure(problem, "name another file with --config FILE"));
     }
     Ok(targets)
 }
 
 impl Configuration {
-    /// `connect`: what was typed takes the place of what the entry says, or lacks.
+    /// How the server of the entry is started or reached. The options win over the entry.
     fn launch(&self, ui: &Ui, entry: &Entry, connect: &Connect) -> Result<Launch, Failure> {
         let name = called(&entry.name);
         let fail = |problem: Problem| {
@@ -289,7 +284,7 @@ impl Configuration {
     }
 }
 
-/// Whether there is a program of that name on our `PATH`.
+/// Whether our `PATH` has a program of that name.
 fn on_path(name: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else {
         return false;
@@ -299,14 +294,14 @@ fn on_path(name: &str) -> bool {
         .any(|folder| is_program(&folder.join(name)))
 }
 
-/// Whether it is a file that can be run.
+/// Whether the file can be executed.
 #[cfg(unix)]
 pub(crate) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Whether it is a file that can be run.
+/// Whether the file can be executed.
 #[cfg(not(unix))]
 pub(crate) fn is_program(path: &Path) -> bool {
     path.is_file() || path.with_extension("exe").is_file()

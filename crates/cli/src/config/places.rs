@@ -1,21 +1,21 @@
-//! Where configurations lie: the files that the user names, and otherwise those where the programs that share them keep theirs
+//! The places of configurations: the files that the user names, or else the files of the programs that share them
 //! (`mcpjoin help targets` and the help of `--config` list them).
 //!
-//! Used by `files` and `question`. It finds files, and reads none.
+//! Used by `files` and `question`. It finds files and reads none.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::args::Configured;
 use crate::failure::Failure;
 use crate::folders;
 
-/// Names a file in place of `--config`.
+/// The variable that names a file in place of `--config`.
 const VARIABLE: &str = "MCP_CONFIG_PATH";
-/// The name of a configuration that was typed, in messages.
+/// The name of a typed configuration in messages.
 const TYPED: &str = "--mcp-config";
 
-/// In the working directory, and whether other settings stand in the file as well.
+/// Files in the working directory, and whether they also hold other settings.
 const HERE: [(&str, bool); 11] = [
     (".mcp.json", false),
     ("mcp_servers.json", false),
@@ -29,7 +29,7 @@ const HERE: [(&str, bool); 11] = [
     (".roo/mcp.json", false),
     (".zed/settings.json", true),
 ];
-/// In the user's folder of configurations.
+/// Files in the user's folder of configurations.
 const CONFIGURATIONS: [(&str, bool); 7] = [
     ("mcp/mcp_servers.toml", false),
     ("mcp/mcp_servers.json", false),
@@ -39,7 +39,7 @@ const CONFIGURATIONS: [(&str, bool); 7] = [
     ("opencode/opencode.jsonc", true),
     ("zed/settings.json", true),
 ];
-/// In the user's home.
+/// Files in the user's home.
 const HOME: [(&str, bool); 10] = [
     ("mcp_servers.toml", false),
     (".mcp_servers.json", false),
@@ -58,26 +58,26 @@ const HOME: [(&str, bool); 10] = [
 pub(super) enum Origin {
     /// The user named it.
     Chosen,
-    /// It lies in the working directory, whose content may come from somebody else.
+    /// It is in the working directory, whose content another person may have written.
     Here,
-    /// It lies where the user keeps such files.
+    /// It is in the user's home or folder of configurations.
     User,
 }
 
-/// A configuration that is to be read.
+/// A configuration to read.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) path: PathBuf,
     pub(super) origin: Origin,
-    /// It holds other settings, too, so that it may have nothing of ours.
+    /// It also holds other settings, so that it may have no entries.
     pub(super) shared: bool,
-    /// It was typed, and this is all of it.
+    /// The whole text, where it was typed.
     pub(super) text: Option<String>,
-    /// Of [`Origin::Here`]: the real path of the folder, and the file from there on.
+    /// For [`Origin::Here`]: the real path of the folder, and the file below it.
     pub(super) here: Option<(PathBuf, &'static str)>,
 }
 
-/// Where to look, in order: what was named excludes all else. `file`: of `FILE#NAME`.
+/// The places to search, in their order. Where the user names a file, no other is searched. `file`: the file of `FILE#NAME`.
 pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<Candidate>, Failure> {
     let chosen =
         |path: PathBuf| Candidate { path, origin: Origin::Chosen, shared: false, text: None, here: None };
@@ -92,35 +92,25 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<C
         return Ok(vec![chosen(file)]);
     }
     if !configured.mcp_config.is_empty() {
-        let typed = |text: &String| Candidate { text: Some(text.clone()), ..chosen(TYPED.into()) };
-        return Ok(configured
-            .mcp_config
-            .iter()
-            .map(|word| {
-                match word.to_str().map(str::to_owned).filter(|text| text.trim_start().starts_with('{')) {
-                    Some(text) => typed(&text),
-                    None => chosen(word.into()),
-                }
-            })
-            .collect());
+        let typed = |text: &str| Candidate { text: Some(text.to_owned()), ..chosen(TYPED.into()) };
+        let place = |word: &OsString| match word.to_str() {
+            Some(text) if text.trim_start().starts_with('{') => typed(text),
+            _ => chosen(word.into()),
+        };
+        return Ok(configured.mcp_config.iter().map(place).collect());
     }
     if let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) {
         return Ok(vec![chosen(file.into())]);
     }
-    let configurations = folders::config();
-    let configurations = CONFIGURATIONS.into_iter().map(|(name, shared)| {
-        (configurations.as_ref().map(|folder| folder.join(name)), Origin::User, shared)
-    });
-    let home = folders::home();
-    let home = HOME
-        .into_iter()
-        .map(|(name, shared)| (home.as_ref().map(|folder| folder.join(name)), Origin::User, shared));
-    let own = configurations.chain(home).filter_map(|(path, origin, shared)| {
-        Some(Candidate { path: path.filter(|path| there(path))?, origin, shared, text: None, here: None })
-    });
     let mut places = in_folder(Path::new(""));
-    places.extend(own);
-    // In one's home, what lies here is the user's own, and is read once.
+    let own = [(folders::config(), &CONFIGURATIONS[..]), (folders::home(), &HOME)];
+    for (folder, files) in own {
+        let Some(folder) = folder else { continue };
+        let paths = files.iter().map(|(name, shared)| (folder.join(name), *shared));
+        let own = paths.filter(|(path, _)| there(path));
+        places.extend(own.map(|(path, shared)| Candidate { origin: Origin::User, shared, ..chosen(path) }));
+    }
+    // Where the working directory is the user's home, its files are read once.
     let mut known: Vec<PathBuf> = Vec::new();
     places.retain(|place| {
         let path = place.path.canonicalize().unwrap_or_else(|_| place.path.clone());
@@ -131,7 +121,7 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<C
     Ok(places)
 }
 
-/// What lies in a folder as it would in the working directory, which is the empty path.
+/// The files in a folder that would be searched if it were the working directory. The empty path is the working directory.
 pub(super) fn in_folder(folder: &Path) -> Vec<Candidate> {
     let named = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let real = named.canonicalize().unwrap_or_else(|_| named.to_owned());
@@ -145,12 +135,12 @@ pub(super) fn in_folder(folder: &Path) -> Vec<Candidate> {
 fn there(path: &Path) -> bool {
     match path.symlink_metadata() {
         Ok(_) => true,
-        // Reading it reports why it cannot be read.
+        // Reading the file then reports the reason.
         Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
     }
 }
 
-/// The folder that a file is about: the one in which it lies, or in whose folder of settings.
+/// The folder that a file configures: its own folder, or the one above a folder of settings.
 pub(super) fn workspace(file: &Path) -> PathBuf {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let folder = file.parent().unwrap_or(&file);

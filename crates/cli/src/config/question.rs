@@ -1,5 +1,5 @@
-//! The question before an entry of the working directory is used: what the entry says, whole and as the file has it, and what
-//! of it has changed since the user trusted it.
+//! The question before an entry of the working directory is used: the whole entry as the file has it, and its changes since the
+//! user trusted it.
 //!
 //! Used when an entry is launched, by `survey`, and by `servers trust`.
 
@@ -10,36 +10,36 @@ use super::entry::Definition;
 use super::files::{Configuration, Unread};
 use super::members::Members;
 use super::source::Problem;
-use super::trust::{self, Standing, Trusted};
+use super::trust::{self, TrustState, Trusted};
 use super::variables::Names;
 use super::{called, places};
 use crate::target::shown;
 
-/// A definition that the user has not trusted, or not as it is now.
+/// A definition that the user has not trusted, or not in its present form.
 #[derive(Clone, Debug)]
 pub(crate) struct Untrusted {
     /// The real path of the folder.
     pub(crate) folder: PathBuf,
-    /// Where the entry stands.
+    /// The place of the entry.
     pub(crate) place: String,
     pub(crate) name: String,
-    /// What is run or reached, then a line for each other member; `None` where that is too long.
+    /// The command or the address, then a line for each other member; `None` where that is too long.
     pub(crate) lines: Option<Vec<String>>,
-    /// What is different from what was trusted; `None` where nothing was.
+    /// The differences from the trusted definition; `None` where there is none.
     pub(crate) changes: Option<Vec<String>>,
-    /// What trusting it puts into the list; `None` where it cannot be there.
+    /// The definition for the list of trusted ones; `None` where the list cannot hold it.
     pub(crate) definition: Option<Trusted>,
-    /// The list of an earlier version that named the folder, and counts no more.
+    /// The list of an earlier version that names the folder, and is not used any more.
     pub(crate) outdated: Option<PathBuf>,
 }
 
 impl Configuration {
-    /// Whether its entries are asked about.
+    /// Whether its entries need trust.
     pub(super) fn asks(&self) -> bool {
         self.here.as_ref().is_some_and(|(folder, _)| !trust::is_home(folder))
     }
 
-    /// What has to be trusted before the entry is used, where something has.
+    /// The definition that the user has to trust before the entry is used; `None` where that is not necessary.
     pub(super) fn untrusted(
         &self,
         entry: &Entry,
@@ -50,11 +50,11 @@ impl Configuration {
         let members = Members::of(definition, names);
         let lines = members.lines();
         let text = folder.to_str().filter(|_| lines.is_some());
-        let trusted = text.map(|text| Trusted::new(text, file, &entry.name, members.kept()));
-        let changes = match trusted.as_ref().map_or(Standing::Unknown, trust::standing) {
-            Standing::Trusted => return None,
-            Standing::Unknown => None,
-            Standing::Changed(before) => Some(members.changes(&before)),
+        let trusted = text.map(|text| Trusted::new(text, file, &entry.name, members.stored()));
+        let changes = match trusted.as_ref().map_or(TrustState::Unknown, trust::state) {
+            TrustState::Trusted => return None,
+            TrustState::Unknown => None,
+            TrustState::Changed(before) => Some(members.changes(&before)),
         };
         Some(Untrusted {
             folder: folder.clone(),
@@ -68,17 +68,17 @@ impl Configuration {
     }
 }
 
-/// An entry in a folder, for the verb that trusts it.
+/// An entry in a folder, for `servers trust`.
 pub(crate) struct Trustable {
     /// `FILE:LINE:COLUMN`
     pub(crate) place: String,
     /// As the file has it.
     pub(crate) name: String,
-    /// What is shown of it and put into the list; otherwise why it cannot be.
+    /// The lines that are shown, and the definition for the list; otherwise why it cannot be trusted.
     pub(crate) definition: Result<(Vec<String>, Trusted), String>,
 }
 
-/// Every entry that lies in the folder as it would in the working directory, and why files there cannot be read.
+/// Every entry of a folder, as if it were the working directory, and why files there cannot be read.
 pub(crate) fn in_folder(folder: &Path) -> (Vec<Trustable>, Vec<String>) {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     for place in places::in_folder(folder) {
@@ -106,13 +106,13 @@ impl Configuration {
             let lines = members.lines().ok_or_else(|| TOO_LONG.to_owned())?;
             let here = self.here.as_ref().and_then(|(folder, file)| Some((folder.to_str()?, file)));
             let (folder, file) = here.ok_or("the path of its folder is no line of text")?;
-            Ok((lines, Trusted::new(folder, file, &entry.name, members.kept())))
+            Ok((lines, Trusted::new(folder, file, &entry.name, members.stored())))
         });
         Trustable { place: self.source.place(entry.at), name: entry.name.clone(), definition }
     }
 }
 
-/// The question about definitions: each in the lines below the first one.
+/// The text of the question about definitions.
 pub(crate) fn page(definitions: &[&Untrusted]) -> String {
     let mut page = Vec::new();
     for Untrusted { place, name, lines, changes, .. } in definitions {
@@ -134,5 +134,5 @@ pub(crate) fn page(definitions: &[&Untrusted]) -> String {
     page.join("\n")
 }
 
-/// Why the user is not asked about a definition.
+/// The reason why the user is not asked about a definition.
 pub(crate) const TOO_LONG: &str = "it is too long to be shown whole (4 KiB or 50 lines)";

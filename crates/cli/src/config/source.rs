@@ -1,4 +1,4 @@
-//! A configuration file as text: read within bounds, and every place in it can be named by line and column.
+//! The text of a configuration file, read up to a limit, and places in it by line and column.
 
 use std::fmt;
 use std::fs::File;
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::found;
 use crate::target::shown;
 
-/// A larger file is no configuration.
+/// The largest configuration file.
 const MAX_FILE_BYTES: u64 = 10 << 20;
 
 /// The text of a file.
@@ -17,19 +17,19 @@ const MAX_FILE_BYTES: u64 = 10 << 20;
 pub(crate) struct Source {
     path: PathBuf,
     text: String,
-    /// Where each line begins.
+    /// The offset of each line.
     starts: Vec<usize>,
 }
 
-/// A fault at a place in a file. Its text never quotes a value, which may be a secret.
+/// A fault at a place in a file. Its text quotes no value, which may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// In bytes from the beginning of the text.
+    /// The offset in bytes.
     pub(super) at: usize,
     pub(super) text: String,
-    /// One thing to try.
+    /// What the user can try.
     pub(super) hint: String,
-    /// The file is well-formed and holds no entries: no fault where it is shared with other settings.
+    /// The file is well-formed and has no entries, which is no fault where it also holds other settings.
     pub(super) empty: bool,
 }
 
@@ -55,7 +55,7 @@ impl Source {
         Self { path: path.to_owned(), text, starts }
     }
 
-    /// Reads the file. `chosen`: the user named it, so it may be a pipe, which ends when its writer ends.
+    /// Reads the file. `chosen`: the user named it, so it may be a pipe, which is read until its writer closes it.
     pub(super) fn read(path: &Path, chosen: bool) -> Result<Self, Failure> {
         let unusable = |what: &dyn fmt::Display| {
             failure(format!("{}: {what}", shown(path.as_os_str())), "name another file with --config FILE")
@@ -85,7 +85,7 @@ impl Source {
         }
     }
 
-    /// Whether every user of this machine may write to the file. Known on Unix alone.
+    /// Whether every user of this machine may write to the file. Always false on other systems than Unix.
     pub(super) fn writable_by_all(&self) -> bool {
         #[cfg(unix)]
         {
@@ -105,12 +105,12 @@ impl Source {
         &self.path
     }
 
-    /// The file as it would be typed.
+    /// The path as the user would type it.
     pub(super) fn name(&self) -> String {
         shown(self.path.as_os_str())
     }
 
-    /// `FILE:LINE:COLUMN`, both counted from 1, columns in characters.
+    /// `FILE:LINE:COLUMN`, counted from 1, columns in characters.
     pub(super) fn place(&self, at: usize) -> String {
         let line = self.line(at);
         let start = self.starts.get(line - 1).copied().unwrap_or_default();
@@ -123,7 +123,7 @@ impl Source {
         self.starts.partition_point(|start| *start <= at).max(1)
     }
 
-    /// A problem as one line.
+    /// The problem with its place, on one line.
     pub(super) fn say(&self, problem: &Problem) -> String {
         format!("{}: {}", self.place(problem.at), problem.text)
     }
@@ -133,7 +133,7 @@ impl Source {
     }
 }
 
-/// The bytes of a file that the user named; `None` when they are too many.
+/// The bytes of a file that the user named; `None` when there are too many.
 fn named(path: &Path) -> io::Result<Option<Vec<u8>>> {
     if std::fs::metadata(path)?.is_dir() {
         return Err(io::Error::other("this is a directory"));
@@ -141,7 +141,7 @@ fn named(path: &Path) -> io::Result<Option<Vec<u8>>> {
     found::bounded(File::open(path)?, MAX_FILE_BYTES)
 }
 
-/// A configuration that cannot be used.
+/// The failure of a configuration that cannot be used.
 pub(super) fn failure(message: impl Into<String>, hint: impl Into<String>) -> Failure {
     let mut failure = Failure::usage(message, hint);
     failure.id = "E_CONFIG";

@@ -1,4 +1,4 @@
-//! The content of all configurations: each entry with the place of every value, what shadows it, and what it lacks.
+//! The content of all configurations: each entry with the place of every value, the entry that shadows it, and its problems.
 //!
 //! Used by the verb `servers`, and by `doctor` without a target. It starts nothing, and shows no value of a variable or a header.
 
@@ -18,13 +18,13 @@ use super::trust;
 use super::variables::{Piece, pieces};
 use crate::args::Configured;
 use crate::failure::Failure;
-use crate::secret::{self, Kept, Secrets};
+use crate::secret::{self, AlwaysShown, Secrets};
 
 /// One file.
 pub(crate) struct File {
-    /// As it would be typed.
+    /// As the user would type it.
     pub(crate) name: String,
-    /// What its dialect is called; `None` when it cannot be read.
+    /// The name of its dialect; `None` when it cannot be read.
     pub(crate) dialect: Option<&'static str>,
     /// Why it cannot be used.
     pub(crate) problem: Option<String>,
@@ -41,49 +41,44 @@ pub(crate) struct Found {
     pub(crate) transport: Option<&'static str>,
     pub(crate) description: Option<String>,
     pub(crate) parts: Vec<Part>,
-    /// The line that says that other programs leave it out.
+    /// The line that disables it for other programs.
     pub(crate) disabled: Option<usize>,
-    /// Where the entry of the same name stands that is used in its place.
+    /// The place of the entry of the same name that is used instead.
     pub(crate) shadowed: Option<String>,
-    /// Why it cannot be used: what is wrong with it, or every variable that is missing.
+    /// Why it cannot be used: its faults, or every variable that is missing.
     pub(crate) problems: Vec<String>,
     pub(crate) warnings: Vec<String>,
-    /// What the user has to trust before it is used.
+    /// The definition that the user has to trust before it is used.
     pub(crate) untrusted: Option<Untrusted>,
-    /// What must not be shown where a server says it.
+    /// The texts that are hidden in the output of a server.
     pub(crate) secrets: Vec<OsString>,
-    /// The program or the host, as far as the file names it.
+    /// The program or the host, where the file names it without a variable.
     pub(crate) kept: Option<String>,
 }
 
 /// A value of an entry.
 #[derive(Serialize)]
 pub(crate) struct Part {
-    /// What it is: `command`, `args`, `env`, `cwd`, `envFile`, `env_vars`, `url`, `headers`, `pin`, `ca`, `cert`, `key`,
+    /// Its kind: `command`, `args`, `env`, `cwd`, `envFile`, `env_vars`, `url`, `headers`, `pin`, `ca`, `cert`, `key`,
     /// `oauth`, `allowed_tools`, `disabled_tools`.
     pub(crate) what: &'static str,
-    /// As it is written, with `***` where a secret stands; of variables and headers the name alone.
+    /// As the file has it, with `***` for secrets. Of variables and headers only the name.
     pub(crate) text: String,
     pub(crate) line: usize,
-    /// The file in which it stands, where that is another one than the entry's.
+    /// Its file, where that is another one than the entry's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
 }
 
-/// Every file that would be looked into for an entry, in that order. An entry that is used later is used as it was read here.
+/// Every file in which an entry would be searched, in that order. An entry that is used later is used as it was read here.
 pub(crate) fn survey(configured: &Configured) -> Result<Vec<File>, Failure> {
     let read = configured.readings.of(None, || super::files::read(None, configured))?;
     let mut known = BTreeMap::new();
-    let mut broken = read.broken.iter().peekable();
-    let mut files = Vec::new();
-    for (place, configuration) in read.configurations.iter().enumerate() {
-        while let Some(broken) = broken.next_if(|broken| broken.before <= place) {
-            files.push(File::unread(broken));
-        }
-        files.push(configuration.survey(&mut known));
-    }
-    files.extend(broken.map(File::unread));
-    Ok(files)
+    let survey = |file: &Result<Configuration, Broken>| match file {
+        Ok(configuration) => configuration.survey(&mut known),
+        Err(broken) => File::unread(broken),
+    };
+    Ok(read.0.iter().map(survey).collect())
 }
 
 impl File {
@@ -99,7 +94,7 @@ impl File {
 }
 
 impl Configuration {
-    /// `known`: the names that were found before, and where.
+    /// `known`: the names of entries that were found before, and their places.
     fn survey(&self, known: &mut BTreeMap<String, String>) -> File {
         let say = |problem: &Problem| self.source.say(problem);
         let mut entries = Vec::new();
@@ -151,7 +146,7 @@ impl Configuration {
             }
         };
         found.transport = Some(definition.transport.name());
-        // What names variables is not their value.
+        // A reference is no secret.
         let is_literal =
             |text: &str| matches!(pieces(text, names.files)[..], [] | [Piece::Literal(_) | Piece::Broken(_)]);
         let (command, url) = (definition.text(Key::Command), definition.text(Key::Url));
@@ -175,7 +170,7 @@ impl Configuration {
                 file: None,
             });
             if *key == Key::EnvFile {
-                // Why it cannot be read is among the problems.
+                // The reason why it cannot be read is among the problems.
                 let variables = launch::variables(&definition, &names).unwrap_or_default();
                 found.parts.extend(variables.into_iter().map(|variable| Part {
                     what: Key::Env.name(),
@@ -195,12 +190,12 @@ impl Configuration {
         found.description = definition.description;
         found.disabled = definition.disabled.map(|at| self.source.line(at));
         found.warnings = definition.warnings.iter().map(|problem| self.source.say(problem)).collect();
-        // What is said of an entry is masked with its own secrets: no other entry decides about it.
+        // Messages about an entry are masked with its own secrets, so that other entries cannot change them.
         let secrets = Secrets::new(&found.secrets);
-        let mut kept = Kept::default();
+        let mut kept = AlwaysShown::default();
         found.kept.iter().for_each(|text| kept.add(text));
         for text in found.problems.iter_mut().chain(&mut found.warnings) {
-            *text = kept.apart(text, |piece| secrets.hide(piece).into()).into_owned();
+            *text = kept.hide_between(text, |piece| secrets.hide(piece)).into_owned();
         }
         found
     }

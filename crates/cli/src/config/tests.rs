@@ -1,4 +1,4 @@
-//! Both dialects as texts: what is understood, what is told, and with which place.
+//! Configurations as texts: how they are parsed, and the messages about them with their places.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::called;
 use super::dialect::{Dialect, Key, Transport};
 use super::entry::Definition;
 use super::files::Configuration;
-use super::launch::{Launch, Oauth, Program, Remote, Secured, To, launch};
+use super::launch::{Destination, Launch, Oauth, Program, Remote, Secured, launch};
 use super::places::Origin;
 use super::source::Source;
 use crate::args::{Callback, Configured, Pin};
@@ -100,7 +100,7 @@ fn c18_r85_both_formats_become_one_model() {
                 env: vec![("API_KEY".into(), "hunter2hunter2".into()), ("PLAIN".into(), "set!".into())],
                 cwd: Some("/srv".into()),
             };
-            assert_eq!(launch.to, To::Program(program));
+            assert_eq!(launch.destination, Destination::Program(program));
             assert_eq!(launch.shown, "npx -y pkg '--token=${SET}' '${HOME:-/h}'");
             assert!(launch.say.ends_with(", in /srv, with API_KEY, PLAIN set"), "{}", launch.say);
             for secret in ["hunter2hunter2", "set!"] {
@@ -110,7 +110,10 @@ fn c18_r85_both_formats_become_one_model() {
             let launch = started(&configuration, "web");
             let headers = vec![("Authorization".into(), "Bearer hunter2hunter2".into())];
             let address = Http::parse("https://host/mcp?key=set!").unwrap();
-            assert_eq!(launch.to, To::Remote(Remote { address, headers, ca: None, oauth: Oauth::default() }));
+            assert_eq!(
+                launch.destination,
+                Destination::Remote(Remote { address, headers, ca: None, oauth: Oauth::default() })
+            );
             assert_eq!(launch.shown, "'https://host/mcp?key=${SET}'");
             assert!(launch.say.ends_with(", with Authorization sent"), "{}", launch.say);
             for secret in ["hunter2hunter2", "Bearer hunter2hunter2", "set!"] {
@@ -200,8 +203,8 @@ url = "https://host/mcp"
 bearer_token_env_var = "not a name"
 "#;
 
-fn program(args: &[&str], env: &[(&str, &str)]) -> To {
-    To::Program(Program {
+fn program(args: &[&str], env: &[(&str, &str)]) -> Destination {
+    Destination::Program(Program {
         program: "npx".into(),
         args: args.iter().map(OsString::from).collect(),
         env: env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect(),
@@ -209,10 +212,10 @@ fn program(args: &[&str], env: &[(&str, &str)]) -> To {
     })
 }
 
-fn web(headers: &[(&str, &str)]) -> To {
+fn web(headers: &[(&str, &str)]) -> Destination {
     let address = Http::parse("https://host/mcp").unwrap();
     let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    To::Remote(Remote { address, headers, ca: None, oauth: Oauth::default() })
+    Destination::Remote(Remote { address, headers, ca: None, oauth: Oauth::default() })
 }
 
 #[test]
@@ -231,9 +234,9 @@ fn r85_entries_of_vs_code_with_their_inputs() {
         let names = configuration.names(lookup, PathBuf::from("/work"));
         let files = launch(&definition(&configuration, "files").unwrap(), &names).unwrap();
         let env = [("KEY", "hunter2hunter2"), ("SET", "set!")];
-        assert_eq!(files.to, program(&["-y", "pkg", "/work", "eu"], &env));
+        assert_eq!(files.destination, program(&["-y", "pkg", "/work", "eu"], &env));
         assert!(files.secrets.contains(&"hunter2hunter2".into()));
-        assert_eq!(started(&configuration, "web").to, web(&[("X-Zone", "eu")]));
+        assert_eq!(started(&configuration, "web").destination, web(&[("X-Zone", "eu")]));
         let names = configuration.names(|_| None, PathBuf::from("/work"));
         let files = definition(&configuration, "files").unwrap();
         let refused = launch(&files, &names).map(|_| ()).unwrap_err();
@@ -251,8 +254,8 @@ fn r85_entries_of_opencode() {
     let files = definition(&configuration, "files").unwrap();
     assert_eq!((files.opening, files.timeout), (Some(Duration::from_millis(1500)), None));
     assert!(files.disabled.is_some() && files.warnings.is_empty());
-    assert_eq!(started(&configuration, "files").to, program(&["-y", "pkg"], &[("SET", "set!")]));
-    assert_eq!(started(&configuration, "web").to, web(&[("A", "b")]));
+    assert_eq!(started(&configuration, "files").destination, program(&["-y", "pkg"], &[("SET", "set!")]));
+    assert_eq!(started(&configuration, "web").destination, web(&[("A", "b")]));
     for (name, told) in [
         ("wrong", "opencode.json:8:23: type must be local or remote"),
         ("none", "opencode.json:9:42: command is empty"),
@@ -272,9 +275,9 @@ fn r85_entries_of_codex() {
     assert!(
         files.tools.allows("read_file") && !files.tools.allows("read_secret") && files.warnings.is_empty()
     );
-    assert_eq!(started(&configuration, "files").to, program(&["-y", "pkg"], &[("SET", "set!")]));
+    assert_eq!(started(&configuration, "files").destination, program(&["-y", "pkg"], &[("SET", "set!")]));
     let launch = started(&configuration, "the web");
-    assert_eq!(launch.to, web(&[("A", "b"), ("X-Set", "set!"), ("Authorization", "Bearer set!")]));
+    assert_eq!(launch.destination, web(&[("A", "b"), ("X-Set", "set!"), ("Authorization", "Bearer set!")]));
     assert!(launch.secrets.contains(&"set!".into()));
     assert!(definition(&configuration, "the web").unwrap().disabled.is_some());
     let told = "config.toml:21:24: this is the name of no variable";
@@ -557,14 +560,14 @@ const LISTENING: &str = r#"{"mcpServers": {
 #[test]
 fn r85_entries_of_servers_that_listen_without_http() {
     let configuration = read("/etc/x/a.json", LISTENING).unwrap();
-    let to = |name: &str| started(&configuration, name).to;
+    let to = |name: &str| started(&configuration, name).destination;
     let mut pin = [0; 32];
     let digits = (0..32_u8).map(|place| (place % 16) * 0x11);
     pin.iter_mut().zip(digits).for_each(|(byte, digit)| *byte = digit);
     let quic = |address: &str| Quic::parse(&format!("quic://{address}")).unwrap();
     assert_eq!(
         to("quic"),
-        To::Quic(Secured {
+        Destination::Quic(Secured {
             address: quic("set!:1"),
             pin: Some(Pin(pin)),
             ca: None,
@@ -574,10 +577,13 @@ fn r85_entries_of_servers_that_listen_without_http() {
     assert!(!definition(&configuration, "quic").unwrap().tools.allows("x"));
     // The test has no home, so a ~ is a name like any other.
     let ca = Some("/work/~/ca.pem".into());
-    assert_eq!(to("signed"), To::Quic(Secured { address: quic("[::1]:2"), pin: None, ca, identity: None }));
-    assert_eq!(to("tcp"), To::Socket(Socket::Tcp("localhost:3".into())));
-    assert_eq!(to("unix"), To::Socket(Socket::Unix("/run/x.sock".into())));
-    let To::Remote(Remote { ca, .. }) = to("https") else { panic!("it is reached over HTTP") };
+    assert_eq!(
+        to("signed"),
+        Destination::Quic(Secured { address: quic("[::1]:2"), pin: None, ca, identity: None })
+    );
+    assert_eq!(to("tcp"), Destination::Socket(Socket::Tcp("localhost:3".into())));
+    assert_eq!(to("unix"), Destination::Socket(Socket::Unix("/run/x.sock".into())));
+    let Destination::Remote(Remote { ca, .. }) = to("https") else { panic!("it is reached over HTTP") };
     assert_eq!(ca, Some("/work/set!.pem".into()));
     for (name, told) in [
         ("both", "9:3: there are both pin and ca: leave out one of them"),
@@ -629,7 +635,7 @@ fn r85_variables_of_a_file_and_of_ours_reach_a_child() {
             .map_err(|problem| configuration.source.say(&problem))
     };
     let launched_a = launched("a").unwrap();
-    assert_eq!(launched_a.to, program(&[], &[("KEY", "hunter2hunter2"), ("OTHER", "own")]));
+    assert_eq!(launched_a.destination, program(&[], &[("KEY", "hunter2hunter2"), ("OTHER", "own")]));
     assert!(launched_a.secrets.contains(&"hunter2hunter2".into()));
     assert!(
         launched_a.say.ends_with(", with the variables of '${workspaceFolder}/.env'"),
@@ -653,7 +659,7 @@ fn r85_variables_of_a_file_and_of_ours_reach_a_child() {
                 env_vars = [\"a b\"]\n[mcp_servers.c]\ncommand = \"npx\"\nenv_vars = [{ source = \"local\" }]\n";
     let configuration = read("config.toml", text).unwrap();
     let launch = started(&configuration, "a");
-    assert_eq!(launch.to, program(&[], &[("SET", "set!"), ("OTHER", "own")]));
+    assert_eq!(launch.destination, program(&[], &[("SET", "set!"), ("OTHER", "own")]));
     assert!(launch.secrets.contains(&"set!".into()));
     let told = "config.toml:7:13: this is the name of no variable";
     assert_eq!(definition(&configuration, "b").unwrap_err(), told);
@@ -674,7 +680,7 @@ fn a_name_that_nobody_would_read_is_cut_and_its_length_told() {
         let told = definition(&configuration, name).unwrap_err();
         assert!(told.len() < 300, "{told}");
     }
-    // A file that somebody else has written cannot move the cursor.
+    // A file of another person cannot move the cursor.
     let text = "{\"mcpServers\": {\"a\": {\"command\": \"a\", \"\\u001b[2J\": 1}}}";
     let told = warnings(&read("a.json", text).unwrap(), "a");
     assert_eq!(told, ["a.json:1:39: '\\u{1b}[2J' is not known and not used"]);
@@ -684,7 +690,9 @@ fn a_name_that_nobody_would_read_is_cut_and_its_length_told() {
 fn how_a_server_is_logged_in_to_is_read_in_every_dialect() {
     let login = |text: &str, name: &str| {
         let configuration = read(if text.starts_with('{') { "x.json" } else { "x.toml" }, text).unwrap();
-        let To::Remote(Remote { oauth, .. }) = started(&configuration, name).to else { panic!("{name}") };
+        let Destination::Remote(Remote { oauth, .. }) = started(&configuration, name).destination else {
+            panic!("{name}")
+        };
         (oauth, warnings(&configuration, name).len())
     };
     let full = Oauth {
@@ -714,7 +722,7 @@ fn how_a_server_is_logged_in_to_is_read_in_every_dialect() {
     let whole = codex.replace("callback_port", "callback_url = \"http://localhost/cb/x\", callback_port");
     let callback = Some(Callback { by_name: true, port: Some(8085), path: Some("/cb/x".into()) });
     assert_eq!(login(&whole, "x"), (Oauth { client_secret: None, callback, ..full.clone() }, 0));
-    // What cannot be done is told, and what cannot be meant is refused.
+    // What cannot be converted is reported, and a name without an entry is refused.
     let other = claude.replace("\"scopes\"", "\"authServerMetadataUrl\": \"https://h/\", \"scope\"");
     assert_eq!(login(&other, "x"), (full, 1));
     for wrong in ["0", "70000", "\"8085\""] {
@@ -736,7 +744,7 @@ fn what_was_surveyed_is_what_is_used() {
     let used = super::read(&Ui::plain(), None, &configured).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(surveyed[0].entries[0].name, "before");
-    assert_eq!(used.configurations[0].contents.entries[0].name, "before");
+    assert_eq!(used.configurations().next().unwrap().contents.entries[0].name, "before");
 }
 
 /// Gemini CLI and Copilot CLI bind tools in words of their own: what they leave out must not be callable here.
@@ -768,7 +776,7 @@ fn the_filters_of_other_programs_bind() {
     );
 }
 
-/// What is sent although somebody meant a variable is told, and not quoted: it may be a secret that begins so.
+/// A text that looks like a variable and is passed on is reported and not quoted, since a secret may begin like that.
 #[test]
 fn a_variable_without_braces_is_warned_about() {
     let text = r#"{"mcpServers": {
@@ -791,7 +799,9 @@ fn zed_writes_the_program_as_an_object_and_leaves_extensions_to_itself() {
         "extension": {"source": "extension", "enabled": true, "settings": {"key": "x"}},
         "bad": {"command": {"program": "x"}}}}"#;
     let configuration = read("settings.json", text).unwrap();
-    let To::Program(program) = started(&configuration, "old").to else { panic!("a program") };
+    let Destination::Program(program) = started(&configuration, "old").destination else {
+        panic!("a program")
+    };
     assert_eq!(program.program, OsString::from("prog"));
     assert_eq!(program.args, [OsString::from("a")]);
     assert_eq!(definition(&configuration, "new").unwrap().warnings, []);
@@ -807,7 +817,7 @@ fn zed_writes_the_program_as_an_object_and_leaves_extensions_to_itself() {
     );
 }
 
-/// `claude mcp add` writes there unless it is told otherwise.
+/// `claude mcp add` writes there by default.
 #[test]
 fn what_claude_code_keeps_for_this_folder_comes_before_what_it_keeps_for_all() {
     let here = std::env::current_dir().unwrap().join("x");
@@ -822,7 +832,9 @@ fn what_claude_code_keeps_for_this_folder_comes_before_what_it_keeps_for_all() {
     let configuration = read(".claude.json", &text).unwrap();
     let names: Vec<_> = configuration.contents.entries.iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names, ["both", "local", "user"]);
-    let To::Program(program) = started(&configuration, "both").to else { panic!("a program") };
+    let Destination::Program(program) = started(&configuration, "both").destination else {
+        panic!("a program")
+    };
     assert_eq!(program.program, OsString::from("local"));
     assert_eq!(
         warnings(&configuration, "user"),

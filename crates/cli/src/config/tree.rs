@@ -1,6 +1,6 @@
 //! The values of a configuration file with their places: one tree for JSON and TOML, made by `jsonc-parser` and `toml`.
 //!
-//! `contents` and `entry` read it. Of two members with one name both stay in the tree, so that a message can name the second.
+//! `contents` and `entry` read it. Of two members with one name both stay in the tree, so that a message can name the second one.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const JSON: ParseOptions = ParseOptions {
 /// The longest timeout that a file may set.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A value and where it stands.
+/// A value and its place: the offset in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) at: usize,
@@ -39,7 +39,7 @@ pub(super) struct Node {
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Text(String),
-    /// As it is written.
+    /// As the file has it.
     Number(String),
     Bool(bool),
     Null,
@@ -52,19 +52,19 @@ pub(super) enum Value {
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) name: String,
-    /// Where the name stands.
+    /// The place of the name.
     pub(super) at: usize,
     pub(super) node: Node,
 }
 
 impl Member {
-    /// The value as a text, called by the name of the member in the message where it is none.
+    /// The value, which must be a text.
     pub(super) fn text(&self) -> Result<Text, Problem> {
         self.node.text(&self.name)
     }
 }
 
-/// A text and where it stands.
+/// A text and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) at: usize,
@@ -140,7 +140,7 @@ impl Node {
         let at = value.span().start;
         let value = match value.into_inner() {
             DeValue::String(text) => Value::Text(text.into_owned()),
-            // No member has a use for numbers of other bases.
+            // No member has a number of another base.
             DeValue::Integer(number) if number.radix() == 10 => Value::Number(number.as_str().to_owned()),
             DeValue::Integer(number) => Value::Number(format!("base {} {}", number.radix(), number.as_str())),
             DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
@@ -203,7 +203,7 @@ impl Node {
         }
     }
 
-    /// A whole number from 0 on.
+    /// A whole number, 0 or more.
     pub(super) fn whole(&self, name: &str) -> Result<u64, Problem> {
         match &self.value {
             Value::Number(number) => {
@@ -213,7 +213,7 @@ impl Node {
         }
     }
 
-    /// A time in seconds, which may have a fraction: above nothing and up to a day.
+    /// A time in seconds, which may have a fraction: above 0 and at most a day.
     pub(super) fn seconds(&self, name: &str) -> Result<Duration, Problem> {
         let Value::Number(number) = &self.value else {
             return Err(self.not(name, "a number"));
@@ -224,7 +224,7 @@ impl Node {
             .ok_or_else(|| Problem::new(self.at, format!("{name} must be above 0 and at most a day")))
     }
 
-    /// A time in units of so many milliseconds: above nothing and up to a day, as on the command line.
+    /// A time in units of `unit` milliseconds: above 0 and at most a day, as on the command line.
     pub(super) fn time(&self, name: &str, unit: u64) -> Result<Duration, Problem> {
         let time = self.whole(name)?.checked_mul(unit).map(Duration::from_millis);
         time.filter(|time| !time.is_zero() && *time <= MAX_TIMEOUT)
@@ -232,7 +232,7 @@ impl Node {
     }
 }
 
-/// The member of that name, which has several spellings. A member that is null counts as absent.
+/// The member with one of these names. A member that is null counts as absent.
 ///
 /// # Errors
 /// When the table has more than one of them.
@@ -256,7 +256,7 @@ pub(super) fn unknown<'a>(
     known: &'a [&'static str],
     ignored: &'a [&'static str],
 ) -> impl Iterator<Item = Problem> {
-    /// Comparing names takes time, and a table with more unknown members has no misspelled ones.
+    /// Comparing names takes time, and in a table with more unknown members they are not misspelled.
     const MAX_SUGGESTIONS: usize = 10;
     let unknown = members.iter().filter(move |member| {
         let name = member.name.as_str();
@@ -275,9 +275,9 @@ pub(super) fn unknown<'a>(
 
 /// The known word that was probably meant.
 pub(crate) fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Longer names are not compared: it takes the product of both lengths.
+    /// Longer names are not compared: the time grows with the product of both lengths.
     const MAX_COMPARED_BYTES: usize = 128;
-    /// The similarity that clap asks of its own suggestions.
+    /// The similarity of clap's own suggestions.
     const MIN_SIMILARITY: f64 = 0.7;
     if word.len() > MAX_COMPARED_BYTES {
         return None;

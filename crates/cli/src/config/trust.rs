@@ -1,12 +1,12 @@
-//! The definitions that the user has trusted: each is used without a question for as long as it does not change.
+//! The definitions that the user has trusted: each is used without a question until it changes.
 //!
-//! Used for files in the working directory, which may come from somebody else: a repository that was cloned, an archive that
-//! was unpacked. A file that was named with `--config` or `FILE#NAME` needs no trust, nor one in the user's home itself. The list is `mcpjoin/trusted.json` in the user's folder of configurations, readable for
-//! the user alone. It is written to a file beside it that takes its place, one process at a time. Neither the list nor its
-//! folder may be another user's, or one to which others may write.
+//! Used for files in the working directory, which another person may have written: in a cloned repository, or an unpacked archive. A
+//! file that was named with `--config` or `FILE#NAME` needs no trust, nor does one in the user's home itself. The list is
+//! `mcpjoin/trusted.json` in the user's folder of configurations, readable for the user alone. It is replaced as a whole, by one
+//! process at a time. The list and its folder must not belong to another user, nor be writable for others.
 //!
-//! Earlier versions trusted folders, one on a line of `mcpjoin/trusted`. That list counts no more: nothing in it says which
-//! definitions its user has seen.
+//! Earlier versions trusted folders, one on a line of `mcpjoin/trusted`. That list is not used any more, since it does not say which
+//! definitions the user has seen.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,24 +20,24 @@ use serde::{Deserialize, Serialize};
 use super::members::{Member, digest_of};
 use crate::{folders, found};
 
-/// The list as a file: a definition takes some 300 bytes.
+/// The size of the file: a definition takes about 300 bytes.
 const MAX_LIST_BYTES: usize = 1 << 20;
-/// The version of the list's format: no other is read.
+/// The version of the list's format. No other is read.
 const FORMAT: u32 = 1;
-/// The permission of a group and of others to write.
+/// The permission bits that let a group and others write.
 #[cfg(unix)]
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// How long to wait for another process that has locked the list: changing it takes milliseconds.
+/// How long to wait for another process that has locked the list. A change takes milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval between attempts to lock it.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A definition that is trusted, or may be.
+/// A definition that is trusted, or can be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Trusted {
     /// The real path of the folder.
     pub(crate) folder: String,
-    /// The file, from that folder on.
+    /// The path of the file below that folder.
     pub(crate) file: String,
     pub(crate) entry: String,
     /// SHA-256 of the members, in hexadecimal digits.
@@ -51,19 +51,18 @@ struct List {
     trusted: Vec<Trusted>,
 }
 
-/// What the list says of a definition.
+/// Whether a definition is in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum TrustState {
     Trusted,
-    /// Nothing.
     Unknown,
-    /// It was trusted with these members.
+    /// It is in the list with these members.
     Changed(Vec<Member>),
 }
 
 impl Trusted {
     pub(super) fn new(folder: &str, file: &str, entry: &str, members: Vec<Member>) -> Self {
-        // Texts and lists of texts always have a spelling as JSON.
+        // Strings and lists of strings can always be serialized.
         let digest = digest_of(&serde_json::to_string(&members).unwrap_or_default());
         Self { folder: folder.into(), file: file.into(), entry: entry.into(), digest, members }
     }
@@ -77,12 +76,12 @@ fn folder() -> Option<PathBuf> {
     folders::config().map(|folder| folder.join("mcpjoin"))
 }
 
-/// Where the list is kept.
+/// The path of the list.
 fn path() -> Option<PathBuf> {
     folder().map(|folder| folder.join("trusted.json"))
 }
 
-/// Whether the folder, a real path, is the user's home, where everything is the user's own.
+/// Whether the folder, a real path, is the user's home, whose files are the user's own.
 pub(super) fn is_home(folder: &Path) -> bool {
     folders::home().and_then(|home| home.canonicalize().ok()).is_some_and(|home| home == folder)
 }
@@ -94,41 +93,41 @@ pub(super) fn outdated(here: &Path) -> Option<PathBuf> {
     text.lines().any(|line| !line.is_empty() && here.starts_with(line)).then_some(list)
 }
 
-/// The list as it was at the first question of this process.
+/// The list as it was when this process first needed it.
 fn known() -> &'static Result<Vec<Trusted>, String> {
     static KNOWN: OnceLock<Result<Vec<Trusted>, String>> = OnceLock::new();
     KNOWN.get_or_init(|| path().map_or(Ok(Vec::new()), |path| read(&path)))
 }
 
-/// Why nothing in the list counts, where that is so.
+/// Why the list cannot be used; `None` where it can.
 pub(super) fn problem() -> Option<&'static str> {
     known().as_ref().err().map(String::as_str)
 }
 
-/// What the list says of the definition.
-pub(super) fn standing(definition: &Trusted) -> Standing {
+/// Compares the definition with the list.
+pub(super) fn state(definition: &Trusted) -> TrustState {
     let known = known().as_deref().unwrap_or_default();
     match known.iter().find(|known| known.is_same_place(definition)) {
-        None => Standing::Unknown,
+        None => TrustState::Unknown,
         Some(known) if known.digest == definition.digest && known.members == definition.members => {
-            Standing::Trusted
+            TrustState::Trusted
         }
-        Some(known) => Standing::Changed(known.members.clone()),
+        Some(known) => TrustState::Changed(known.members.clone()),
     }
 }
 
 /// Everything in the list.
 ///
 /// # Errors
-/// When the list is there and cannot be used; the text names it.
+/// When the list exists and cannot be used. The text names it.
 pub(crate) fn trusted() -> Result<Vec<Trusted>, String> {
     path().map_or(Ok(Vec::new()), |path| read(&path))
 }
 
-/// Trusts these definitions from now on, in the place of what was trusted there before. Returns where that is kept.
+/// Adds definitions to the list, in place of earlier ones of the same entries. Returns the path of the list.
 ///
 /// # Errors
-/// When the list cannot be read or written, is held by another process for 10 s, or would be above its limit.
+/// When the list cannot be read or written, stays locked for [`LOCK_TIMEOUT`], or would exceed its limit.
 pub(crate) fn trust(definitions: &[Trusted]) -> io::Result<PathBuf> {
     change(|list| {
         list.retain(|known| !definitions.iter().any(|new| new.is_same_place(known)));
@@ -136,7 +135,7 @@ pub(crate) fn trust(definitions: &[Trusted]) -> io::Result<PathBuf> {
     })
 }
 
-/// Trusts no longer what `which` picks. Returns what that was.
+/// Removes the definitions that `which` selects, and returns them.
 ///
 /// # Errors
 /// As [`trust`].
@@ -168,7 +167,7 @@ fn change(change: impl FnOnce(&mut Vec<Trusted>)) -> io::Result<PathBuf> {
     let beside = path.with_extension(format!("{}.new", std::process::id()));
     let written = write(&beside, &text).and_then(|()| fs::rename(&beside, &path));
     if written.is_err() {
-        // What cannot be removed either is written over the next time.
+        // A file that cannot be removed is overwritten the next time.
         let _ = fs::remove_file(&beside);
     }
     written.map(|()| path)
@@ -183,7 +182,7 @@ fn make(folder: &Path) -> io::Result<()> {
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    // Of a process that had our id and was killed.
+    // A process with our id may have left one when it was killed.
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -202,7 +201,7 @@ fn unusable(path: &Path, why: &str) -> String {
 /// Checks that the user alone can write to the folder of the list.
 ///
 /// # Errors
-/// Others can, or its owner cannot be read: a sentence for the user.
+/// When others can, or its owner cannot be read. The text is a sentence for the user.
 fn safe(path: &Path) -> Result<(), String> {
     #[cfg(unix)]
     if let Some(folder) = path.parent() {
@@ -224,7 +223,7 @@ fn safe(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What stands in the list; a list that is not there is empty. Otherwise why it cannot be used.
+/// Reads the list, which is empty where there is no file. Fails with the reason why it cannot be used.
 fn read(path: &Path) -> Result<Vec<Trusted>, String> {
     let unusable = |why: String| unusable(path, &why);
     let metadata = match fs::metadata(path) {
@@ -253,7 +252,7 @@ fn read(path: &Path) -> Result<Vec<Trusted>, String> {
     Ok(list.trusted)
 }
 
-/// Whether the owner of the list, or of its folder, may have written what its reader did not. Root can write to any file.
+/// Whether the owner of the list, or of its folder, is another user than its reader and root. Root can write to any file anyway.
 #[cfg(unix)]
 const fn is_anothers(owner: u32, reader: u32) -> bool {
     owner != 0 && owner != reader
@@ -263,7 +262,7 @@ const fn is_anothers(owner: u32, reader: u32) -> bool {
 fn lock(path: &Path) -> io::Result<File> {
     let until = Instant::now() + LOCK_TIMEOUT;
     loop {
-        match held(path)? {
+        match try_lock(path)? {
             Some(file) => return Ok(file),
             None if Instant::now() >= until => {
                 let problem = format!("another process holds {}", crate::target::shown(path.as_os_str()));
@@ -276,7 +275,7 @@ fn lock(path: &Path) -> io::Result<File> {
 
 /// The file, locked; `None` when another process has locked it.
 #[cfg(unix)]
-fn held(path: &Path) -> io::Result<Option<File>> {
+fn try_lock(path: &Path) -> io::Result<Option<File>> {
     use std::os::unix::fs::OpenOptionsExt as _;
 
     use rustix::fs::{FlockOperation, flock};
@@ -289,9 +288,9 @@ fn held(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Where there is no such lock, of two who change the list at once one may not stand in it.
+/// Without such a lock, one of two changes at the same time may be lost.
 #[cfg(not(unix))]
-fn held(path: &Path) -> io::Result<Option<File>> {
+fn try_lock(path: &Path) -> io::Result<Option<File>> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map(Some)
 }
 

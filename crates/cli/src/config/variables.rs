@@ -2,9 +2,8 @@
 //! `${env:VAR}`, `{env:VAR}`, `{file:PATH}` of opencode, and `${workspaceFolder}`, `${userHome}` and `${input:ID}` of VS Code
 //! (<https://code.visualstudio.com/docs/reference/variables-reference>). `$${` stands for `${`.
 //!
-//! They are expanded only for the entry that is used. A missing value is an error: a reference is never sent as it is written.
-//! VS Code asks its user for an input. Here its value comes from a variable, `MCPJOIN_INPUT_` and the id in capitals, or is
-//! its default.
+//! They are expanded only for the entry that is used. A missing value is an error: a reference is never passed on unexpanded. VS Code
+//! asks its user for an input. Here the value comes from the variable `MCPJOIN_INPUT_` plus the id in capitals, or is the default.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,32 +15,32 @@ use super::source::Problem;
 use super::tree::Text;
 use crate::found;
 
-/// All texts of an entry together, expanded.
+/// The expanded size of all texts of an entry together.
 const MAX_EXPANDED_BYTES: usize = 16 << 20;
-/// A file that stands for a text, or holds variables.
+/// The size of a file that a text refers to, or that holds variables.
 const MAX_TEXT_FILE_BYTES: u64 = 64 << 10;
-/// How the names of the variables begin that hold the values of inputs.
+/// The prefix of the variables that hold the values of inputs.
 pub(crate) const INPUT_PREFIX: &str = "MCPJOIN_INPUT_";
-/// The description of an input in a message.
+/// The width of an input's description in a message.
 const MAX_DESCRIPTION_COLUMNS: usize = 100;
-/// The names that an editor knows and the environment does not.
+/// The names that an editor defines.
 const PREDEFINED: [&str; 5] =
     ["workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"];
 
-/// What the texts of an entry may name.
+/// What the texts of an entry can refer to.
 pub(super) struct Names<'a> {
     /// Returns the value of a variable of our environment.
     pub(super) lookup: fn(&str) -> Option<OsString>,
-    /// The folder that the file is about.
+    /// The folder that the file configures.
     pub(super) workspace: PathBuf,
     pub(super) inputs: &'a [Input],
-    /// Whether `{file:PATH}` stands for the text of a file, as in opencode.
+    /// Whether `{file:PATH}` refers to the text of a file, as in opencode.
     pub(super) files: bool,
     /// The files that were read for this entry.
     pub(super) texts: Texts,
 }
 
-/// The texts of the files that an entry names: each file is read once, so that what is shown of it is what is used.
+/// The texts of the files that an entry refers to. Each file is read once, so that the text that is shown is the text that is used.
 #[derive(Debug)]
 pub(super) struct Texts {
     read: fn(&Path) -> Result<String, String>,
@@ -59,7 +58,7 @@ impl Texts {
         Self { read, known: RefCell::new(BTreeMap::new()) }
     }
 
-    /// The text of a small file; otherwise why there is none.
+    /// The text of a small file. Fails with the reason.
     pub(super) fn of(&self, path: &Path) -> Result<String, String> {
         let mut known = self.known.borrow_mut();
         known.entry(path.to_owned()).or_insert_with(|| (self.read)(path)).clone()
@@ -67,7 +66,7 @@ impl Texts {
 }
 
 impl Names<'_> {
-    /// Where a file is that is named so: relative to the folder that the configuration is about; `~/` is the home.
+    /// The path of a file: relative to the folder that the file configures; `~/` is the home.
     pub(super) fn path(&self, written: &Path) -> PathBuf {
         let home = written
             .strip_prefix("~")
@@ -76,7 +75,7 @@ impl Names<'_> {
         home.unwrap_or_else(|| self.workspace.join(written))
     }
 
-    /// What is no variable of the environment, and has a name of its own.
+    /// The value of a name that an editor defines.
     fn predefined(&self, name: &str) -> Option<OsString> {
         match name {
             "workspaceFolder" => Some(self.workspace.clone().into()),
@@ -91,7 +90,7 @@ impl Names<'_> {
 /// Expands the texts of one entry.
 pub(super) struct Expansion<'a> {
     names: &'a Names<'a>,
-    /// How many bytes more the texts may have.
+    /// The bytes that are left of the limit.
     left: usize,
     /// The values that came from the environment, by the names of their variables.
     pub(super) used: Vec<(String, OsString)>,
@@ -102,10 +101,10 @@ impl<'a> Expansion<'a> {
         Self { names, left: MAX_EXPANDED_BYTES, used: Vec::new() }
     }
 
-    /// The text with the values of what it names.
+    /// Expands the references in a text.
     ///
     /// # Errors
-    /// When a value is missing, what is written is no reference, or the limit is exceeded.
+    /// When a value is missing, a reference is malformed, or the limit is exceeded.
     pub(super) fn expand(&mut self, text: &Text) -> Result<OsString, Problem> {
         let mut out = OsString::new();
         for piece in split(&text.text, self.names.files) {
@@ -164,14 +163,14 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// The path of a file that an entry names, where it names one.
+    /// The path in a text, expanded; `None` where there is no text.
     pub(super) fn path(&mut self, text: Option<&Text>) -> Result<Option<PathBuf>, Problem> {
         let Some(text) = text else { return Ok(None) };
         let written = self.expand(text)?;
         Ok(Some(self.names.path(Path::new(&written))))
     }
 
-    /// The value of an input, and the variable that it would come from.
+    /// The value of an input, and the name of its variable.
     fn input(&self, id: &str, text: &Text) -> Result<(OsString, Option<String>), Problem> {
         let Some(input) = self.names.inputs.iter().find(|input| input.id == id) else {
             return Err(Problem::new(text.at, "an input is named that the file does not have")
@@ -193,9 +192,9 @@ impl<'a> Expansion<'a> {
     }
 }
 
-/// The problem of what looks like a reference and is none.
+/// The problem of a malformed reference.
 fn broken(written: &str, text: &Text) -> Problem {
-    let opening = ["${", "{env:", "{file:"].into_iter().find(|opening| written.starts_with(opening));
+    let opening = OPENINGS[1..].iter().find(|opening| written.starts_with(**opening));
     let problem = match opening.filter(|_| !written.contains('}')) {
         Some(opening) => format!("after {opening} a }} is missing"),
         None => "this is no variable: ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} are".into(),
@@ -203,51 +202,49 @@ fn broken(written: &str, text: &Text) -> Problem {
     Problem::new(text.at, problem).hint("write $${ for a ${ that is meant as it is")
 }
 
-/// The text of a small file that an entry names; otherwise why there is none.
+/// Reads the text of a small file. Fails with the reason.
 fn text_of(path: &Path) -> Result<String, String> {
     let content = found::read(path, MAX_TEXT_FILE_BYTES).map_err(|error| error.to_string())?;
     let content = content.ok_or("it is larger than the limit of 64 KiB")?;
     String::from_utf8(content).map_err(|_| "it is not UTF-8".into())
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// `$${`
-    Escaped,
-    /// `${`
-    Dollar,
-    /// `{env:`
-    Brace,
-    /// `{file:`
-    File,
-}
+/// The beginnings of references. The first one stands for `${` itself.
+const OPENINGS: [&str; 4] = ["$${", DOLLAR, "{env:", FILE];
+const DOLLAR: &str = "${";
+const FILE: &str = "{file:";
 
 /// A piece of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
     Literal(&'a str),
-    /// A variable of the environment, and what stands for it where it is missing.
+    /// A variable of the environment, and its default.
     Environment(&'a str, Option<&'a str>),
-    /// What is asked of the user, or known to an editor, by its name.
+    /// An input, or a name that an editor defines.
     Editor(&'a str),
     /// The text of a file.
     File(&'a str),
-    /// It begins as one of these, and is none.
+    /// A malformed reference.
     Broken(&'a str),
 }
 
-/// What a text is made of. `files`: as in [`Names`].
+/// The pieces of a text. `files`: as in [`Names`].
 pub(super) fn pieces(text: &str, files: bool) -> Vec<Piece<'_>> {
     split(text, files).collect()
 }
 
-/// The pieces of a text one by one: a text may be long, and hold very many.
+/// The pieces of a text as an iterator: a long text may have very many.
 fn split(mut text: &str, files: bool) -> impl Iterator<Item = Piece<'_>> {
     std::iter::from_fn(move || {
         if text.is_empty() {
             return None;
         }
-        let Some((at, form)) = next(text, files) else {
+        // A single pass: a long text may have very many references.
+        let next = text.match_indices(['$', '{']).find_map(|(at, _)| {
+            let opening = OPENINGS.into_iter().find(|opening| text[at..].starts_with(opening))?;
+            (files || opening != FILE).then_some((at, opening))
+        });
+        let Some((at, opening)) = next else {
             return Some(Piece::Literal(std::mem::take(&mut text)));
         };
         if at > 0 {
@@ -255,52 +252,29 @@ fn split(mut text: &str, files: bool) -> impl Iterator<Item = Piece<'_>> {
             text = rest;
             return Some(Piece::Literal(literal));
         }
-        let opening = match form {
-            Form::Escaped => {
-                let literal = &text[1..3];
-                text = &text[3..];
-                return Some(Piece::Literal(literal));
-            }
-            Form::Dollar => "${",
-            Form::Brace => "{env:",
-            Form::File => "{file:",
-        };
+        if opening == "$${" {
+            let literal = &text[1..3];
+            text = &text[3..];
+            return Some(Piece::Literal(literal));
+        }
         let Some((inner, after)) = text[opening.len()..].split_once('}') else {
             return Some(Piece::Broken(std::mem::take(&mut text)));
         };
         let whole = &text[..text.len() - after.len()];
         text = after;
-        let (name, default) = match inner.split_once(":-") {
-            Some((name, default)) if form == Form::Dollar => (name, Some(default)),
-            _ => (inner, None),
+        if opening == FILE {
+            return Some(Piece::File(inner));
+        }
+        if opening == DOLLAR && (inner.starts_with("input:") || PREDEFINED.contains(&inner)) {
+            return Some(Piece::Editor(inner));
+        }
+        let (name, default) = match inner.split_once(":-").filter(|_| opening == DOLLAR) {
+            Some((name, default)) => (name, Some(default)),
+            None => (inner, None),
         };
-        let name = name.strip_prefix("env:").filter(|_| form == Form::Dollar).unwrap_or(name);
-        Some(match form {
-            Form::File => Piece::File(inner),
-            Form::Dollar if inner.starts_with("input:") || PREDEFINED.contains(&inner) => {
-                Piece::Editor(inner)
-            }
-            _ if is_name(name) => Piece::Environment(name, default),
-            _ => Piece::Broken(whole),
-        })
+        let name = name.strip_prefix("env:").filter(|_| opening == DOLLAR).unwrap_or(name);
+        Some(if is_name(name) { Piece::Environment(name, default) } else { Piece::Broken(whole) })
     })
-}
-
-/// The first form in a text, and where it begins. `files`: whether `{file:` is one.
-fn next(text: &str, files: bool) -> Option<(usize, Form)> {
-    // Once forward: a text may be long, and hold very many.
-    for (at, _) in text.match_indices(['$', '{']) {
-        let rest = &text[at..];
-        let form = match rest {
-            _ if rest.starts_with("$${") => Form::Escaped,
-            _ if rest.starts_with("${") => Form::Dollar,
-            _ if rest.starts_with("{env:") => Form::Brace,
-            _ if rest.starts_with("{file:") && files => Form::File,
-            _ => continue,
-        };
-        return Some((at, form));
-    }
-    None
 }
 
 pub(super) fn is_name(name: &str) -> bool {

@@ -1,8 +1,8 @@
-//! Who a server over HTTP is told that we are: what `auth login` has stored for its URL, where nothing was typed or
-//! configured; and what to do when that is not enough.
+//! The authorization of requests over HTTP: the login that `auth login` has stored for the server's URL, where no header is
+//! typed or configured; and the hint where a server refuses a request.
 //!
-//! Made by `connect::http`, asked by the link for every request, and by whoever tells of a failure. It opens no browser and
-//! asks nobody; what it sends is hidden from then on wherever we say something.
+//! Made by `connect::network`. The transport calls it for every request, and [`Access::explain`] adds to failures. It opens no
+//! browser and asks no question. The tokens that it sends are hidden from then on in everything that is printed.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
 use std::ffi::OsString;
@@ -29,69 +29,69 @@ use crate::target::shown;
 use crate::ui::{Secrets, Ui};
 use crate::visible;
 
-/// So much of what a server asks for is shown, in characters.
-const SHOWN: usize = 400;
-/// So many scopes are put into a line that is to be typed.
-const SCOPES: usize = 20;
-/// In whose name results are kept while nobody is logged in.
-const NOBODY: &str = "nobody";
-/// The failures that an outage of whoever gives authorizations looks like, to those who see the server alone.
-const OF_OUTAGES: [&str; 4] = ["E_AUTH", "E_CONNECT", "E_TLS", "E_LINK"];
+/// How much of a challenge is shown.
+const MAX_CHALLENGE_COLUMNS: usize = 400;
+/// The scopes in a command line that the user is to type.
+const MAX_SCOPES: usize = 20;
+/// The cache partition of requests without a login.
+const NO_LOGIN: &str = "nobody";
+/// The ids of failures that an outage of the authorization server may cause.
+const OUTAGE_FAILURES: [&str; 4] = ["E_AUTH", "E_CONNECT", "E_TLS", "E_LINK"];
 const OWN_TOKEN: &str = "--header 'Authorization: Bearer ...', or --header @FILE";
 
-/// The folder in which logins are stored; `None` when the system does not say where the user's files are.
+/// The folder of stored logins; `None` where the user's home is not known.
 pub(crate) fn folder() -> Option<PathBuf> {
     folders::absolute("MCPJOIN_AUTH_DIR").or_else(|| Some(folders::state()?.join("mcpjoin").join("auth")))
 }
 
-/// How one server is let know who asks. Cheap to clone.
+/// The authorization of requests to one server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Access(Arc<State>);
 
 struct State {
     ui: Ui,
     url: String,
-    /// What the entry says of logging in.
+    /// The settings for logins from the entry.
     oauth: Oauth,
     extra_ca: Option<Vec<u8>>,
     connect_timeout: Option<Duration>,
-    /// The line that logs in, without scopes and the server: it is the same for whoever reads it.
+    /// The options of `mcpjoin auth` for this server, without scopes.
     options: String,
-    /// The server, as it is written in that line.
+    /// The server as the user would type it.
     named: String,
-    means: Means,
-    /// What the server has asked for last.
-    asked: Mutex<Option<Asked>>,
-    /// What was sent last.
+    source: Source,
+    /// The last refusal of the server.
+    refusal: Mutex<Option<Refusal>>,
+    /// The authorization that was sent last.
     sent: Mutex<Option<HeaderValue>>,
-    /// Why an authorization could not be had that no login would bring: the network.
+    /// The network failure that kept us from an authorization. A login does not help against it.
     outage: Mutex<Option<(LinkErrorKind, String)>>,
-    /// Clients of ours are told what to do, too: they see no hint.
+    /// Clients of ours get the hint in the error, since they see no output of ours.
     has_clients: AtomicBool,
 }
 
-/// With what it is let know.
-enum Means {
+/// Where the authorization comes from.
+enum Source {
     /// A header that is typed or configured.
     Header,
-    /// Nothing: that is what was asked for.
+    /// Nowhere: an option or the entry says so.
     Off,
-    /// Nothing: there is no place to store anything.
-    Nowhere,
-    /// What is stored.
+    /// Nowhere: there is no folder for logins.
+    NoFolder,
+    /// The stored login.
     Stored(Box<OAuth>),
 }
 
 /// How a server has refused a request.
 #[derive(Clone, Debug)]
-struct Asked {
+struct Refusal {
     status: u16,
     /// The values of `WWW-Authenticate`.
     values: Vec<String>,
 }
 
 impl Access {
-    /// `has_header`: one named `Authorization` is typed or configured. `named`: the server as it is to be typed.
+    /// `has_header`: whether a header `Authorization` is typed or configured. `named`: the entry as the user would type it.
     pub(super) fn new(
         ui: &Ui,
         remote: &Remote,
@@ -105,7 +105,7 @@ impl Access {
         if let Some(path) = &connect.ca {
             options.push_str(&format!(" --ca {}", shown(path.as_os_str())));
         }
-        // What its entry says of logging in counts, where it says something.
+        // The entry is named where it has settings for logins.
         let named = named.filter(|_| remote.oauth != Oauth::default());
         if let (Some(_), Some(file)) = (named, &connect.configured.config) {
             options.push_str(&format!(" --config {}", shown(file.as_os_str())));
@@ -119,27 +119,27 @@ impl Access {
             connect_timeout: connect.connect_timeout,
             options,
             named,
-            means: Means::Nowhere,
-            asked: Mutex::default(),
+            source: Source::NoFolder,
+            refusal: Mutex::default(),
             sent: Mutex::default(),
             outage: Mutex::default(),
             has_clients: AtomicBool::new(false),
         };
-        state.means = match folder() {
-            _ if has_header => Means::Header,
-            _ if connect.no_auth || remote.oauth.off => Means::Off,
-            None => Means::Nowhere,
+        state.source = match folder() {
+            _ if has_header => Source::Header,
+            _ if connect.no_auth || remote.oauth.off => Source::Off,
+            None => Source::NoFolder,
             Some(folder) => {
                 let oauth = state.builder().store(FileStore::at(folder)).build();
-                Means::Stored(Box::new(oauth.map_err(|error| unusable(&error))?))
+                Source::Stored(Box::new(oauth.map_err(|error| unusable(&error))?))
             }
         };
         Ok(Self(Arc::new(state)))
     }
 
-    /// Who is asked before each request; nobody, where nothing that is stored is to be used.
+    /// The credentials for the transport; `None` where no stored login is used.
     pub(super) fn credentials(&self) -> Option<Self> {
-        matches!(self.0.means, Means::Stored(_)).then(|| self.clone())
+        matches!(self.0.source, Source::Stored(_)).then(|| self.clone())
     }
 
     /// The URL of the server.
@@ -147,12 +147,12 @@ impl Access {
         &self.0.url
     }
 
-    /// What its entry says of logging in.
+    /// The settings for logins from the entry.
     pub(crate) fn oauth(&self) -> &Oauth {
         &self.0.oauth
     }
 
-    /// The authorities that are trusted beside those of the system: PEM.
+    /// The authorities that are trusted beside those of the system, in PEM.
     pub(crate) fn extra_ca(&self) -> Option<&[u8]> {
         self.0.extra_ca.as_deref()
     }
@@ -161,45 +161,48 @@ impl Access {
         self.0.connect_timeout
     }
 
-    /// Whether a header says who we are, or nothing is to.
+    /// Whether a stored login is not used: there is a header, or logins are off.
     pub(crate) fn is_settled(&self) -> bool {
-        matches!(self.0.means, Means::Header | Means::Off)
+        matches!(self.0.source, Source::Header | Source::Off)
     }
 
-    /// A login to this server, to be: what is said of reaching it is in it.
+    /// A login to this server, with the settings for reaching it.
     pub(crate) fn builder(&self) -> OAuthBuilder {
         self.0.builder()
     }
 
-    /// The line that logs in, with these scopes.
+    /// The command line that logs in with these scopes.
     pub(crate) fn line(&self, scopes: &[String]) -> String {
         let State { options, named, .. } = &*self.0;
-        let scopes: String =
-            scopes.iter().take(SCOPES).map(|scope| format!(" --scope {}", shown(scope.as_ref()))).collect();
+        let scopes: String = scopes
+            .iter()
+            .take(MAX_SCOPES)
+            .map(|scope| format!(" --scope {}", shown(scope.as_ref())))
+            .collect();
         format!("mcpjoin auth login{scopes}{options} {named}")
     }
 
-    /// The server, as it is to be typed.
+    /// The server as the user would type it.
     pub(crate) fn named(&self) -> &str {
         &self.0.named
     }
 
-    /// The same for another of the verbs of `auth`.
+    /// The command line that explains the authorization.
     pub(crate) fn explain_line(&self) -> String {
         let State { options, named, .. } = &*self.0;
         format!("mcpjoin auth explain{options} {named}")
     }
 
-    /// From now on what fails is told to clients of ours in whole: they see no hint.
+    /// From now on errors contain the hint, since they go to clients of ours.
     pub(crate) fn tells_clients(&self) {
         self.0.has_clients.store(true, Ordering::Relaxed);
     }
 
-    /// A failure with what the server has asked for, and what to do about it.
+    /// Adds to a failure the challenge of the server and a hint.
     #[must_use]
-    pub(crate) fn told(&self, mut failure: Failure) -> Failure {
-        // Whoever makes its own requests, as `validate` does, has gone on without an authorization, and was refused.
-        let outage = self.0.outage().clone().filter(|_| OF_OUTAGES.contains(&failure.id));
+    pub(crate) fn explain(&self, mut failure: Failure) -> Failure {
+        // `validate` makes its own requests: it went on without an authorization after an outage, and was refused.
+        let outage = lock(&self.0.outage).clone().filter(|_| OUTAGE_FAILURES.contains(&failure.id));
         if let Some((kind, what)) = outage {
             let seen = failure.seen;
             return Failure { seen, ..self.outage(kind, what, failure.phase) };
@@ -207,37 +210,34 @@ impl Access {
         if failure.id != "E_AUTH" {
             return failure;
         }
-        let asked = self.0.asked().clone();
-        failure.seen.challenge = asked.as_ref().and_then(Asked::shown);
-        let hint = self.hint(asked.as_ref());
-        match hint {
+        let refusal = lock(&self.0.refusal).clone();
+        failure.seen.challenge = refusal.as_ref().and_then(Refusal::shown);
+        match self.hint(refusal.as_ref()) {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
     }
 
-    /// What to do, where it is known better than that a header is missing.
-    fn hint(&self, asked: Option<&Asked>) -> Option<String> {
-        let line = match asked.and_then(Asked::missing_scopes) {
-            Some(scopes) => self.line(&scopes),
-            None => self.line(&[]),
-        };
-        match &self.0.means {
-            Means::Header => Some(format!(
+    /// The hint, where more is known than that a header is missing.
+    fn hint(&self, refusal: Option<&Refusal>) -> Option<String> {
+        let missing = refusal.and_then(Refusal::missing_scopes);
+        let line = self.line(missing.as_deref().unwrap_or_default());
+        match &self.0.source {
+            Source::Header => Some(format!(
                 "the Authorization header is not accepted: give another one, or leave it out and log in: {line}"
             )),
-            Means::Off if self.0.oauth.off => Some(format!("say who you are: {OWN_TOKEN}")),
-            Means::Off => Some(format!("leave out --no-auth, or say who you are: {OWN_TOKEN}")),
-            Means::Nowhere => Some(format!(
+            Source::Off if self.0.oauth.off => Some(format!("say who you are: {OWN_TOKEN}")),
+            Source::Off => Some(format!("leave out --no-auth, or say who you are: {OWN_TOKEN}")),
+            Source::NoFolder => Some(format!(
                 "say who you are: {OWN_TOKEN}; or name a folder for logins in MCPJOIN_AUTH_DIR, and then: {line}"
             )),
-            Means::Stored(_) if asked.is_some_and(Asked::wants_something_else) => None,
-            Means::Stored(_) if asked.is_some_and(|asked| asked.missing_scopes().is_some()) => Some(line),
-            Means::Stored(_) => Some(format!("{line} (with a token of your own: {OWN_TOKEN})")),
+            Source::Stored(_) if refusal.is_some_and(Refusal::wants_something_else) => None,
+            Source::Stored(_) if missing.is_some() => Some(line),
+            Source::Stored(_) => Some(format!("{line} (with a token of your own: {OWN_TOKEN})")),
         }
     }
 
-    /// Somebody was not reached without whom there is no authorization: `what` says who.
+    /// The failure of an authorization server that was not reached, which `what` names.
     pub(crate) fn outage(&self, kind: LinkErrorKind, what: String, phase: Phase) -> Failure {
         let id = if kind == LinkErrorKind::Untrusted { "E_TLS" } else { "E_CONNECT" };
         Failure::new(id, Exit::Connection, phase, what).hint(self.outage_hint(kind))
@@ -257,19 +257,19 @@ impl Access {
         }
     }
 
-    /// Why a request fails, for whoever waits for it.
+    /// The error of a request that needs an authorization.
     fn failed(&self, error: CredentialsError) -> CredentialsError {
         let CredentialsError { message, kind } = &error;
         let is_outage = *kind != LinkErrorKind::Unauthorized;
-        *self.0.outage() = is_outage.then(|| (*kind, message.clone()));
+        *lock(&self.0.outage) = is_outage.then(|| (*kind, message.clone()));
         if !self.0.has_clients.load(Ordering::Relaxed) {
             return error;
         }
         let hint = if is_outage {
             self.outage_hint(*kind)
         } else {
-            let asked = self.0.asked().clone();
-            self.hint(asked.as_ref()).unwrap_or_else(|| format!("say who you are: {OWN_TOKEN}"))
+            let refusal = lock(&self.0.refusal).clone();
+            self.hint(refusal.as_ref()).unwrap_or_else(|| format!("say who you are: {OWN_TOKEN}"))
         };
         CredentialsError::new(self.0.ui.hidden(&format!("{message}; try: {hint}"))).of(*kind)
     }
@@ -287,27 +287,15 @@ impl State {
         builder
     }
 
-    fn asked(&self) -> MutexGuard<'_, Option<Asked>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn outage(&self) -> MutexGuard<'_, Option<(LinkErrorKind, String)>> {
-        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn sent(&self) -> MutexGuard<'_, Option<HeaderValue>> {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes what is sent, and hides it.
-    fn send(&self, value: Option<&HeaderValue>) {
-        let mut sent = self.sent();
+    /// Records the authorization that is sent, and hides it.
+    fn record_sent(&self, value: Option<&HeaderValue>) {
+        let mut sent = lock(&self.sent);
         if sent.as_ref() == value {
             return;
         }
         if let Some(text) = value.and_then(|value| value.to_str().ok()) {
             self.ui.hide(Secrets::new(&secret::of_header(text)));
-            // The scheme of RFC 9449 is none that words in general are judged by.
+            // `DPoP` (RFC 9449) is not among the schemes of `secret`.
             let token = text.split_once(' ').map_or(text, |(_, token)| token);
             self.ui.hide(Secrets::new(&[OsString::from(token.trim())]));
         }
@@ -315,7 +303,11 @@ impl State {
     }
 }
 
-impl Asked {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Refusal {
     fn of(challenge: &AuthorizationChallenge<'_>) -> Self {
         let values = challenge.www_authenticate.iter().map(|value| (*value).to_owned()).collect();
         Self { status: challenge.status, values }
@@ -325,22 +317,21 @@ impl Asked {
         self.values.iter().flat_map(|value| Challenge::parse(value.as_bytes()))
     }
 
-    /// As the server says it, cut.
+    /// The values as the server sent them, truncated.
     fn shown(&self) -> Option<String> {
         let text = self.values.join(", ");
-        (!text.is_empty()).then(|| visible::cut(&visible::line(&text), SHOWN).into_owned())
+        (!text.is_empty()).then(|| visible::cut(&visible::line(&text), MAX_CHALLENGE_COLUMNS).into_owned())
     }
 
-    /// The scopes that a token lacks, where that is why it is refused.
+    /// The scopes that the token lacks, where that is the reason.
     fn missing_scopes(&self) -> Option<Vec<String>> {
         let of_scope = |challenge: &Challenge| challenge.parameter("error") == Some("insufficient_scope");
         let challenge = self.challenges().filter(|_| self.status == 403).find(of_scope)?;
         let scopes = challenge.parameter("scope").unwrap_or_default();
-        let scopes: Vec<String> = scopes.split_whitespace().take(SCOPES).map(str::to_owned).collect();
-        Some(scopes)
+        Some(scopes.split_whitespace().take(MAX_SCOPES).map(str::to_owned).collect())
     }
 
-    /// Whether it names ways to say who asks, and none of them is OAuth.
+    /// Whether it names schemes, and none of them is of OAuth.
     fn wants_something_else(&self) -> bool {
         let is_ours = |challenge: &Challenge| challenge.is("Bearer") || challenge.is("DPoP");
         let mut challenges = self.challenges().peekable();
@@ -353,11 +344,11 @@ impl Credentials for Access {
         &self,
         request: AuthorizationRequest<'_>,
     ) -> Result<Option<HeaderValue>, CredentialsError> {
-        let Means::Stored(oauth) = &self.0.means else { return Ok(None) };
+        let Source::Stored(oauth) = &self.0.source else { return Ok(None) };
         match oauth.authorization(request).await {
             Ok(value) => {
-                *self.0.outage() = None;
-                self.0.send(value.as_ref());
+                *lock(&self.0.outage) = None;
+                self.0.record_sent(value.as_ref());
                 Ok(value)
             }
             Err(error) => Err(self.failed(error)),
@@ -365,38 +356,34 @@ impl Credentials for Access {
     }
 
     fn proof(&self, request: AuthorizationRequest<'_>, authorization: &HeaderValue) -> Option<HeaderValue> {
-        let Means::Stored(oauth) = &self.0.means else { return None };
+        let Source::Stored(oauth) = &self.0.source else { return None };
         oauth.proof(request, authorization)
     }
 
     fn answered(&self, url: &str, dpop_nonce: &str) {
-        if let Means::Stored(oauth) = &self.0.means {
+        if let Source::Stored(oauth) = &self.0.source {
             oauth.answered(url, dpop_nonce);
         }
     }
 
     fn cache_partition(&self) -> Option<String> {
-        let Means::Stored(oauth) = &self.0.means else { return Some(NOBODY.into()) };
-        match &*self.0.sent() {
-            None => Some(NOBODY.into()),
+        let Source::Stored(oauth) = &self.0.source else { return Some(NO_LOGIN.into()) };
+        match &*lock(&self.0.sent) {
+            None => Some(NO_LOGIN.into()),
             Some(_) => oauth.cache_partition(),
         }
     }
 
     async fn challenged(&self, challenge: AuthorizationChallenge<'_>) -> AfterChallenge {
-        let Means::Stored(oauth) = &self.0.means else { return AfterChallenge::GiveUp };
-        let asked = Asked::of(&challenge);
-        let status = asked.status;
-        *self.0.asked() = Some(asked);
+        let Source::Stored(oauth) = &self.0.source else { return AfterChallenge::GiveUp };
+        let status = challenge.status;
+        *lock(&self.0.refusal) = Some(Refusal::of(&challenge));
+        let has_clients = self.0.has_clients.load(Ordering::Relaxed);
         match oauth.challenged(challenge).await {
-            // Where nothing was sent, the server says more than that nobody is logged in.
-            AfterChallenge::Fail(_)
-                if self.0.sent().is_none() && !self.0.has_clients.load(Ordering::Relaxed) =>
-            {
-                AfterChallenge::GiveUp
-            }
+            // Without an authorization in the request, the server's own challenge says more than that there is no login.
+            AfterChallenge::Fail(_) if lock(&self.0.sent).is_none() && !has_clients => AfterChallenge::GiveUp,
             AfterChallenge::Fail(error) => AfterChallenge::Fail(self.failed(error)),
-            AfterChallenge::GiveUp if self.0.has_clients.load(Ordering::Relaxed) => {
+            AfterChallenge::GiveUp if has_clients => {
                 let text = format!("the server answered {status}, and does not let us in");
                 AfterChallenge::Fail(self.failed(CredentialsError::new(text)))
             }
@@ -405,7 +392,7 @@ impl Credentials for Access {
     }
 }
 
-/// What a login cannot be made of.
+/// The failure of settings that make no login.
 pub(crate) fn unusable(error: &mcpjoin_auth::OAuthSetupError) -> Failure {
     Failure::usage(error.to_string(), "http://host:port/path, and --ca FILE, where FILE is in PEM")
 }

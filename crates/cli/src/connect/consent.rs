@@ -1,10 +1,10 @@
-//! What is said of servers before anything of them is used, and the question about what lies where somebody else may have
-//! put it: asked once for each folder, with everything before it that would be used.
+//! The notes about servers before they are used, and the question about definitions that another person may have written:
+//! asked once for each folder, after all definitions of that folder were shown.
 //!
-//! The question shows definitions as their files have them. No list of secrets is applied to it: whoever wrote the
-//! definition would choose what the user sees of it.
+//! The question shows definitions as their files have them. No list of secrets is applied to it, since the author of a
+//! definition could then choose what the user sees of it.
 //!
-//! Called by `connect` when all plans are made, and before any of them is carried out.
+//! Called by `connect` when all plans are made, and before any server is started or reached.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,26 @@ use crate::failure::Failure;
 use crate::target::shown;
 use crate::ui::{Secrets, Ui};
 
-/// What has to be said of a server, or asked.
+/// The largest question, which is about all definitions of a folder: ten terminals of 80 columns and 40 lines. Users do not
+/// read a longer one, and would trust a definition in the middle of it unseen.
+const MAX_QUESTION_BYTES: usize = 32 << 10;
+/// The most lines of a question: the same ten terminals. Thousands of short lines have few bytes.
+const MAX_QUESTION_LINES: usize = 400;
+/// A terminal of 24 lines does not show the beginning of a longer question, where the command stands.
+const SCREEN_LINES: usize = 20;
+
+/// What is said or asked about a server.
 #[derive(Default)]
-pub(crate) struct Consent {
-    /// What is said of it, and whether without being asked. Its secrets are masked.
+pub(super) struct Consent {
+    /// A note, with its secrets masked, and whether it is shown without `-v`.
     pub(super) say: Option<(String, bool)>,
-    /// What the user has to trust first.
+    /// The definition that the user has to trust.
     pub(super) untrusted: Option<Box<Untrusted>>,
-    /// What is not shown once it is trusted.
+    /// The secrets that are hidden once the definition is trusted.
     pub(super) secrets: Vec<Secrets>,
 }
 
-/// Says what is to be said of them. In the place of one that the user does not let in stands why.
+/// Prints the notes and asks the questions. A plan that the user refuses is replaced by its failure.
 pub(super) fn ask(ui: &Ui, plans: &mut [Result<Plan, Failure>]) {
     let mut asked: BTreeMap<PathBuf, Vec<&Untrusted>> = BTreeMap::new();
     for Consent { say, untrusted, .. } in plans.iter().flatten().map(|plan| &plan.consent) {
@@ -51,21 +59,12 @@ pub(super) fn ask(ui: &Ui, plans: &mut [Result<Plan, Failure>]) {
     }
 }
 
-/// The most bytes of one question, which is about all definitions of a folder: ten terminals of 80 columns and 40 lines. Users
-/// do not read a longer one, and would trust a definition in the middle of it unseen.
-const MOST: usize = 32 << 10;
-/// The most lines of one question: the same ten terminals. Thousands of short lines have few bytes.
-const LINES: usize = 400;
-
-/// Of a longer question a terminal of 24 lines does not show the beginning, where the command stands.
-const SCREEN: usize = 20;
-
-/// Shows what would be used, however quiet, and asks whether it is to be.
+/// Shows the definitions, also with `--quiet`, and asks whether to use them.
 fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failure> {
     let name = shown(folder.as_os_str());
     let page = config::page(definitions);
     let lines = page.lines().count();
-    let is_too_long = page.len() > MOST || lines > LINES;
+    let is_too_long = page.len() > MAX_QUESTION_BYTES || lines > MAX_QUESTION_LINES;
     if !is_too_long {
         ui.warning_as_written(&format!("you have not trusted what lies in {name}:\n{page}"));
     }
@@ -77,7 +76,7 @@ fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failu
         failure
     };
     if is_too_long {
-        let bound = format!("({} KiB or {LINES} lines)", MOST >> 10);
+        let bound = format!("({} KiB or {MAX_QUESTION_LINES} lines)", MAX_QUESTION_BYTES >> 10);
         return Err(refused(&match definitions.len() {
             1 => format!(": what has changed of it is too long to be shown {bound}"),
             count => {
@@ -89,7 +88,7 @@ fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failu
         return Err(refused(&format!(": {TOO_LONG}")));
     }
     let what = if definitions.len() == 1 { "it" } else { "them" };
-    let above = if lines > SCREEN { format!("Read all {lines} lines above. ") } else { String::new() };
+    let above = if lines > SCREEN_LINES { format!("Read all {lines} lines above. ") } else { String::new() };
     match ui.ask(&format!("{above}Use {what}? [y]es, [a]lways, until it changes, [N]o ")) {
         Some(answer) if answer.eq_ignore_ascii_case("y") => Ok(()),
         Some(answer) if answer.eq_ignore_ascii_case("a") => {

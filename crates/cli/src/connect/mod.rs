@@ -1,37 +1,29 @@
-//! A command's way to a server and back: starts it, connects, lets the command work, and ends everything that was
-//! started, whatever happens. Signals are heard all the way.
+//! Connects a command to its server: starts or reaches the server, runs the command's work, and ends every process that was
+//! started, whatever happens. Signals are handled the whole time.
 //!
-//! Called by the commands that talk to a server. It judges no result and prints only what it takes to connect.
+//! Called by the commands that talk to a server. It checks no result, and prints only what concerns the connection.
 
 mod authorization;
 mod consent;
+mod endpoint;
 mod environment;
-mod file;
-mod headers;
-mod http;
-mod opening;
-mod orchestra;
+mod network;
 mod plan;
-mod quic;
 mod several;
 mod signals;
-mod stop;
 mod trace;
-mod way;
 
 use std::time::{Duration, Instant};
 
 use mcpjoin::client::Client;
 use mcpjoin::link::ChildHandle;
-use mcpjoin::proto::types::LogMessageParams;
-use mcpjoin::proto::{Method, Notification};
 use tokio::time::timeout;
 
 use crate::args::{Configured, Connect};
 use crate::config::ToolFilter;
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
-use crate::guard::Guarded;
+use crate::guard::OrphanGuard;
 use crate::progress::Waiting;
 use crate::target::Target;
 use crate::ui::Ui;
@@ -39,25 +31,21 @@ use crate::visible;
 
 pub(crate) use crate::config::Place;
 pub(crate) use authorization::{Access, folder as logins_folder, unusable as unusable_login};
+pub(crate) use endpoint::Endpoint;
 pub(crate) use environment::{CLIENT_SECRET, without_ours};
-pub(crate) use file::{bounded, read as read_file};
-pub(crate) use http::{certificates, refused};
-pub(crate) use orchestra::certificates_folder;
+pub(crate) use network::{bounded, certificates, certificates_folder, read_file, refused, unusable};
 pub(crate) use plan::{Plan, limits};
-pub(crate) use quic::unusable;
-pub(crate) use several::{Coming, with_each, with_each_server};
-pub(crate) use signals::Signals;
-pub(crate) use stop::Stop;
+pub(crate) use several::{ServerOutput, with_each, with_each_server};
+pub(crate) use signals::{Signals, Stop};
 pub(crate) use trace::stamp;
-pub(crate) use way::Way;
 
-/// How long the keeper of the child may take once everything has been killed at once.
-const KILLED: Duration = Duration::from_secs(1);
+/// How long the supervisor of the child may take to report after everything was killed.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a call of the system may go on that nobody waits for any more, as resolving a name.
-const UNHEARD: Duration = Duration::from_millis(500);
+/// How long the runtime waits at the end for a blocking system call, such as resolving a name.
+const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Connects to the server, runs `work`, and ends everything. The exit is that of `work`, or says what came between.
+/// Connects to the server, runs `work`, and ends everything. Returns the exit of `work`, or the exit of what prevented it.
 pub(crate) fn with_server(
     ui: &Ui,
     target: &Target,
@@ -69,8 +57,8 @@ pub(crate) fn with_server(
     })
 }
 
-/// [`with_server`] for verbs that see tools: `work` is told which of them the configuration allows, and when a signal has
-/// come: who waits for that is given a moment to end by itself.
+/// [`with_server`] for verbs that list tools: `work` also gets the tools that the configuration allows, and a [`Stop`]. Work
+/// that waits for the stop has [`PRINT_TIMEOUT`](signals::PRINT_TIMEOUT) to end by itself.
 pub(crate) fn with_tools(
     ui: &Ui,
     target: &Target,
@@ -84,19 +72,19 @@ pub(crate) fn with_tools(
     })
 }
 
-/// What is known of a server beside what it says itself.
+/// What the command line knows of a server.
 pub(crate) struct About {
-    /// Its command or its address, as it would be typed.
+    /// The command or the address as the user would type it.
     pub(crate) shown: String,
-    /// How messages travel to it, in a word.
+    /// The transport, in a word.
     pub(crate) transport: &'static str,
-    /// The entry of a configuration that it is.
+    /// The name and the place of its entry, where it is an entry.
     pub(crate) entry: Option<(String, Place)>,
-    /// Which of its tools may be seen.
+    /// The tools that may be listed.
     pub(crate) tools: ToolFilter,
 }
 
-/// [`with_server`] for verbs that tell of the server itself.
+/// [`with_server`] for verbs that show the server itself.
 pub(crate) fn with_about(
     ui: &Ui,
     target: &Target,
@@ -108,7 +96,7 @@ pub(crate) fn with_about(
             shown: plan.shown.clone(),
             transport: match target {
                 Target::Orchestrator(_) => "orchestra",
-                _ => plan.way.name(),
+                _ => plan.endpoint.transport(),
             },
             entry: plan.place.clone().map(|place| (target.label(), place)),
             tools: plan.tools.clone(),
@@ -117,9 +105,9 @@ pub(crate) fn with_about(
     })
 }
 
-/// [`with_server`] for verbs that call tools, with a client that takes tasks. `tool` is the one that will be called; when
-/// the configuration does not allow it, nothing is started. When a signal ends the work, `farewell` comes before the
-/// connection is closed; a second signal ends that, too.
+/// [`with_server`] for verbs that call tools, with a client that supports tasks. `tool` is the one to call: when the
+/// configuration does not allow it, nothing is started. When a signal ends the work, `farewell` runs before the connection is
+/// closed. A second signal ends `farewell`, too.
 pub(crate) fn with_tasks(
     ui: &Ui,
     target: &Target,
@@ -130,15 +118,14 @@ pub(crate) fn with_tasks(
 ) -> Exit {
     with_plan(ui, target, connect, async |plan| {
         if let Err(failure) = tool.map_or(Ok(()), |tool| plan.tools.permit(tool)) {
-            ui.failure(&failure);
-            return failure.exit;
+            return failed(ui, &failure);
         }
         run(plan.taking_tasks(), ui, farewell, async |client: &Client, _: &Stop| work(client).await).await
     })
 }
 
-/// Runs `work` on a runtime of its own, with what it takes to start the server and to connect to it; whatever is left
-/// of what was started then is ended, and named when that is impossible. `work` hears signals by itself.
+/// Runs `work` with the plan for one server. Afterwards every process that is left of the server is ended, and a warning names
+/// one that cannot be. `work` handles signals itself.
 pub(crate) fn with_plan(
     ui: &Ui,
     target: &Target,
@@ -160,62 +147,61 @@ pub(crate) fn with_plans(
 ) -> Exit {
     let plans: Result<Vec<Plan>, Failure> =
         targets.iter().map(|target| plan::plan(ui, target, connect)).collect();
-    // What cannot be meant is told before anybody is asked.
+    // A target that cannot be used is reported before the user is asked anything.
     let asked = plans.and_then(|plans| {
         let mut plans: Vec<_> = plans.into_iter().map(Ok).collect();
         consent::ask(ui, &mut plans);
-        plans.into_iter().collect()
+        plans.into_iter().collect::<Result<Vec<Plan>, Failure>>()
     });
-    let plans: Vec<Plan> = match asked {
-        Ok(plans) => plans,
-        Err(failure) => {
-            ui.failure(&failure);
-            return failure.exit;
+    match asked {
+        Ok(plans) => {
+            let endpoints = plans.iter().map(|plan| plan.endpoint.clone()).collect();
+            on_runtime(ui, endpoints, work(plans))
         }
-    };
-    let ways = plans.iter().map(|plan| plan.way.clone()).collect();
-    within(ui, ways, work(plans))
+        Err(failure) => failed(ui, &failure),
+    }
 }
 
-/// [`with_plans`] for verbs to which a server that cannot be meant is a result: it hides none of the others.
+/// [`with_plans`] for verbs that report a target without a plan as a result, so that it hides none of the others.
 pub(crate) fn with_each_plan(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
     work: impl AsyncFnOnce(Vec<Result<Plan, Failure>>) -> Exit,
 ) -> Exit {
-    // The configuration is for those that are entries of it, where there is one.
+    // Where one target is an entry, the configuration is for the entries alone.
     let is_entry = |target: &Target| matches!(target, Target::Entry(_));
     let others = Connect { configured: Configured::default(), ..connect.clone() };
     let others = if targets.iter().any(is_entry) { &others } else { connect };
     let plan = |target| plan::plan(ui, target, if is_entry(target) { connect } else { others });
     let mut plans: Vec<_> = targets.iter().map(plan).collect();
     consent::ask(ui, &mut plans);
-    let ways = plans.iter().flatten().map(|plan| plan.way.clone()).collect();
-    within(ui, ways, work(plans))
+    let endpoints = plans.iter().flatten().map(|plan| plan.endpoint.clone()).collect();
+    on_runtime(ui, endpoints, work(plans))
 }
 
-/// Does the work on a runtime of its own.
-fn within(ui: &Ui, ways: Vec<Way>, work: impl Future<Output = Exit>) -> Exit {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = match runtime {
+/// Prints the failure and returns its exit.
+fn failed(ui: &Ui, failure: &Failure) -> Exit {
+    ui.failure(failure);
+    failure.exit
+}
+
+/// Runs the work on a new runtime, and ends what is left of the servers.
+fn on_runtime(ui: &Ui, endpoints: Vec<Endpoint>, work: impl Future<Output = Exit>) -> Exit {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            let failure = Failure::system(Phase::Spawn, &error);
-            ui.failure(&failure);
-            return failure.exit;
-        }
+        Err(error) => return failed(ui, &Failure::system(Phase::Spawn, &error)),
     };
-    // Dismissed when everything is over. Who starts nobody needs none.
-    let _guarded = ways.iter().any(|way| way.child().is_some()).then(Guarded::start);
+    // Without a child there is no orphan.
+    let _guard = endpoints.iter().any(|endpoint| endpoint.child().is_some()).then(OrphanGuard::start);
     let exit = runtime.block_on(work);
-    // What has not been ended politely by now is killed with the tasks that held it. Nobody waits for a name server.
-    runtime.shutdown_timeout(UNHEARD);
-    for way in ways {
-        for survivor in way.child().iter().flat_map(survivors) {
+    // Dropping the tasks kills children that have not exited by now.
+    runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
+    for endpoint in endpoints {
+        for survivor in endpoint.child().iter().flat_map(survivors) {
             ui.warning(&survivor);
         }
-        if let Some(trace) = way.trace {
+        if let Some(trace) = endpoint.trace {
             trace.close();
         }
     }
@@ -229,50 +215,31 @@ async fn run(
     work: impl AsyncFnOnce(&Client, &Stop) -> Result<Exit, Failure>,
 ) -> Exit {
     let started = Instant::now();
-    let (child, shown) = (plan.way.child(), plan.shown.clone());
-    let way = plan.way.clone();
-    let fail = |failure: Failure| ui.failure(&way.told(failure).with(&shown, started.elapsed()));
+    let (endpoint, shown) = (plan.endpoint.clone(), plan.shown.clone());
+    let fail = |failure: Failure| failed(ui, &endpoint.explain(failure).with(&shown, started.elapsed()));
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
-        Err(error) => {
-            let failure = Failure::system(Phase::Spawn, &error);
-            let exit = failure.exit;
-            fail(failure);
-            return exit;
-        }
+        Err(error) => return fail(Failure::system(Phase::Spawn, &error)),
     };
-    let link = async || plan.way.link().await;
-    let connecting = opening::open(ui, link, child.as_ref(), plan.client, plan.first, plan.remembered);
-    // Dropped by the signal, it begins to end what it has started.
+    // When a signal drops this future, the client begins to end the server.
     let client = tokio::select! {
         biased;
-        signal = signals.next() => Err(signal),
-        client = Waiting::new(ui, "connecting").wait(connecting) => Ok(client),
+        signal = signals.next() => Err(Exit::Signal(signal)),
+        client = Waiting::new(ui, "connecting").wait(plan.open(ui)) => client.map_err(&fail),
     };
     let client = match client {
-        Ok(Ok(client)) => client,
-        Ok(Err(failure)) => {
-            let exit = failure.exit;
-            fail(failure);
-            // Told at once; what was started may take its time to leave.
-            if let Some(child) = child {
-                tokio::select! {
-                    biased;
-                    signal = signals.next() => return Exit::Signal(signal),
-                    _ = child.ended() => {}
-                }
-            }
-            return exit;
-        }
-        Err(signal) => {
-            if let Some(child) = child {
-                tokio::select! {
-                    biased;
-                    _ = signals.next() => {}
-                    _ = child.ended() => {}
-                }
-            }
-            return Exit::Signal(signal);
+        Ok(client) => client,
+        Err(exit) => {
+            // The failure has been printed. The child may need time to exit.
+            let Some(child) = endpoint.child() else { return exit };
+            return tokio::select! {
+                biased;
+                signal = signals.next() => match exit {
+                    Exit::Signal(_) => exit,
+                    _ => Exit::Signal(signal),
+                },
+                _ = child.ended() => exit,
+            };
         }
     };
     let stop = Stop::default();
@@ -283,19 +250,13 @@ async fn run(
         outcome = working.as_mut() => Ok(outcome),
     };
     let exit = match outcome {
-        Ok(Ok(exit)) => exit,
-        Ok(Err(failure)) => {
-            let exit = failure.exit;
-            fail(failure);
-            exit
-        }
+        Ok(outcome) => outcome.unwrap_or_else(fail),
         Err(signal) => {
             stop.raise(signal);
             let ending = async {
-                let mut working = working;
-                if stop.is_heard() {
-                    // How it ended matters no more.
-                    let _ = timeout(stop::PRINTED, working.as_mut()).await;
+                if stop.has_listener() {
+                    // The exit is that of the signal, however the work ends.
+                    let _ = timeout(signals::PRINT_TIMEOUT, working.as_mut()).await;
                 }
                 drop(working);
                 farewell(signal).await;
@@ -310,44 +271,25 @@ async fn run(
     };
     tokio::select! {
         biased;
-        // Nobody wants to wait any longer.
         signal = signals.next() => Exit::Signal(signal),
         _ = client.close() => exit,
     }
 }
 
-/// What is left of what the server has started: normally nothing.
+/// A warning for each process of the server that is still running: normally there is none.
 fn survivors(child: &ChildHandle) -> Vec<String> {
     if child.pid().is_some() && child.report().is_none() {
         let waiting = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        // Without a runtime to wait in, what is known is told.
-        let _ = waiting.map(|runtime| runtime.block_on(async { timeout(KILLED, child.ended()).await }));
+        // Without a runtime to wait in, what is known by now is reported.
+        let _ = waiting.map(|runtime| runtime.block_on(async { timeout(KILL_TIMEOUT, child.ended()).await }));
     }
     let Some(report) = child.report() else { return Vec::new() };
     let left = report.survivors.iter().map(|left| {
-        format!(
-            "process {} ({}), which the server has started, is still there",
-            left.pid,
-            visible::line(&left.name)
-        )
+        let name = visible::line(&left.name);
+        format!("process {} ({name}), which the server has started, is still there", left.pid)
     });
-    // Elsewhere it can never be seen.
+    // On other systems the processes can never be listed.
     let blind = cfg!(target_os = "linux") && !report.complete;
     left.chain(blind.then(|| "/proc cannot be read: what the server has started may still be there".into()))
         .collect()
-}
-
-/// Shows a log message of the server.
-pub(crate) fn show(ui: &Ui, notification: &Notification) {
-    if notification.method != Method::LogMessage {
-        return;
-    }
-    let Some(Ok(message)) =
-        notification.params.as_ref().map(|params| params.raw().decode::<LogMessageParams>())
-    else {
-        return;
-    };
-    let text = message.data.to_string_value();
-    let text = text.as_deref().unwrap_or_else(|| message.data.as_str());
-    ui.server_line(&format!("[{}] {text}", message.level.as_str()));
 }

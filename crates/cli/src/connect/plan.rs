@@ -1,4 +1,6 @@
-//! From what was typed to what is started or reached and how it is talked to: checked, and nothing done yet.
+//! From a target and the options to a plan: what is started or reached, and the client that connects to it.
+//!
+//! Called by `connect`. Making a plan checks the options. It starts nothing and opens no connection.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -8,51 +10,55 @@ use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::proto::session::{Ask, CloseCause, Limits, OpeningFailure};
 
 use super::consent::Consent;
-use super::environment;
-use super::http;
-use super::opening::Remembered;
-use super::orchestra;
-use super::quic;
-use super::show;
+use super::endpoint::{Endpoint, Kind};
 use super::trace::Trace;
-use super::way::{To, Way};
+use super::{environment, network};
 use crate::args::Connect;
-use crate::config::{self, Meant, Oauth, Place, Program, Remote, Secured, ToolFilter};
+use crate::config::{
+    self, Destination, Launch, Oauth, Place, Program, Remote, Resolved, Secured, ToolFilter,
+};
+use crate::era_cache::CachedEra;
 use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::found;
 use crate::secret;
 use crate::target::{Quic, Socket, Target, exact, shown, words_shown};
 use crate::ui::{Secrets, Ui};
-use crate::verdict::Verdict;
 
-/// How to reach a server, understood and checked.
+/// How to reach a server, and the client for it.
 pub(crate) struct Plan {
-    pub(crate) way: Way,
+    pub(crate) endpoint: Endpoint,
     pub(crate) client: ClientBuilder,
-    /// The command or the address as it would be typed.
+    /// The command or the address as the user would type it.
     pub(crate) shown: String,
-    /// Where its entry stands, where it is one.
+    /// The place of its entry, where it is an entry.
     pub(crate) place: Option<Place>,
-    /// What is done first once it runs.
+    /// The phase that begins when the server runs.
     pub(crate) first: Phase,
-    /// Which of its tools may be seen and called.
+    /// The tools that may be listed and called.
     pub(crate) tools: ToolFilter,
-    /// What has to be said or asked before anything of it is used.
-    pub(crate) consent: Consent,
-    /// What is remembered of the server, where that decides anything.
+    /// What is said or asked before the server is used.
+    pub(super) consent: Consent,
+    /// The cached era of the server, where no option selects an era.
     pub(crate) remembered: Option<Remembered>,
-    /// The bounds that the options, and the entry, ask for.
+    /// The limits from the options and the entry.
     pub(crate) limits: Limits,
-    /// How long an answer may take, where they say that.
+    /// The timeout of a request, where the options or the entry set one.
     pub(crate) timeout: Option<Duration>,
 }
 
+/// The era that an earlier run has found out.
+pub(crate) struct Remembered {
+    era: CachedEra,
+    /// A client of the legacy era, where that is the cached one.
+    pub(crate) legacy: Option<ClientBuilder>,
+}
+
 impl Plan {
-    /// The same with a client that takes tasks.
+    /// The same plan with a client that supports tasks.
     pub(crate) fn taking_tasks(mut self) -> Self {
         self.client = self.client.tasks(true);
         if let Some(remembered) = &mut self.remembered {
@@ -60,9 +66,42 @@ impl Plan {
         }
         self
     }
+
+    /// Starts the server, or connects to it, and opens the session: with the cached era first. Where that fails, the client
+    /// probes as if no era were cached.
+    pub(super) async fn open(self, ui: &Ui) -> Result<Client, Failure> {
+        let Self { endpoint, client, first, mut remembered, .. } = self;
+        if let Some(legacy) = remembered.as_mut().and_then(|remembered| remembered.legacy.take()) {
+            match legacy.connect(endpoint.link().await?).await {
+                Ok(client) => return Ok(client),
+                Err(error) if !may_be_stale(&error.cause) => {
+                    return Err(Failure::closed(&error.cause, Phase::Initialize));
+                }
+                Err(_) => {
+                    ui.detail("the legacy era, which it spoke the last time, does not work: asking again");
+                }
+            }
+            // Two processes of one server may disturb each other, and only the later one is watched at the end.
+            if let Some(child) = endpoint.child() {
+                child.ended().await;
+            }
+        }
+        let connected = client.connect(endpoint.link().await?).await;
+        let client = connected.map_err(|error| Failure::closed(&error.cause, first))?;
+        if let Some(mut remembered) = remembered {
+            remembered.era.store(client.peer().profile.initialize);
+        }
+        Ok(client)
+    }
 }
 
-/// The bounds that the options ask for.
+/// Whether the session may open in another era.
+const fn may_be_stale(cause: &CloseCause) -> bool {
+    matches!(cause, CloseCause::Opening(failure)
+        if !matches!(failure, OpeningFailure::Garbage { .. } | OpeningFailure::Unsent { .. }))
+}
+
+/// The limits that the options set.
 pub(crate) fn limits(connect: &Connect) -> Limits {
     let mut limits = Limits::default();
     if let Some(size) = connect.max_message_size {
@@ -79,82 +118,45 @@ pub(crate) fn limits(connect: &Connect) -> Limits {
     limits
 }
 
-/// The same for a server over HTTP: what is known to answer requests at all is asked for its era and, where it stays
-/// silent, in the legacy way, and the time that was asked for is for both together.
+/// [`limits`] over HTTP. A server that accepts requests is probed for its era. When it does not respond to the probe,
+/// `initialize` follows. The timeout that was given is for both together.
 fn limits_over_http(connect: &Connect) -> Limits {
-    /// A connection that is not made within the time says so itself, which says more.
-    const LATER: Duration = Duration::from_millis(50);
+    /// A connection that is not made in time reports that itself, which says more than the timeout of the session.
+    const MARGIN: Duration = Duration::from_millis(50);
     let mut limits = limits(connect);
     if let (Some(time), None) = (connect.connect_timeout, era(connect)) {
         limits.probe = limits.probe.min(time / 2);
-        limits.initialize = (time - limits.probe).saturating_add(LATER);
+        limits.initialize = (time - limits.probe).saturating_add(MARGIN);
     }
     limits
 }
 
-/// From the options to what is started or reached and how it is talked to. Hides the values of variables and headers from
-/// then on.
+/// Makes the plan for a target. From then on the values of its variables and headers are not shown.
 pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
-    let mut no_entry = None;
-    let entry = match config::launch(ui, target, connect)? {
-        Meant::Entry(entry) => Some(*entry),
-        Meant::Words { no_entry: said } => {
-            no_entry = said;
-            None
-        }
+    let no_entry = match config::launch(ui, target, connect)? {
+        Resolved::Entry(entry) => return of_entry(ui, *entry, target, connect),
+        Resolved::AsTyped { no_entry } => no_entry,
     };
-    let (to, about) = match (entry, target) {
-        (Some(entry), _) => {
-            entry.kept.iter().for_each(|text| ui.keep(text));
-            let mut about = About {
-                shown: entry.shown,
-                place: entry.place,
-                tools: entry.tools,
-                consent: Consent {
-                    say: Some((entry.say, entry.unasked)),
-                    untrusted: entry.untrusted.map(Box::new),
-                    secrets: Vec::new(),
-                },
-                no_entry: None,
-                named: Some(typed(target)),
-                found: entry.found,
-            };
-            // Whatever is said of it from now on.
-            about.hide(ui, &entry.secrets);
-            let mut connect = Connect {
-                timeout: connect.timeout.or(entry.timeout),
-                connect_timeout: connect.connect_timeout.or(entry.opening),
-                ..connect.clone()
-            };
-            return match entry.to {
-                config::To::Program(program) => to_child(ui, program, about, connect),
-                config::To::Remote(remote) => {
-                    if connect.ca.is_none() {
-                        connect.ca = remote.ca.as_deref().map(regular).transpose()?;
-                    }
-                    to_remote(ui, remote, about, &connect)
-                }
-                config::To::Socket(socket) => to_socket(ui, &socket, about, &connect),
-                config::To::Quic(secured) => to_quic(ui, &secured.address, about, &sides(connect, &secured)?),
-            };
-        }
-        (None, Target::Command { program, args }) => {
-            let args_shown = words_shown(args);
-            let program_shown = exact(&program.to_string_lossy());
-            let between = if args.is_empty() { "" } else { " " };
+    match target {
+        Target::Command { program, args } => {
+            let mut shown = exact(&program.to_string_lossy());
+            if !args.is_empty() {
+                shown.push_str(&format!(" {}", words_shown(args)));
+            }
             ui.keep(&program.to_string_lossy());
-            let about = About::new(format!("{program_shown}{between}{args_shown}"));
-            (command(program.clone(), args.clone()), about)
+            to_child(ui, command(program.clone(), args.clone()), About::new(shown), connect.clone())
         }
-        (None, Target::Demo) => {
-            let ours = std::env::current_exe().map_err(|error| Failure::system(Phase::Spawn, &error))?;
-            let args = vec!["serve".into(), "demo".into()];
-            (command(ours.into_os_string(), args), About::new("mcpjoin serve demo".into()))
+        Target::Demo => {
+            let program = command(own_program()?, vec!["serve".into(), "demo".into()]);
+            to_child(ui, program, About::new("mcpjoin serve demo".into()), connect.clone())
         }
-        (None, Target::Orchestrator(address)) => {
-            let about = About::new(format!("orchestra://{}", address.0));
-            let program = bridge(address, connect)?;
-            // The files are the bridge's now.
+        // Our own bridge to an orchestrator, which is an MCP server on standard input and output.
+        Target::Orchestrator(address) => {
+            let mut args: Vec<OsString> =
+                vec!["bridge".into(), "--orchestrator-addr".into(), address.0.as_str().into()];
+            let program = own_program()?;
+            args.extend(network::certificate_options(connect)?);
+            // The bridge reads the files.
             let connect = Connect {
                 ca: None,
                 cert: None,
@@ -163,55 +165,86 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
                 server_name: None,
                 ..connect.clone()
             };
-            return to_child(ui, program, about, connect);
+            let about = About::new(format!("orchestra://{}", address.0));
+            to_child(ui, command(program, args), about, connect)
         }
-        // Where there is no such entry it is a program.
-        (None, Target::Entry(named)) => {
+        // Without such an entry the word is a program.
+        Target::Entry(named) => {
             let about = About { no_entry, ..About::new(shown(named.name.as_ref())) };
-            (command(OsString::from(&named.name), Vec::new()), about)
+            to_child(ui, command(OsString::from(&named.name), Vec::new()), about, connect.clone())
         }
-        (None, Target::Http(address)) => {
+        Target::Http(address) => {
             ui.hide(Secrets::new(&secret::values(&[OsString::from(&address.url)])));
             secret::host(&address.url).iter().for_each(|host| ui.keep(host));
             let about = About::new(words_shown(&[address.to_string().into()]));
             let remote =
                 Remote { address: address.clone(), headers: Vec::new(), ca: None, oauth: Oauth::default() };
-            return to_remote(ui, remote, about, connect);
+            to_http(ui, &remote, about, connect)
         }
-        (None, Target::Quic(address)) => {
-            return to_quic(ui, address, About::new(shown(address.to_string().as_ref())), connect);
+        Target::Quic(address) => {
+            to_quic(ui, address, About::new(shown(address.to_string().as_ref())), connect)
         }
-        (None, Target::Socket(socket)) => {
-            return to_socket(ui, socket, About::new(shown(socket.to_string().as_ref())), connect);
+        Target::Socket(socket) => {
+            to_socket(ui, socket, About::new(shown(socket.to_string().as_ref())), connect)
         }
+    }
+}
+
+/// The plan for an entry of a configuration. The options of the command line win over the entry.
+fn of_entry(ui: &Ui, entry: Launch, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
+    entry.kept.iter().for_each(|text| ui.keep(text));
+    let mut about = About {
+        shown: entry.shown,
+        place: entry.place,
+        tools: entry.tools,
+        consent: Consent {
+            say: Some((entry.say, entry.unasked)),
+            untrusted: entry.untrusted.map(Box::new),
+            secrets: Vec::new(),
+        },
+        no_entry: None,
+        named: Some(typed(target)),
+        found: entry.found,
     };
-    to_child(ui, to, about, connect.clone())
+    about.hide(ui, &entry.secrets);
+    let mut connect = Connect {
+        timeout: connect.timeout.or(entry.timeout),
+        connect_timeout: connect.connect_timeout.or(entry.opening),
+        ..connect.clone()
+    };
+    match entry.destination {
+        Destination::Program(program) => to_child(ui, program, about, connect),
+        Destination::Remote(remote) => {
+            if connect.ca.is_none() {
+                connect.ca = remote.ca.as_deref().map(regular).transpose()?;
+            }
+            to_http(ui, &remote, about, &connect)
+        }
+        Destination::Socket(socket) => to_socket(ui, &socket, about, &connect),
+        Destination::Quic(secured) => to_quic(ui, &secured.address, about, &with_tls(connect, &secured)?),
+    }
 }
 
 const fn command(program: OsString, args: Vec<OsString>) -> Program {
     Program { program, args, env: Vec::new(), cwd: None }
 }
 
-/// Our own bridge to an orchestrator, which is an MCP server on standard input and output.
-fn bridge(address: &Quic, connect: &Connect) -> Result<Program, Failure> {
+fn own_program() -> Result<OsString, Failure> {
     let ours = std::env::current_exe().map_err(|error| Failure::system(Phase::Spawn, &error))?;
-    let mut args: Vec<OsString> =
-        vec!["bridge".into(), "--orchestrator-addr".into(), address.0.as_str().into()];
-    args.extend(orchestra::words(connect)?);
-    Ok(command(ours.into_os_string(), args))
+    Ok(ours.into_os_string())
 }
 
-/// What a name brings with it.
+/// What is known of a target beside how it is reached.
 struct About {
     shown: String,
     place: Option<Place>,
     tools: ToolFilter,
     consent: Consent,
-    /// That it is no entry, where it could have been one.
+    /// Says that it is no entry, where it could have been one.
     no_entry: Option<String>,
-    /// The entry, as it is to be typed.
+    /// The entry as the user would type it.
     named: Option<String>,
-    /// It is an entry of a file that nobody has named.
+    /// It is an entry of a file that the user has not named.
     found: bool,
 }
 
@@ -221,7 +254,7 @@ impl About {
         Self { shown, place: None, tools, consent, no_entry: None, named: None, found: false }
     }
 
-    /// None of these texts is shown from now on; what the user has to trust first hides nothing until then.
+    /// None of these texts is shown from now on. Secrets of an untrusted entry are hidden once the user has trusted it.
     fn hide(&mut self, ui: &Ui, values: &[OsString]) {
         let secrets = Secrets::new(values);
         match self.consent.untrusted {
@@ -229,73 +262,59 @@ impl About {
             None => ui.hide(secrets),
         }
     }
+
+    /// Refuses options that have no effect for this server. `is`: how it is reached.
+    fn refuse(&self, is: &str, meant: &str, options: &[(&str, bool)]) -> Result<(), Failure> {
+        let Some((option, _)) = options.iter().find(|(_, given)| *given) else { return Ok(()) };
+        let problem = format!("{option} is for a server {meant}, and {} {is}", self.shown);
+        Err(Failure::usage(problem, format!("leave out {option}")))
+    }
 }
 
-/// A program that is run as a child.
+/// The plan for a child process.
 fn to_child(ui: &Ui, program: Program, mut about: About, mut connect: Connect) -> Result<Plan, Failure> {
     about.hide(ui, &secret::values(&program.args));
-    refuse(&about.shown, "is run as a child", "over HTTP", &of_http(&connect))?;
-    refuse(&about.shown, "is run as a child", "over HTTPS or QUIC", &of_tls(&connect))?;
-    refuse(&about.shown, "is run as a child", "over QUIC", &of_quic(&connect))?;
-    refuse(&about.shown, "is run as a child", "of Orchestra", &of_orchestra(&connect))?;
+    let is = "is run as a child";
+    about.refuse(is, "over HTTP", &of_http(&connect))?;
+    about.refuse(is, "over HTTPS or QUIC", &of_tls(&connect))?;
+    about.refuse(is, "over QUIC", &of_quic(&connect))?;
+    about.refuse(is, "of Orchestra", &of_orchestra(&connect))?;
     let Program { program, args, env: mut set, cwd } = program;
     let variables = variables(&connect.env)?;
-    // What the command line says wins over what the entry says.
     connect.cwd = connect.cwd.or(cwd);
     let hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
     set.extend(variables);
     ui.hide(Secrets::new(&hidden));
 
-    let verdict = verdict(&connect, &program, &args, &set);
-    let mut command = ChildCommand::new(program).args(args);
-    let is_ours = !about.found && !connect.for_others;
-    let mut withheld = false;
-    if connect.env_clean || !(connect.inherit_env || is_ours) {
-        (command, withheld) = environment::limited(command);
-    } else {
-        command = environment::without_ours(command);
-    }
-    for (name, value) in set {
-        command = command.env(name, value);
-    }
+    let cached = asks_for_era(&connect).then(|| {
+        let path = set.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+        let path = path.or_else(|| std::env::var_os("PATH"));
+        let args = args.iter().map(OsString::as_os_str);
+        CachedEra::of_command(&program, args, connect.cwd.as_deref(), path.as_deref())
+    });
+    let command = ChildCommand::new(program).args(args);
+    let all_variables = !connect.env_clean && (connect.inherit_env || !about.found && !connect.for_others);
+    let (command, withheld) = match all_variables {
+        true => (environment::without_ours(command), false),
+        false => environment::limited(command),
+    };
+    let mut command = set.into_iter().fold(command, |command, (name, value)| command.env(name, value));
     if let Some(path) = &connect.cwd {
         command = command.current_dir(path);
     }
-    let (client, first) = client(ui, &connect)?;
-    let trace = trace(ui, &connect)?;
-    if let Some(trace) = &trace {
-        command = command.tapped(trace.tap());
-    }
-    if ui.verbosity() > 0 || trace.is_some() {
-        command = command.stderr(said(ui, trace.clone()));
-    }
-    let remembered = remembered(ui, &connect, verdict)?;
-    let About { shown, place, tools, consent, no_entry, .. } = about;
-    let way = Way { to: To::Child(command), trace, no_entry, access: None, withheld };
-    let (limits, timeout) = (limits(&connect), connect.timeout);
-    Ok(Plan { way, client, shown, place, first, tools, consent, remembered, limits, timeout })
+    let mut plan = finish(ui, Kind::Child(command), about, &connect, cached.flatten())?;
+    plan.endpoint.withheld = withheld;
+    Ok(plan)
 }
 
-/// What is done with each line that a child writes to standard error.
-pub(super) fn said(ui: &Ui, trace: Option<Trace>) -> impl Fn(&[u8]) + Send + Sync + 'static {
-    let ui = ui.clone();
-    move |line| {
-        if let Some(trace) = &trace {
-            trace.stderr(line);
-        }
-        if ui.verbosity() > 0 {
-            ui.server_line(&String::from_utf8_lossy(line));
-        }
-    }
-}
-
-/// A server that listens on a socket: nothing of its surroundings is ours to choose.
+/// The plan for a server that listens on a socket.
 fn to_socket(ui: &Ui, socket: &Socket, about: About, connect: &Connect) -> Result<Plan, Failure> {
-    refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
-    refuse(&about.shown, "is a socket", "over HTTP", &of_http(connect))?;
-    refuse(&about.shown, "is a socket", "over HTTPS or QUIC", &of_tls(connect))?;
-    refuse(&about.shown, "is a socket", "over QUIC", &of_quic(connect))?;
-    refuse(&about.shown, "is a socket", "of Orchestra", &of_orchestra(connect))?;
+    let is = "is a socket";
+    about.refuse("runs already", "run as a child", &of_a_child(connect))?;
+    about.refuse(is, "over HTTP", &of_http(connect))?;
+    about.refuse(is, "over HTTPS or QUIC", &of_tls(connect))?;
+    about.refuse(is, "over QUIC", &of_quic(connect))?;
+    about.refuse(is, "of Orchestra", &of_orchestra(connect))?;
     let mut to = match socket {
         Socket::Tcp(address) => Link::tcp(address),
         Socket::Unix(path) => Link::unix(path),
@@ -303,16 +322,63 @@ fn to_socket(ui: &Ui, socket: &Socket, about: About, connect: &Connect) -> Resul
     if let Some(time) = connect.connect_timeout {
         to = to.timeout(time);
     }
-    let (client, first) = client(ui, connect)?;
-    let way =
-        Way { to: To::Socket(to), trace: trace(ui, connect)?, no_entry: None, access: None, withheld: false };
-    let (limits, timeout) = (limits(connect), connect.timeout);
-    let About { shown, place, tools, consent, .. } = about;
-    Ok(Plan { way, client, shown, place, first, tools, consent, remembered: None, limits, timeout })
+    finish(ui, Kind::Socket(to), about, connect, None)
 }
 
-/// The options with what the entry says of both sides over QUIC, where the command line says nothing.
-fn sides(mut connect: Connect, entry: &Secured) -> Result<Connect, Failure> {
+/// The plan for a server over QUIC.
+fn to_quic(ui: &Ui, address: &Quic, about: About, connect: &Connect) -> Result<Plan, Failure> {
+    about.refuse("runs already", "run as a child", &of_a_child(connect))?;
+    about.refuse("speaks over QUIC", "over HTTP", &of_http(connect))?;
+    about.refuse("speaks MCP over QUIC", "of Orchestra", &of_orchestra(connect))?;
+    let to = Kind::Quic(Box::new(network::quic(address, connect)?));
+    finish(ui, to, about, connect, None)
+}
+
+/// The plan for a server over HTTP.
+fn to_http(ui: &Ui, remote: &Remote, mut about: About, connect: &Connect) -> Result<Plan, Failure> {
+    let is = "speaks over HTTP";
+    about.refuse("runs already", "run as a child", &of_a_child(connect))?;
+    about.refuse(is, "over QUIC", &of_quic(connect))?;
+    about.refuse(is, "of Orchestra", &of_orchestra(connect))?;
+    if remote.address.sse && era(connect) == Some(Era::Modern) {
+        let problem = format!("{} is HTTP+SSE of 2024-11-05, which has no modern era", about.shown);
+        let hint = "leave out --era and --protocol-version, or give the http:// address without sse+";
+        return Err(Failure::usage(problem, hint));
+    }
+    let (to, access, secrets) = network::http(ui, remote, connect, about.named.as_deref())?;
+    about.hide(ui, &secrets);
+    let cached = asks_for_era(connect).then(|| CachedEra::of_url(&remote.address.url));
+    let mut plan = finish(ui, Kind::Http(to), about, connect, cached.flatten())?;
+    plan.limits = limits_over_http(connect);
+    plan.client = plan.client.limits(plan.limits.clone());
+    plan.endpoint.access = Some(access);
+    Ok(plan)
+}
+
+/// What every plan has: the client, the trace, and the era that is cached.
+fn finish(
+    ui: &Ui,
+    kind: Kind,
+    about: About,
+    connect: &Connect,
+    cached: Option<CachedEra>,
+) -> Result<Plan, Failure> {
+    let (client, first) = client(ui, connect)?;
+    let trace = trace(ui, connect)?;
+    let legacy = match &cached {
+        Some(era) if era.is_legacy() => Some(self::client(ui, connect)?.0.ask(Ask::Only(Era::Legacy))),
+        _ => None,
+    };
+    let About { shown, place, tools, consent, no_entry, .. } = about;
+    let kind = kind.observed(ui, trace.as_ref());
+    let endpoint = Endpoint { kind, trace, no_entry, access: None, withheld: false };
+    let remembered = cached.map(|era| Remembered { era, legacy });
+    let (limits, timeout) = (limits(connect), connect.timeout);
+    Ok(Plan { endpoint, client, shown, place, first, tools, consent, remembered, limits, timeout })
+}
+
+/// The options, with the keys and certificates of the entry where the command line has none.
+fn with_tls(mut connect: Connect, entry: &Secured) -> Result<Connect, Failure> {
     if connect.pin.is_none() && connect.ca.is_none() {
         (connect.pin, connect.ca) = (entry.pin, entry.ca.as_deref().map(regular).transpose()?);
     }
@@ -324,12 +390,13 @@ fn sides(mut connect: Connect, entry: &Secured) -> Result<Connect, Failure> {
     Ok(connect)
 }
 
-/// Checks a file that an entry names for its connection. Somebody else may have written the entry: without this check, opening
+/// Checks a file that an entry names for its connection. Another person may have written the entry: without this check, opening
 /// a pipe or a terminal would block before the user is asked about the entry.
 fn regular(path: &Path) -> Result<PathBuf, Failure> {
-    match found::read(path, http::LARGEST) {
+    let max_bytes = network::MAX_CERTIFICATES_BYTES;
+    match found::read(path, max_bytes) {
         Ok(Some(_)) => Ok(path.to_owned()),
-        Ok(None) => Err(format!("it has more than the {} bytes that are read", http::LARGEST)),
+        Ok(None) => Err(format!("it has more than the {max_bytes} bytes that are read")),
         Err(error) => Err(error.to_string()),
     }
     .map_err(|why| {
@@ -338,59 +405,7 @@ fn regular(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// A server that is reached over QUIC.
-fn to_quic(ui: &Ui, address: &Quic, about: About, connect: &Connect) -> Result<Plan, Failure> {
-    refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
-    refuse(&about.shown, "speaks over QUIC", "over HTTP", &of_http(connect))?;
-    refuse(&about.shown, "speaks MCP over QUIC", "of Orchestra", &of_orchestra(connect))?;
-    let to = To::Quic(Box::new(quic::link(address, connect)?));
-    let (client, first) = client(ui, connect)?;
-    let way = Way { to, trace: trace(ui, connect)?, no_entry: None, access: None, withheld: false };
-    let (limits, timeout) = (limits(connect), connect.timeout);
-    let About { shown, place, tools, consent, .. } = about;
-    Ok(Plan { way, client, shown, place, first, tools, consent, remembered: None, limits, timeout })
-}
-
-/// A server that is reached over HTTP.
-fn to_remote(ui: &Ui, remote: Remote, mut about: About, connect: &Connect) -> Result<Plan, Failure> {
-    refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
-    refuse(&about.shown, "speaks over HTTP", "over QUIC", &of_quic(connect))?;
-    refuse(&about.shown, "speaks over HTTP", "of Orchestra", &of_orchestra(connect))?;
-    if remote.address.sse && era(connect) == Some(Era::Modern) {
-        let problem = format!("{} is HTTP+SSE of 2024-11-05, which has no modern era", about.shown);
-        let hint = "leave out --era and --protocol-version, or give the http:// address without sse+";
-        return Err(Failure::usage(problem, hint));
-    }
-    let (to, access, hidden) = http::link(ui, &remote, connect, about.named.as_deref())?;
-    about.hide(ui, &hidden);
-    let (client, first) = client(ui, connect)?;
-    let limits = limits_over_http(connect);
-    let client = client.limits(limits.clone());
-    let verdict = if asks(connect) { Verdict::of_url(&remote.address.url) } else { None };
-    let remembered = remembered(ui, connect, verdict)?;
-    let way = Way {
-        to: To::Http(to),
-        trace: trace(ui, connect)?,
-        no_entry: None,
-        access: Some(access),
-        withheld: false,
-    };
-    let About { shown, place, tools, consent, .. } = about;
-    Ok(Plan {
-        way,
-        client,
-        shown,
-        place,
-        first,
-        tools,
-        consent,
-        remembered,
-        limits,
-        timeout: connect.timeout,
-    })
-}
-
-/// An entry as it is to be typed.
+/// An entry as the user would type it.
 fn typed(target: &Target) -> String {
     match target {
         Target::Entry(named) => match &named.file {
@@ -401,13 +416,18 @@ fn typed(target: &Target) -> String {
     }
 }
 
-/// The era that the options ask for, where they do.
+/// The era that the options select.
 fn era(connect: &Connect) -> Option<Era> {
     let of_version = || connect.protocol_version.as_ref().and_then(|version| version.era());
     connect.era.asked().or_else(of_version)
 }
 
-/// The options that say how a child is started, and whether they are given.
+/// Whether no option selects an era, so that the cached one decides.
+fn asks_for_era(connect: &Connect) -> bool {
+    !connect.no_cache && connect.era.asked().is_none() && connect.protocol_version.is_none()
+}
+
+/// The options for a child process, and whether they are given.
 fn of_a_child(connect: &Connect) -> [(&'static str, bool); 4] {
     [
         ("-e", !connect.env.is_empty()),
@@ -417,75 +437,36 @@ fn of_a_child(connect: &Connect) -> [(&'static str, bool); 4] {
     ]
 }
 
-/// The options that say how HTTP is spoken, and whether they are given.
 fn of_http(connect: &Connect) -> [(&'static str, bool); 1] {
     [("--header", !connect.header.is_empty())]
 }
 
-/// The option that says whom to trust over HTTPS and QUIC, and whether it is given.
+/// The option for HTTPS and QUIC.
 fn of_tls(connect: &Connect) -> [(&'static str, bool); 1] {
     [("--ca", connect.ca.is_some())]
 }
 
-/// The options that say who both sides are over QUIC, and whether they are given.
 fn of_quic(connect: &Connect) -> [(&'static str, bool); 2] {
-    // `--key` does not come without `--cert`.
+    // `--key` requires `--cert`.
     [("--pin", connect.pin.is_some()), ("--cert", connect.cert.is_some())]
 }
 
-/// The options that say how an orchestrator is reached, and whether they are given.
 fn of_orchestra(connect: &Connect) -> [(&'static str, bool); 2] {
     [("--certs-dir", connect.certs_dir.is_some()), ("--server-name", connect.server_name.is_some())]
 }
 
-/// Options that can do nothing for this server are refused.
-fn refuse(shown: &str, is: &str, meant: &str, options: &[(&str, bool)]) -> Result<(), Failure> {
-    let Some((option, _)) = options.iter().find(|(_, given)| *given) else { return Ok(()) };
-    let problem = format!("{option} is for a server {meant}, and {shown} {is}");
-    Err(Failure::usage(problem, format!("leave out {option}")))
-}
-
-/// What an earlier run has found out, and the client that makes use of it.
-fn remembered(ui: &Ui, connect: &Connect, verdict: Option<Verdict>) -> Result<Option<Remembered>, Failure> {
-    let Some(verdict) = verdict else { return Ok(None) };
-    let legacy = match verdict.is_legacy() {
-        true => Some(client(ui, connect)?.0.ask(Ask::Only(Era::Legacy))),
-        false => None,
-    };
-    Ok(Some(Remembered { verdict, legacy }))
-}
-
-/// Whether nothing says which era to ask for, so that what is remembered decides.
-fn asks(connect: &Connect) -> bool {
-    !connect.no_cache && connect.era.asked().is_none() && connect.protocol_version.is_none()
-}
-
-/// Opens the file that is asked for.
+/// Opens the file of `--trace`.
 fn trace(ui: &Ui, connect: &Connect) -> Result<Option<Trace>, Failure> {
-    let trace = connect.trace.as_ref().map(|path| {
+    let open = |path: &PathBuf| {
         Trace::to(path, ui).map_err(|error| {
             let problem = format!("the trace {} cannot be written: {error}", shown(path.as_ref()));
             Failure::usage(problem, "--trace FILE, where FILE can be made")
         })
-    });
-    trace.transpose()
+    };
+    connect.trace.as_ref().map(open).transpose()
 }
 
-/// What is remembered of the command, where nothing else says which era to ask for.
-fn verdict(
-    connect: &Connect,
-    program: &OsStr,
-    args: &[OsString],
-    set: &[(OsString, OsString)],
-) -> Option<Verdict> {
-    if !asks(connect) {
-        return None;
-    }
-    let path = set.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
-    let path = path.or_else(|| std::env::var_os("PATH"));
-    Verdict::of(program, args.iter().map(OsString::as_os_str), connect.cwd.as_deref(), path.as_deref())
-}
-
+/// The client, and the phase that begins with its first request.
 fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure> {
     let mut client = Client::builder("mcpjoin", env!("CARGO_PKG_VERSION")).limits(limits(connect));
     let era = connect.era.asked();
@@ -509,48 +490,38 @@ fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure>
     }
     if ui.verbosity() > 0 {
         let ui = ui.clone();
-        client = client.on_notification(move |notification| show(&ui, &notification));
+        client = client.on_notification(move |notification| events::show_log_message(&ui, &notification));
     }
     events::show(ui);
     let first = if era.or(asked) == Some(Era::Legacy) { Phase::Initialize } else { Phase::Probe };
     Ok((client, first))
 }
 
-/// The variables of `-e`: `NAME=VALUE`, or `NAME` for the value that we have ourselves.
+/// The variables of `-e`: `NAME=VALUE`, or `NAME` for the value in our own environment.
 fn variables(words: &[OsString]) -> Result<Vec<(OsString, OsString)>, Failure> {
-    words
-        .iter()
-        .map(|word| {
-            let (name, value) = halves(word);
-            if name.is_empty() {
-                return Err(Failure::usage("-e needs a name before the =", "-e NAME=VALUE, or -e NAME"));
-            }
-            let value = match value {
-                Some(value) => value,
-                None => std::env::var_os(&name).ok_or_else(|| {
-                    let name = shown(&name);
-                    Failure::usage(
-                        format!("-e {name}: there is no such variable to pass on"),
-                        format!("-e {name}=VALUE"),
-                    )
-                })?,
-            };
-            Ok((name, value))
-        })
-        .collect()
+    let variable = |word: &OsString| {
+        let (name, value) = halves(word);
+        if name.is_empty() {
+            return Err(Failure::usage("-e needs a name before the =", "-e NAME=VALUE, or -e NAME"));
+        }
+        let missing = || {
+            let name = shown(&name);
+            let problem = format!("-e {name}: there is no such variable to pass on");
+            Failure::usage(problem, format!("-e {name}=VALUE"))
+        };
+        let value = value.or_else(|| std::env::var_os(&name)).ok_or_else(missing)?;
+        Ok((name, value))
+    };
+    words.iter().map(variable).collect()
 }
 
-/// What stands before and after the first `=`.
+/// The texts before and after the first `=`.
 #[cfg(unix)]
 fn halves(word: &OsStr) -> (OsString, Option<OsString>) {
     use std::os::unix::ffi::OsStrExt;
-    let bytes = word.as_bytes();
-    match bytes.iter().position(|byte| *byte == b'=') {
-        Some(at) => {
-            (OsStr::from_bytes(&bytes[..at]).into(), Some(OsStr::from_bytes(&bytes[at + 1..]).into()))
-        }
-        None => (word.into(), None),
-    }
+    let mut halves =
+        word.as_bytes().splitn(2, |byte| *byte == b'=').map(|half| OsStr::from_bytes(half).to_owned());
+    (halves.next().unwrap_or_default(), halves.next())
 }
 
 #[cfg(test)]

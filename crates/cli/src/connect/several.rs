@@ -1,8 +1,8 @@
-//! The way to several servers at once: each is started or reached, worked with and ended like one alone, and what goes wrong
-//! with one is a result beside those of the others.
+//! Several servers at once: each is started or reached, used and ended like a single one. A failure of one is a result beside
+//! the results of the others.
 //!
-//! What comes of them is told in their order while they are worked with. One whose turn has not come waits once it is ahead
-//! by as much as its channel holds: however much they have to tell, little of it is kept.
+//! The output of the servers is consumed in their order while they run. A server whose turn has not come waits when its channel
+//! is full, so that little output is buffered.
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -16,8 +16,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 
-use super::stop::{self, Stop};
-use super::{Plan, Signals, opening, with_each_plan};
+use super::signals::{PRINT_TIMEOUT, Signals, Stop};
+use super::{Plan, failed, with_each_plan};
 use crate::args::Connect;
 use crate::config::ToolFilter;
 use crate::exit::Exit;
@@ -26,17 +26,16 @@ use crate::progress::Waiting;
 use crate::target::Target;
 use crate::ui::Ui;
 
-/// So many servers are run at once, where the configuration says nothing else: each of them may be a program with others
-/// below it.
-const AT_ONCE: usize = 8;
-/// So many parts of what a server has to tell are kept until its turn comes.
-const AHEAD: usize = 1;
+/// How many servers run at once, where the configuration says nothing else. Each may be a program with child processes.
+const MAX_RUNNING_SERVERS: usize = 8;
+/// How many parts of a server's output are buffered until its turn.
+const MAX_BUFFERED_PARTS: usize = 1;
 
-/// Where what is found out about a server goes. When nobody wants to know any more, it is closed.
+/// Takes the parts of a server's output. It is closed when the consumer has gone.
 pub(crate) type Parts<T> = mpsc::Sender<T>;
 
-/// What comes of one server.
-pub(crate) struct Coming<T> {
+/// The output of one server.
+pub(crate) struct ServerOutput<T> {
     /// The name of its entry, or its command or address.
     pub(crate) name: String,
     waiting: String,
@@ -44,13 +43,13 @@ pub(crate) struct Coming<T> {
     outcome: oneshot::Receiver<Result<(), Failure>>,
 }
 
-impl<T> Coming<T> {
-    /// The next part; `None` when there is none any more. A person who waits is told for whom.
+impl<T> ServerOutput<T> {
+    /// The next part; `None` after the last one. The line of progress names the server meanwhile.
     pub(crate) async fn next(&mut self, ui: &Ui) -> Option<T> {
         Waiting::new(ui, &self.waiting).wait(self.parts.recv()).await
     }
 
-    /// How it went, once the last part has come.
+    /// The outcome, once the last part has been read.
     pub(crate) async fn outcome(self, ui: &Ui) -> Result<(), Failure> {
         Waiting::new(ui, &self.waiting).wait(self.outcome).await.unwrap_or_else(|_| Err(lost()))
     }
@@ -61,20 +60,20 @@ fn lost() -> Failure {
         .hint("this is a fault of mcpjoin: tell its authors")
 }
 
-/// Where it goes how the work with a server went.
+/// Takes the outcome of the work with a server.
 type Outcome = oneshot::Sender<Result<(), Failure>>;
 
-/// What is done with the way to each server, before there is a connection.
-type Done<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
+/// Work with the plan for a server.
+type Work<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
 
-/// Works with all of them, so many at once, while it is told what comes of them, in their order. When that breaks off, or a
-/// signal comes, for which whoever tells may wait, the rest is ended with everything that was started.
+/// Runs `work` with a limited number of servers at once, while `consume` reads their output in their order. When `consume`
+/// breaks off, or after a signal, the rest is ended with everything that was started. `consume` may wait for the signal.
 pub(crate) fn with_each_server<T: 'static, F>(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
     work: impl Fn(Ui, Client, ToolFilter, Parts<T>) -> F + Clone + 'static,
-    told: impl AsyncFnOnce(Vec<Coming<T>>, &Stop) -> ControlFlow<Exit, Exit>,
+    consume: impl AsyncFnOnce(Vec<ServerOutput<T>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Exit
 where
     F: Future<Output = Result<(), Failure>> + 'static,
@@ -83,45 +82,46 @@ where
         let work = work.clone();
         async move { one(&ui, plan, work, parts, done).await }
     };
-    each(ui, targets, connect, connected, told)
+    each(ui, targets, connect, connected, consume)
 }
 
-/// [`with_each_server`] for a verb that connects by itself, or does not, and has one thing to tell of each, when all of them
-/// are done, in their order.
+/// [`with_each_server`] for a verb that opens the connections itself, if any, and has one result for each server. `consume` gets
+/// all results at the end, in their order.
 pub(crate) fn with_each<T: 'static>(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
-    work: impl Fn(Ui, Plan) -> Done<T> + Clone + 'static,
-    told: impl AsyncFnOnce(Vec<Result<T, Failure>>) -> Exit,
+    work: impl Fn(Ui, Plan) -> Work<T> + Clone + 'static,
+    consume: impl AsyncFnOnce(Vec<Result<T, Failure>>) -> Exit,
 ) -> Exit {
     let whole = move |ui: Ui, plan: Plan, parts: Parts<T>, done: Outcome| {
         let outcome = work(ui, plan);
         async move {
             let outcome = match outcome.await {
-                // There is room for one, and nothing if nobody wants to know.
-                Ok(answer) => parts.send(answer).await.map_err(|_| lost()),
+                // The channel holds one part, so this does not wait.
+                Ok(result) => parts.send(result).await.map_err(|_| lost()),
                 Err(failure) => Err(failure),
             };
             let _ = done.send(outcome);
         }
     };
     each(ui, targets, connect, whole, async |servers, _: &Stop| {
-        let mut answers = Vec::with_capacity(servers.len());
+        let mut results = Vec::with_capacity(servers.len());
         for mut server in servers {
-            let answer = server.next(ui).await;
-            answers.push(server.outcome(ui).await.and_then(|()| answer.ok_or_else(lost)));
+            let result = server.next(ui).await;
+            results.push(server.outcome(ui).await.and_then(|()| result.ok_or_else(lost)));
         }
-        ControlFlow::Continue(told(answers).await)
+        ControlFlow::Continue(consume(results).await)
     })
 }
 
+/// Runs `work` with each plan, and `consume` with their output.
 fn each<T: 'static, F>(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
     work: impl Fn(Ui, Plan, Parts<T>, Outcome) -> F + Clone + 'static,
-    told: impl AsyncFnOnce(Vec<Coming<T>>, &Stop) -> ControlFlow<Exit, Exit>,
+    consume: impl AsyncFnOnce(Vec<ServerOutput<T>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Exit
 where
     F: Future<Output = ()> + 'static,
@@ -129,31 +129,27 @@ where
     with_each_plan(ui, targets, connect, async |plans| {
         let mut signals = match Signals::listen() {
             Ok(signals) => signals,
-            Err(error) => {
-                let failure = Failure::system(Phase::Spawn, &error);
-                ui.failure(&failure);
-                return failure.exit;
-            }
+            Err(error) => return failed(ui, &Failure::system(Phase::Spawn, &error)),
         };
-        let children: Vec<_> = plans.iter().flatten().filter_map(|plan| plan.way.child()).collect();
-        // A connection is opened by what need not go from thread to thread.
+        let children: Vec<_> = plans.iter().flatten().filter_map(|plan| plan.endpoint.child()).collect();
+        // The future that opens a connection is not `Send`.
         let local = LocalSet::new();
         let mut running = JoinSet::new();
-        let room = Arc::new(Semaphore::new(connect.configured.readings.at_once().unwrap_or(AT_ONCE)));
-        let mut coming = Vec::new();
+        let max_running = connect.configured.readings.at_once().unwrap_or(MAX_RUNNING_SERVERS);
+        let permits = Arc::new(Semaphore::new(max_running));
+        let mut outputs = Vec::new();
         for (target, plan) in targets.iter().zip(plans) {
-            let (ui, room, work) = (ui.clone(), room.clone(), work.clone());
-            let (parts, receiver) = mpsc::channel(AHEAD);
+            let (ui, permits, work) = (ui.clone(), permits.clone(), work.clone());
+            let (sender, parts) = mpsc::channel(MAX_BUFFERED_PARTS);
             let (done, outcome) = oneshot::channel();
             let name = target.label();
-            let waiting = format!("waiting for {name}");
-            coming.push(Coming { name, waiting, parts: receiver, outcome });
+            outputs.push(ServerOutput { waiting: format!("waiting for {name}"), name, parts, outcome });
             running.spawn_local_on(
                 async move {
-                    // It is never closed. Whose turn comes first is let in first.
-                    let _room = room.acquire().await;
+                    // The semaphore is fair and never closed: servers start in their order.
+                    let _permit = permits.acquire().await;
                     match plan {
-                        Ok(plan) => work(ui, plan, parts, done).await,
+                        Ok(plan) => work(ui, plan, sender, done).await,
                         Err(failure) => drop(done.send(Err(failure))),
                     }
                 },
@@ -161,43 +157,39 @@ where
             );
         }
         let stop = Stop::default();
-        let mut telling = Box::pin(local.run_until(told(coming, &stop)));
-        let told = tokio::select! {
+        let mut consuming = Box::pin(local.run_until(consume(outputs, &stop)));
+        let outcome = tokio::select! {
             biased;
             signal = signals.next() => Err(signal),
-            told = telling.as_mut() => Ok(told),
+            outcome = consuming.as_mut() => Ok(outcome),
         };
-        let told = match told {
-            Ok(told) => told,
-            Err(signal) => {
-                stop.raise(signal);
-                if stop.is_heard() {
-                    tokio::select! {
-                        biased;
-                        _ = signals.next() => {}
-                        _ = timeout(stop::PRINTED, telling.as_mut()) => {}
-                    }
+        if let Err(signal) = outcome {
+            stop.raise(signal);
+            if stop.has_listener() {
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => {}
+                    _ = timeout(PRINT_TIMEOUT, consuming.as_mut()) => {}
                 }
-                ControlFlow::Break(Exit::Signal(signal))
             }
-        };
-        drop(telling);
-        let (exit, rest) = match told {
-            ControlFlow::Continue(exit) => (exit, false),
-            ControlFlow::Break(exit) => (exit, true),
+        }
+        drop(consuming);
+        let (exit, abort) = match outcome {
+            Ok(ControlFlow::Continue(exit)) => (exit, false),
+            Ok(ControlFlow::Break(exit)) => (exit, true),
+            Err(signal) => (Exit::Signal(signal), true),
         };
         tokio::select! {
             biased;
-            // Nobody wants to wait any longer.
-            signal = signals.next() => if rest { exit } else { Exit::Signal(signal) },
-            () = ended(&local, running, &children, rest) => exit,
+            signal = signals.next() => if abort { exit } else { Exit::Signal(signal) },
+            () = ended(&local, running, &children, abort) => exit,
         }
     })
 }
 
-/// Waits for those that are about to end; `now`: has all of them end. Dropped, they end what they have started.
-async fn ended(local: &LocalSet, mut running: JoinSet<()>, children: &[ChildHandle], now: bool) {
-    if !now {
+/// Waits for the servers that are about to end. `abort`: ends all of them now. A task that is dropped ends what it has started.
+async fn ended(local: &LocalSet, mut running: JoinSet<()>, children: &[ChildHandle], abort: bool) {
+    if !abort {
         local.run_until(async { while running.join_next().await.is_some() {} }).await;
         return;
     }
@@ -217,14 +209,12 @@ async fn one<T, F>(
     F: Future<Output = Result<(), Failure>>,
 {
     let started = Instant::now();
-    let (child, shown, way) = (plan.way.child(), plan.shown.clone(), plan.way.clone());
-    let link = async || plan.way.link().await;
-    let opened = opening::open(ui, link, child.as_ref(), plan.client, plan.first, plan.remembered).await;
-    let outcome = match opened {
+    let (endpoint, shown, tools) = (plan.endpoint.clone(), plan.shown.clone(), plan.tools.clone());
+    let outcome = match plan.open(ui).await {
         Ok(client) => {
-            let outcome = work(ui.clone(), client.clone(), plan.tools, parts).await;
+            let outcome = work(ui.clone(), client.clone(), tools, parts).await;
             if outcome.is_ok() {
-                // It may take its time to leave; the next is told of meanwhile.
+                // The next server is shown while this one exits.
                 let _ = done.send(outcome);
                 client.close().await;
                 return;
@@ -234,12 +224,12 @@ async fn one<T, F>(
         }
         Err(failure) => {
             drop(parts);
-            if let Some(child) = &child {
+            if let Some(child) = endpoint.child() {
                 child.ended().await;
             }
             Err(failure)
         }
     };
-    let outcome = outcome.map_err(|failure| way.told(failure).with(&shown, started.elapsed()));
+    let outcome = outcome.map_err(|failure| endpoint.explain(failure).with(&shown, started.elapsed()));
     let _ = done.send(outcome);
 }

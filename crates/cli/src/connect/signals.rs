@@ -1,70 +1,75 @@
-//! The signals that end us, heard wherever a command waits.
+//! The signals that end us, wherever a command waits.
 //!
-//! The first one ends a command in an orderly way: requests are cancelled, servers are asked to leave. The second one ends
-//! the process, whatever the command does: a thread of its own sees to that, because a command that computes, or that
-//! writes where nobody reads, hears nothing. What servers have started is then ended by the guard.
+//! The first signal ends a command in order: requests are cancelled, servers are asked to exit. The second signal ends the
+//! process, whatever the command does. A separate thread does that, because a command that computes, or that writes to a full
+//! pipe, handles no signal. The guard then ends what the servers have started.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime;
-use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+use tokio::sync::Notify;
 
 use crate::exit::{Exit, Signal};
 
 /// How long a command may take to react to the second signal. It takes microseconds, unless the command is stuck.
-const REACTION: Duration = Duration::from_millis(500);
-/// How long a command may take to end after the second signal, once it has reacted: killing what it has started, and the
-/// end of a trace, have 3.5 s together.
-const FAREWELL: Duration = Duration::from_secs(5);
+const REACTION_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a command may take to end after it has reacted to the second signal. Killing the servers and closing a trace have
+/// 3.5 s together.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long work that waits for a [`Stop`] may take to end its output. A reader that does not read does not delay the exit longer.
+pub(super) const PRINT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How many commands listen: without one, the command has ended, and what follows has its bounds.
-static LISTENING: AtomicUsize = AtomicUsize::new(0);
-/// How many signals commands have reacted to.
-static HEARD: AtomicUsize = AtomicUsize::new(0);
+/// The number of commands that listen. Without one the command has ended, and the rest of the process has its own timeouts.
+static LISTENERS: AtomicUsize = AtomicUsize::new(0);
+/// The number of signals to which commands have reacted.
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
 
 /// The signals that end us, for a command that reacts to them.
-pub(crate) struct Signals(Registered);
+pub(crate) struct Signals(Streams);
 
-struct Registered {
-    hangup: Heard,
-    interrupt: Heard,
-    terminate: Heard,
+struct Streams {
+    hangup: SignalStream,
+    interrupt: SignalStream,
+    terminate: SignalStream,
 }
 
 impl Signals {
-    /// Listens from now on. To be called where a runtime is.
+    /// Listens from now on. Must be called within a runtime.
     ///
     /// # Errors
-    /// The system has no resources for that.
+    /// When the system has no resources for it.
     pub(crate) fn listen() -> std::io::Result<Self> {
         static WATCHED: Once = Once::new();
-        let registered = Registered::new()?;
-        // Counts with the first of them, so that it sees the same signals.
+        let streams = Streams::new()?;
+        // Started with the first listener, so that both see the same signals.
         let mut watched = Ok(());
         WATCHED.call_once(|| watched = watch());
         watched?;
-        LISTENING.fetch_add(1, Ordering::Relaxed);
-        Ok(Self(registered))
+        LISTENERS.fetch_add(1, Ordering::Relaxed);
+        Ok(Self(streams))
     }
 
-    /// The next one. Cancel-safe.
+    /// The next signal. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Signal {
         let signal = self.0.next().await;
-        HEARD.fetch_add(1, Ordering::Relaxed);
+        HANDLED.fetch_add(1, Ordering::Relaxed);
         signal
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        LISTENING.fetch_sub(1, Ordering::Relaxed);
+        LISTENERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Registered {
+impl Streams {
     fn new() -> std::io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
@@ -82,10 +87,10 @@ impl Registered {
     }
 }
 
-/// Starts the thread that ends the process at the second signal, for as long as the process lives.
-#[allow(clippy::exit, reason = "a command that is stuck never comes back to `main`")]
+/// Starts the thread that ends the process at the second signal.
+#[allow(clippy::exit, reason = "a command that is stuck never returns to `main`")]
 fn watch() -> std::io::Result<()> {
-    let mut signals = Registered::new()?;
+    let mut signals = Streams::new()?;
     thread::Builder::new().name("signals".into()).stack_size(256 * 1024).spawn(move || {
         let Ok(runtime) = runtime::Builder::new_current_thread().enable_io().build() else { return };
         let first = runtime.block_on(async {
@@ -93,14 +98,49 @@ fn watch() -> std::io::Result<()> {
             signals.next().await;
             first
         });
-        thread::sleep(REACTION);
-        let has_reacted = HEARD.load(Ordering::Relaxed) > 1 || LISTENING.load(Ordering::Relaxed) == 0;
+        thread::sleep(REACTION_TIMEOUT);
+        let has_reacted = HANDLED.load(Ordering::Relaxed) > 1 || LISTENERS.load(Ordering::Relaxed) == 0;
         if has_reacted {
-            thread::sleep(FAREWELL);
+            thread::sleep(EXIT_TIMEOUT);
         }
         std::process::exit(Exit::Signal(first).code().into());
     })?;
     Ok(())
+}
+
+/// Notifies work in progress of a signal, so that a command that streams a document can end it properly. All clones are one.
+#[derive(Clone, Default)]
+pub(crate) struct Stop(Rc<StopState>);
+
+#[derive(Default)]
+struct StopState {
+    signal: Cell<Option<Signal>>,
+    has_listener: Cell<bool>,
+    raised: Notify,
+}
+
+impl Stop {
+    /// Waits for the signal. Cancel-safe.
+    pub(crate) async fn raised(&self) -> Signal {
+        self.0.has_listener.set(true);
+        loop {
+            let raised = self.0.raised.notified();
+            if let Some(signal) = self.0.signal.get() {
+                return signal;
+            }
+            raised.await;
+        }
+    }
+
+    pub(super) fn raise(&self, signal: Signal) {
+        self.0.signal.set(Some(signal));
+        self.0.raised.notify_waiters();
+    }
+
+    /// Whether [`raised`](Self::raised) has been called: the work then gets [`PRINT_TIMEOUT`] to end by itself.
+    pub(super) fn has_listener(&self) -> bool {
+        self.0.has_listener.get()
+    }
 }
 
 #[cfg(test)]
@@ -116,7 +156,7 @@ mod tests {
 
     /// Makes this test the process that is to be ended.
     const BUSY: &str = "MCPJOIN_TEST_BUSY";
-    const LONGEST: Duration = Duration::from_secs(60);
+    const MAX_TIME: Duration = Duration::from_secs(60);
 
     #[test]
     fn the_second_signal_ends_a_process_whose_runtime_is_busy() {
@@ -125,7 +165,7 @@ mod tests {
             runtime.block_on(async {
                 let _signals = Signals::listen().unwrap();
                 println!("\nbusy");
-                // The runtime hears nothing, as in a loop that computes.
+                // The runtime handles no signal, as in a loop that computes.
                 loop {
                     std::thread::park();
                 }
@@ -147,9 +187,9 @@ mod tests {
             let pid = Pid::from_child(&busy);
             let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
             let began = Instant::now();
-            // Signals of one kind that come together become one, so it is told until it has heard two.
+            // Signals of one kind that arrive together become one, so they are sent until the process has received two.
             while busy.try_wait().unwrap().is_none() {
-                assert!(began.elapsed() < LONGEST || busy.kill().is_err(), "it is not ended");
+                assert!(began.elapsed() < MAX_TIME || busy.kill().is_err(), "it is not ended");
                 kill_process(pid, signal).unwrap();
                 let pause = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
                 poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&pause)).unwrap();

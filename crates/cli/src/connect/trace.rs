@@ -1,12 +1,12 @@
-//! `--trace FILE`: everything that crosses the wire, one JSON object a line, as it happens.
+//! `--trace FILE`: every message of a connection as one JSON object on a line.
 //!
-//! `{"time": "2026-07-28T09:30:00.123456Z", "direction": "sent", "message": {...}}`, where the direction is `sent`,
-//! `received` or `stderr`, and in place of `message` stands `text` for what is no message. Where one server is started or
-//! reached more than once at a time, by `bridge`, `connection` says which time it was. Secrets are replaced. The
-//! file is written by a thread of its own: neither a full disk nor a slow one holds the session up. What found no room
-//! meanwhile is counted, as `{"time": ..., "leftOut": 3}`, and told; a disk that takes no more is told once.
+//! `{"time": "2026-07-28T09:30:00.123456Z", "direction": "sent", "message": {...}}`. The direction is `sent`, `received` or
+//! `stderr`. A line that is no message has `text` in place of `message`. Where `bridge` opens several connections to one server,
+//! `connection` is their number. Secrets are replaced. A separate thread writes the file, so that a full or slow disk does not
+//! delay the session. Lines that do not fit into its buffer are counted, as `{"time": ..., "leftOut": 3}`, and a warning is
+//! printed. When writing fails, the trace ends with one warning.
 //!
-//! Made by `connect::plan`. It never changes what crosses.
+//! Made by `connect::plan`. It never changes a message.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -23,20 +23,21 @@ use mcpjoin::link::{Crossed, Way};
 use mcpjoin::proto::session::{Inbound, Outbound};
 use mcpjoin::proto::{Kind, Raw, encode};
 
+use crate::secret;
 use crate::ui::Ui;
 
-/// So many bytes may wait for the disk; beyond them lines are left out.
-const WAITING: usize = 8 << 20;
-/// The direction of what is said beside the wire.
+/// The bytes that are buffered for the disk. Further lines are left out.
+const MAX_BUFFERED_BYTES: usize = 8 << 20;
+/// The direction of lines on standard error.
 const STDERR: &str = "stderr";
 /// How long the end of a command waits for the disk.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A file that everything is written to. Cheap to clone.
+/// The file of a trace. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Trace {
     shared: Arc<Shared>,
-    /// Stands in each line, where there may be several connections.
+    /// The number in each line, where there may be several connections.
     connection: Option<u64>,
 }
 
@@ -48,18 +49,18 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    lines: VecDeque<Crossing>,
+    lines: VecDeque<Line>,
     bytes: usize,
-    /// Lines that found no room, and have not been counted in the file yet.
+    /// Lines that did not fit, and have not been counted in the file yet.
     left_out: u64,
-    /// Nothing more will come.
+    /// No more lines are added.
     closed: bool,
-    /// Nothing more can be written, or everything has been.
+    /// Everything has been written, or nothing more can be.
     over: bool,
 }
 
 impl Trace {
-    /// Opens the file, which only its owner may read.
+    /// Opens the file, readable for its owner alone.
     pub(super) fn to(path: &Path, ui: &Ui) -> io::Result<Self> {
         let mut options = File::options();
         options.write(true).create(true).truncate(true);
@@ -81,19 +82,13 @@ impl Trace {
         Self { shared: self.shared.clone(), connection: Some(connection) }
     }
 
-    /// What is to be called with everything that crosses.
+    /// A function that writes each message it is called with.
     pub(crate) fn tap(&self) -> impl Fn(Way, Crossed<'_>) + Send + Sync + 'static {
         let trace = self.clone();
-        move |way, crossed| {
-            let direction = match way {
-                Way::In => "received",
-                Way::Out => "sent",
-            };
-            trace.crossed(direction, crossed);
-        }
+        move |way, crossed| trace.crossed(if way == Way::In { "received" } else { "sent" }, crossed)
     }
 
-    /// What crosses a stream is a line; over HTTP each message is one, whatever it came in.
+    /// Of a stream the line itself is written, over HTTP each message of a body.
     fn crossed(&self, direction: &'static str, crossed: Crossed<'_>) {
         let messages = match crossed {
             Crossed::Line(line) => return self.line(direction, line),
@@ -120,13 +115,13 @@ impl Trace {
         if state.over {
             return;
         }
-        // One line has room, however long it is.
-        if state.bytes > 0 && state.bytes + line.len() > WAITING {
+        // A single line always fits, however long it is.
+        if state.bytes > 0 && state.bytes + line.len() > MAX_BUFFERED_BYTES {
             state.left_out += 1;
             return;
         }
         state.bytes += line.len();
-        state.lines.push_back(Crossing {
+        state.lines.push_back(Line {
             time: SystemTime::now(),
             connection: self.connection,
             direction,
@@ -136,9 +131,9 @@ impl Trace {
         self.shared.changed.notify_all();
     }
 
-    /// Nothing more comes: waits until everything is written, but not for long.
+    /// Waits until everything is written, for [`CLOSE_TIMEOUT`] at most.
     pub(super) fn close(&self) {
-        let end = Instant::now() + FAREWELL;
+        let end = Instant::now() + CLOSE_TIMEOUT;
         let mut state = self.shared.lock();
         state.closed = true;
         self.shared.changed.notify_all();
@@ -159,7 +154,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread.
+    /// What the thread does.
     fn write(&self, mut file: impl Write) {
         while let Some((lines, left_out)) = self.next() {
             let mut out = BufWriter::new(&mut file);
@@ -170,7 +165,7 @@ impl Shared {
                 }
                 out.flush()
             });
-            // What it could not write it would try to write again.
+            // Without this, dropping the writer would try once more to write what it could not.
             drop(out.into_parts());
             if let Err(error) = outcome {
                 self.ui.warning(&format!("the trace ends here: it cannot be written: {error}"));
@@ -188,9 +183,9 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// What waits to be written, and how many lines after it found no room; `None` at the end. Its bytes count until
-    /// they are written.
-    fn next(&self) -> Option<(VecDeque<Crossing>, u64)> {
+    /// The buffered lines, and how many lines after them did not fit; `None` at the end. Their bytes count until they are
+    /// written.
+    fn next(&self) -> Option<(VecDeque<Line>, u64)> {
         let mut state = self.lock();
         while state.lines.is_empty() && state.left_out == 0 {
             if state.closed {
@@ -202,16 +197,15 @@ impl Shared {
     }
 }
 
-/// A line that has crossed.
-struct Crossing {
+/// A line of the file, before it is encoded.
+struct Line {
     time: SystemTime,
     connection: Option<u64>,
     direction: &'static str,
     bytes: Bytes,
 }
 
-impl Crossing {
-    /// Writes the line of the file.
+impl Line {
     fn write(&self, out: &mut impl Write, ui: &Ui) -> io::Result<()> {
         let (time, direction) = (stamp(self.time), self.direction);
         write!(out, "{{\"time\":\"{time}\",")?;
@@ -232,8 +226,8 @@ impl Crossing {
     }
 }
 
-/// The message with its texts, numbers and words without secrets; `None` where one is spelled in the message's own
-/// signs, and could not be replaced without making it no message.
+/// The message with `***` for each secret in its strings, numbers and literals; `None` where a secret contains the punctuation
+/// of JSON, so that replacing it would make the message invalid.
 fn without_secrets<'a>(
     message: &'a Raw,
     hide: impl for<'t> Fn(&'t str) -> Cow<'t, str>,
@@ -246,7 +240,7 @@ fn without_secrets<'a>(
     while let Some(byte) = bytes.get(at) {
         let start = at;
         at += match byte {
-            b'"' => string_length(&bytes[at..]),
+            b'"' => secret::string_length(&text[at..]).unwrap_or(bytes.len() - at),
             b'{' | b'}' | b'[' | b']' | b':' | b',' | b' ' | b'\t' | b'\r' | b'\n' => 1,
             // A number, or true, false, null.
             _ => bytes[at..]
@@ -256,7 +250,7 @@ fn without_secrets<'a>(
                 .max(1),
         };
         let token = text.get(start..at)?;
-        // What the text says, in whatever spelling.
+        // The value, however it is escaped.
         let meant: Cow<'_, str> = if *byte == b'"' && token.contains('\\') {
             Raw::parse(token.to_owned()).ok()?.to_string_value()?.into_owned().into()
         } else {
@@ -279,22 +273,11 @@ fn without_secrets<'a>(
     (hide(&out) == *out).then_some(out)
 }
 
-/// The bytes of the string that begins here, with its quotes.
-fn string_length(bytes: &[u8]) -> usize {
-    let mut escaped = false;
-    let end = bytes.iter().skip(1).position(|byte| {
-        let ends = *byte == b'"' && !escaped;
-        escaped = *byte == b'\\' && !escaped;
-        ends
-    });
-    end.map_or(bytes.len(), |end| end + 2)
-}
-
 /// The time in UTC, as [RFC 3339](https://www.rfc-editor.org/rfc/rfc3339) writes it, to the microsecond.
 pub(crate) fn stamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // Years are counted from March, so that the day that is not always there comes last; 400 of them have 146,097 days.
+    // Years begin in March, so that the leap day is the last day of a year. 400 years have 146,097 days.
     let day = days + 719_468;
     let (era, day) = (day / 146_097, day % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -348,9 +331,9 @@ mod tests {
             (r#"{"hunter2":{"x":"h\u0075nter2"}}"#, Some(r#"{"***":{"x":"***"}}"#)),
             (r#"{"a":[12345678,-12345678.5,true]}"#, Some(r#"{"a":["***","-***.5",true]}"#)),
             (r#"["\u00e9\"x","é\"x","\\"]"#, Some(r#"["***","***","\\"]"#)),
-            // A word that a secret begins with is one that others use, too.
+            // The beginning of a secret may be an ordinary word.
             (r#"{"name":"hunt","a":"hunter"}"#, Some(r#"{"name":"hunt","a":"hunter"}"#)),
-            // Replaced, it would be no message.
+            // Replaced, it would be no JSON.
             ("[[1,2]]", None),
         ] {
             let raw = Raw::parse(message).unwrap();
@@ -364,7 +347,7 @@ mod tests {
 
     impl io::Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Who does not listen any more knows.
+            // The receiver may have gone.
             let _ = self.0.send(());
             self.1.recv().map_err(|_| io::Error::other("full"))?;
             Ok(bytes.len())
@@ -382,15 +365,15 @@ mod tests {
         let trace = Trace::writing(Slow(begun, allowed), &Ui::plain()).unwrap();
         let line = vec![b'x'; 1 << 20];
         trace.line("received", &line);
-        // From here on the first line is with the disk, and counts.
+        // From here on the writer has the first line, and its bytes still count.
         begins.recv().unwrap();
         for _ in 1..100 {
             trace.line("received", &line);
         }
         let state = trace.shared.lock();
-        assert_eq!((state.bytes, state.left_out), (super::WAITING, 92));
+        assert_eq!((state.bytes, state.left_out), (super::MAX_BUFFERED_BYTES, 92));
         drop(state);
-        // From now on writing fails, and the end does not wait for it.
+        // From now on writing fails, and closing does not wait for it.
         drop(allow);
         trace.close();
         assert!(trace.shared.lock().over);

@@ -1,46 +1,32 @@
-//! The demonstration server: a tool, a prompt or a resource for each thing that the protocol has, a chapter in each
-//! file. Built on the library's public interface alone, so it is an example, too; each handler is written once and
-//! serves every revision. What it says is what the official conformance suite expects of a server with tools of these
-//! names: <https://github.com/modelcontextprotocol/conformance>.
+//! The demonstration server: a tool, a prompt or a resource for each feature of the protocol. It uses the library's public
+//! interface alone, so it is an example, too. Each handler is written once and serves every revision. Its names and texts are those
+//! that the official conformance suite expects: <https://github.com/modelcontextprotocol/conformance>.
 //!
-//! Run by `mcpjoin serve demo`, which is what the target `demo:` starts. It knows neither its link nor its client.
+//! `mcpjoin serve demo` runs it, which is what the target `demo:` starts. It does not depend on its transport or its client.
 
-pub(crate) mod changes;
-mod content;
-pub(crate) mod prompts;
+pub(crate) mod offers;
 mod questions;
-pub(crate) mod resources;
 mod rounds;
-mod schemas;
-mod steps;
 mod tasks;
+mod tools;
 
 use std::time::Duration;
 
 use mcpjoin::Server;
 use mcpjoin::proto::session::Limits;
-use mcpjoin::server::{BuildError, ServerBuilder};
+use mcpjoin::server::{BuildError, ServerBuilder, TypedTool, tool};
 
-/// A picture of one point, in base64.
+/// A picture of one pixel, in Base64.
 pub(crate) const PICTURE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mPQ6w4HAAH7ARFK28dFAAAAAElFTkSuQmCC";
-/// A millisecond of silence, in base64.
+/// A millisecond of silence, in Base64.
 pub(crate) const SOUND: &str = "UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQgAAACAgICAgICAgA==";
-/// Between two steps of a tool that shows how far it is: long enough to be seen, and to be cancelled in.
+/// The pause between two steps of a tool with progress: long enough to be seen, and to be cancelled in.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
-/// Every chapter adds to the description what it is about.
-const CHAPTERS: [fn(ServerBuilder) -> ServerBuilder; 9] = [
-    content::add,
-    steps::add,
-    questions::add,
-    rounds::add,
-    schemas::add,
-    tasks::add,
-    resources::add,
-    prompts::add,
-    changes::add,
-];
+/// The parts of the server. Each adds its tools, prompts and resources, which are listed in this order.
+const PARTS: [fn(ServerBuilder) -> ServerBuilder; 6] =
+    [tools::add, questions::add, rounds::add, tools::add_with_schemas, tasks::add, offers::add];
 
 /// The server.
 pub(crate) fn server(limits: Limits) -> Result<Server, BuildError> {
@@ -50,5 +36,10 @@ pub(crate) fn server(limits: Limits) -> Result<Server, BuildError> {
             "Each tool shows one feature of the protocol. None of them changes anything outside of this server.",
         )
         .limits(limits);
-    CHAPTERS.iter().fold(server, |server, add| add(server)).build()
+    PARTS.iter().fold(server, |server, add| add(server)).build()
+}
+
+/// A tool that changes nothing.
+fn read_only<A>(name: &str, description: &str) -> TypedTool<A> {
+    tool(name).description(description).read_only()
 }

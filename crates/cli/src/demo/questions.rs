@@ -1,8 +1,8 @@
-//! Tools that ask the client, the way a handler ordinarily does: it calls, and waits.
+//! Tools that request input from the client in the usual way: the handler calls a method and waits for its result.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation>,
-//! <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>. That the modern era has no such calls
-//! does not show here; `rounds` is for handlers that want to see it.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>. The modern era has no such
+//! requests, and the library hides that here. The tools of `rounds` use its own pattern.
 
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::{
@@ -12,12 +12,12 @@ use mcpjoin::proto::types::{
     TitledItems, TitledMultiSelectEnumSchema, TitledSingleSelectEnumSchema, UntitledItems,
     UntitledMultiSelectEnumSchema, UntitledSingleSelectEnumSchema,
 };
-use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, tool};
+use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::PAUSE;
+use super::{PAUSE, read_only};
 
 #[derive(Deserialize, JsonSchema)]
 struct Sampling {
@@ -31,33 +31,25 @@ struct Elicitation {
     message: String,
 }
 
-/// Adds the chapter.
+/// Adds the tools.
 pub(super) fn add(server: ServerBuilder) -> ServerBuilder {
     server
-        .tool(tool("test_sampling").description("Asks the client's model").read_only(), sampling)
-        .tool(tool("test_elicitation").description("Asks the client's user").read_only(), elicitation)
+        .tool(read_only("test_sampling", "Asks the client's model"), sampling)
+        .tool(read_only("test_elicitation", "Asks the client's user"), elicitation)
         .tool(
-            tool("test_elicitation_sep1034_defaults")
-                .description("Asks with a form that is filled in already")
-                .read_only(),
+            read_only("test_elicitation_sep1034_defaults", "Asks with a form that is filled in already"),
             defaults,
         )
         .tool(
-            tool("test_elicitation_sep1330_enums")
-                .description("Asks with each kind of choice that a form can have")
-                .read_only(),
+            read_only("test_elicitation_sep1330_enums", "Asks with each kind of choice that a form can have"),
             choices,
         )
         .tool(
-            tool("test_streaming_elicitation")
-                .description("Tells how far it is, then asks the client's user")
-                .read_only(),
+            read_only("test_streaming_elicitation", "Tells how far it is, then asks the client's user"),
             streaming,
         )
         .tool(
-            tool("test_missing_capability")
-                .description("Is of use only to clients that have a model")
-                .read_only(),
+            read_only("test_missing_capability", "Is of use only to clients that have a model"),
             missing_capability,
         )
 }
@@ -104,7 +96,7 @@ async fn choices(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
 }
 
 async fn streaming(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
-    // In the modern era all of this is done again when the answer is there.
+    // In the modern era the handler runs again from its beginning when the response has arrived.
     cx.progress(1.0, Some(2.0), Some("About to ask"));
     sleep(PAUSE).await;
     let fields = Members::new().with("name", StringSchema::default().into());
@@ -112,12 +104,12 @@ async fn streaming(_: NoArguments, cx: Context) -> Result<String, HandlerError> 
 }
 
 async fn missing_capability(_: NoArguments, cx: Context) -> Result<&'static str, HandlerError> {
-    // Before it begins: a client without a model learns at once, and not after half of the work.
+    // Checked first, so that a client without a model fails at once and not after half of the work.
     cx.require(&ClientCapabilities::default().with_sampling(SamplingCapability::default()))?;
     Ok("This client has a model")
 }
 
-/// Asks with a form, and says what came of it.
+/// Asks with a form, and describes the result.
 async fn completed(
     cx: &Context,
     message: &str,
@@ -128,7 +120,7 @@ async fn completed(
     Ok(format!("Elicitation completed: action={}, content={content}", answer.action.as_str()))
 }
 
-/// What the user has filled in, as JSON.
+/// The content of the form as JSON.
 fn filled_in(answer: &ElicitResult) -> Result<Raw, HandlerError> {
     Ok(match &answer.content {
         Some(content) => Raw::from_value(content)?,
@@ -136,13 +128,13 @@ fn filled_in(answer: &ElicitResult) -> Result<Raw, HandlerError> {
     })
 }
 
-/// One thing said to a model.
+/// A prompt for a model.
 pub(super) fn message(text: &str, max_tokens: i64) -> CreateMessageParams {
     let said = SamplingMessage::new(Role::User, SamplingContent::text(text));
     CreateMessageParams::new(vec![said], max_tokens)
 }
 
-/// What a model says.
+/// The text of a model.
 pub(super) fn spoken(answer: &CreateMessageResult) -> &str {
     let text = answer.content.as_slice().iter().find_map(|content| match content {
         SamplingContent::Text(text) => Some(text.text.as_str()),
@@ -155,7 +147,7 @@ fn strings<const N: usize>(strings: [&str; N]) -> Vec<String> {
     strings.map(str::to_owned).to_vec()
 }
 
-/// Three values with names of that kind.
+/// Three options with titles of that kind.
 fn titled(kind: &str) -> Vec<EnumOption> {
     [("value1", "First"), ("value2", "Second"), ("value3", "Third")]
         .map(|(value, title)| EnumOption::new(value, format!("{title} {kind}")))

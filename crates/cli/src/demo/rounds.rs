@@ -1,53 +1,53 @@
-//! Tools that ask by hand: they answer with questions that have names, and are called again with what came back.
+//! Tools that request input explicitly: they respond with named input requests, and are called again with the responses.
 //!
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>. This is how the modern era works, and
-//! for a handler that wants to ask several things at once, or to say itself what is to be remembered between two
-//! calls. In the legacy era the library asks and calls again, so these tools work there too.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>. The modern era works this way. It is for a handler
+//! that needs several inputs at once, or keeps its own state between two calls. In the legacy era the library asks the client and
+//! calls the handler again, so these tools work there, too.
 //!
-//! What came back is whatever the client says. So every handler looks at what there is and asks (again) for what is
-//! missing; what it wants to rely on, it seals.
+//! The responses come from the client. So each handler checks them, and asks again for what is missing. State that it relies on is
+//! sealed.
 
 use mcpjoin::proto::types::{
     BooleanSchema, CreateMessageResult, ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema,
     InputRequest, InputRequests, InputRequired, ListRootsParams, ListRootsResult, Members, PrimitiveSchema,
     StringSchema,
 };
-use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, tool};
+use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::questions::{message, spoken};
+use super::read_only;
 
-/// Adds the chapter.
+/// Adds the tools.
 pub(super) fn add(server: ServerBuilder) -> ServerBuilder {
-    let described = |name: &str, description: &str| tool(name).description(description).read_only();
     server
-        .tool(described("test_input_required_result_elicitation", "Asks the user for a name"), elicitation)
-        .tool(described("test_input_required_result_sampling", "Asks the model for a capital"), sampling)
-        .tool(described("test_input_required_result_list_roots", "Asks for the client's roots"), list_roots)
+        .tool(read_only("test_input_required_result_elicitation", "Asks the user for a name"), elicitation)
+        .tool(read_only("test_input_required_result_sampling", "Asks the model for a capital"), sampling)
+        .tool(read_only("test_input_required_result_list_roots", "Asks for the client's roots"), list_roots)
         .tool(
-            described("test_input_required_result_request_state", "Asks, and recognises its own question"),
+            read_only("test_input_required_result_request_state", "Asks, and recognises its own question"),
             request_state,
         )
         .tool(
-            described(
+            read_only(
                 "test_input_required_result_tampered_state",
                 "The same, to be tried with a state that somebody has changed",
             ),
             request_state,
         )
         .tool(
-            described(
+            read_only(
                 "test_input_required_result_multiple_inputs",
                 "Asks the user, the model and the client at once",
             ),
             multiple_inputs,
         )
         .tool(
-            described("test_input_required_result_multi_round", "Asks twice, and remembers the first answer"),
+            read_only("test_input_required_result_multi_round", "Asks twice, and remembers the first answer"),
             multi_round,
         )
         .tool(
-            described("test_input_required_result_capabilities", "Asks what this client can answer"),
+            read_only("test_input_required_result_capabilities", "Asks what this client can answer"),
             capabilities,
         )
 }
@@ -76,11 +76,11 @@ async fn list_roots(_: NoArguments, cx: Context) -> Result<String, HandlerError>
     }
 }
 
-/// What `request_state` wants to know again.
+/// The state of `request_state`.
 const ASKED: &str = "asked to confirm";
 
 async fn request_state(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
-    // A state that was changed does not open: that is an error, and the answer beside it is not looked at.
+    // A changed state is an error, whatever the response beside it.
     let state = cx.open_request_state::<String>()?;
     match cx.input_response::<ElicitResult>("confirm")? {
         Some(answer) if state.as_deref() == Some(ASKED) => {
@@ -105,7 +105,7 @@ async fn multiple_inputs(_: NoArguments, cx: Context) -> Result<String, HandlerE
     Ok(format!("{}: {}. Roots: {}", text_of(&name, "name"), spoken(&greeting), uris(&client_roots)))
 }
 
-/// What `multi_round` knows so far. It travels with the client between two rounds.
+/// The state of `multi_round`, which the client returns in the next round.
 #[derive(Serialize, Deserialize)]
 struct SoFar {
     name: Option<String>,
@@ -136,7 +136,7 @@ fn first_step(cx: &Context) -> Result<HandlerError, HandlerError> {
 }
 
 async fn capabilities(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
-    // To ask for what the client has not declared would be an error, however the client would answer.
+    // Input that the client has not declared must not be requested.
     let questions: InputRequests =
         everything().into_iter().filter(|(_, question)| cx.may_ask(question)).collect();
     let answers = cx.input_responses()?.unwrap_or_default();
@@ -150,7 +150,7 @@ async fn capabilities(_: NoArguments, cx: Context) -> Result<String, HandlerErro
     }
 }
 
-/// A question to everyone there is.
+/// Requests to the user, the model and the client.
 fn everything() -> InputRequests {
     InputRequests::new()
         .with("user_name", user_name())
@@ -171,25 +171,25 @@ fn uris(answer: &ListRootsResult) -> String {
     uris.join(", ")
 }
 
-/// A form of one field that must be filled in.
+/// A form with one required field.
 pub(super) fn form(message: &str, field: &str, schema: PrimitiveSchema) -> InputRequest {
     let fields = ElicitationSchema::new(Members::new().with(field, schema));
     ElicitFormParams::new(message, fields.with_required([field.to_owned()])).into()
 }
 
-/// What the user has written into a field; where there is nothing, that the user did not say.
+/// The user's text in a field, or a placeholder.
 pub(super) fn text_of(answer: &ElicitResult, field: &str) -> String {
     let content = answer.content.as_ref().filter(|_| answer.action == ElicitAction::Accept);
     let text = content.and_then(|content| content.get(field)?.to_string_value());
     text.map_or_else(|| "(not said)".to_owned(), std::borrow::Cow::into_owned)
 }
 
-/// The end of a handler that has questions.
+/// The result of a handler that needs input.
 pub(super) fn ask(questions: InputRequests) -> HandlerError {
     HandlerError::need_input(InputRequired::default().with_input_requests(questions))
 }
 
-/// The same with a state that is to be given back with the answers.
+/// [`ask`] with a state that the client returns with the responses.
 fn ask_with(questions: InputRequests, state: String) -> HandlerError {
     let input = InputRequired::default().with_input_requests(questions).with_request_state(state);
     HandlerError::need_input(input)

@@ -1,9 +1,9 @@
-//! Tools that run as tasks: the client is given a task in place of the result, and fetches that later.
+//! Tools that run as tasks: the client gets a task in place of the result, and fetches the result later.
 //!
-//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. Only clients that say that they speak the extension are
-//! given tasks, and at 2025-11-25 those that ask for one with their call
-//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>). All others wait for the result,
-//! and never see a difference, except with tools that require it.
+//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. Clients get tasks only when they declare the extension, or at
+//! 2025-11-25 when they ask for one with the call
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>). All others wait for the result, except of tools
+//! that require a task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -14,20 +14,20 @@ use mcpjoin::proto::types::{
     BooleanSchema, ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, InputRequests, Members,
     StringSchema,
 };
-use mcpjoin::server::{Context, HandlerError, InputError, Json, NoArguments, ServerBuilder, ToolReply, tool};
+use mcpjoin::server::{Context, HandlerError, InputError, Json, NoArguments, ServerBuilder, ToolReply};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use super::PAUSE;
 use super::rounds::{ask, form, text_of};
+use super::{PAUSE, read_only};
 
-/// How long `slow_compute` may be told to take, in seconds: as long as the server keeps a task.
-const LONGEST: u64 = 3600;
-/// In how many steps it does so.
+/// The longest time of `slow_compute`: as long as the server keeps a task.
+const MAX_SECONDS: u64 = 3600;
+/// The steps of `slow_compute`.
 const STEPS: u32 = 10;
-/// After how long `failing_job` fails.
-const FAILS_AFTER: Duration = Duration::from_secs(1);
+/// The time after which `failing_job` fails.
+const FAILURE_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize, JsonSchema)]
 struct Greet {
@@ -58,7 +58,7 @@ struct Computations {
     running: i32,
 }
 
-/// Counts one computation for as long as it exists: one that is cancelled is dropped where it waits.
+/// Counts one computation while it exists. A cancelled one is dropped.
 struct Counted(Arc<AtomicI32>);
 
 impl Counted {
@@ -74,77 +74,63 @@ impl Drop for Counted {
     }
 }
 
-/// Adds the chapter.
+/// Adds the tools.
 pub(super) fn add(server: ServerBuilder) -> ServerBuilder {
     let running = Arc::new(AtomicI32::new(0));
     let count = running.clone();
     server
+        .tool(read_only("greet", "Greets somebody, and is never a task"), async |greet: Greet, _| {
+            format!("Hello, {}!", greet.name)
+        })
+        .tool(read_only("slow_compute", "Takes its time").as_task(), move |compute: Compute, cx: Context| {
+            let counted = Counted::one_more(&count);
+            async move {
+                let _counted = counted;
+                slow_compute(compute, cx).await
+            }
+        })
         .tool(
-            tool("greet").description("Greets somebody, and is never a task").read_only(),
-            async |greet: Greet, _| format!("Hello, {}!", greet.name),
-        )
-        .tool(
-            tool("slow_compute").description("Takes its time").read_only().as_task(),
-            move |compute: Compute, cx: Context| {
-                let counted = Counted::one_more(&count);
-                async move {
-                    let _counted = counted;
-                    slow_compute(compute, cx).await
-                }
-            },
-        )
-        .tool(
-            tool("running_computations")
-                .description("Says how many slow_compute are running: to see that cancelling one stops it")
-                .read_only(),
+            read_only(
+                "running_computations",
+                "Says how many slow_compute are running: to see that cancelling one stops it",
+            ),
             move |_: NoArguments, _| {
                 let running = running.load(Ordering::Relaxed);
                 async move { Json(Computations { running }) }
             },
         )
         .tool(
-            tool("failing_job")
-                .description("Fails after a second, and runs only as a task")
-                .read_only()
+            read_only("failing_job", "Fails after a second, and runs only as a task")
                 .as_task()
                 .requires_tasks(),
             async |_: NoArguments, _| {
-                sleep(FAILS_AFTER).await;
+                sleep(FAILURE_DELAY).await;
                 Err::<(), _>(HandlerError::new("This job fails, as it always does"))
             },
         )
         .tool(
-            tool("protocol_error_job")
-                .description("Ends with an error of the protocol")
-                .read_only()
-                .as_task(),
+            read_only("protocol_error_job", "Ends with an error of the protocol").as_task(),
             async |_: NoArguments, _| {
                 sleep(PAUSE).await;
                 Err::<(), _>(HandlerError::protocol(ErrorObject::internal("This job has broken down")))
             },
         )
+        .tool(read_only("confirm_delete", "Asks before it would delete a file").as_task(), confirm_delete)
+        .tool(read_only("multi_input", "Asks two things at once").as_task(), multi_input)
         .tool(
-            tool("confirm_delete").description("Asks before it would delete a file").read_only().as_task(),
-            confirm_delete,
-        )
-        .tool(tool("multi_input").description("Asks two things at once").read_only().as_task(), multi_input)
-        .tool(
-            tool("test_tool_with_task")
-                .description("Asks first, and goes on as a task")
-                .read_only()
-                .requires_tasks(),
+            read_only("test_tool_with_task", "Asks first, and goes on as a task").requires_tasks(),
             with_task,
         )
 }
 
 async fn slow_compute(compute: Compute, cx: Context) -> Result<String, HandlerError> {
-    if compute.seconds > LONGEST {
-        return Err(HandlerError::new(format!("`seconds` is at most {LONGEST}")));
+    if compute.seconds > MAX_SECONDS {
+        return Err(HandlerError::new(format!("`seconds` is at most {MAX_SECONDS}")));
     }
     let time = Duration::from_secs(compute.seconds);
     for step in 1..=STEPS {
         sleep(time / STEPS).await;
-        // A task of the extension has nobody to tell; whoever waits for the result may want to know.
+        // There is no progress of a task of the extension. A client that waits for the result may have asked for it.
         cx.progress(step.into(), Some(STEPS.into()), compute.label.as_deref());
     }
     let label = compute.label.as_deref().unwrap_or("The result");

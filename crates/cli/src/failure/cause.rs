@@ -17,12 +17,23 @@ const SEE_STDERR: &str =
     "run the command by itself in a terminal; -v shows everything that it writes to standard error";
 const INSTALL: &str = "install the program, add its folder to PATH, or give its path";
 const MAYBE_DONE: &str = "the server may have done it or not: look before you try again";
-/// What our bridge says where no orchestrator was reached; what stands before it is which one, and what after it is why.
-const NO_ORCHESTRATOR: &str = ": the orchestrator was not reached within ";
+const TRY_AGAIN: &str = "try again; -v shows what the server says";
 const TELL: &str = "this is a fault of the server: tell its authors";
+const RAISE_LIMIT: &str = "raise the limit with --max-message-size";
+const CHECK_HOST: &str = "check the name of the host";
+const MEND_FILE: &str = "mend the file, or name another one";
+const NOT_LISTENING: &str = "does a server listen there, and may you reach it?";
+const ADDRESS_TAKEN: &str = "is the address free, and may you use it? port 0 takes any that is free";
+const TCP_FORM: &str = "tcp://host:port, with an IPv6 address in brackets";
+const QUIC_FORM: &str = "quic://host:port, with an IPv6 address in brackets";
+const WEB_SERVER: &str = "that is a web server: write http:// in place of tcp://";
+const STDOUT_IS_FOR_MESSAGES: &str =
+    "a server may write nothing but messages to its standard output: see what this command prints";
+/// The message of our bridge where it did not reach the orchestrator: its address stands before this text, the reason after it.
+const NO_ORCHESTRATOR: &str = ": the orchestrator was not reached within ";
 
 impl Failure {
-    /// The server's program could not be started.
+    /// The program of the server could not be started.
     pub(crate) fn spawn(error: &SpawnError) -> Self {
         let (id, hint) = match &error.kind {
             SpawnErrorKind::NotFound { .. } if is_address(&error.command) => (
@@ -53,11 +64,11 @@ impl Failure {
         Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint)
     }
 
-    /// The same where the one word that is no program could have been an entry: `no_entry` says that it is none.
+    /// Adds to [`spawn`](Self::spawn) that the word is no entry of a configuration either, as `no_entry` says.
     #[must_use]
     pub(crate) fn and_no_entry(mut self, no_entry: Option<&str>) -> Self {
-        let is_told = |no_entry: &str| self.message.starts_with(no_entry);
-        if let Some(no_entry) = no_entry.filter(|it| self.id == "E_SPAWN_NOT_FOUND" && !is_told(it)) {
+        let is_added = |no_entry: &str| self.message.starts_with(no_entry);
+        if let Some(no_entry) = no_entry.filter(|it| self.id == "E_SPAWN_NOT_FOUND" && !is_added(it)) {
             self.message = format!("{no_entry}; {}", self.message);
             if self.hint == INSTALL {
                 self.hint = format!("name an entry (mcpjoin servers shows them), {INSTALL}");
@@ -66,99 +77,99 @@ impl Failure {
         self
     }
 
-    /// Nobody could be reached at the address.
+    /// The connection to a socket failed.
     pub(crate) fn connect(error: &SocketError) -> Self {
-        let (id, exit, hint) = match &error.kind {
-            SocketErrorKind::Address(_) => {
-                ("E_USAGE", Exit::Usage, "tcp://host:port, with an IPv6 address in brackets")
-            }
-            SocketErrorKind::Resolve(_) => ("E_RESOLVE", Exit::Connection, "check the name of the host"),
+        let (id, hint) = match &error.kind {
+            SocketErrorKind::Address(_) => ("E_USAGE", TCP_FORM),
+            SocketErrorKind::Resolve(_) => ("E_RESOLVE", CHECK_HOST),
             SocketErrorKind::TimedOut { .. } | SocketErrorKind::NotAccepted { .. } => (
                 "E_CONNECT",
-                Exit::Connection,
                 "is the server busy, or a firewall in between? --connect-timeout 30s waits longer",
             ),
-            _ => ("E_CONNECT", Exit::Connection, "does a server listen there, and may you reach it?"),
+            _ => ("E_CONNECT", NOT_LISTENING),
         };
-        Self::new(id, exit, Phase::Connect, error.to_string()).hint(hint)
+        Self::to_connect(id, error.to_string()).hint(hint)
     }
 
-    /// Nobody could be reached at the address over QUIC, or the two sides do not take each other for who they should be.
+    /// The connection over QUIC failed, or one side did not accept the certificate of the other.
     pub(crate) fn quic(error: &QuicError) -> Self {
-        let (id, exit, hint) = match &error.kind {
-            QuicErrorKind::Address => {
-                ("E_USAGE", Exit::Usage, "quic://host:port, with an IPv6 address in brackets")
-            }
-            QuicErrorKind::Resolve(_) => ("E_RESOLVE", Exit::Connection, "check the name of the host"),
-            QuicErrorKind::Certificate(_) => ("E_USAGE", Exit::Usage, "mend the file, or name another one"),
+        let (id, hint) = match &error.kind {
+            QuicErrorKind::Address => ("E_USAGE", QUIC_FORM),
+            QuicErrorKind::Resolve(_) => ("E_RESOLVE", CHECK_HOST),
+            QuicErrorKind::Certificate(_) => ("E_USAGE", MEND_FILE),
             QuicErrorKind::TimedOut { .. } => (
                 "E_CONNECT",
-                Exit::Connection,
                 "does a server listen there, or is a firewall in between? QUIC goes over UDP; --connect-timeout 30s waits longer",
             ),
             QuicErrorKind::Protocol { .. } => {
-                ("E_NO_ENDPOINT", Exit::Connection, "is it an MCP server over QUIC that listens there?")
+                ("E_NO_ENDPOINT", "is it an MCP server over QUIC that listens there?")
             }
             QuicErrorKind::Refused(_) => (
                 "E_TLS",
-                Exit::Connection,
                 "--pin sha256:HEX names the server's key, which it prints; --ca FILE the authority that has signed its certificate",
             ),
             QuicErrorKind::RefusedByPeer { .. } => (
                 "E_AUTH",
-                Exit::Authorization,
                 "say who you are with --cert FILE --key FILE: a certificate that an authority of the server has signed",
             ),
-            QuicErrorKind::Unreached(_) => {
-                ("E_CONNECT", Exit::Connection, "does a server listen there, and may you reach it?")
-            }
-            _ => ("E_LINK", Exit::Connection, "try again; see what the server itself says about it"),
+            QuicErrorKind::Unreached(_) => ("E_CONNECT", NOT_LISTENING),
+            _ => ("E_LINK", "try again; see what the server itself says about it"),
         };
-        Self::new(id, exit, Phase::Connect, error.to_string()).hint(hint)
+        Self::to_connect(id, error.to_string()).hint(hint)
     }
 
-    /// Nobody can be waited for at the address over QUIC.
+    fn to_connect(id: &'static str, message: String) -> Self {
+        let exit = match id {
+            "E_USAGE" => Exit::Usage,
+            "E_AUTH" => Exit::Authorization,
+            _ => Exit::Connection,
+        };
+        Self::new(id, exit, Phase::Connect, message)
+    }
+
+    /// The address over QUIC cannot be listened on.
     pub(crate) fn listen_quic(error: &QuicError) -> Self {
         let (id, hint) = match &error.kind {
-            QuicErrorKind::Address => ("E_USAGE", "quic://host:port, with an IPv6 address in brackets"),
-            QuicErrorKind::Certificate(_) => ("E_USAGE", "mend the file, or name another one"),
-            _ => ("E_LISTEN", "is the address free, and may you use it? port 0 takes any that is free"),
+            QuicErrorKind::Address => ("E_USAGE", QUIC_FORM),
+            QuicErrorKind::Certificate(_) => ("E_USAGE", MEND_FILE),
+            _ => ("E_LISTEN", ADDRESS_TAKEN),
         };
         Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
     }
 
-    /// Nobody can be waited for at the address.
+    /// The socket cannot be listened on.
     pub(crate) fn listen(error: &SocketError) -> Self {
         let is_a_file = error.target.starts_with("unix:");
         let (id, hint) = match &error.kind {
-            SocketErrorKind::Address(_) => ("E_USAGE", "tcp://host:port, with an IPv6 address in brackets"),
+            SocketErrorKind::Address(_) => ("E_USAGE", TCP_FORM),
             SocketErrorKind::NotASocket => ("E_LISTEN", "name another file"),
             SocketErrorKind::InUse if is_a_file => ("E_LISTEN", "end that server, or name another file"),
             _ if is_a_file => {
                 ("E_LISTEN", "is the folder there, may you write to it, and is the path short enough?")
             }
-            _ => ("E_LISTEN", "is the address free, and may you use it? port 0 takes any that is free"),
+            _ => ("E_LISTEN", ADDRESS_TAKEN),
         };
         Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
     }
 
-    /// The same over HTTP.
+    /// The address over HTTP cannot be listened on.
     pub(crate) fn listen_http(error: &HttpListenError) -> Self {
         let (id, hint) = match error {
             HttpListenError::Url { .. } => {
                 ("E_USAGE", "http://host:port/path, with an IPv6 address in brackets")
             }
-            _ => ("E_LISTEN", "is the address free, and may you use it? port 0 takes any that is free"),
+            _ => ("E_LISTEN", ADDRESS_TAKEN),
         };
         Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
     }
 
-    /// The same where the server is reached over HTTP.
+    /// Fits the failure to a server that is reached over HTTP.
     #[must_use]
     pub(crate) fn over_http(mut self) -> Self {
         self.seen.listening = true;
-        if matches!(self.phase, Phase::Probe | Phase::Initialize) && is_of_a_link(self.id) {
-            // Its message names the request; what was to be found out by it matters no more.
+        let is_of_the_link = matches!(self.id, "E_AUTH" | "E_CONNECT" | "E_LINK" | "E_NO_ENDPOINT" | "E_TLS");
+        if is_of_the_link && matches!(self.phase, Phase::Probe | Phase::Initialize) {
+            // The message names the request. Its purpose does not matter any more.
             self.phase = Phase::Connect;
         }
         if matches!(self.id, "E_NOT_MCP" | "E_SILENT") {
@@ -168,7 +179,7 @@ impl Failure {
         self.over_a_socket()
     }
 
-    /// The same where the server is none of our children: what is known of it and what can be tried is less.
+    /// Fits the failure to a server that is no child of ours, of which less is known.
     #[must_use]
     pub(crate) fn over_a_socket(mut self) -> Self {
         self.seen.listening = true;
@@ -176,13 +187,13 @@ impl Failure {
             "E_SERVER_EXITED" => {
                 (self.id, self.message) = ("E_CLOSED", "the server closed the connection".into());
                 if self.seen.garbage.as_deref().is_some_and(is_of_the_web) {
-                    "that is a web server: write http:// in place of tcp://"
+                    WEB_SERVER
                 } else {
                     "see what the server itself says about it; is it an MCP server, without TLS or HTTP, that listens there?"
                 }
             }
             "E_NOT_MCP" | "E_SILENT" => match self.foreign() {
-                Some("HTTP") => "that is a web server: write http:// in place of tcp://",
+                Some("HTTP") => WEB_SERVER,
                 Some("TLS") => "that port is for TLS: write https:// in place of tcp://, if it is for HTTPS",
                 Some("SSH") => "check the port; a server behind SSH is a command: -- ssh host command",
                 Some(_) => "check the host and the port",
@@ -194,57 +205,52 @@ impl Failure {
         self.hint(hint)
     }
 
-    /// Names the protocol of another kind of server by what it has said, where that is known.
+    /// The protocol of another kind of server, by the first bytes that it sent.
     fn foreign(&mut self) -> Option<&'static str> {
         let protocol = foreign_protocol(self.seen.garbage.as_deref()?.as_bytes())?;
         self.message = format!("what listens there speaks {protocol}, and is no MCP server");
         Some(protocol)
     }
 
-    /// The connection ended, or never began. `phase` says what was being done.
+    /// The connection was closed, or was never opened.
     pub(crate) fn closed(cause: &CloseCause, phase: Phase) -> Self {
         match cause {
             CloseCause::Opening(failure) => Self::opening(failure, phase),
             CloseCause::Link(end) => Self::link(end, phase),
             CloseCause::Stalled { .. } => Self::new("E_STALLED", Exit::Connection, phase, cause.to_string())
                 .hint("the server has stopped reading its standard input: see what it waits for"),
-            _ => Self::new("E_CLOSED", Exit::Connection, phase, cause.to_string())
-                .hint("try again; -v shows what the server says"),
+            _ => Self::new("E_CLOSED", Exit::Connection, phase, cause.to_string()).hint(TRY_AGAIN),
         }
     }
 
     fn opening(failure: &OpeningFailure, phase: Phase) -> Self {
-        let came = match failure {
+        let garbage = match failure {
             OpeningFailure::TimedOut { garbage, .. } | OpeningFailure::Ended { garbage, .. } => {
                 garbage.as_ref()
             }
             OpeningFailure::Garbage { first, .. } => Some(first),
             _ => None,
         };
-        let known = Self::not_opened(failure, phase);
-        // The beginning of other protocols may look like a text.
-        match came.filter(|first| foreign_protocol(first).is_none()).and_then(|first| Encoding::of(first)) {
-            Some(encoding) => known.in_encoding(encoding),
-            None => known,
+        let mut known = Self::not_opened(failure, phase);
+        // The beginning of other protocols may look like text of another encoding.
+        let garbage = garbage.filter(|first| foreign_protocol(first).is_none());
+        if let Some(encoding) = garbage.and_then(|first| Encoding::of(first)) {
+            known.message = format!("what the server writes is {encoding}, and messages are plain UTF-8");
+            known.id = "E_ENCODING";
+            return known.hint("have the server write UTF-8, without a byte order mark");
         }
-    }
-
-    /// The server writes a text of that encoding where messages are to come.
-    fn in_encoding(mut self, encoding: Encoding) -> Self {
-        self.message = format!("what the server writes is {encoding}, and messages are plain UTF-8");
-        self.id = "E_ENCODING";
-        self.hint("have the server write UTF-8, without a byte order mark")
+        known
     }
 
     fn not_opened(failure: &OpeningFailure, phase: Phase) -> Self {
-        let asked = |method: &Method| {
+        let of = |method: &Method| {
             if *method == Method::Initialize { Phase::Initialize } else { Phase::Probe }
         };
         let new =
             |id, phase, hint: &str| Self::new(id, Exit::Connection, phase, failure.to_string()).hint(hint);
         match failure {
             OpeningFailure::Unsent { method, .. } => {
-                Self::new("E_TOO_LARGE", Exit::Usage, asked(method), failure.to_string())
+                Self::new("E_TOO_LARGE", Exit::Usage, of(method), failure.to_string())
                     .hint("raise --max-message-size")
             }
             OpeningFailure::UnsupportedVersion { .. } => new(
@@ -257,69 +263,66 @@ impl Failure {
             }
             OpeningFailure::Echo { method } => new(
                 "E_NOT_MCP",
-                asked(method),
+                of(method),
                 "is this command an MCP server on standard input and output? run it by itself in a terminal, and see what it prints",
             ),
-            OpeningFailure::UnknownReply { method, .. } => new("E_BAD_REPLY", asked(method), TELL),
+            OpeningFailure::UnknownReply { method, .. } => new("E_BAD_REPLY", of(method), TELL),
             OpeningFailure::Refused { method, error } => {
-                let mut failure = new("E_REFUSED", asked(method), advice(error));
-                failure.seen.remote = Some(error.clone());
-                failure
+                new("E_REFUSED", of(method), advice(error)).remote_error(error)
             }
-            // As of every other answer that is longer than was let in.
+            // The same id as for every other response above the limit.
             OpeningFailure::BadReply { method, problem }
                 if problem.starts_with("longer than the limit of ") =>
             {
-                new("E_TOO_LARGE", asked(method), "raise the limit with --max-message-size")
+                new("E_TOO_LARGE", of(method), RAISE_LIMIT)
             }
-            OpeningFailure::BadReply { method, .. } => new("E_BAD_REPLY", asked(method), TELL),
-            OpeningFailure::TimedOut { method, after, garbage } => {
-                let mut failure = match garbage {
-                    Some(_) => new(
-                        "E_NOT_MCP",
-                        asked(method),
-                        "a server may write nothing but messages to its standard output: see what this command prints",
-                    ),
-                    None => new(
-                        "E_SILENT",
-                        asked(method),
-                        "is this command an MCP server on standard input and output? a slow start takes --connect-timeout 2m",
-                    ),
-                };
-                if garbage.is_some() {
-                    // What came has a row of its own.
-                    let bare =
-                        OpeningFailure::TimedOut { method: method.clone(), after: *after, garbage: None };
-                    failure.message = format!("{bare}, but lines that are no messages");
-                }
-                failure.seen.garbage = garbage.as_deref().map(excerpt);
+            OpeningFailure::BadReply { method, .. } => new("E_BAD_REPLY", of(method), TELL),
+            OpeningFailure::TimedOut { method, garbage: None, .. } => new(
+                "E_SILENT",
+                of(method),
+                "is this command an MCP server on standard input and output? a slow start takes --connect-timeout 2m",
+            ),
+            OpeningFailure::TimedOut { method, after, garbage: Some(garbage) } => {
+                let mut failure = new("E_NOT_MCP", of(method), STDOUT_IS_FOR_MESSAGES).garbage(garbage);
+                // The garbage has its own row.
+                let bare = OpeningFailure::TimedOut { method: method.clone(), after: *after, garbage: None };
+                failure.message = format!("{bare}, but lines that are no messages");
                 failure
             }
             OpeningFailure::Garbage { lines, first } => {
-                let mut failure = new(
-                    "E_NOT_MCP",
-                    phase,
-                    "a server may write nothing but messages to its standard output: see what this command prints",
-                );
+                let mut failure = new("E_NOT_MCP", phase, STDOUT_IS_FOR_MESSAGES).garbage(first);
                 failure.message = match lines {
                     1 => "a line came that is no message".to_owned(),
                     lines => format!("{lines} lines came that are no messages"),
                 };
-                failure.seen.garbage = Some(excerpt(first));
                 failure
             }
             OpeningFailure::Ended { last, probe, garbage } => {
                 let mut failure = Self::link(last, if probe.is_some() { Phase::Initialize } else { phase });
-                failure.seen.garbage = garbage.as_deref().map(excerpt);
                 if failure.seen.stderr.is_empty()
                     && let Some(probe) = probe
                 {
                     failure.keep_stderr(&probe.stderr);
                 }
-                failure
+                match garbage {
+                    Some(garbage) => failure.garbage(garbage),
+                    None => failure,
+                }
             }
             _ => new("E_OPENING", phase, SEE_STDERR),
         }
+    }
+
+    /// Adds the first bytes that were no message.
+    fn garbage(mut self, bytes: &[u8]) -> Self {
+        self.seen.garbage = Some(String::from_utf8_lossy(bytes).into_owned());
+        self
+    }
+
+    /// Adds the error with which the server responded.
+    fn remote_error(mut self, error: &ErrorObject) -> Self {
+        self.seen.remote = Some(error.clone());
+        self
     }
 
     fn link(end: &LinkEnd, phase: Phase) -> Self {
@@ -332,60 +335,53 @@ impl Failure {
         failure
     }
 
-    /// The server is gone, and no error came before.
+    /// The connection ended without an error.
     fn ended(kind: &LinkEndKind, exit: Option<ProcessExit>, phase: Phase) -> Self {
-        let early = matches!(phase, Phase::Probe | Phase::Initialize | Phase::Spawn);
         if let LinkEndKind::CutOff { received } = kind {
             let ended = if exit.is_some() { "ended" } else { "closed the connection" };
             let message =
                 format!("the reply was cut off: the server {ended} after {received} bytes of a message");
-            let hint =
-                if phase == Phase::Call { MAYBE_DONE } else { "try again; -v shows what the server says" };
-            return Self::new("E_CUT_OFF", Exit::Connection, phase, message).hint(hint);
+            return Self::new("E_CUT_OFF", Exit::Connection, phase, message).hint(again(phase));
         }
-        let (id, message, hint) = match (kind, exit) {
+        let (message, hint) = match (kind, exit) {
             (_, Some(ProcessExit::Code(126 | 127))) => (
-                "E_SERVER_EXITED",
                 "the server ended at once",
                 "exit codes 126 and 127 mean that a command inside this one was not found or may not be run: check its words and PATH",
             ),
             (_, Some(ProcessExit::Signal(9))) => (
-                "E_SERVER_EXITED",
                 "the server was killed",
                 "signal 9 without anybody's doing means that memory ran out: look at the system's log",
             ),
             (LinkEndKind::EndOfStream, None) => (
-                "E_SERVER_EXITED",
                 "the server closed its standard output",
                 "a server must keep it open for as long as it is one; -v shows what it writes to standard error",
             ),
-            _ if early => ("E_SERVER_EXITED", "the server ended before it could be talked to", SEE_STDERR),
+            _ if matches!(phase, Phase::Probe | Phase::Initialize | Phase::Spawn) => {
+                ("the server ended before it could be talked to", SEE_STDERR)
+            }
             (_, Some(ProcessExit::Code(0))) => (
-                "E_SERVER_EXITED",
                 "the server ended by itself, as if all were done, before it had answered",
                 "its main function may return too soon, or something that it calls exits with 0; -v shows what it writes to standard error",
             ),
-            _ => ("E_SERVER_EXITED", "the server ended in the middle of the conversation", SEE_STDERR),
+            _ => ("the server ended in the middle of the conversation", SEE_STDERR),
         };
-        Self::new(id, Exit::Connection, phase, message).hint(hint)
+        Self::new("E_SERVER_EXITED", Exit::Connection, phase, message).hint(hint)
     }
 
-    /// A link has failed, as a whole or for one request.
+    /// The transport has failed, for the connection or for one request.
     fn broken(error: &LinkError, phase: Phase) -> Self {
+        let says = |text| error.message.contains(text);
         let (id, exit, what, hint) = match error.kind {
-            LinkErrorKind::Unreached => (
-                "E_CONNECT",
-                Exit::Connection,
-                "no connection",
-                // Where there is one, every error of the link names it.
-                if error.message.contains("through the proxy ") {
+            LinkErrorKind::Unreached => {
+                let hint = if says("through the proxy ") {
                     "is that the proxy to use? NO_PROXY names the hosts that are reached without one"
-                } else if error.message.contains("does not speak TLS on that port") {
+                } else if says("does not speak TLS on that port") {
                     "write http:// in place of https://, if the server encrypts nothing; or name the port for HTTPS"
                 } else {
-                    "does a server listen there, and may you reach it?"
-                },
-            ),
+                    NOT_LISTENING
+                };
+                ("E_CONNECT", Exit::Connection, "no connection", hint)
+            }
             LinkErrorKind::Untrusted => (
                 "E_TLS",
                 Exit::Connection,
@@ -405,17 +401,16 @@ impl Failure {
                 "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
             ),
             _ => {
-                let unencrypted = error.message.contains(" http://");
                 let hint = match phase {
                     Phase::Call => MAYBE_DONE,
-                    _ if error.message.contains("go round in a circle") => {
+                    _ if says("go round in a circle") => {
                         "try https:// in place of http://, and the path with and without a / at its end; then look at the rules of the proxy before the server"
                     }
-                    // What speaks TLS alone hangs up on a request that is none of it.
-                    _ if unencrypted && error.message.contains("broke before a response came") => {
+                    // A server that speaks TLS alone closes the connection on an unencrypted request.
+                    _ if says(" http://") && says("broke before a response came") => {
                         "write https:// in place of http://, if that port is for HTTPS; otherwise see what the server itself says about it"
                     }
-                    _ if error.retryable => "try again; -v shows what the server says",
+                    _ if error.retryable => TRY_AGAIN,
                     _ => {
                         "the same will fail again: check the address, and see what the server itself says about it"
                     }
@@ -426,46 +421,45 @@ impl Failure {
         Self::new(id, exit, phase, format!("{what}: {error}")).hint(hint)
     }
 
-    /// A request brought no result, as the client sees it.
+    /// A request of the client failed.
     pub(crate) fn client(error: &ClientError, phase: Phase) -> Self {
+        let new = |id, exit, hint: &str| Self::new(id, exit, phase, error.to_string()).hint(hint);
         match error {
             ClientError::Call(error) => Self::call(error, phase),
-            ClientError::BadParams { .. } => {
-                Self::new("E_USAGE", Exit::Usage, phase, error.to_string()).hint("check the arguments")
-            }
+            ClientError::BadParams { .. } => new("E_USAGE", Exit::Usage, "check the arguments"),
             ClientError::UndeclaredInput { .. } | ClientError::InputFailed { .. } => {
                 Self::needs_input(error.to_string(), phase)
             }
-            ClientError::UnknownTask { error: remote, .. } => {
-                let mut failure = Self::new("E_UNKNOWN_TASK", Exit::ServerError, phase, error.to_string())
-                    .hint("is it the id that was printed, and the same server? it may be kept no longer: begin it again");
-                failure.seen.remote = Some((**remote).clone());
-                failure
-            }
-            ClientError::TaskCancelled { .. } => {
-                Self::new("E_TASK_CANCELLED", Exit::ServerError, phase, error.to_string())
-                    .hint("begin it again; -v shows what the server says about it")
-            }
+            ClientError::UnknownTask { error: remote, .. } => new(
+                "E_UNKNOWN_TASK",
+                Exit::ServerError,
+                "is it the id that was printed, and the same server? it may be kept no longer: begin it again",
+            )
+            .remote_error(remote),
+            ClientError::TaskCancelled { .. } => new(
+                "E_TASK_CANCELLED",
+                Exit::ServerError,
+                "begin it again; -v shows what the server says about it",
+            ),
             ClientError::TaskTimedOut { .. } => {
-                Self::new("E_TIMEOUT", Exit::Connection, phase, error.to_string())
-                    .hint("ask for less: the server keeps the task no longer")
+                new("E_TIMEOUT", Exit::Connection, "ask for less: the server keeps the task no longer")
             }
             _ => Self::bad_reply(error.to_string(), phase),
         }
     }
 
-    /// The server answered with something that is no answer.
+    /// The response of the server is invalid.
     pub(crate) fn bad_reply(message: impl Into<String>, phase: Phase) -> Self {
         Self::new("E_BAD_REPLY", Exit::ServerError, phase, message).hint(TELL)
     }
 
-    /// The server asked for what this program does not give.
+    /// The server asked for input that this program does not provide.
     pub(crate) fn needs_input(message: impl Into<String>, phase: Phase) -> Self {
         Self::new("E_NEEDS_INPUT", Exit::ServerError, phase, message)
             .hint("this needs a client that can answer questions; mcpjoin asks nobody")
     }
 
-    /// A request brought no result.
+    /// A request failed.
     pub(crate) fn call(error: &CallError, phase: Phase) -> Self {
         let new = |id, exit, hint: &str| Self::new(id, exit, phase, error.to_string()).hint(hint);
         match error {
@@ -479,41 +473,33 @@ impl Failure {
                 new("E_TIMEOUT", Exit::Connection, hint)
             }
             CallError::Closed(cause) => Self::closed(cause, phase),
-            // Once there was a connection it is no matter of the address.
+            // After a connection was made, the address is right.
             CallError::Lost(error)
                 if !matches!(error.kind, LinkErrorKind::Broken | LinkErrorKind::Foreign) =>
             {
                 Self::broken(error, phase)
             }
             CallError::Lost(error) => {
-                let hint = if phase == Phase::Call {
-                    MAYBE_DONE
-                } else {
-                    "try again; -v shows what the server says"
-                };
-                Self::new("E_LOST", Exit::Connection, phase, format!("no answer came: {error}")).hint(hint)
+                Self::new("E_LOST", Exit::Connection, phase, format!("no answer came: {error}"))
+                    .hint(again(phase))
             }
-            // The limit is ours: the server has done nothing wrong.
-            CallError::ReplyTooLarge { .. } => {
-                new("E_TOO_LARGE", Exit::Connection, "raise the limit with --max-message-size")
-            }
+            // The limit is ours, and no fault of the server.
+            CallError::ReplyTooLarge { .. } => new("E_TOO_LARGE", Exit::Connection, RAISE_LIMIT),
             CallError::BadReply { .. } => new("E_BAD_REPLY", Exit::ServerError, TELL),
-            CallError::Refused(CallRefused::TooLarge { .. }) => {
-                new("E_TOO_LARGE", Exit::Usage, "raise the limit with --max-message-size")
-            }
+            CallError::Refused(CallRefused::TooLarge { .. }) => new("E_TOO_LARGE", Exit::Usage, RAISE_LIMIT),
             CallError::Refused(CallRefused::Undeclared { .. } | CallRefused::NotInVersion { .. }) => {
                 new("E_NOT_OFFERED", Exit::ServerError, "mcpjoin list shows what this server offers")
             }
             CallError::Refused(CallRefused::Closed | CallRefused::NotOpen) => {
-                new("E_CLOSED", Exit::Connection, "try again; -v shows what the server says")
+                new("E_CLOSED", Exit::Connection, TRY_AGAIN)
             }
             _ => new("E_CALL", Exit::Connection, "try again"),
         }
     }
 
-    /// The server answered with an error.
+    /// The server responded with an error.
     pub(crate) fn remote(error: &ErrorObject, phase: Phase) -> Self {
-        // Nobody has answered but our own bridge.
+        // An error of our own bridge.
         if error.code == code::INTERNAL_ERROR
             && error.message.starts_with("orchestrator ")
             && let Some((_, why)) = error.message.split_once(" failed: ")
@@ -538,14 +524,18 @@ impl Failure {
             }
             _ => "-v shows what the server says about it",
         };
-        let mut failure = Self::new("E_SERVER_ERROR", Exit::ServerError, phase, error.to_string()).hint(hint);
-        failure.seen.remote = Some(error.clone());
-        failure
+        Self::new("E_SERVER_ERROR", Exit::ServerError, phase, error.to_string())
+            .hint(hint)
+            .remote_error(error)
     }
 }
 
-/// What to do about the error with which a connection was not opened. A bridge says in `data` that the error is its own:
-/// then the era is not at fault.
+/// The hint after a lost response: a call may have had its effect.
+fn again(phase: Phase) -> &'static str {
+    if phase == Phase::Call { MAYBE_DONE } else { TRY_AGAIN }
+}
+
+/// The hint for an error of the first request. A bridge says in `data` that the error is its own: then another era does not help.
 fn advice(error: &ErrorObject) -> &'static str {
     let kind = error.data.as_ref().and_then(|data| data.member("gateway"));
     match kind.as_ref().and_then(|kind| kind.to_string_value()).as_deref() {
@@ -563,11 +553,6 @@ fn advice(error: &ErrorObject) -> &'static str {
     }
 }
 
-/// Whether it is said by a link of itself.
-fn is_of_a_link(id: &str) -> bool {
-    matches!(id, "E_AUTH" | "E_CONNECT" | "E_LINK" | "E_NO_ENDPOINT" | "E_TLS")
-}
-
 /// Whether a word without a scheme looks like the address of a server: `localhost:8080`, `127.0.0.1:8080/mcp`,
 /// `example.com/mcp`.
 fn is_address(word: &str) -> bool {
@@ -581,19 +566,14 @@ fn is_address(word: &str) -> bool {
     digits(port) && !host.is_empty() && !host.contains('/')
 }
 
-/// Whether a word is the name of a configuration.
+/// Whether a word is the name of a configuration file.
 fn is_configuration(word: &str) -> bool {
     let extension = word.rsplit_once('.').map_or("", |(_, extension)| extension);
     ["json", "jsonc", "toml"].contains(&extension)
 }
 
-/// Whether what came is what servers of the web send.
+/// Whether the first bytes are those of an HTTP response or a page.
 fn is_of_the_web(text: &str) -> bool {
     let text = text.trim_start().to_ascii_lowercase();
     ["http/", "<!doctype", "<html"].iter().any(|start| text.starts_with(start))
-}
-
-/// The first bytes of what was no message.
-fn excerpt(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,7 +1,7 @@
-//! The failure block: what was being done, with what, for how long, how it ended, and one thing to try. As text for a
-//! person and as one JSON object for a program.
+//! Failures: what the command was doing, with which server, for how long, how it ended, and a hint. As text for a person and as one
+//! JSON object for a program.
 //!
-//! Made in `cause` from what the library says, and by the commands; printed by `ui`.
+//! Made in `cause` from the library's errors, and by the commands. `ui` prints them.
 
 mod cause;
 
@@ -13,46 +13,45 @@ use mcpjoin::proto::session::ProcessExit;
 use serde_json::{Map, Value, json};
 
 use crate::exit::Exit;
-use crate::ui::{BAD, FAINT};
-use crate::visible;
+use crate::visible::{self, BAD, FAINT};
 
-/// So many of the last lines that a server wrote to standard error are shown.
-const STDERR_LINES: usize = 12;
-/// A line is cut after so many characters.
-const LINE: usize = 400;
+/// The last lines of a server's standard error that are shown.
+const MAX_STDERR_LINES: usize = 12;
+/// The length at which a line is truncated.
+const MAX_LINE_CHARS: usize = 400;
 
-/// Said of a program that has ended early and did not get all of our variables.
+/// The hint for a program that exited early and did not get all of our variables.
 pub(crate) const WITHHELD: &str =
     "it did not get all of your variables: -e NAME passes one on, --inherit-env all of them";
 
-/// What was being done.
+/// What the command was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Understanding what was typed.
+    /// Parsing the command line.
     Usage,
     /// Starting the server.
     Spawn,
-    /// Connecting to where the server listens.
+    /// Connecting to the server.
     Connect,
-    /// Asking for its era.
+    /// Probing the era of the server.
     Probe,
-    /// Agreeing on a version.
+    /// Negotiating the version.
     Initialize,
-    /// Reading its lists.
+    /// Reading lists.
     List,
     /// Calling a tool.
     Call,
     /// Reading a resource.
     Read,
-    /// Having a prompt filled in.
+    /// Getting a prompt.
     Prompt,
-    /// Asking for proposals.
+    /// Completing an argument.
     Complete,
-    /// Asking whether it answers.
+    /// Sending a ping.
     Ping,
-    /// Being a server.
+    /// Serving.
     Serve,
-    /// Getting to be let in.
+    /// Getting an authorization.
     Authorize,
     /// Writing the result.
     Output,
@@ -79,37 +78,37 @@ impl Phase {
     }
 }
 
-/// Why a command did not do what was asked.
+/// Why a command failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// Stable: scripts may look for it.
+    /// Stable: scripts may compare it.
     pub(crate) id: &'static str,
     pub(crate) exit: Exit,
     pub(crate) phase: Phase,
     /// One sentence.
     pub(crate) message: String,
-    /// One thing to try.
+    /// What the user can try.
     pub(crate) hint: String,
     pub(crate) seen: Box<Seen>,
 }
 
-/// What is known of how it came to a failure.
+/// The circumstances of a failure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// The server's command or address, as it would be typed.
+    /// The server's command or address, as the user would type it.
     pub(crate) server: Option<String>,
-    /// The server was not started by us.
+    /// The server is no child of ours.
     pub(crate) listening: bool,
     pub(crate) took: Option<Duration>,
-    /// How the server's process ended.
+    /// The exit status of the server.
     pub(crate) status: Option<ProcessExit>,
-    /// The last lines that it wrote to standard error.
+    /// The last lines of its standard error.
     pub(crate) stderr: Vec<String>,
-    /// The first bytes that came and were no message.
+    /// The first bytes that were no message.
     pub(crate) garbage: Option<String>,
-    /// What the server wants to know, in its own words: the values of `WWW-Authenticate`.
+    /// The challenge of the server: the values of `WWW-Authenticate`.
     pub(crate) challenge: Option<String>,
-    /// What the server answered.
+    /// The error with which the server responded.
     pub(crate) remote: Option<ErrorObject>,
 }
 
@@ -118,12 +117,12 @@ impl Failure {
         Self { id, exit, phase, message: message.into(), hint: String::new(), seen: Box::default() }
     }
 
-    /// What was typed cannot be used.
+    /// The command line cannot be used.
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new("E_USAGE", Exit::Usage, Phase::Usage, message).hint(hint)
     }
 
-    /// The system did not give us what we need ourselves.
+    /// The system refuses a resource to this program.
     pub(crate) fn system(phase: Phase, error: &std::io::Error) -> Self {
         Self::new("E_SYSTEM", Exit::Connection, phase, format!("this system refuses: {error}"))
             .hint("look at its limits (ulimit -a)")
@@ -135,12 +134,12 @@ impl Failure {
         self
     }
 
-    /// Whether it is about one request alone, so that others may be made.
+    /// Whether it concerns one request alone, so that others can follow.
     pub(crate) fn is_of_one_request(&self) -> bool {
         self.exit == Exit::ServerError || self.id == "E_TOO_LARGE"
     }
 
-    /// Adds which server it was, and how long it took.
+    /// Adds the server and the elapsed time.
     #[must_use]
     pub(crate) fn with(mut self, server: &str, took: Duration) -> Self {
         self.seen.server = Some(server.to_owned());
@@ -148,8 +147,7 @@ impl Failure {
         self
     }
 
-    /// Adds what a server has written to standard error, where that is not known already and may say why there is no
-    /// connection or no answer.
+    /// Adds the server's standard error to a failure of the connection, where it has none yet.
     #[must_use]
     pub(crate) fn stderr(mut self, bytes: &[u8]) -> Self {
         if self.seen.stderr.is_empty() && self.exit == Exit::Connection {
@@ -158,7 +156,7 @@ impl Failure {
         self
     }
 
-    /// Adds that a server which ended before it could be used did not get all of our variables.
+    /// Adds to the failure of a server that exited before its session opened that it did not get all of our variables.
     #[must_use]
     pub(crate) fn and_withheld(mut self) -> Self {
         let opening = matches!(self.phase, Phase::Spawn | Phase::Probe | Phase::Initialize);
@@ -170,21 +168,21 @@ impl Failure {
         self
     }
 
-    /// What the server is called by, and where its first bytes came from.
+    /// The labels of the server and of its first bytes.
     const fn names(&self) -> (&'static str, &'static str) {
         if self.seen.listening { ("url", "received") } else { ("command", "stdout") }
     }
 
-    /// Keeps the end of what a server wrote to standard error.
+    /// Stores the last lines of a server's standard error.
     fn keep_stderr(&mut self, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let lines: Vec<&str> =
             text.lines().map(str::trim_end).filter(|line| !line.trim_start().is_empty()).collect();
-        let from = lines.len().saturating_sub(STDERR_LINES);
+        let from = lines.len().saturating_sub(MAX_STDERR_LINES);
         self.seen.stderr = lines[from..].iter().map(|line| cut(line)).collect();
     }
 
-    /// For a person: a line that says it all, and below it what is known.
+    /// For a person: the message on one line, and the circumstances below it.
     pub(crate) fn block(&self) -> String {
         let mut out =
             format!("{BAD}error:{BAD:#} {} {FAINT}({}){FAINT:#}", visible::line(&self.message), self.id);
@@ -221,7 +219,7 @@ impl Failure {
         out
     }
 
-    /// For a program: `{"error": {...}}`. What is not known is absent.
+    /// For a program: `{"error": {...}}`. Unknown members are absent.
     pub(crate) fn json(&self) -> Value {
         let mut error = Map::new();
         let mut member = |name: &str, value: Value| error.insert(name.to_owned(), value);
@@ -250,7 +248,7 @@ impl Failure {
             member("challenge", json!(challenge));
         }
         if let Some(remote) = &self.seen.remote {
-            // Of the error's own parts all but the data are scalars; data that serde_json refuses is shown as text.
+            // Data that serde_json refuses is shown as text.
             let data = remote.data.as_ref().map(|data| {
                 serde_json::from_str(data.as_str()).unwrap_or_else(|_| Value::from(data.as_str()))
             });
@@ -268,13 +266,13 @@ impl Failure {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(LINE) {
+    match text.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-/// A time as a person reads it.
+/// A duration for a person.
 pub(crate) fn seconds(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         format!("{} ms", time.as_millis())

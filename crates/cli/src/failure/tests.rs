@@ -1,4 +1,4 @@
-//! What a failure looks like, as text and as JSON.
+//! Failures as text and as JSON.
 
 use std::time::Duration;
 
@@ -56,10 +56,10 @@ fn of_a_long_stderr_the_end_is_shown() {
     let mut failure = Failure::new("E_X", Exit::Connection, Phase::Call, "x");
     let text: String = (0..100).map(|line| format!("line {line}\n")).collect();
     failure.keep_stderr(text.as_bytes());
-    assert_eq!(failure.seen.stderr.len(), super::STDERR_LINES);
+    assert_eq!(failure.seen.stderr.len(), super::MAX_STDERR_LINES);
     assert_eq!(failure.seen.stderr.last().unwrap(), "line 99");
     failure.keep_stderr("é".repeat(10_000).as_bytes());
-    assert_eq!(failure.seen.stderr[0].chars().count(), super::LINE + 1);
+    assert_eq!(failure.seen.stderr[0].chars().count(), super::MAX_LINE_CHARS + 1);
     failure.keep_stderr(b"\xff\xfe\n");
     assert_eq!(failure.seen.stderr, ["\u{fffd}\u{fffd}"]);
 }

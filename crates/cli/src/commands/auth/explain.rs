@@ -237,7 +237,7 @@ fn document(server: &str, ladder: &Ladder) -> Value {
     if let Ok(discovered) = &ladder.outcome {
         out["resource"] = json!(discovered.resource);
         out["issuer"] = json!(discovered.issuer);
-        out["registration"] = discovered.ways().iter().map(|way| way.as_str()).collect();
+        out["registration"] = discovered.ways().iter().map(|endpoint| endpoint.as_str()).collect();
         if let Some(scopes) = discovered.scopes(&[], false) {
             out["scopes"] = json!(scopes);
         }

@@ -204,9 +204,9 @@ async fn given_up(servers: &[Running]) -> Failure {
 /// Starts a server, or connects to it, and restarts it when it ends.
 async fn start(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, Failure> {
     let started = Instant::now();
-    let Plan { way, client, shown, first, tools, remembered, .. } = plan;
+    let Plan { endpoint, client, shown, first, tools, remembered, .. } = plan;
     let legacy = remembered.and_then(|remembered| remembered.legacy);
-    let upstream = Upstream::new(&ui, way, first);
+    let upstream = Upstream::new(&ui, endpoint, first);
     let restart = || {
         let (ui, shown) = (ui.clone(), shown.clone());
         Restart::default().on_event(move |event| report(&ui, &shown, event))

@@ -108,11 +108,11 @@ struct Relay {
 
 impl Relay {
     fn new(ui: &Ui, plan: Plan, args: &Bridge) -> Self {
-        let Plan { way, shown, first, tools, limits, timeout, .. } = plan;
-        let program = way.command().cloned();
+        let Plan { endpoint, shown, first, tools, limits, timeout, .. } = plan;
+        let program = endpoint.command().cloned();
         // A client of the legacy era makes the gateway send `initialize` first.
         let first = if args.connect.era.has_legacy() { Phase::Initialize } else { first };
-        let upstream = Upstream::new(ui, way, first);
+        let upstream = Upstream::new(ui, endpoint, first);
         let start = upstream.clone();
         // Only the size of messages is limited for connections to clients.
         let mut downstream = Limits::default();

@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mcpjoin::Link;
 use mcpjoin::client::{NoClient, RunEnd};
 
-use crate::connect::Way;
+use crate::connect::Endpoint;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
 
-/// The way to a server. Cheap to clone.
+/// The endpoint to a server. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Upstream(Arc<Shared>);
 
 struct Shared {
     ui: Ui,
-    way: Way,
+    endpoint: Endpoint,
     /// The first phase of a new connection.
     first: Phase,
     starts: AtomicU64,
@@ -28,13 +28,13 @@ struct Shared {
 }
 
 impl Upstream {
-    pub(super) fn new(ui: &Ui, way: Way, first: Phase) -> Self {
-        if let Some(access) = way.access() {
+    pub(super) fn new(ui: &Ui, endpoint: Endpoint, first: Phase) -> Self {
+        if let Some(access) = endpoint.access() {
             access.tells_clients();
         }
         Self(Arc::new(Shared {
             ui: ui.clone(),
-            way,
+            endpoint,
             first,
             starts: AtomicU64::new(0),
             failed: Mutex::default(),
@@ -43,9 +43,9 @@ impl Upstream {
 
     /// Starts the server, or connects to it. The error is one sentence.
     pub(super) async fn link(self) -> Result<Link, String> {
-        let Shared { ui, way, starts, failed, .. } = &*self.0;
+        let Shared { ui, endpoint, starts, failed, .. } = &*self.0;
         let number = starts.fetch_add(1, Ordering::Relaxed) + 1;
-        way.numbered(ui, number).link().await.map_err(|failure| {
+        endpoint.numbered(ui, number).link().await.map_err(|failure| {
             let said = failure.message.clone();
             *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             said
@@ -54,7 +54,7 @@ impl Upstream {
 
     /// Why the server does not run.
     pub(super) fn failure(&self, end: &RunEnd) -> Failure {
-        let Shared { way, first, failed, .. } = &*self.0;
+        let Shared { endpoint, first, failed, .. } = &*self.0;
         let not_started = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let failure = match (end, not_started) {
             (RunEnd::NotStarted(_), Some(failure)) => failure,
@@ -62,7 +62,7 @@ impl Upstream {
             (RunEnd::Ended(cause), _) => Failure::closed(cause, Phase::Serve),
             (end, _) => Failure::new("E_SPAWN", Exit::Connection, Phase::Spawn, end.to_string()),
         };
-        way.told(failure)
+        endpoint.explain(failure)
     }
 
     /// Why the server is gone.

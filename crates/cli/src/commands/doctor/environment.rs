@@ -10,7 +10,7 @@ use super::json;
 use super::text::Page;
 use crate::args::{Connect, Doctor};
 use crate::commands::{exit_of, listen_for_signals, written};
-use crate::connect::{Way, with_plans};
+use crate::connect::{Endpoint, with_plans};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
@@ -114,11 +114,15 @@ pub(super) fn examined(
 }
 
 /// Returns the faults of the machine that may be the cause of a server's findings.
-pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report) -> Vec<EnvironmentFinding> {
+pub(super) async fn about(
+    doctor: &EnvironmentDoctor,
+    endpoint: &Endpoint,
+    report: &Report,
+) -> Vec<EnvironmentFinding> {
     if report.is_healthy() {
         return Vec::new();
     }
-    if let Some(command) = way.command() {
+    if let Some(command) = endpoint.command() {
         return doctor.about_command(command).await;
     }
     // A server that was reached and responds wrongly does so on any machine.
@@ -126,7 +130,7 @@ pub(super) async fn about(doctor: &EnvironmentDoctor, way: &Way, report: &Report
     if !failed.iter().any(|check| CONNECTION_PARTS.iter().any(|part| affects(*part, *check))) {
         return Vec::new();
     }
-    let mut findings = match way.http() {
+    let mut findings = match endpoint.http() {
         Some(connect) => doctor.about_server(connect).await,
         None => Vec::new(),
     };

@@ -74,9 +74,9 @@ fn target(server: &Server) -> Target {
 }
 
 async fn examine(plan: Plan, machine: EnvironmentDoctor) -> Examined {
-    let mut report = Doctor::new(plan.way.examined(), plan.client).examine().await;
-    plan.way.advise(&mut report);
-    let surroundings = environment::about(&machine, &plan.way, &report).await;
+    let mut report = Doctor::new(plan.endpoint.doctor_target(), plan.client).examine().await;
+    plan.endpoint.advise(&mut report);
+    let surroundings = environment::about(&machine, &plan.endpoint, &report).await;
     Ok((report, surroundings))
 }
 
@@ -265,7 +265,7 @@ mod tests {
         let machine = EnvironmentDoctor::new(World::below(folder)).examine().await;
         assert!(!machine.findings.is_empty());
         let mut again = machine.findings.clone();
-        again[0].seen.push_str(" in another way");
+        again[0].seen.push_str(" in another endpoint");
         let other = again[0].clone();
         remove_reported(&machine, &mut again);
         assert_eq!(again, [other]);

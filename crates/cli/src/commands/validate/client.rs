@@ -28,7 +28,7 @@ use crate::commands::{listen_for_signals, runtime, unwritten, written};
 use crate::connect::{Signals, limits, without_ours};
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase, seconds};
-use crate::guard::Guarded;
+use crate::guard::OrphanGuard;
 use crate::target::shown;
 use crate::ui::Ui;
 
@@ -100,7 +100,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     let began = Instant::now();
     let runtime = runtime(Phase::Serve)?;
     // Guards the client that we start. Dropped when it has ended.
-    let guarded = (!args.words.is_empty()).then(Guarded::start);
+    let guarded = (!args.words.is_empty()).then(OrphanGuard::start);
     let run = runtime.block_on(serve(ui, args));
     drop(guarded);
     let run = run?;

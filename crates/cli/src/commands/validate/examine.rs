@@ -79,7 +79,8 @@ pub(super) async fn all(
     options: &Options,
     signals: &mut Signals,
 ) -> Result<Vec<Server>, Signal> {
-    let children: Vec<ChildHandle> = plans.iter().flatten().filter_map(|plan| plan.way.child()).collect();
+    let children: Vec<ChildHandle> =
+        plans.iter().flatten().filter_map(|plan| plan.endpoint.child()).collect();
     let room = Arc::new(Semaphore::new(MAX_CONCURRENT_SERVERS));
     let progress = Progress::new(ui, plans.len());
     let mut running = JoinSet::new();
@@ -160,14 +161,14 @@ fn not_examined(label: String, failure: Failure) -> Server {
 
 async fn one(ui: &Ui, label: String, plan: Plan, options: &Options, progress: &Progress) -> Server {
     let began = Instant::now();
-    let way = plan.way.clone();
+    let endpoint = plan.endpoint.clone();
     let (name, typed, place) = (label.clone(), plan.shown.clone(), plan.place.clone());
     let outcome = examine(ui, name, plan, options, progress).await;
     let took = began.elapsed();
     let complete = |failure: Failure| {
         // Standard error of a child has been read by its own examination.
-        let failure = if way.child().is_some() { failure } else { way.told(failure) };
-        failure.and_no_entry(way.no_entry()).with(&typed, took)
+        let failure = if endpoint.child().is_some() { failure } else { endpoint.explain(failure) };
+        failure.and_no_entry(endpoint.no_entry()).with(&typed, took)
     };
     let outcome = match outcome {
         Ok(Examination::Rules(mut judged)) => {
@@ -195,7 +196,7 @@ async fn examine(
         return openers::examine(ui, &plan, &options.connect, on_opener).await.map(Examination::Openers);
     }
     let mut number = 0;
-    let validator = options.with_calls(plan.way.judged(), &plan.tools)?;
+    let validator = options.with_calls(plan.endpoint.validator(), &plan.tools)?;
     let validator = with_options(&options.connect, validator, plan.first).on_progress(move |now| {
         let probe = if progress.has_line() { now.probe.as_str() } else { "" };
         if progress.has_line() || number != now.number {

@@ -70,7 +70,7 @@ pub(super) async fn examine(
     let mut rows = Vec::new();
     for opener in openers(connect) {
         on_opener(rows.len() + 1, &opener.to_string());
-        let link = plan.way.link().await?;
+        let link = plan.endpoint.link().await?;
         let began = Instant::now();
         let response = opener.over(link, &limits, timeout(&opener, &limits)).await;
         let took = began.elapsed();

@@ -1,5 +1,4 @@
-//! References in the place of values that must not be shown: in what `convert` prints, a variable stands for each value of a
-//! variable or a header, and for each secret among words. The text then shows where a secret goes and not what it is.
+//! Replaces values that must not be shown by references: each value of a variable or a header, and each secret among words.
 
 use std::ffi::OsString;
 
@@ -10,10 +9,10 @@ use super::super::tree::Text;
 use super::super::variables::{Piece, is_name, pieces};
 use crate::secret;
 
-/// The first character of the last private plane of Unicode: each stands for a reference until that is written.
+/// The first placeholder, from the last private plane of Unicode: each stands for one reference until that is written.
 const FIRST_PLACEHOLDER: u32 = 0x10_0000;
 
-/// Puts references into the entry of that name; the variables that have to be set for it now. `files`: as in [`pieces`].
+/// Puts references into the entry of that name, and returns the variables that have to be set. `files`: as in [`pieces`].
 pub(super) fn put(definition: &mut Definition, entry: &str, files: bool) -> Vec<String> {
     let mut set = Vec::new();
     let words = definition.settings.iter_mut();
@@ -33,7 +32,7 @@ pub(super) fn put(definition: &mut Definition, entry: &str, files: bool) -> Vec<
     set
 }
 
-/// A value that is one as a whole, or what stands behind the words of a token.
+/// Replaces a value as a whole, or the part after a scheme.
 fn in_value(text: &mut Text, variable: String, files: bool, set: &mut Vec<String>) {
     let parts = pieces(&text.text, files);
     if parts.is_empty() {
@@ -46,7 +45,7 @@ fn in_value(text: &mut Text, variable: String, files: bool, set: &mut Vec<String
         set.push(variable);
         return;
     }
-    // What stands for a variable that is missing is a value, too.
+    // A default is a value, too.
     let mut without = String::new();
     let mut changed = false;
     for piece in parts {
@@ -70,7 +69,7 @@ fn in_value(text: &mut Text, variable: String, files: bool, set: &mut Vec<String
     }
 }
 
-/// The secrets among words, as far as the names beside them tell.
+/// Replaces the secrets among words, which the names beside them show.
 fn in_words(words: &mut [&mut Text], entry: &str, set: &mut Vec<String>) {
     let written: Vec<OsString> = words.iter().map(|word| OsString::from(&word.text)).collect();
     let mut secrets: Vec<String> =
@@ -104,7 +103,7 @@ fn in_words(words: &mut [&mut Text], entry: &str, set: &mut Vec<String>) {
     }
 }
 
-/// The name of a variable for what is called so in that entry.
+/// The name of the variable for a value of that entry.
 fn spelled(entry: &str, name: &str) -> String {
     /// Of a longer name the beginning is used.
     const MAX_NAME_CHARS: usize = 40;

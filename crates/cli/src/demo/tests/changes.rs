@@ -4,7 +4,7 @@ use mcpjoin::proto::{Era, Method};
 use serde_json::{Value, json};
 
 use super::{ERAS, Wire, call, listening, run, server, text, value};
-use crate::demo::changes::{PROMPT, TOOL, WATCHED};
+use crate::demo::offers::{ADDED_PROMPT, ADDED_TOOL, WATCHED_RESOURCE};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
@@ -34,10 +34,10 @@ fn server_stateless_list_changes_are_told_on_the_stream_that_asked_for_them() {
             let mut changing = Wire::modern(&server, json!({}));
             for _ in 0..2 {
                 changing.call(tool, json!({})).await;
-                assert!(changing.heard.is_empty(), "who does not listen hears nothing");
-                let heard = hearing.next().await;
+                assert!(changing.received.is_empty(), "who does not listen hears nothing");
+                let received = hearing.next().await;
                 assert_eq!(
-                    (&heard["method"], &heard["params"]["_meta"][SUBSCRIPTION]),
+                    (&received["method"], &received["params"]["_meta"][SUBSCRIPTION]),
                     (&json!(method), &json!(stream))
                 );
             }
@@ -57,22 +57,22 @@ fn a_tool_and_a_prompt_come_and_go_in_both_eras() {
             let there = call(&client, "test_trigger_tool_change", json!({})).await;
             assert_eq!(text(&there), "test_added_tool is there");
             assert_eq!(client.list_tools().all().await.unwrap().len(), before + 1);
-            let added = call(&client, TOOL, json!({})).await;
+            let added = call(&client, ADDED_TOOL, json!({})).await;
             assert_eq!(text(&added), "Here since test_trigger_tool_change was called");
             assert_eq!(
                 text(&call(&client, "test_trigger_tool_change", json!({})).await),
                 "test_added_tool is gone"
             );
-            assert_eq!(super::refused(&client, TOOL, json!({})).await.code, -32602);
+            assert_eq!(super::refused(&client, ADDED_TOOL, json!({})).await.code, -32602);
 
             call(&client, "test_trigger_prompt_change", json!({})).await;
-            let prompt = client.get_prompt(PROMPT, None).await.unwrap();
+            let prompt = client.get_prompt(ADDED_PROMPT, None).await.unwrap();
             assert_eq!(
                 prompt.messages[0].content.as_text(),
                 Some("Here since test_trigger_prompt_change was called")
             );
             call(&client, "test_trigger_prompt_change", json!({})).await;
-            assert!(client.get_prompt(PROMPT, None).await.is_err());
+            assert!(client.get_prompt(ADDED_PROMPT, None).await.is_err());
         }
     });
 }
@@ -92,7 +92,7 @@ fn legacy_clients_hear_of_changed_lists_without_asking() {
 fn resources_subscribe() {
     run(async {
         let mut wire = Wire::legacy(&server()).await;
-        assert_eq!(wire.result("resources/subscribe", json!({ "uri": WATCHED })).await, json!({}));
+        assert_eq!(wire.result("resources/subscribe", json!({ "uri": WATCHED_RESOURCE })).await, json!({}));
     });
 }
 
@@ -100,10 +100,10 @@ fn resources_subscribe() {
 fn resources_unsubscribe() {
     run(async {
         let mut wire = Wire::legacy(&server()).await;
-        wire.result("resources/subscribe", json!({ "uri": WATCHED })).await;
-        assert_eq!(wire.result("resources/unsubscribe", json!({ "uri": WATCHED })).await, json!({}));
+        wire.result("resources/subscribe", json!({ "uri": WATCHED_RESOURCE })).await;
+        assert_eq!(wire.result("resources/unsubscribe", json!({ "uri": WATCHED_RESOURCE })).await, json!({}));
         wire.call("test_trigger_resource_update", json!({})).await;
-        assert!(wire.heard.is_empty());
+        assert!(wire.received.is_empty());
         wire.is_silent().await;
     });
 }
@@ -115,17 +115,17 @@ fn subscribers_hear_of_an_update_in_both_eras_and_then_read_what_is_new() {
         let mut clients = Vec::new();
         for era in ERAS {
             let (client, hears) = listening(&server, era).await;
-            client.subscribe(WATCHED).await.unwrap();
+            client.subscribe(WATCHED_RESOURCE).await.unwrap();
             clients.push((client, hears));
         }
         let (changing, mut hears_nothing) = listening(&server, Era::Legacy).await;
         let changed = call(&changing, "test_trigger_resource_update", json!({})).await;
         assert_eq!(text(&changed), "test://watched-resource has version 2");
         for (client, hears) in &mut clients {
-            let heard = hears.recv().await.unwrap();
-            assert_eq!(heard.method, Method::ResourceUpdated);
-            assert_eq!(value(heard.params.unwrap().raw())["uri"], WATCHED);
-            let read = value(&client.read_resource(WATCHED).await.unwrap().contents);
+            let received = hears.recv().await.unwrap();
+            assert_eq!(received.method, Method::ResourceUpdated);
+            assert_eq!(value(received.params.unwrap().raw())["uri"], WATCHED_RESOURCE);
+            let read = value(&client.read_resource(WATCHED_RESOURCE).await.unwrap().contents);
             assert_eq!(read[0]["text"], "Watched resource, version 2");
         }
         changing.ping().await.unwrap();

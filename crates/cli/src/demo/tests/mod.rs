@@ -1,6 +1,5 @@
-//! The server as its clients see it, over links in memory and on a clock that only waiting moves: each tool, prompt
-//! and resource in both eras through the library's own client, and line by line what the scenarios of the official
-//! suite look at. A test that stands for a scenario bears its name.
+//! Tests of the server over links in memory with a paused clock: each tool, prompt and resource in both eras through the library's
+//! own client, and line by line what the scenarios of the official suite check. A test for a scenario has its name.
 
 mod changes;
 mod content;
@@ -31,7 +30,7 @@ use tokio::sync::mpsc;
 
 pub(super) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
-/// Runs a test on a clock that only waiting moves. An hour of it is a hang.
+/// Runs a test with a paused clock, for ten hours of that clock at most.
 pub(super) fn run(test: impl Future<Output = ()>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -108,8 +107,8 @@ pub(super) fn filled_in(params: &ElicitParams) -> ElicitResult {
 
 /// A client with what it hears besides answers.
 pub(super) async fn listening(server: &Server, era: Era) -> (Client, mpsc::UnboundedReceiver<Notification>) {
-    let (heard, hears) = mpsc::unbounded_channel();
-    let hear = move |notification| heard.send(notification).unwrap();
+    let (received, hears) = mpsc::unbounded_channel();
+    let hear = move |notification| received.send(notification).unwrap();
     (connect(server, builder(era).on_notification(hear)).await, hears)
 }
 
@@ -136,7 +135,7 @@ pub(super) struct Wire {
     last: i64,
     meta: Option<Value>,
     /// What came before the answer to the last request.
-    pub(super) heard: Vec<Value>,
+    pub(super) received: Vec<Value>,
 }
 
 impl Wire {
@@ -145,7 +144,7 @@ impl Wire {
         let (reader, writer) = tokio::io::split(theirs);
         server.connect(Link::stream(reader, writer, "test"));
         let (reader, writer) = tokio::io::split(ours);
-        Self { lines: BufReader::new(reader).lines(), writer, last: 0, meta, heard: Vec::new() }
+        Self { lines: BufReader::new(reader).lines(), writer, last: 0, meta, received: Vec::new() }
     }
 
     /// In the modern era, with these capabilities.
@@ -158,7 +157,7 @@ impl Wire {
         Self::modern(&server(), json!({ "roots": {}, "sampling": {}, "elicitation": {} }))
     }
 
-    /// In the newest legacy revision, after the handshake, whose answer is in `heard`.
+    /// In the newest legacy revision, after the handshake, whose answer is in `received`.
     pub(super) async fn legacy(server: &Server) -> Self {
         let mut wire = Self::new(server, None);
         let params = json!({
@@ -166,7 +165,7 @@ impl Wire {
         });
         let opened = wire.ask("initialize", params).await;
         wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
-        wire.heard = vec![opened];
+        wire.received = vec![opened];
         wire
     }
 
@@ -201,16 +200,16 @@ impl Wire {
         id
     }
 
-    /// The whole answer to a request; what came before it is in `heard`.
+    /// The whole answer to a request; what came before it is in `received`.
     pub(super) async fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params).await;
-        self.heard.clear();
+        self.received.clear();
         loop {
             let message = self.next().await;
             if message["id"] == id && message["method"].is_null() {
                 return message;
             }
-            self.heard.push(message);
+            self.received.push(message);
         }
     }
 

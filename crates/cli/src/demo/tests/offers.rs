@@ -9,7 +9,7 @@ use mcpjoin::proto::types::{
 use serde_json::{Value, json};
 
 use super::{ERAS, run, silent, value};
-use crate::demo::{PICTURE, prompts, resources};
+use crate::demo::{PICTURE, offers};
 
 /// The contents of a resource, in both eras.
 fn read(uri: &'static str) -> Value {
@@ -135,7 +135,8 @@ fn prompts_get_with_args() {
     run(async {
         for era in ERAS {
             let one = BTreeMap::from([("arg1".to_owned(), "hello".to_owned())]);
-            let error = silent(era).await.get_prompt(prompts::PROMPT, Some(one)).await.unwrap_err();
+            let error =
+                silent(era).await.get_prompt(offers::PROMPT_WITH_ARGUMENTS, Some(one)).await.unwrap_err();
             assert!(error.remote().unwrap().message.contains("`arg2` is missing"), "{error}");
         }
     });
@@ -171,12 +172,12 @@ fn completion_complete() {
         for era in ERAS {
             let client = silent(era).await;
             let words = CompleteParams::new(
-                PromptReference::new(prompts::PROMPT),
+                PromptReference::new(offers::PROMPT_WITH_ARGUMENTS),
                 CompleteArgument::new("arg1", "he"),
             );
             assert_eq!(client.complete(words).await.unwrap().completion.values, ["hello", "help"]);
             let ids = CompleteParams::new(
-                ResourceTemplateReference::new(resources::TEMPLATE),
+                ResourceTemplateReference::new(offers::TEMPLATE),
                 CompleteArgument::new("id", "10"),
             );
             assert_eq!(client.complete(ids).await.unwrap().completion.values, ["10", "100"]);

@@ -8,7 +8,7 @@ use super::{ERAS, Wire, meta, run, server, silent};
 fn server_initialize() {
     run(async {
         let mut wire = Wire::legacy(&server()).await;
-        let result = wire.heard[0]["result"].clone();
+        let result = wire.received[0]["result"].clone();
         assert_eq!(result["protocolVersion"], "2025-11-25");
         assert_eq!(result["serverInfo"]["name"], "mcpjoin-demo");
         assert_eq!(result["serverInfo"]["version"], env!("CARGO_PKG_VERSION"));

@@ -109,8 +109,8 @@ fn server_stateless_a_stream_has_notifications_and_an_answer_and_no_requests() {
         wire.says(Some(meta));
         let result = wire.call("test_streaming_elicitation", json!({})).await;
         assert_eq!(result["resultType"], "input_required");
-        assert_eq!(wire.heard.len(), 1);
-        assert_eq!(wire.heard[0]["method"], "notifications/progress");
+        assert_eq!(wire.received.len(), 1);
+        assert_eq!(wire.received[0]["method"], "notifications/progress");
         let (client, _) = answering(Era::Legacy).await;
         let result = call(&client, "test_streaming_elicitation", json!({})).await;
         assert_eq!(text(&result), r#"Elicitation completed: action=accept, content={"name":"Ada"}"#);

@@ -1,4 +1,4 @@
-//! Tools that ask by hand: line by line in the modern era, and through clients of both.
+//! Tools that request input explicitly: line by line in the modern era, and through clients of both eras.
 
 use mcpjoin::proto::types::{ElicitAction, ElicitResult};
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ fn input_required_result_request_state() {
         let answer = json!({ "confirm": elicited(json!({ "ok": true })) });
         let last = ends(&mut wire, "request_state", answer.clone(), &first["requestState"]).await;
         assert!(last.contains("state-ok"), "{last}");
-        // An answer without the state is one to a question that nobody has asked.
+        // A response without the state belongs to no request of this tool.
         asks(&mut wire, "request_state", answer, &NONE).await;
     });
 }

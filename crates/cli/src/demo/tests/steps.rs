@@ -23,8 +23,8 @@ fn tools_call_with_logging() {
             let result = loop {
                 tokio::select! {
                     biased;
-                    heard = hears.recv() => {
-                        let params = value(heard.unwrap().params.unwrap().raw());
+                    received = hears.recv() => {
+                        let params = value(received.unwrap().params.unwrap().raw());
                         assert_eq!(params["level"], "info");
                         logged.push((params["data"].clone(), begun.elapsed()));
                     }
@@ -87,8 +87,8 @@ fn server_stateless_no_log_message_without_a_level() {
             wire.says(Some(meta));
             let result = wire.call("test_logging_tool", json!({})).await;
             assert_eq!(result["isError"], Value::Null);
-            assert_eq!(wire.heard.len(), logged, "{level:?} {:?}", wire.heard);
-            for message in &wire.heard {
+            assert_eq!(wire.received.len(), logged, "{level:?} {:?}", wire.received);
+            for message in &wire.received {
                 assert_eq!(message["method"], "notifications/message");
                 assert_eq!(message["params"]["logger"], "demo");
             }
@@ -102,7 +102,7 @@ fn logging_set_level() {
         let mut wire = Wire::legacy(&server()).await;
         assert_eq!(wire.result("logging/setLevel", json!({ "level": "warning" })).await, json!({}));
         wire.call("test_logging_tool", json!({})).await;
-        let levels: Vec<_> = wire.heard.iter().map(|message| &message["params"]["level"]).collect();
+        let levels: Vec<_> = wire.received.iter().map(|message| &message["params"]["level"]).collect();
         assert_eq!(levels, ["warning"]);
         assert_eq!(wire.code("logging/setLevel", json!({ "level": "loud" })).await, -32602);
     });

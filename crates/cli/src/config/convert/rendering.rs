@@ -1,12 +1,12 @@
-//! Values as JSON and as TOML, in the order in which they are given. Used by `convert` alone.
+//! Writes values as JSON and as TOML, in the order in which they are given.
 
 use std::fmt::Write as _;
 
-/// What a configuration is made of.
+/// A value of a configuration.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Text(String),
-    /// As it is written in both.
+    /// In the spelling of both syntaxes.
     Number(String),
     Bool(bool),
     List(Vec<Self>),
@@ -22,7 +22,7 @@ impl Value {
         Self::Table(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// Whether nothing is said by it.
+    /// Whether it is an empty text, list or table.
     pub(super) const fn is_empty(&self) -> bool {
         match self {
             Self::Text(text) => text.is_empty(),
@@ -32,7 +32,7 @@ impl Value {
         }
     }
 
-    /// As a document of JSON: objects over several lines, lists on one.
+    /// As a JSON document: objects on several lines, lists on one.
     pub(super) fn json(&self) -> String {
         let mut out = String::new();
         self.write_json(&mut out, 0);
@@ -121,7 +121,7 @@ fn key(name: &str) -> String {
     if !name.is_empty() && name.chars().all(bare) { name.to_owned() } else { quoted(name) }
 }
 
-/// What JSON escapes, TOML reads; and TOML wants one more escaped.
+/// A string in both syntaxes: TOML reads the escapes of JSON, and requires one more.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

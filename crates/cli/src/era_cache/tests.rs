@@ -1,27 +1,27 @@
-//! The file of verdicts: what it forgets, and that nothing in it can do harm.
+//! The file of the era cache: which entries it drops, and that no content of it does harm.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{Eras, MAGIC, VALID, VERDICTS, Verdict, fingerprint};
+use super::{CachedEra, ENTRY_TTL, Eras, MAGIC, MAX_ENTRIES, MAX_FILE_BYTES, fingerprint};
 
-/// A folder that is gone with the test.
+/// A folder that is removed after the test.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mcpjoin-verdict-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("mcpjoin-era-cache-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn verdict(&self, command: &[u8]) -> Verdict {
+    fn server(&self, server: &[u8]) -> CachedEra {
         let file = self.0.join("cache").join("mcpjoin").join("eras");
         let eras = Eras::read(&file).unwrap_or_default();
-        let legacy = eras.knows(&eras.hash(command), super::now());
-        Verdict { file, command: command.to_vec(), legacy }
+        let legacy = eras.has(&eras.hash(server), super::now());
+        CachedEra { file, server: server.to_vec(), legacy }
     }
 }
 
@@ -34,22 +34,22 @@ impl Drop for Folder {
 #[test]
 fn a_verdict_is_kept_corrected_and_bounded() {
     let folder = Folder::new("kept");
-    assert!(!folder.verdict(b"a").is_legacy());
-    folder.verdict(b"a").learn(false);
+    assert!(!folder.server(b"a").is_legacy());
+    folder.server(b"a").store(false);
     assert!(!folder.0.join("cache").exists(), "there was nothing to keep");
 
-    folder.verdict(b"a").learn(true);
-    assert!(folder.verdict(b"a").is_legacy() && !folder.verdict(b"b").is_legacy());
-    folder.verdict(b"a").learn(false);
-    assert!(!folder.verdict(b"a").is_legacy());
+    folder.server(b"a").store(true);
+    assert!(folder.server(b"a").is_legacy() && !folder.server(b"b").is_legacy());
+    folder.server(b"a").store(false);
+    assert!(!folder.server(b"a").is_legacy());
 
-    for number in 0..VERDICTS + 10 {
-        folder.verdict(&number.to_be_bytes()).learn(true);
+    for number in 0..MAX_ENTRIES + 10 {
+        folder.server(&number.to_be_bytes()).store(true);
     }
-    assert!(!folder.verdict(&9_usize.to_be_bytes()).is_legacy());
-    assert!(folder.verdict(&10_usize.to_be_bytes()).is_legacy());
-    let file = folder.verdict(b"a").file;
-    assert!(fs::metadata(&file).unwrap().len() < super::LARGEST);
+    assert!(!folder.server(&9_usize.to_be_bytes()).is_legacy());
+    assert!(folder.server(&10_usize.to_be_bytes()).is_legacy());
+    let file = folder.server(b"a").file;
+    assert!(fs::metadata(&file).unwrap().len() < MAX_FILE_BYTES);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let around = file.parent().unwrap();
     assert_eq!(fs::metadata(around).unwrap().permissions().mode() & 0o777, 0o700);
@@ -61,7 +61,7 @@ fn a_file_of_64_kib_is_read_and_a_larger_one_is_none_of_ours() {
     let folder = Folder::new("large");
     let file = folder.0.join("eras");
     let begin = format!("{MAGIC} {:032x}\n{} ", 7, "0".repeat(64));
-    // One verdict, whose time has zeros in front of it.
+    // One entry, whose time has zeros in front of it.
     let is_read = |bytes: usize| {
         fs::write(&file, format!("{begin}{:0>1$}\n", 1, bytes - begin.len() - 1)).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().len(), bytes as u64);
@@ -72,32 +72,33 @@ fn a_file_of_64_kib_is_read_and_a_larger_one_is_none_of_ours() {
 
 #[test]
 fn a_verdict_ages_and_a_time_to_come_is_none() {
-    let mut eras = Eras { salt: [1; 16], known: Vec::new() };
+    let mut eras = Eras { salt: [1; 16], entries: Vec::new() };
     let hash = eras.hash(b"a");
-    eras.known.push((hash.clone(), 1000));
-    let valid = VALID.as_secs();
+    eras.entries.push((hash.clone(), 1000));
+    let valid = ENTRY_TTL.as_secs();
     for (now, known) in [(999, false), (1000, true), (1000 + valid - 1, true), (1000 + valid, false)] {
-        assert_eq!(eras.knows(&hash, now), known, "{now}");
+        assert_eq!(eras.has(&hash, now), known, "{now}");
     }
 }
 
 #[test]
 fn arguments_are_not_in_the_file() {
     let folder = Folder::new("secret");
-    folder.verdict(b"--token hunter2").learn(true);
-    let file = folder.verdict(b"").file;
+    folder.server(b"--token hunter2").store(true);
+    let file = folder.server(b"").file;
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains("hunter2") && text.starts_with(MAGIC), "{text}");
-    // With another salt it is another hash: what is known of one file says nothing of another.
-    let (one, other) = (Eras { salt: [1; 16], known: Vec::new() }, Eras { salt: [2; 16], known: Vec::new() });
+    // With another salt it is another hash, so that two files cannot be compared.
+    let (one, other) =
+        (Eras { salt: [1; 16], entries: Vec::new() }, Eras { salt: [2; 16], entries: Vec::new() });
     assert_ne!(one.hash(b"a"), other.hash(b"a"));
 }
 
 #[test]
 fn i176_a_damaged_file_is_replaced_and_fails_nothing() {
     let folder = Folder::new("damaged");
-    folder.verdict(b"a").learn(true);
-    let file = folder.verdict(b"a").file;
+    folder.server(b"a").store(true);
+    let file = folder.server(b"a").file;
     let sound = fs::read(&file).unwrap();
     let mut damaged: Vec<Vec<u8>> = vec![
         Vec::new(),
@@ -110,14 +111,14 @@ fn i176_a_damaged_file_is_replaced_and_fails_nothing() {
     damaged.extend((0..sound.len()).map(|end| sound[..end].to_vec()));
     for content in damaged {
         fs::write(&file, &content).unwrap();
-        let _ = folder.verdict(b"a").is_legacy();
-        folder.verdict(b"b").learn(true);
-        assert!(folder.verdict(b"b").is_legacy(), "{:?}", String::from_utf8_lossy(&content));
+        let _ = folder.server(b"a").is_legacy();
+        folder.server(b"b").store(true);
+        assert!(folder.server(b"b").is_legacy(), "{:?}", String::from_utf8_lossy(&content));
     }
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    folder.verdict(b"a").learn(true);
-    assert!(!folder.verdict(b"a").is_legacy());
+    folder.server(b"a").store(true);
+    assert!(!folder.server(b"a").is_legacy());
 }
 
 #[test]
@@ -128,13 +129,13 @@ fn i180_many_writers_at_once_leave_a_sound_file() {
             let folder = &folder;
             scope.spawn(move || {
                 for number in 0..20_u64 {
-                    folder.verdict(&(thread * 100 + number).to_be_bytes()).learn(true);
+                    folder.server(&(thread * 100 + number).to_be_bytes()).store(true);
                 }
             });
         }
     });
-    let file = folder.verdict(b"").file;
-    assert!(!Eras::read(&file).unwrap().known.is_empty());
+    let file = folder.server(b"").file;
+    assert!(!Eras::read(&file).unwrap().entries.is_empty());
     assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "temporary files are left");
 }
 

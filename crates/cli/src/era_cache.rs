@@ -1,9 +1,9 @@
-//! What is remembered of servers: that a command, or what is behind a URL, speaks the legacy era. It is then not probed, which some servers
-//! answer with silence for seconds and others with their death.
+//! The cache of servers of the legacy era, by command or URL. Such a server is not probed: some servers do not respond to a probe
+//! for seconds, and others exit.
 //!
-//! Called by `connect`. A verdict decides only what is asked first: when it turns out to be wrong, everything is asked
-//! as if it had never been. Of a modern server nothing needs to be remembered, since the probe is its opening. The file
-//! holds salted hashes and times; it can be lost, damaged or unwritable at any time, and no command ever fails by it.
+//! Called by `connect`. A cache entry decides only what is sent first. When it is wrong, the server is probed as without it. A
+//! modern server needs no entry, since the probe opens its session. The file holds salted hashes and times. It may be missing,
+//! damaged or read-only, and no command fails because of that.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -15,38 +15,37 @@ use sha2::{Digest, Sha256};
 
 use crate::{folders, found};
 
-/// So many verdicts are kept, the newest.
-const VERDICTS: usize = 512;
-/// A larger file is none of ours.
-const LARGEST: u64 = 64 << 10;
-/// A server may learn the modern era without its command changing (`npx`), so it is asked again after a day.
-const VALID: Duration = Duration::from_secs(24 * 60 * 60);
+/// The entries in the file: the newest.
+const MAX_ENTRIES: usize = 512;
+/// A larger file was not written by us.
+const MAX_FILE_BYTES: u64 = 64 << 10;
+/// How long an entry is valid. A server may support the modern era without a change of its command (`npx`).
+const ENTRY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The first word of the file, with its version.
 const MAGIC: &str = "mcpjoin-eras-1";
-/// Of the arguments so many are looked up as files.
-const FILES: usize = 16;
+/// How many arguments are looked up as files.
+const MAX_FILE_ARGUMENTS: usize = 16;
 
-/// What is known of one server, and where it is kept.
+/// The cached era of one server.
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct CachedEra {
     file: PathBuf,
-    /// The command or the URL, in a form that is hashed with the salt of the file and never kept.
-    command: Vec<u8>,
+    /// The command or the URL. The file holds its hash, with the salt of the file.
+    server: Vec<u8>,
     legacy: bool,
 }
 
-/// The file in memory.
+/// The content of the file.
 #[derive(Debug, Default)]
 struct Eras {
     salt: [u8; 16],
-    /// Hash and time, the oldest first.
-    known: Vec<(String, u64)>,
+    /// Hashes of servers, and times in seconds since 1970, the oldest first.
+    entries: Vec<(String, u64)>,
 }
 
-impl Verdict {
-    /// Looks the command up. `None` when nothing can be remembered: without a place for it, or without the program.
-    /// `path`: the value of `PATH` with which the program will be searched for.
-    pub(crate) fn of<'a>(
+impl CachedEra {
+    /// Looks a command up. `None` without a cache folder, or without the program. `path`: the `PATH` of the search for the program.
+    pub(crate) fn of_command<'a>(
         program: &OsStr,
         args: impl IntoIterator<Item = &'a OsStr>,
         cwd: Option<&Path>,
@@ -55,47 +54,43 @@ impl Verdict {
         Self::look_up(fingerprint(program, args, cwd, path)?)
     }
 
-    /// Looks a server over HTTP up. Its query may hold secrets, and decides nothing.
+    /// Looks a server over HTTP up, without the query of its URL, which may hold secrets.
     pub(crate) fn of_url(url: &str) -> Option<Self> {
         let place = url.split('?').next().unwrap_or_default();
         Self::look_up([b"url ", place.as_bytes()].concat())
     }
 
-    fn look_up(command: Vec<u8>) -> Option<Self> {
+    fn look_up(server: Vec<u8>) -> Option<Self> {
         let file = folders::cache()?.join("mcpjoin").join("eras");
         let eras = Eras::read(&file).unwrap_or_default();
-        let legacy = eras.knows(&eras.hash(&command), now());
-        Some(Self { file, command, legacy })
+        let legacy = eras.has(&eras.hash(&server), now());
+        Some(Self { file, server, legacy })
     }
 
-    /// Whether the server spoke the legacy era the last time.
+    /// Whether the server used the legacy era the last time.
     pub(crate) const fn is_legacy(&self) -> bool {
         self.legacy
     }
 
-    /// Remembers what the server speaks. Writes only what is new.
-    pub(crate) fn learn(&mut self, legacy: bool) {
+    /// Stores the era of the server, where it has changed.
+    pub(crate) fn store(&mut self, legacy: bool) {
         if legacy != self.legacy {
             self.legacy = legacy;
-            // What cannot be kept is found out again the next time.
+            // Without the entry the server is probed the next time.
             let _ = self.write();
         }
     }
 
     fn write(&self) -> std::io::Result<()> {
-        // Read again, because others write, too. Of two that write at once the later one wins, and the other verdict
-        // is found out again.
-        let mut eras = match Eras::read(&self.file) {
-            Some(eras) => eras,
-            None => Eras::new()?,
-        };
-        let hash = eras.hash(&self.command);
-        eras.known.retain(|(known, _)| *known != hash);
+        // Read again, because other processes write, too. Of two that write at once the later one wins.
+        let mut eras = Eras::read(&self.file).map_or_else(Eras::new, Ok)?;
+        let hash = eras.hash(&self.server);
+        eras.entries.retain(|(known, _)| *known != hash);
         if self.legacy {
-            eras.known.push((hash, now()));
+            eras.entries.push((hash, now()));
         }
-        let surplus = eras.known.len().saturating_sub(VERDICTS);
-        eras.known.drain(..surplus);
+        let surplus = eras.entries.len().saturating_sub(MAX_ENTRIES);
+        eras.entries.drain(..surplus);
         replace(&self.file, eras.text().as_bytes())
     }
 }
@@ -104,14 +99,14 @@ impl Eras {
     fn new() -> std::io::Result<Self> {
         let mut salt = [0; 16];
         getrandom::fill(&mut salt).map_err(std::io::Error::other)?;
-        Ok(Self { salt, known: Vec::new() })
+        Ok(Self { salt, entries: Vec::new() })
     }
 
-    /// The file; `None` when there is none or it is damaged.
+    /// Reads the file; `None` when it is missing or damaged.
     fn read(path: &Path) -> Option<Self> {
         let mut text = String::new();
-        let read = found::open(path).ok()?.take(LARGEST + 1).read_to_string(&mut text).ok()?;
-        if read as u64 > LARGEST {
+        let read = found::open(path).ok()?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).ok()?;
+        if read as u64 > MAX_FILE_BYTES {
             return None;
         }
         let mut lines = text.lines();
@@ -120,36 +115,36 @@ impl Eras {
             return None;
         }
         let salt = u128::from_str_radix(salt, 16).ok()?.to_be_bytes();
-        let known = lines.map(|line| {
+        let entries = lines.map(|line| {
             let (hash, time) = line.split_once(' ')?;
-            let sound = hash.len() == 64 && hash.bytes().all(|digit| digit.is_ascii_hexdigit());
-            Some((hash.to_owned(), time.parse().ok().filter(|_| sound)?))
+            let is_hash = hash.len() == 64 && hash.bytes().all(|digit| digit.is_ascii_hexdigit());
+            Some((hash.to_owned(), time.parse().ok().filter(|_| is_hash)?))
         });
-        Some(Self { salt, known: known.collect::<Option<_>>()? })
+        Some(Self { salt, entries: entries.collect::<Option<_>>()? })
     }
 
     fn text(&self) -> String {
         let mut text = format!("{MAGIC} {:032x}\n", u128::from_be_bytes(self.salt));
-        for (hash, time) in &self.known {
+        for (hash, time) in &self.entries {
             text.push_str(&format!("{hash} {time}\n"));
         }
         text
     }
 
-    fn hash(&self, command: &[u8]) -> String {
-        let digest = Sha256::new().chain_update(self.salt).chain_update(command).finalize();
+    fn hash(&self, server: &[u8]) -> String {
+        let digest = Sha256::new().chain_update(self.salt).chain_update(server).finalize();
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn knows(&self, hash: &str, now: u64) -> bool {
-        let valid = VALID.as_secs();
-        // A time to come is that of a clock that was wrong.
-        self.known.iter().any(|(known, time)| known == hash && *time <= now && now - time < valid)
+    fn has(&self, hash: &str, now: u64) -> bool {
+        let valid = ENTRY_TTL.as_secs();
+        // A time in the future comes from a wrong clock.
+        self.entries.iter().any(|(known, time)| known == hash && *time <= now && now - time < valid)
     }
 }
 
-/// Everything that decides which server a command is: the program and when it was changed, its arguments, and the files
-/// among them. `cwd`: the directory from which they are meant.
+/// What identifies the server of a command: the program and its time of change, the arguments, and the files among them.
+/// `cwd`: the directory of relative paths.
 fn fingerprint<'a>(
     program: &OsStr,
     args: impl IntoIterator<Item = &'a OsStr>,
@@ -169,7 +164,7 @@ fn fingerprint<'a>(
     for (place, arg) in args.into_iter().enumerate() {
         part(arg.as_encoded_bytes());
         let file = here.join(arg);
-        if place < FILES
+        if place < MAX_FILE_ARGUMENTS
             && let Some(changed) = changed(&file)
         {
             part(file.as_os_str().as_encoded_bytes());
@@ -188,7 +183,7 @@ fn find(program: &OsStr, here: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
     folders.map(|folder| here.join(folder).join(program)).find(|file| file.is_file())
 }
 
-/// When a file was changed, and its size. `None` when it is no file.
+/// The time of the last change of a file, and its size; `None` when it is no file.
 fn changed(path: &Path) -> Option<Vec<u8>> {
     let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let time = metadata.modified().ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -200,7 +195,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Puts the new content in the place of the old one, for readers at once.
+/// Replaces the content of a file at once for all readers.
 fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut folder = fs::DirBuilder::new();
     let mut options = OpenOptions::new();
@@ -211,9 +206,9 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
         folder.mode(0o700);
         options.mode(0o600);
     }
-    // Ours and the one around it; never the user's home.
-    let ours: Vec<&Path> = path.ancestors().skip(1).take(2).collect();
-    for path in ours.into_iter().rev() {
+    // Our folder and the cache folder around it, but never the user's home.
+    let folders: Vec<&Path> = path.ancestors().skip(1).take(2).collect();
+    for path in folders.into_iter().rev() {
         match folder.create(path) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}

@@ -1,0 +1,190 @@
+//! The server's end of a connection: a child process, a socket, QUIC or HTTP.
+//!
+//! Made by `connect::plan`. `connect` and the commands open links to it, as often as they need.
+
+use mcpjoin::Link;
+use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, SocketConnect, SocketError};
+use mcpjoin_diagnostics::doctor::{Report, Target};
+use mcpjoin_diagnostics::validate::Validator;
+use mcpjoin_quic::QuicConnect;
+use mcpjoin_quic::endpoint::QuicError;
+
+use super::authorization::Access;
+use super::network::refused;
+use super::trace::Trace;
+use crate::failure::{Failure, WITHHELD};
+use crate::ui::Ui;
+
+/// How a server is reached, and the trace of its messages. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    pub(super) kind: Kind,
+    pub(super) trace: Option<Trace>,
+    /// Says that the program is no entry of a configuration, where it could have been one.
+    pub(super) no_entry: Option<String>,
+    /// The authorization over HTTP.
+    pub(super) access: Option<Access>,
+    /// The child does not get all of our environment variables.
+    pub(super) withheld: bool,
+}
+
+/// What the server is.
+#[derive(Clone)]
+pub(super) enum Kind {
+    /// A program that is started. Its command writes the trace.
+    Child(ChildCommand),
+    Socket(SocketConnect),
+    Quic(Box<QuicConnect>),
+    Http(HttpConnect),
+}
+
+impl Endpoint {
+    /// Starts the server, or connects to it.
+    pub(crate) async fn link(&self) -> Result<Link, Failure> {
+        let link = match &self.kind {
+            Kind::Child(command) => {
+                let failed = |error| Failure::spawn(&error).and_no_entry(self.no_entry());
+                return command.clone().start().await.map_err(failed);
+            }
+            Kind::Socket(socket) => socket.clone().await.map_err(|error| Failure::connect(&error))?,
+            Kind::Quic(connect) => (**connect).clone().await.map_err(|error| Failure::quic(&error))?,
+            Kind::Http(connect) => connect.clone().build().map_err(|error| refused(&error))?,
+        };
+        Ok(tapped(link, self.trace.as_ref()))
+    }
+
+    /// Says that the program is no entry of a configuration, where it could have been one.
+    pub(crate) fn no_entry(&self) -> Option<&str> {
+        self.no_entry.as_deref()
+    }
+
+    /// The same endpoint for commands that open several links: the trace gives each message the number of its link.
+    pub(crate) fn numbered(&self, ui: &Ui, number: u64) -> Self {
+        let Some(trace) = self.trace.as_ref().map(|trace| trace.numbered(number)) else {
+            return self.clone();
+        };
+        Self { kind: self.kind.clone().observed(ui, Some(&trace)), trace: Some(trace), ..self.clone() }
+    }
+
+    /// The authorization over HTTP.
+    pub(crate) const fn access(&self) -> Option<&Access> {
+        self.access.as_ref()
+    }
+
+    /// Adds to a failure what is known of the endpoint, and a hint that fits it.
+    pub(crate) fn explain(&self, failure: Failure) -> Failure {
+        match (&self.kind, &self.access) {
+            (Kind::Child(command), _) => {
+                let failure = failure.stderr(&command.handle().stderr());
+                if self.withheld { failure.and_withheld() } else { failure }
+            }
+            (Kind::Http(_), Some(access)) => access.explain(failure.over_http()),
+            (Kind::Http(_), None) => failure.over_http(),
+            _ => failure.over_a_socket(),
+        }
+    }
+
+    /// Adds to the finding that the program has exited that it did not get all of our variables.
+    pub(crate) fn advise(&self, report: &mut Report) {
+        for finding in report.findings.iter_mut().filter(|finding| self.withheld && finding.id == "died") {
+            finding.advice.push_str("; ");
+            finding.advice.push_str(WITHHELD);
+        }
+    }
+
+    /// The transport, in a word.
+    pub(crate) const fn transport(&self) -> &'static str {
+        match &self.kind {
+            Kind::Child(_) => "stdio",
+            Kind::Socket(_) => "socket",
+            Kind::Quic(_) => "quic",
+            Kind::Http(_) => "http",
+        }
+    }
+
+    /// The target of `doctor`.
+    pub(crate) fn doctor_target(&self) -> Target {
+        match &self.kind {
+            Kind::Child(command) => command.clone().into(),
+            Kind::Socket(socket) => socket.clone().into(),
+            Kind::Quic(connect) => (**connect).clone().into(),
+            Kind::Http(connect) => connect.clone().into(),
+        }
+    }
+
+    /// The validator of this server.
+    pub(crate) fn validator(&self) -> Validator {
+        let trace = self.trace.clone();
+        match self.kind.clone() {
+            Kind::Child(command) => Validator::new(command),
+            Kind::Socket(socket) => Validator::stream(move || {
+                let (socket, trace) = (socket.clone(), trace.clone());
+                async move { Ok::<_, SocketError>(tapped(socket.await?, trace.as_ref())) }
+            }),
+            Kind::Quic(connect) => {
+                let (each, also) = (connect.clone(), trace.clone());
+                let lines = Validator::stream(move || {
+                    let (connect, trace) = (connect.clone(), trace.clone());
+                    async move { Ok::<_, QuicError>(tapped(connect.on_one_stream().await?, trace.as_ref())) }
+                });
+                lines.and_messages(move || {
+                    let (connect, trace) = (each.clone(), also.clone());
+                    async move { Ok::<_, QuicError>(tapped((*connect).await?, trace.as_ref())) }
+                })
+            }
+            Kind::Http(connect) => match trace {
+                Some(trace) => Validator::http(connect).tapped(trace.tap()),
+                None => Validator::http(connect),
+            },
+        }
+    }
+
+    /// The program, where the server is a child.
+    pub(crate) const fn command(&self) -> Option<&ChildCommand> {
+        if let Kind::Child(command) = &self.kind { Some(command) } else { None }
+    }
+
+    /// The HTTP client's settings, where the server is reached over HTTP.
+    pub(crate) const fn http(&self) -> Option<&HttpConnect> {
+        if let Kind::Http(connect) = &self.kind { Some(connect) } else { None }
+    }
+
+    /// The trace, where one is written.
+    pub(crate) const fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
+    }
+
+    /// The handle of the child, where the server is one.
+    pub(crate) fn child(&self) -> Option<ChildHandle> {
+        self.command().map(ChildCommand::handle)
+    }
+}
+
+impl Kind {
+    /// Writes what a child sends, receives and prints to standard error to the trace. With `-v` its standard error is shown, too.
+    pub(super) fn observed(self, ui: &Ui, trace: Option<&Trace>) -> Self {
+        let Self::Child(mut command) = self else { return self };
+        if let Some(trace) = trace {
+            command = command.tapped(trace.tap());
+        }
+        if ui.verbosity() > 0 || trace.is_some() {
+            let (ui, trace) = (ui.clone(), trace.cloned());
+            command = command.stderr(move |line| {
+                if let Some(trace) = &trace {
+                    trace.stderr(line);
+                }
+                if ui.verbosity() > 0 {
+                    ui.server_line(&String::from_utf8_lossy(line));
+                }
+            });
+        }
+        Self::Child(command)
+    }
+}
+
+fn tapped(link: Link, trace: Option<&Trace>) -> Link {
+    match trace {
+        Some(trace) => link.tapped(trace.tap()),
+        None => link,
+    }
+}

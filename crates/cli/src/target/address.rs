@@ -1,0 +1,224 @@
+//! The addresses of servers: `http(s)://...`, `sse+http(s)://...` for HTTP+SSE without detection, `quic://host:port`,
+//! `orchestra://host:port`, `tcp://host:port` and `unix:/path`.
+//!
+//! A parse error says what to write and repeats nothing of the address, which may contain a secret. The library resolves names.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use mcpjoin::proto::http::origin::{Origin, OriginError};
+
+/// The address of a server over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Http {
+    /// The URL with the scheme `http` or `https`. It names no user: see [`Http::parse`].
+    pub(crate) url: String,
+    /// HTTP+SSE of 2024-11-05 without trying another transport.
+    pub(crate) sse: bool,
+}
+
+impl Http {
+    /// Parses an address.
+    pub(crate) fn parse(word: &str) -> Result<Self, String> {
+        let (scheme, rest) = word.split_once(':').unwrap_or((word, ""));
+        let scheme = scheme.to_ascii_lowercase();
+        let (sse, scheme) = match scheme.strip_prefix("sse+") {
+            Some(scheme) => (true, scheme),
+            None => (false, scheme.as_str()),
+        };
+        // The part behind a `#` is never sent.
+        let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+        let url = format!("{scheme}:{rest}");
+        match Origin::of(&url) {
+            Ok(_) => Ok(Self { url, sse }),
+            Err(error) => Err(match error {
+                OriginError::UserInfo => {
+                    "leave the user and the password out: they would be sent where the URL leads".into()
+                }
+                error => format!("write http://host:port/path ({error})"),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sse = if self.sse { "sse+" } else { "" };
+        write!(f, "{sse}{}", self.url)
+    }
+}
+
+/// The address of a server over QUIC, or of an orchestrator: `host:port`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Quic(pub(crate) String);
+
+impl Quic {
+    /// Parses an address.
+    pub(crate) fn parse(word: &str) -> Result<Self, String> {
+        Self::after("quic", word)
+    }
+
+    /// Parses the address of an orchestrator, which uses another protocol over QUIC.
+    pub(crate) fn orchestrator(word: &str) -> Result<Self, String> {
+        Self::after("orchestra", word)
+    }
+
+    fn after(ours: &str, word: &str) -> Result<Self, String> {
+        let address = word.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case(ours));
+        let address = address.map(|(_, rest)| rest.strip_suffix('/').unwrap_or(rest));
+        host_and_port(ours, address.unwrap_or_default()).map(Self)
+    }
+}
+
+impl fmt::Display for Quic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "quic://{}", self.0)
+    }
+}
+
+/// The address of a server that listens on a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Socket {
+    /// `host:port`
+    Tcp(String),
+    /// The file of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl Socket {
+    /// Parses an address.
+    pub(crate) fn parse(word: &str) -> Result<Self, String> {
+        let (scheme, rest) = word.split_once(':').unwrap_or((word, ""));
+        match scheme.to_ascii_lowercase().as_str() {
+            "tcp" => host_and_port("tcp", rest.strip_prefix("//").unwrap_or_default()).map(Self::Tcp),
+            "unix" => {
+                // Other programs write `unix:///path`.
+                let path = rest.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(rest);
+                if path.is_empty() || path.starts_with("//") {
+                    return Err("write unix:/path".into());
+                }
+                Ok(Self::Unix(path.into()))
+            }
+            _ => Err("write tcp://host:port or unix:/path".into()),
+        }
+    }
+}
+
+/// Checks `host:port`: the port is a number, and an IPv6 address stands in brackets. Fails with what to write.
+fn host_and_port(scheme: &str, address: &str) -> Result<String, String> {
+    if address.is_empty() || address.contains(['/', '?', '#', '@']) {
+        return Err(format!(
+            "write {scheme}://host:port, with nothing before the host and nothing after the port"
+        ));
+    }
+    let wrong = |why: &str| Err(format!("write {scheme}://host:port: {why}"));
+    let Some((host, port)) = address.rsplit_once(':') else { return wrong("it has no port") };
+    if port.parse::<u16>().is_err() {
+        return wrong("its port is no number below 65536");
+    }
+    match host.strip_prefix('[').map(|host| host.strip_suffix(']')) {
+        Some(Some(host)) if !host.is_empty() => Ok(address.to_owned()),
+        Some(_) => wrong("its brackets do not hold an address"),
+        None if host.is_empty() => wrong("it has no host"),
+        None if host.contains(':') => wrong("an IPv6 address stands in brackets"),
+        None => Ok(address.to_owned()),
+    }
+}
+
+impl fmt::Display for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Http, Quic, Socket};
+
+    #[test]
+    fn an_address_is_a_url_without_a_user() {
+        for (word, url, sse) in [
+            ("http://localhost/mcp", "http://localhost/mcp", false),
+            ("HTTPS://example.com", "https://example.com", false),
+            ("http://[::1]:8080/mcp?a=b#part", "http://[::1]:8080/mcp?a=b", false),
+            ("sse+http://localhost:1/sse", "http://localhost:1/sse", true),
+            ("SSE+https://localhost/sse", "https://localhost/sse", true),
+        ] {
+            assert_eq!(Http::parse(word), Ok(Http { url: url.into(), sse }), "{word}");
+        }
+        assert_eq!(Http::parse("sse+http://h/x").unwrap().to_string(), "sse+http://h/x");
+        for word in ["http:", "http://", "http:///mcp", "http://h:x/", "http://h:0", "http://a b/", "ftp://h"]
+        {
+            assert!(Http::parse(word).is_err(), "{word}");
+        }
+        for word in ["http://me:hunter2@h/", "sse+https://hunter2@h/sse"] {
+            let problem = Http::parse(word).unwrap_err();
+            assert!(problem.contains("password") && !problem.contains("hunter2"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_a_host_and_a_port_and_nothing_else() {
+        for (word, address) in [("quic://localhost:80", "localhost:80"), ("QUIC://[::1]:1/", "[::1]:1")] {
+            assert_eq!(Quic::parse(word), Ok(Quic(address.into())), "{word}");
+        }
+        for word in [
+            "quic",
+            "quic:",
+            "quic://",
+            "quic:h:1",
+            "quic://h",
+            "quic://h:x",
+            "quic://h:1/mcp",
+            "quic://h:1?q",
+            "quic://me:hunter2@h:1",
+        ] {
+            let wrong = Quic::parse(word).unwrap_err();
+            assert!(wrong.contains("quic://host:port") && !wrong.contains("hunter2"), "{word}: {wrong}");
+        }
+        assert_eq!(Quic("h:1".into()).to_string(), "quic://h:1");
+        assert_eq!(Quic::orchestrator("ORCHESTRA://h:1"), Ok(Quic("h:1".into())));
+        assert!(Quic::orchestrator("quic://h:1").unwrap_err().contains("orchestra://host:port"));
+    }
+
+    #[test]
+    fn an_address_is_a_port_or_a_file() {
+        for (word, socket) in [
+            ("tcp://localhost:80", Socket::Tcp("localhost:80".into())),
+            ("TCP://[::1]:1", Socket::Tcp("[::1]:1".into())),
+            ("unix:/run/x.sock", Socket::Unix("/run/x.sock".into())),
+            ("unix:///run/x.sock", Socket::Unix("/run/x.sock".into())),
+            ("unix:x.sock", Socket::Unix("x.sock".into())),
+        ] {
+            assert_eq!(Socket::parse(word), Ok(socket), "{word}");
+        }
+        for word in [
+            "",
+            "tcp",
+            "tcp:",
+            "tcp://",
+            "tcp:localhost:80",
+            "tcp://localhost",
+            "tcp://localhost:",
+            "tcp://:80",
+            "tcp://localhost:65536",
+            "tcp://localhost:http",
+            "tcp://::1:80",
+            "tcp://[::1]",
+            "tcp://[]:80",
+            "tcp://localhost:80/",
+            "tcp://localhost:80/mcp",
+            "tcp://h:1?q",
+            "tcp://me:hunter2@h:1",
+            "unix:",
+            "unix://host/path",
+            "http://h:1",
+        ] {
+            let problem = Socket::parse(word).unwrap_err();
+            assert!(!problem.contains("hunter2"), "{problem}");
+        }
+    }
+}
