@@ -7,7 +7,7 @@ use mcpjoin_proto::session::{CloseCause, OpeningFailure};
 
 use super::relaying::{exit_of, millis};
 use super::telling::Telling;
-use mcpjoin::client::{NoClient, RunEnd};
+use mcpjoin::client::{RestartError, RunExit};
 
 /// How serving one client has ended.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -27,10 +27,10 @@ pub enum GatewayEnd {
 pub enum Refusal {
     /// It could not be started, or did not agree.
     #[error("{0}")]
-    NotStarted(#[source] Box<RunEnd>),
+    NotStarted(#[source] Box<RunExit>),
     /// It was given up, or is not there in time.
     #[error("{0}")]
-    Gone(#[source] Box<NoClient>),
+    Gone(#[source] Box<RestartError>),
     /// There are as many servers as there may be ([`GatewayBuilder::upstreams`](super::GatewayBuilder::upstreams)).
     #[error("there is no server left for one more client: {limit} may run at once")]
     TooMany {
@@ -61,24 +61,24 @@ impl Refusal {
         let end = match self {
             Self::NotStarted(end) => Some(&**end),
             Self::Gone(why) => match &**why {
-                NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. } => Some(last),
+                RestartError::GivenUp { last, .. } | RestartError::TimedOut { last, .. } => Some(last),
                 _ => None,
             },
             Self::TooMany { .. } | Self::TooManyStarts { .. } | Self::Closed => None,
         };
-        if let (Self::NotStarted(_), Some(RunEnd::NotOpened(error))) = (self, end)
+        if let (Self::NotStarted(_), Some(RunExit::NotOpened(error))) = (self, end)
             && let CloseCause::Opening(OpeningFailure::Refused { error, .. }) = error.close_cause()
         {
             return error.clone();
         }
-        let mut facts = exit_of(end.and_then(RunEnd::link_end));
+        let mut facts = exit_of(end.and_then(RunExit::link_end));
         let (kind, text) = match self {
             Self::NotStarted(end) => {
                 ("notStarted", format!("the server was not started: {}", telling.run_end(end)))
             }
             Self::Gone(why) => {
                 let given_up = match &**why {
-                    NoClient::GivenUp { starts, .. } => Some(("starts", starts.to_string())),
+                    RestartError::GivenUp { starts, .. } => Some(("starts", starts.to_string())),
                     _ => None,
                 };
                 let kind = if given_up.is_some() { "givenUp" } else { "notThere" };
@@ -117,7 +117,7 @@ pub enum GatewayEvent<'a> {
         /// Which of the gateway's servers.
         upstream: u64,
         /// How, or why.
-        end: &'a RunEnd,
+        end: &'a RunExit,
         /// After what pause it is started again; `None`: it is given up, or was never there.
         next: Option<Duration>,
     },

@@ -116,7 +116,7 @@ impl Shared {
             role: Role::Server(Arc::new(role)),
             limits: self.settings.limits.clone(),
             on_violation: None,
-            overhears: None,
+            notification_observer: None,
         };
         drop(server);
         let handler = FromClient {

@@ -26,7 +26,7 @@ use super::serving::Hold;
 use super::telling::Telling;
 use super::upstream::Answers;
 use super::{Shared, discovery};
-use mcpjoin::client::{Client, NoClient};
+use mcpjoin::client::{Client, RestartError};
 use mcpjoin::connection::{Connection, Context, Setup};
 use mcpjoin::handler::Handler;
 
@@ -67,7 +67,7 @@ impl Shared {
             role: Role::Server(role.into()),
             limits: self.settings.limits.clone(),
             on_violation: None,
-            overhears: None,
+            notification_observer: None,
         };
         drop(pool);
         let seen = Arc::new(Seen::default());
@@ -176,7 +176,7 @@ impl Handler for FromClient {
                     self.shared.pools.forget(&pool);
                     self.last.leave();
                     // And so does this one, if the server was ended to make room while nobody used it.
-                    if !matches!(why, NoClient::Closed) {
+                    if !matches!(why, RestartError::Closed) {
                         return Err(telling.gone(why));
                     }
                 }

@@ -30,7 +30,7 @@ pub(super) fn paced(link: Link, client: watch::Receiver<Option<Connection>>) -> 
 impl Drop for Paced {
     fn drop(&mut self) {
         if let (Some(place), Some(client)) = (self.place, &*self.client.borrow()) {
-            client.leave_room(place);
+            client.leave_call_queue(place);
         }
     }
 }
@@ -46,7 +46,7 @@ impl TransportLayer for Paced {
 
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
         if let Some(client) = &*self.client.borrow()
-            && client.poll_room(&mut self.place, cx).is_pending()
+            && client.poll_call_queue(&mut self.place, cx).is_pending()
         {
             return Poll::Pending;
         }

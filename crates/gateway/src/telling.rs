@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::builder::{Settings, Words};
 use super::end::Refusal;
 use super::relaying::{exit_of, failure, millis};
-use mcpjoin::client::{NoClient, RunEnd};
+use mcpjoin::client::{RestartError, RunExit};
 use mcpjoin::connection::Connection;
 
 /// How long an error waits for what is not known yet of the end of the server: its exit status.
@@ -66,29 +66,29 @@ impl Telling {
     }
 
     /// The same of a run.
-    pub(super) fn run_end(&self, end: &RunEnd) -> RunEnd {
+    pub(super) fn run_end(&self, end: &RunExit) -> RunExit {
         match end {
-            RunEnd::NotOpened(error) => {
+            RunExit::NotOpened(error) => {
                 let mut error = error.clone();
                 error.cause = self.cause(&error.cause);
-                RunEnd::NotOpened(error)
+                RunExit::NotOpened(error)
             }
-            RunEnd::Ended(cause) => RunEnd::Ended(self.cause(cause)),
+            RunExit::Ended(cause) => RunExit::Ended(self.cause(cause)),
             _ => end.clone(),
         }
     }
 
     /// The same of why there is no server.
-    pub(super) fn no_client(&self, why: &NoClient) -> NoClient {
+    pub(super) fn no_client(&self, why: &RestartError) -> RestartError {
         let mut why = why.clone();
-        if let NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. } = &mut why {
+        if let RestartError::GivenUp { last, .. } | RestartError::TimedOut { last, .. } = &mut why {
             *last = self.run_end(last);
         }
         why
     }
 
     /// What a client gets that has no server any more.
-    pub(super) fn gone(&self, why: NoClient) -> ErrorObject {
+    pub(super) fn gone(&self, why: RestartError) -> ErrorObject {
         Refusal::Gone(Box::new(why)).to_error_object(self)
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use super::builder::Settings;
 use super::end::{GatewayEvent, Refusal};
 use super::places::Place;
-use mcpjoin::client::{Client, NoClient, RestartingClient, RunEnd, RunEvent};
+use mcpjoin::client::{Client, RestartError, RestartingClient, RunEvent, RunExit};
 use mcpjoin::handler::Handler;
 use mcpjoin::link::Link;
 
@@ -93,7 +93,7 @@ impl Upstream {
     }
 
     /// The same; while the server is being started again, that of the next run.
-    pub(super) async fn client(&self) -> Result<Client, NoClient> {
+    pub(super) async fn client(&self) -> Result<Client, RestartError> {
         match self.server.current() {
             Some(client) => Ok(client),
             None => self.server.client().await,
@@ -101,7 +101,7 @@ impl Upstream {
     }
 
     /// Waits until there will be no other run: the server was given up or ended.
-    pub(super) async fn over(&self) -> NoClient {
+    pub(super) async fn over(&self) -> RestartError {
         self.server.closed().await
     }
 
@@ -152,7 +152,7 @@ impl Life {
         let server = match self.first_start(&answers).await {
             Ok(server) => server,
             Err(why) => {
-                let closed = matches!(why, RunEnd::Ended(CloseCause::Local));
+                let closed = matches!(why, RunExit::Ended(CloseCause::Local));
                 let refusal = if closed { Refusal::Closed } else { Refusal::NotStarted(Box::new(why)) };
                 if let Refusal::NotStarted(end) = &refusal {
                     let upstream = self.place.number;
@@ -198,7 +198,7 @@ impl Life {
         }
     }
 
-    async fn first_start(&self, answers: &impl Answers) -> Result<RestartingClient, RunEnd> {
+    async fn first_start(&self, answers: &impl Answers) -> Result<RestartingClient, RunExit> {
         let mut first = None;
         for ask in self.asks() {
             match self.start_with(ask, answers.clone()).await {
@@ -208,10 +208,10 @@ impl Life {
                 Err(end) => return Err(first.unwrap_or(end)),
             }
         }
-        Err(first.unwrap_or(RunEnd::Ended(CloseCause::Local)))
+        Err(first.unwrap_or(RunExit::Ended(CloseCause::Local)))
     }
 
-    async fn start_with(&self, ask: Ask, answers: impl Answers) -> Result<RestartingClient, RunEnd> {
+    async fn start_with(&self, ask: Ask, answers: impl Answers) -> Result<RestartingClient, RunExit> {
         let Self { settings, wanted, place, .. } = self;
         let mut presents = wanted.presents.clone();
         let mut builder = Client::builder("", "").implementation(wanted.info.clone());
@@ -258,8 +258,8 @@ fn at_version(params: Raw, version: &Version) -> Raw {
 
 /// Whether a server that did not agree may do so in the other era: it has answered what opens a connection with an error
 /// that says nothing else.
-fn speaks_otherwise(end: &RunEnd) -> bool {
-    let RunEnd::NotOpened(error) = end else { return false };
+fn speaks_otherwise(end: &RunExit) -> bool {
+    let RunExit::NotOpened(error) = end else { return false };
     match error.close_cause() {
         CloseCause::Opening(OpeningFailure::Refused { error, .. }) => matches!(
             error.code,

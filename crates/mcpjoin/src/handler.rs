@@ -48,13 +48,13 @@ impl Handler for Nothing {
 }
 
 /// The answer to a request, on its way.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Reply, ErrorObject>> + Send>>;
+pub(crate) type ResponseFuture = Pin<Box<dyn Future<Output = Result<Reply, ErrorObject>> + Send>>;
 
 /// The form in which a connection keeps a handler: object-safe, and its futures own what they need. A shared [`Handler`]
 /// has it; `server` has it alone, to make one future per call of a tool and not two.
 #[doc(hidden)]
 pub trait ErasedHandler: Send + Sync {
-    fn request(&self, request: Request, context: Context) -> Answer;
+    fn request(&self, request: Request, context: Context) -> ResponseFuture;
 
     fn notification(
         &self,
@@ -64,7 +64,7 @@ pub trait ErasedHandler: Send + Sync {
 }
 
 impl<H: Handler> ErasedHandler for Arc<H> {
-    fn request(&self, request: Request, context: Context) -> Answer {
+    fn request(&self, request: Request, context: Context) -> ResponseFuture {
         let handler = self.clone();
         // Said in full: an `Arc` has this trait's method of that name, too.
         Box::pin(async move { Handler::request(&*handler, request, context).await })
@@ -81,10 +81,10 @@ impl<H: Handler> ErasedHandler for Arc<H> {
 }
 
 /// A handler that others keep, too.
-pub(crate) struct Kept(pub(crate) Arc<dyn ErasedHandler>);
+pub(crate) struct SharedHandler(pub(crate) Arc<dyn ErasedHandler>);
 
-impl ErasedHandler for Kept {
-    fn request(&self, request: Request, context: Context) -> Answer {
+impl ErasedHandler for SharedHandler {
+    fn request(&self, request: Request, context: Context) -> ResponseFuture {
         self.0.request(request, context)
     }
 

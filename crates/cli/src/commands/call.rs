@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use mcpjoin::client::{Begun, Client, ClientError, TaskHandle, ToolCall};
+use mcpjoin::client::{Client, ClientError, TaskHandle, TaskOutcome, ToolCall};
 use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
 use mcpjoin::proto::{Kind, Raw, code};
@@ -221,7 +221,7 @@ async fn detach(
     spill: Option<usize>,
     line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
-    let mut call = call.begin();
+    let mut call = call.start();
     let mut waiting = Waiting::new(ui, "waiting");
     loop {
         tokio::select! {
@@ -235,8 +235,8 @@ async fn detach(
     }
     drop(waiting);
     let task = match call.await.map_err(|error| Failure::client(&error, Phase::Call))? {
-        Begun::Task(task) => task,
-        Begun::Result(result) => {
+        TaskOutcome::Task(task) => task,
+        TaskOutcome::Result(result) => {
             ui.remark(&format!("{called} was answered at once: there is no task"));
             return print(ui, called, &result, spill).await;
         }

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use crate::pair::Pair;
 use crate::relaying::{failure, too_long_to_subscribe};
 use crate::upstream::Upstream;
-use mcpjoin::client::{Client, NoClient};
+use mcpjoin::client::{Client, RestartError};
 use mcpjoin::connection::{CallEvent, Calling};
 
 /// The pause before a stream that has ended is opened again; it doubles from time to time.
@@ -183,7 +183,7 @@ impl Listener {
             drop(upstream);
             let server = match server {
                 Ok(server) => server,
-                Err(NoClient::TimedOut { .. }) => continue,
+                Err(RestartError::TimedOut { .. }) => continue,
                 Err(why) => {
                     // Whatever will be wanted has had its answer.
                     self.tell(u64::MAX, Err(self.pair.telling.gone(why)));

@@ -11,9 +11,9 @@ use mcpjoin_proto::types::{
 };
 use mcpjoin_proto::{ErrorObject, Notification, Profile, Raw, Version};
 
-use super::input::{self, Answers, OnNotification};
+use super::connection_cache::{CacheConfig, CacheSource};
+use super::input::{self, InputHandlers, OnNotification};
 use super::opening::Plan;
-use super::remembered::{Caching, Store};
 use super::{Cache, Client, ConnectError};
 use crate::connection::OnViolation;
 use crate::connection::rounds::MAX_ROUNDS;
@@ -34,15 +34,15 @@ pub struct ClientBuilder {
     limits: Limits,
     max_rounds: usize,
     max_pages: usize,
-    answers: Answers,
-    elsewhere: Option<Elsewhere>,
+    answers: InputHandlers,
+    custom_handler: Option<CustomHandler>,
     on_notification: Option<OnNotification>,
     on_violation: Option<OnViolation>,
-    caching: Caching,
+    caching: CacheConfig,
 }
 
 /// Who answers and hears in place of what is registered, and what it can do for a server.
-struct Elsewhere {
+struct CustomHandler {
     capabilities: ClientCapabilities,
     handler: Arc<dyn ErasedHandler>,
     /// It stands for another client, and says of itself what that one says.
@@ -58,11 +58,11 @@ impl ClientBuilder {
             limits: Limits::default(),
             max_rounds: MAX_ROUNDS,
             max_pages: MAX_PAGES,
-            answers: Answers::default(),
-            elsewhere: None,
+            answers: InputHandlers::default(),
+            custom_handler: None,
             on_notification: None,
             on_violation: None,
-            caching: Caching::default(),
+            caching: CacheConfig::default(),
         }
     }
 
@@ -117,13 +117,13 @@ impl ClientBuilder {
     /// finds nothing. Unless this is called, a client has a cache of its own, which is empty for each connection: also
     /// for each run of [`ClientBuilder::restarting`].
     pub fn cache(mut self, cache: Cache) -> Self {
-        self.caching.store = Store::Shared(cache);
+        self.caching.source = CacheSource::Shared(cache);
         self
     }
 
-    /// Remembers no result: everything is asked of the server. For one question at a time there is [`Client::anew`].
+    /// Remembers no result: everything is asked of the server. For one question at a time there is [`Client::uncached`].
     pub fn no_cache(mut self) -> Self {
-        self.caching.store = Store::Nothing;
+        self.caching.source = CacheSource::Disabled;
         self
     }
 
@@ -145,7 +145,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Answers servers that want a message from a model. Declares `sampling`.
+    /// InputHandlers servers that want a message from a model. Declares `sampling`.
     ///
     /// An error ends the server's question, and in the modern era the request that it belongs to; a panic is the error
     /// -32603. Each answer is made in a task of its own, so on a runtime with several threads it may block its thread for a
@@ -172,10 +172,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Answers servers that want input from the user. Declares `elicitation` by form.
+    /// InputHandlers servers that want input from the user. Declares `elicitation` by form.
     ///
     /// An error ends the server's question, and in the modern era the request that it belongs to; a user who says no
-    /// is no error, but an answer. Runs as [`ClientBuilder::sampling`] does.
+    /// is no error, but an answer. ClientStream as [`ClientBuilder::sampling`] does.
     pub fn elicitation<F, A>(mut self, answer: F) -> Self
     where
         F: Fn(ElicitParams) -> A + Send + Sync + 'static,
@@ -208,14 +208,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Answers whatever a legacy server asks, and hears whatever a server tells, in place of what else is registered here
+    /// InputHandlers whatever a legacy server asks, and hears whatever a server tells, in place of what else is registered here
     /// (roots, sampling, elicitation, tasks, extensions, notifications). `capabilities` is what is declared. The handler is called by
     /// every connection that the builder makes; its context says by which.
     ///
     /// A modern server asks with its results: [`Client::send_request`] gives them as they are.
     pub fn handler(mut self, capabilities: ClientCapabilities, handler: impl Handler) -> Self {
         let handler: Arc<dyn ErasedHandler> = Arc::new(Arc::new(handler));
-        self.elsewhere = Some(Elsewhere { capabilities, handler, relayed: None });
+        self.custom_handler = Some(CustomHandler { capabilities, handler, relayed: None });
         self
     }
 
@@ -229,8 +229,8 @@ impl ClientBuilder {
         handler: impl Handler,
     ) -> Self {
         self = self.handler(capabilities, handler);
-        if let Some(elsewhere) = &mut self.elsewhere {
-            elsewhere.relayed = Some(Arc::new(presents));
+        if let Some(custom_handler) = &mut self.custom_handler {
+            custom_handler.relayed = Some(Arc::new(presents));
         }
         self
     }
@@ -241,7 +241,7 @@ impl ClientBuilder {
     pub fn on_notification(mut self, hear: impl Fn(Notification) + Send + Sync + 'static) -> Self {
         self.on_notification = Some(Arc::new(move |notification: Notification| {
             let method = notification.method.clone();
-            input::hear(&method, || hear(notification));
+            input::contain_panic(&method, || hear(notification));
         }));
         self
     }
@@ -249,7 +249,7 @@ impl ClientBuilder {
     /// Hears of every rule that the server breaks. The connection goes on. Must not block; a panic is logged.
     pub fn on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
         self.on_violation = Some(Arc::new(move |violation| {
-            input::hear(&"on_violation", || hear(violation));
+            input::contain_panic(&"on_violation", || hear(violation));
         }));
         self
     }
@@ -288,15 +288,15 @@ impl ClientBuilder {
     /// Outside of a tokio runtime with time enabled.
     pub async fn connect(self, link: Link) -> Result<Client, ConnectError> {
         let (plan, ask) = self.plan();
-        let opening = plan.begin(link, ask);
-        let peer = opening.promptly_opened().await?;
+        let opening = plan.open(link, ask);
+        let peer = opening.opened_or_failed_promptly().await?;
         Ok(opening.client(peer))
     }
 
     pub(super) fn plan(self) -> (Plan, Ask) {
         let answers = Arc::new(self.answers);
-        let (capabilities, handler, relayed) = match self.elsewhere {
-            Some(Elsewhere { capabilities, handler, relayed }) => (capabilities, Some(handler), relayed),
+        let (capabilities, handler, relayed) = match self.custom_handler {
+            Some(CustomHandler { capabilities, handler, relayed }) => (capabilities, Some(handler), relayed),
             None => (answers.capabilities(), None, None),
         };
         let mut role = ClientRole::new(self.info, capabilities);

@@ -15,13 +15,13 @@ use mcpjoin_proto::{Method, Notification, Raw};
 use tokio::time::Instant;
 
 /// So many results are kept. A server with ten lists of ten pages each needs a tenth of it.
-const ENTRIES: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 /// So many bytes of results and their keys are kept: half of what a process may take beyond its other limits (16 MiB).
-const BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 /// What an entry takes beside its result and its key, in bytes: measured roughly, counted fully.
-const ENTRY: usize = 256;
+const ENTRY_OVERHEAD_BYTES: usize = 256;
 /// No result is fresh for longer, whatever the server says: a mistake of a server does not bind a client for ever.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Results that their server calls fresh, in memory. Cheap to clone; the clones are one cache.
 ///
@@ -70,15 +70,15 @@ struct Entry {
 }
 
 struct Store {
-    most_results: usize,
-    most_bytes: usize,
+    max_results: usize,
+    max_bytes: usize,
     results: HashMap<Arc<Key>, Entry>,
     /// The keys in the order of their last use.
     order: BTreeMap<u64, Arc<Key>>,
     /// Uses of the cache, counted.
     uses: u64,
     /// What the results take, in bytes.
-    taken: usize,
+    bytes: usize,
     /// How often the results of a method were called stale by a notification.
     changes: HashMap<Method, u64>,
     /// How often everything was forgotten.
@@ -95,7 +95,7 @@ impl Cache {
     /// An empty cache of 1,024 results and 8 MiB at most.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_bounds(ENTRIES, BYTES)
+        Self::with_bounds(MAX_ENTRIES, MAX_BYTES)
     }
 
     /// An empty cache of so many results and so many bytes at most; with 0 of either nothing is kept. A result counts
@@ -103,12 +103,12 @@ impl Cache {
     #[must_use]
     pub fn with_bounds(results: usize, bytes: usize) -> Self {
         Self(Arc::new(Mutex::new(Store {
-            most_results: results,
-            most_bytes: bytes,
+            max_results: results,
+            max_bytes: bytes,
             results: HashMap::new(),
             order: BTreeMap::new(),
             uses: 0,
-            taken: 0,
+            bytes: 0,
             changes: HashMap::new(),
             cleared: 0,
         })))
@@ -120,7 +120,7 @@ impl Cache {
         store.cleared += 1;
         store.results.clear();
         store.order.clear();
-        store.taken = 0;
+        store.bytes = 0;
     }
 
     /// How many results are kept, stale ones that nobody has asked for since included.
@@ -138,7 +138,7 @@ impl Cache {
     /// How many bytes what is kept takes, with its keys and 256 bytes each.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.lock().taken
+        self.lock().bytes
     }
 
     /// No user code runs under the lock, and what a panic could leave is a cache that counts wrongly.
@@ -188,17 +188,17 @@ impl Cache {
     }
 
     /// Heard before anybody else hears it.
-    pub(super) fn hear(&self, notification: &Notification) {
+    pub(super) fn invalidate(&self, notification: &Notification) {
         match notification.method {
-            Method::ToolListChanged => self.lock().stale(&[Method::ListTools]),
-            Method::PromptListChanged => self.lock().stale(&[Method::ListPrompts]),
+            Method::ToolListChanged => self.lock().invalidate(&[Method::ListTools]),
+            Method::PromptListChanged => self.lock().invalidate(&[Method::ListPrompts]),
             Method::ResourceListChanged => {
-                self.lock().stale(&[Method::ListResources, Method::ListResourceTemplates]);
+                self.lock().invalidate(&[Method::ListResources, Method::ListResourceTemplates]);
             }
             Method::ResourceUpdated => {
                 let params = notification.params.as_ref();
                 let updated = params.and_then(|params| params.raw().decode::<ResourceUpdatedParams>().ok());
-                self.lock().updated(updated.as_ref().map(|updated| updated.uri.as_str()));
+                self.lock().resource_updated(updated.as_ref().map(|updated| updated.uri.as_str()));
             }
             _ => {}
         }
@@ -228,17 +228,17 @@ impl Store {
 
     fn insert(&mut self, key: Key, result: &Raw, arrived: Instant, until: Instant) {
         let size = size(&key, result.len());
-        if size > self.most_bytes || self.most_results == 0 {
+        if size > self.max_bytes || self.max_results == 0 {
             return;
         }
         // A large text is a slice of all that came with it, and would keep that.
         let Ok(result) = Raw::parse(result.as_bytes().to_vec()) else { return };
         let key = Arc::new(key);
         self.uses += 1;
-        self.taken += size;
+        self.bytes += size;
         self.order.insert(self.uses, Arc::clone(&key));
         self.results.insert(key, Entry { result, arrived, until, used: self.uses });
-        while self.taken > self.most_bytes || self.results.len() > self.most_results {
+        while self.bytes > self.max_bytes || self.results.len() > self.max_results {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             self.forget(&oldest);
         }
@@ -247,7 +247,7 @@ impl Store {
     fn forget(&mut self, key: &Key) {
         if let Some(known) = self.results.remove(key) {
             self.order.remove(&known.used);
-            self.taken = self.taken.saturating_sub(size(key, known.result.len()));
+            self.bytes = self.bytes.saturating_sub(size(key, known.result.len()));
         }
     }
 
@@ -258,7 +258,7 @@ impl Store {
         }
     }
 
-    fn stale(&mut self, methods: &[Method]) {
+    fn invalidate(&mut self, methods: &[Method]) {
         for method in methods {
             *self.changes.entry(method.clone()).or_default() += 1;
         }
@@ -266,7 +266,7 @@ impl Store {
     }
 
     /// Which of those under way have it in them is not known, so that none of them is kept.
-    fn updated(&mut self, uri: Option<&str>) {
+    fn resource_updated(&mut self, uri: Option<&str>) {
         *self.changes.entry(Method::ReadResource).or_default() += 1;
         self.retain(|key| match (&key.uri, uri) {
             (Some(read), Some(updated)) => !is_within(updated, read),
@@ -277,14 +277,14 @@ impl Store {
 }
 
 fn size(key: &Key, result: usize) -> usize {
-    ENTRY + key.params.len() + key.uri.as_ref().map_or(0, |uri| uri.len()) + result
+    ENTRY_OVERHEAD_BYTES + key.params.len() + key.uri.as_ref().map_or(0, |uri| uri.len()) + result
 }
 
 /// How long a result stays fresh. What is absent, negative or no whole number: not at all.
 pub(super) fn ttl(result: &Raw) -> Duration {
     let Some(hint) = result.member("ttlMs") else { return Duration::ZERO };
     match hint.decode::<i64>() {
-        Ok(millis) => u64::try_from(millis).map_or(Duration::ZERO, Duration::from_millis).min(LONGEST),
+        Ok(millis) => u64::try_from(millis).map_or(Duration::ZERO, Duration::from_millis).min(MAX_TTL),
         Err(_) => Duration::ZERO,
     }
 }
@@ -299,6 +299,6 @@ impl fmt::Debug for Cache {
     /// Without the results, which may be anybody's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let store = self.lock();
-        f.debug_struct("Cache").field("results", &store.results.len()).field("bytes", &store.taken).finish()
+        f.debug_struct("Cache").field("results", &store.results.len()).field("bytes", &store.bytes).finish()
     }
 }

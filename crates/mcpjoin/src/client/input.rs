@@ -24,16 +24,16 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::ClientError;
-use super::task::Board;
+use super::task::TaskRegistry;
 use crate::connection::{Context, panicked};
 use crate::handler::Handler;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ErrorObject>> + Send>>;
-type Answerer<P, R> = Box<dyn Fn(P) -> Answer<R> + Send + Sync>;
+type InputHandler<P, R> = Box<dyn Fn(P) -> Answer<R> + Send + Sync>;
 
-/// An answerer whose answers are given in tasks of their own: in the legacy era it is called in the task that drives the
+/// An input_handler whose answers are given in tasks of their own: in the legacy era it is called in the task that drives the
 /// connection, in the modern era in that of the caller, and neither is to be blocked or unwound by it.
-fn answerer<P, R, F, A>(method: Method, answer: F) -> Answerer<P, R>
+fn input_handler<P, R, F, A>(method: Method, answer: F) -> InputHandler<P, R>
 where
     P: Send + 'static,
     R: Send + 'static,
@@ -43,13 +43,13 @@ where
     let answer = Arc::new(answer);
     Box::new(move |params| {
         let (answer, method) = (answer.clone(), method.clone());
-        Box::pin(contained(method, async move { answer(params).await }))
+        Box::pin(run_contained(method, async move { answer(params).await }))
     })
 }
 
 /// The outcome of a future that runs in a task of its own, where there is a runtime for one. A panic becomes an internal
 /// error. Dropping it drops the future where it waits.
-async fn contained<R: Send + 'static>(
+async fn run_contained<R: Send + 'static>(
     method: Method,
     answer: impl Future<Output = Result<R, ErrorObject>> + Send + 'static,
 ) -> Result<R, ErrorObject> {
@@ -68,7 +68,7 @@ async fn contained<R: Send + 'static>(
 }
 
 /// Calls what a user wants to hear something with. A panic ends that call alone.
-pub(super) fn hear(what: &impl fmt::Display, call: impl FnOnce()) {
+pub(super) fn contain_panic(what: &impl fmt::Display, call: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
         drop(panicked(what, &*panic));
     }
@@ -79,10 +79,10 @@ pub(super) type OnNotification = Arc<dyn Fn(Notification) + Send + Sync>;
 
 /// What this client can answer. What is not here is not declared.
 #[derive(Default)]
-pub(super) struct Answers {
+pub(super) struct InputHandlers {
     roots: Option<Mutex<Vec<Root>>>,
-    sampling: Option<Answerer<CreateMessageParams, CreateMessageResult>>,
-    elicitation: Option<Answerer<ElicitParams, ElicitResult>>,
+    sampling: Option<InputHandler<CreateMessageParams, CreateMessageResult>>,
+    elicitation: Option<InputHandler<ElicitParams, ElicitResult>>,
     pub(super) sampling_tools: bool,
     pub(super) sampling_context: bool,
     pub(super) elicitation_url: bool,
@@ -105,21 +105,21 @@ impl From<ErrorObject> for Unanswered {
     }
 }
 
-impl Answers {
-    pub(super) fn set_sampling<F, A>(&mut self, answerer: F)
+impl InputHandlers {
+    pub(super) fn set_sampling<F, A>(&mut self, input_handler: F)
     where
         F: Fn(CreateMessageParams) -> A + Send + Sync + 'static,
         A: Future<Output = Result<CreateMessageResult, ErrorObject>> + Send + 'static,
     {
-        self.sampling = Some(self::answerer(Method::CreateMessage, answerer));
+        self.sampling = Some(self::input_handler(Method::CreateMessage, input_handler));
     }
 
-    pub(super) fn set_elicitation<F, A>(&mut self, answerer: F)
+    pub(super) fn set_elicitation<F, A>(&mut self, input_handler: F)
     where
         F: Fn(ElicitParams) -> A + Send + Sync + 'static,
         A: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
     {
-        self.elicitation = Some(self::answerer(Method::Elicit, answerer));
+        self.elicitation = Some(self::input_handler(Method::Elicit, input_handler));
     }
 
     pub(super) fn declare_roots(&mut self, roots: Vec<Root>) {
@@ -165,14 +165,14 @@ impl Answers {
             Unanswered::Failed(ErrorObject::internal(error.to_string()))
         };
         match (question, &self.sampling, &self.elicitation, &self.roots) {
-            (InputRequest::CreateMessage(params), Some(answerer), ..) => {
+            (InputRequest::CreateMessage(params), Some(input_handler), ..) => {
                 if (params.tools.is_some() || params.tool_choice.is_some()) && !self.sampling_tools {
                     return Err(Unanswered::Undeclared);
                 }
-                let result = answerer(*params).await?;
+                let result = input_handler(*params).await?;
                 InputResponse::from_create_message(&result).map_err(unwritable)
             }
-            (InputRequest::Elicit(params), _, Some(answerer), _) => {
+            (InputRequest::Elicit(params), _, Some(input_handler), _) => {
                 let declared = match &params {
                     ElicitParams::Form(_) => true,
                     ElicitParams::Url(_) => self.elicitation_url,
@@ -181,7 +181,7 @@ impl Answers {
                 if !declared {
                     return Err(Unanswered::Undeclared);
                 }
-                let result = answerer(params).await?;
+                let result = input_handler(params).await?;
                 InputResponse::from_elicit(&result).map_err(unwritable)
             }
             (InputRequest::ListRoots(_), _, _, Some(roots)) => {
@@ -192,7 +192,7 @@ impl Answers {
         }
     }
 
-    /// Answers all questions at once, under their names. The first that has no answer ends the others.
+    /// InputHandlers all questions at once, under their names. The first that has no answer ends the others.
     pub(super) async fn answer_all(
         self: Arc<Self>,
         method: Method,
@@ -218,17 +218,17 @@ impl Answers {
     }
 }
 
-impl fmt::Debug for Answers {
+impl fmt::Debug for InputHandlers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answers").field("declared", &self.capabilities()).finish_non_exhaustive()
+        f.debug_struct("InputHandlers").field("declared", &self.capabilities()).finish_non_exhaustive()
     }
 }
 
 /// What a client says to a server that asks by itself, and where its notifications go.
 pub(super) struct ClientHandler {
-    pub(super) answers: Arc<Answers>,
+    pub(super) answers: Arc<InputHandlers>,
     pub(super) on_notification: Option<OnNotification>,
-    pub(super) tasks: Arc<Board>,
+    pub(super) tasks: Arc<TaskRegistry>,
 }
 
 impl Handler for ClientHandler {
@@ -251,7 +251,7 @@ impl Handler for ClientHandler {
     }
 
     async fn notification(&self, notification: Notification, _: Context) {
-        self.tasks.notice(&notification);
+        self.tasks.handle_notification(&notification);
         if let Some(on_notification) = &self.on_notification {
             on_notification(notification);
         }

@@ -27,13 +27,13 @@
 mod builder;
 mod cache;
 mod catalogue;
+mod connection_cache;
 mod error;
 mod input;
 mod opening;
 mod pages;
-mod remembered;
 mod restart;
-mod rounds;
+mod round_trip;
 mod subscription;
 mod task;
 
@@ -57,16 +57,16 @@ pub use builder::ClientBuilder;
 pub use cache::Cache;
 pub use error::{ClientError, ConnectError, Phase};
 pub use pages::{Listed, Pages};
-pub use restart::{NoClient, Restart, RestartingClient, RunEnd, RunEvent, Runs};
-pub use rounds::{PromptCall, Question, ResourceRead, RoundTrip, ToolCall};
+pub use restart::{ClientStream, Restart, RestartError, RestartingClient, RunEvent, RunExit};
+pub use round_trip::{PromptCall, ResourceRead, RoundTrip, RoundTripParams, ToolCall};
 pub use subscription::Subscription;
-pub use task::{Beginning, Begun, TaskHandle, TaskResult};
+pub use task::{StartedCall, TaskHandle, TaskOutcome, TaskResult};
 
 use self::catalogue::Catalogue;
-use self::input::{Answers, OnNotification};
-use self::remembered::{Known, Remembered};
-use self::subscription::Watched;
-use self::task::Board;
+use self::connection_cache::{ConnectionCache, Lookup};
+use self::input::{InputHandlers, OnNotification};
+use self::subscription::ResourceStreams;
+use self::task::TaskRegistry;
 use crate::connection::Connection;
 #[cfg(unix)]
 use crate::link::ChildHandle;
@@ -79,21 +79,21 @@ use crate::link::ChildHandle;
 pub struct Client {
     inner: Arc<Inner>,
     /// Asks also for what is remembered.
-    anew: bool,
+    uncached: bool,
 }
 
 struct Inner {
     /// Ended before the connection is.
-    watched: Watched,
+    resource_streams: ResourceStreams,
     #[cfg(unix)]
     child: Option<ChildHandle>,
     connection: OpenConnection,
     peer: Arc<Peer>,
-    answers: Arc<Answers>,
-    tasks: Arc<Board>,
+    answers: Arc<InputHandlers>,
+    tasks: Arc<TaskRegistry>,
     on_notification: Option<OnNotification>,
     catalogue: Catalogue,
-    remembered: Remembered,
+    cache: ConnectionCache,
     /// One more than the place of the level in [`LoggingLevel::ALL`]; 0: none.
     log_level: AtomicU8,
     max_rounds: usize,
@@ -124,12 +124,12 @@ impl Client {
     }
 
     /// The same client, which asks the server also for what it remembers as fresh; what comes is remembered in its
-    /// place. For one question: `client.anew().list_tools()`.
+    /// place. For one question: `client.uncached().list_tools()`.
     ///
     /// There may be reasons to know better than the server's hint: a call that fails because the tool is unknown.
     #[must_use]
-    pub fn anew(&self) -> Self {
-        Self { inner: self.inner.clone(), anew: true }
+    pub fn uncached(&self) -> Self {
+        Self { inner: self.inner.clone(), uncached: true }
     }
 
     // ---- facts ----
@@ -216,7 +216,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_tools_page(&self, params: PageParams) -> Result<ListToolsResult, ClientError> {
-        let mut page: ListToolsResult = self.ask_page(Method::ListTools, &params).await?;
+        let mut page: ListToolsResult = self.request_page(Method::ListTools, &params).await?;
         self.inner.catalogue.retain(&mut page.tools);
         Ok(page)
     }
@@ -250,7 +250,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_resources_page(&self, params: PageParams) -> Result<ListResourcesResult, ClientError> {
-        self.ask_page(Method::ListResources, &params).await
+        self.request_page(Method::ListResources, &params).await
     }
 
     /// All resource templates, page after page.
@@ -266,7 +266,7 @@ impl Client {
         &self,
         params: PageParams,
     ) -> Result<ListResourceTemplatesResult, ClientError> {
-        self.ask_page(Method::ListResourceTemplates, &params).await
+        self.request_page(Method::ListResourceTemplates, &params).await
     }
 
     /// Reads a resource.
@@ -286,7 +286,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_prompts_page(&self, params: PageParams) -> Result<ListPromptsResult, ClientError> {
-        self.ask_page(Method::ListPrompts, &params).await
+        self.request_page(Method::ListPrompts, &params).await
     }
 
     /// Has a prompt filled in.
@@ -307,7 +307,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn complete(&self, params: CompleteParams) -> Result<CompleteResult, ClientError> {
-        self.ask(Method::Complete, &params).await
+        self.request(Method::Complete, &params).await
     }
 
     /// Whether the server answers: `ping`, or `server/discover` in the modern era, which has no `ping`.
@@ -316,9 +316,9 @@ impl Client {
     /// See [`ClientError`].
     pub async fn ping(&self) -> Result<(), ClientError> {
         if self.has(&Method::Ping) {
-            self.ask_bare::<EmptyResult>(Method::Ping).await.map(drop)
+            self.request_without_params::<EmptyResult>(Method::Ping).await.map(drop)
         } else {
-            self.anew().discover().await.map(drop)
+            self.uncached().discover().await.map(drop)
         }
     }
 
@@ -327,7 +327,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`]; in the legacy era it is always refused.
     pub async fn discover(&self) -> Result<DiscoverResult, ClientError> {
-        self.ask_remembered(Method::Discover, None, true).await
+        self.request_cached(Method::Discover, None, true).await
     }
 
     /// From which level on log messages are wanted. In the legacy era the server is told; in the modern era it is
@@ -337,7 +337,10 @@ impl Client {
     /// See [`ClientError`].
     pub async fn set_level(&self, level: LoggingLevel) -> Result<(), ClientError> {
         if self.has(&Method::SetLevel) {
-            return self.ask::<_, EmptyResult>(Method::SetLevel, &SetLevelParams::new(level)).await.map(drop);
+            return self
+                .request::<_, EmptyResult>(Method::SetLevel, &SetLevelParams::new(level))
+                .await
+                .map(drop);
         }
         if self.inner.peer.server_capabilities().is_none_or(|server| server.logging.is_none()) {
             let refused = CallRefused::Undeclared { method: Method::SetLevel, capability: "logging" };
@@ -393,18 +396,18 @@ impl Client {
         method.facts().is_some_and(|facts| facts.exists_in(&self.profile().version))
     }
 
-    fn remembered_level(&self) -> Option<LoggingLevel> {
+    fn requested_log_level(&self) -> Option<LoggingLevel> {
         let place = self.inner.log_level.load(Ordering::Relaxed);
         LoggingLevel::ALL.get(usize::from(place).checked_sub(1)?).copied()
     }
 
     fn call(&self, method: Method) -> Call {
         let mut call = Call::new(method);
-        call.log_level = self.remembered_level();
+        call.log_level = self.requested_log_level();
         call
     }
 
-    async fn ask<P: Serialize + Sync, R: DeserializeOwned>(
+    async fn request<P: Serialize + Sync, R: DeserializeOwned>(
         &self,
         method: Method,
         params: &P,
@@ -414,32 +417,32 @@ impl Client {
         decode(&method, &complete(&method, reply)?)
     }
 
-    async fn ask_page<R: DeserializeOwned>(
+    async fn request_page<R: DeserializeOwned>(
         &self,
         method: Method,
         params: &PageParams,
     ) -> Result<R, ClientError> {
         // The pages of a list have one scope, and here that of the first one is not known.
         let first = params.cursor.is_none();
-        let outcome = self.ask_remembered(method.clone(), Some(encode(&method, params)?), first).await;
+        let outcome = self.request_cached(method.clone(), Some(encode(&method, params)?), first).await;
         if let Err(ClientError::Call(CallError::Remote(_))) = &outcome
             && !first
         {
-            self.inner.remembered.forget(&method);
+            self.inner.cache.forget(&method);
         }
         outcome
     }
 
     /// Gives what is remembered, or asks; `shared`: the answer may be given to others.
-    async fn ask_remembered<R: DeserializeOwned>(
+    async fn request_cached<R: DeserializeOwned>(
         &self,
         method: Method,
         params: Option<Raw>,
         shared: bool,
     ) -> Result<R, ClientError> {
-        let asked = match self.known(&method, params.as_ref()) {
-            Known::Fresh(result) => return decode(&method, &result),
-            Known::Nothing(asked) => asked,
+        let asked = match self.look_up(&method, params.as_ref()) {
+            Lookup::Hit(result) => return decode(&method, &result),
+            Lookup::Miss(asked) => asked,
         };
         let mut call = self.call(method.clone());
         call.params = params.map(Payload::from_raw);
@@ -447,20 +450,20 @@ impl Client {
         let result = complete(&method, (&mut calling).await?)?;
         let value = decode(&method, &result)?;
         if let Some(asked) = asked {
-            self.inner.remembered.keep(asked, &result, calling.arrived(), shared);
+            self.inner.cache.keep(asked, &result, calling.arrived(), shared);
         }
         Ok(value)
     }
 
     /// What is remembered. Nothing when the connection is over: everything fails then.
-    fn known(&self, method: &Method, params: Option<&Raw>) -> Known {
+    fn look_up(&self, method: &Method, params: Option<&Raw>) -> Lookup {
         if !method.is_cacheable() || self.is_closed() {
-            return Known::Nothing(None);
+            return Lookup::Miss(None);
         }
-        self.inner.remembered.look(method, params, self.anew)
+        self.inner.cache.look_up(method, params, self.uncached)
     }
 
-    async fn ask_bare<R: DeserializeOwned>(&self, method: Method) -> Result<R, ClientError> {
+    async fn request_without_params<R: DeserializeOwned>(&self, method: Method) -> Result<R, ClientError> {
         let reply = self.inner.connection.call(self.call(method.clone())).await?;
         decode(&method, &complete(&method, reply)?)
     }

@@ -20,7 +20,7 @@ use mcpjoin_proto::{Method, Raw, code};
 use tokio::time::Instant;
 
 use super::cache::is_public;
-use super::remembered::{Asked, Known};
+use super::connection_cache::{CacheTicket, Lookup};
 use super::{Client, ClientError, decode, encode};
 use crate::connection::Calling;
 
@@ -31,7 +31,7 @@ use crate::connection::Calling;
 ///
 /// Pages that are remembered as fresh are not asked for, each for itself ([`Cache`](super::Cache)); when the list has
 /// changed meanwhile, items may come twice or be missing, as with a list that changes while it is read.
-/// [`Client::anew`] reads a list as it is.
+/// [`Client::uncached`] reads a list as it is.
 ///
 /// When the server refuses a cursor (-32602, or any error behind a remembered page), all pages of the list are forgotten,
 /// and it is read from the beginning, [once](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#interaction-with-pagination):
@@ -61,7 +61,7 @@ enum Stage {
     Next(Option<String>),
     Reading {
         calling: Calling,
-        asked: Option<Asked>,
+        asked: Option<CacheTicket>,
         first: bool,
     },
     /// Told when the items before it are taken.
@@ -181,7 +181,7 @@ impl<T: Listed> Pages<T> {
             let next = match std::mem::replace(&mut self.stage, Stage::Over) {
                 Stage::Over => return Poll::Ready(None),
                 Stage::Failed(error) => return Poll::Ready(Some(Err(*error))),
-                Stage::Next(cursor) => self.ask(cursor),
+                Stage::Next(cursor) => self.request_page(cursor),
                 Stage::Reading { mut calling, asked, first } => match Pin::new(&mut calling).poll(cx) {
                     Poll::Pending => {
                         self.stage = Stage::Reading { calling, asked, first };
@@ -195,7 +195,7 @@ impl<T: Listed> Pages<T> {
         }
     }
 
-    fn ask(&mut self, cursor: Option<String>) -> Result<Stage, ClientError> {
+    fn request_page(&mut self, cursor: Option<String>) -> Result<Stage, ClientError> {
         let limit = self.client.inner.max_pages;
         if self.asked >= limit {
             return Err(ClientError::TooManyPages { method: T::METHOD, limit });
@@ -205,13 +205,13 @@ impl<T: Listed> Pages<T> {
         params.cursor = cursor;
         let first = params.cursor.is_none();
         let params = encode(&T::METHOD, &params)?;
-        let asked = match self.client.known(&T::METHOD, Some(&params)) {
-            Known::Fresh(result) => {
+        let asked = match self.client.look_up(&T::METHOD, Some(&params)) {
+            Lookup::Hit(result) => {
                 self.from_memory = true;
                 self.private |= !is_public(&result);
                 return self.read(T::page(&result)?);
             }
-            Known::Nothing(asked) => asked,
+            Lookup::Miss(asked) => asked,
         };
         let call = self.client.call(T::METHOD).with_params(params);
         Ok(Stage::Reading { calling: self.client.inner.connection.call(call), asked, first })
@@ -221,7 +221,7 @@ impl<T: Listed> Pages<T> {
     fn take(
         &mut self,
         reply: Reply,
-        asked: Option<Asked>,
+        asked: Option<CacheTicket>,
         arrived: Option<Instant>,
     ) -> Result<Stage, ClientError> {
         let result = super::complete(&T::METHOD, reply)?;
@@ -229,7 +229,7 @@ impl<T: Listed> Pages<T> {
         self.from_memory = false;
         if let Some(asked) = asked {
             self.private |= !is_public(&result);
-            self.client.inner.remembered.keep(asked, &result, arrived, !self.private);
+            self.client.inner.cache.keep(asked, &result, arrived, !self.private);
         }
         self.read(page)
     }
@@ -240,7 +240,7 @@ impl<T: Listed> Pages<T> {
         if first {
             return Err(error.into());
         }
-        self.client.inner.remembered.forget(&T::METHOD);
+        self.client.inner.cache.forget(&T::METHOD);
         // Behind a remembered page the cursor is old, whatever the server says of it.
         let by_its_cursor = std::mem::take(&mut self.from_memory) || remote.code == code::INVALID_PARAMS;
         if !by_its_cursor || std::mem::replace(&mut self.has_restarted, true) {

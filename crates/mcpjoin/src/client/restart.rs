@@ -37,7 +37,7 @@ pub struct Restart {
     on_event: Option<OnEvent>,
 }
 
-/// Whoever wants to hear of starts and ends.
+/// Whoever wants to hear of starts and stop.
 type OnEvent = Arc<dyn Fn(&RunEvent<'_>) + Send + Sync>;
 
 impl Default for Restart {
@@ -96,7 +96,7 @@ impl Restart {
         self
     }
 
-    fn tell(&self, event: &RunEvent<'_>) {
+    fn emit(&self, event: &RunEvent<'_>) {
         tracing::debug!(target: "mcpjoin", ?event, "a server that is started again when it dies");
         if let Some(hear) = &self.on_event {
             hear(event);
@@ -139,7 +139,7 @@ pub enum RunEvent<'a> {
     /// The run has ended, and nothing of it is left; or it was not started.
     Ended {
         /// How, or why.
-        end: &'a RunEnd,
+        end: &'a RunExit,
         /// After what pause it is started again; `None`: it is given up.
         next: Option<Duration>,
     },
@@ -148,7 +148,7 @@ pub enum RunEvent<'a> {
 /// How a run has ended that nobody here has ended, or why a start brought no run.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RunEnd {
+pub enum RunExit {
     /// There is no link: the program is missing, nobody listens.
     #[error("{0}")]
     NotStarted(#[source] Arc<dyn Error + Send + Sync>),
@@ -160,7 +160,7 @@ pub enum RunEnd {
     Ended(#[from] CloseCause),
 }
 
-impl RunEnd {
+impl RunExit {
     /// How the link has ended, when that is what happened.
     #[must_use]
     pub const fn link_end(&self) -> Option<&LinkEnd> {
@@ -181,7 +181,7 @@ impl RunEnd {
 /// Why there is no client now.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoClient {
+pub enum RestartError {
     /// This side has closed it.
     #[error("the connection was closed by this side")]
     Closed,
@@ -194,7 +194,7 @@ pub enum NoClient {
         starts: u32,
         /// What became of the last of them.
         #[source]
-        last: RunEnd,
+        last: RunExit,
     },
     /// It is being started again, and was not there in time.
     #[error("the server is being started again and was not there within {} ms; before: {last}", .after.as_millis())]
@@ -203,14 +203,14 @@ pub enum NoClient {
         after: Duration,
         /// How the run before has ended, or why the last start brought none.
         #[source]
-        last: RunEnd,
+        last: RunExit,
     },
 }
 
 /// A server that is started again when it dies, as its clients see it. Cheap to clone.
 ///
 /// When the last handle is dropped, or [`RestartingClient::close`] is called, the server is ended and not started again;
-/// a [`Client`] that was got from it is a handle on its run alone, and closing that ends everything, too.
+/// a [`Client`] that was got from it is a handle on its run alone, and closing that stop everything, too.
 #[derive(Clone, Debug)]
 pub struct RestartingClient(Arc<Shared>);
 
@@ -218,30 +218,30 @@ pub struct RestartingClient(Arc<Shared>);
 struct Shared {
     state: watch::Receiver<State>,
     ending: watch::Sender<bool>,
-    patience: Duration,
+    timeouts: Duration,
 }
 
 #[derive(Clone, Debug)]
 enum State {
     /// It runs, or has just ended.
-    Up { client: Client, run: u64 },
+    Running { client: Client, run: u64 },
     /// It is being started again; this came before.
-    Down(RunEnd),
+    Restarting(RunExit),
     /// It will not be started again.
-    Over(NoClient),
+    Ended(RestartError),
 }
 
 /// The runs of a server, one after the other: what has to be done again for each is done here.
 ///
 /// It does not keep the server running.
 #[derive(Clone, Debug)]
-pub struct Runs {
+pub struct ClientStream {
     state: watch::Receiver<State>,
     seen: u64,
 }
 
 type Start = Box<dyn Fn() -> Starting + Send + Sync>;
-type Starting = Pin<Box<dyn Future<Output = Result<Link, RunEnd>> + Send>>;
+type Starting = Pin<Box<dyn Future<Output = Result<Link, RunExit>> + Send>>;
 
 impl ClientBuilder {
     /// Connects to a server that is started again when it dies: by itself, by a signal, because its connection broke or
@@ -249,7 +249,7 @@ impl ClientBuilder {
     ///
     /// What is under way when it dies fails at once, with its exit status and the end of its standard error, and is
     /// never made again by itself: a tool may have run although its answer was lost. What is registered in this builder
-    /// holds for every run, and so do the roots that [`Client::set_roots`] has set. Everything else ends with the run:
+    /// holds for every run, and so do the roots that [`Client::set_roots`] has set. Everything else stop with the run:
     /// subscriptions in both eras, listening streams, the level of log messages, and what is remembered unless a
     /// [`ClientBuilder::cache`] was given. [`RestartingClient::runs`] is where
     /// they are asked for anew.
@@ -284,11 +284,11 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`RunEnd`] when the first start fails. By then nothing of it is left.
+    /// [`RunExit`] when the first start fails. By then nothing of it is left.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
-    pub async fn restarting<F, S, E>(self, restart: Restart, start: F) -> Result<RestartingClient, RunEnd>
+    pub async fn restarting<F, S, E>(self, restart: Restart, start: F) -> Result<RestartingClient, RunExit>
     where
         F: Fn() -> S + Send + Sync + 'static,
         S: IntoFuture<Output = Result<Link, E>, IntoFuture: Send + 'static>,
@@ -297,7 +297,7 @@ impl ClientBuilder {
         self.restarting_until(restart, start, watch::channel(false).0).await
     }
 
-    /// The same, and it ends when `ending` says so, wherever it is on its way: then the first start is
+    /// The same, and it stop when `ending` says so, wherever it is on its way: then the first start is
     /// [`CloseCause::Local`], and nothing of it is left either.
     #[doc(hidden)]
     pub async fn restarting_until<F, S, E>(
@@ -305,7 +305,7 @@ impl ClientBuilder {
         restart: Restart,
         start: F,
         ending: watch::Sender<bool>,
-    ) -> Result<RestartingClient, RunEnd>
+    ) -> Result<RestartingClient, RunExit>
     where
         F: Fn() -> S + Send + Sync + 'static,
         S: IntoFuture<Output = Result<Link, E>, IntoFuture: Send + 'static>,
@@ -314,22 +314,22 @@ impl ClientBuilder {
         let start = Box::new(move || -> Starting {
             let starting = start().into_future();
             Box::pin(
-                async move { starting.await.map_err(|error| RunEnd::NotStarted(Arc::from(error.into()))) },
+                async move { starting.await.map_err(|error| RunExit::NotStarted(Arc::from(error.into()))) },
             )
         });
         let (plan, ask) = self.plan();
-        let patience = plan.limits.request;
-        let (state, shown) = watch::channel(State::Over(NoClient::Closed));
-        let ends = ending.subscribe();
-        let mut keeper = Keeper { plan, ask, restart, start, state, ends };
-        let client = keeper.open(ask).await.map_err(|why| match why {
-            NoStart::Failed(why) => why,
-            NoStart::Ending => RunEnd::Ended(CloseCause::Local),
+        let timeouts = plan.limits.request;
+        let (state, shown) = watch::channel(State::Ended(RestartError::Closed));
+        let stop = ending.subscribe();
+        let mut supervisor = Supervisor { plan, ask, restart, start, state, stop };
+        let client = supervisor.open(ask).await.map_err(|why| match why {
+            StartError::Failed(why) => why,
+            StartError::Stopped => RunExit::Ended(CloseCause::Local),
         })?;
-        keeper.state.send_replace(State::Up { client: client.clone(), run: 1 });
-        keeper.restart.tell(&RunEvent::Started { run: 1 });
-        tokio::spawn(keeper.keep(client));
-        Ok(RestartingClient(Arc::new(Shared { state: shown, ending, patience })))
+        supervisor.state.send_replace(State::Running { client: client.clone(), run: 1 });
+        supervisor.restart.emit(&RunEvent::Started { run: 1 });
+        tokio::spawn(supervisor.run(client));
+        Ok(RestartingClient(Arc::new(Shared { state: shown, ending, timeouts })))
     }
 }
 
@@ -339,82 +339,86 @@ impl RestartingClient {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// [`NoClient`]: at once when the server was given up or closed.
-    pub async fn client(&self) -> Result<Client, NoClient> {
-        self.client_within(self.0.patience).await
+    /// [`RestartError`]: at once when the server was given up or closed.
+    pub async fn client(&self) -> Result<Client, RestartError> {
+        self.client_within(self.0.timeouts).await
     }
 
     /// As [`RestartingClient::client`], and waits so long.
     ///
     /// # Errors
     /// As there.
-    pub async fn client_within(&self, patience: Duration) -> Result<Client, NoClient> {
+    pub async fn client_within(&self, timeouts: Duration) -> Result<Client, RestartError> {
         let mut state = self.0.state.clone();
-        if let Some(known) = here(&state.borrow_and_update()) {
+        if let Some(known) = current_client(&state.borrow_and_update()) {
             return known;
         }
         let waiting = async {
             loop {
                 // The last state stays when nobody is left to change it.
                 let over = state.changed().await.is_err();
-                match here(&state.borrow_and_update()) {
+                match current_client(&state.borrow_and_update()) {
                     Some(known) => return known,
-                    None if over => return Err(NoClient::Closed),
+                    None if over => return Err(RestartError::Closed),
                     None => {}
                 }
             }
         };
-        match timeout(patience, waiting).await {
+        match timeout(timeouts, waiting).await {
             Ok(known) => known,
-            Err(_) => Err(NoClient::TimedOut { after: patience, last: self.last_end() }),
+            Err(_) => Err(RestartError::TimedOut { after: timeouts, last: self.last_end() }),
         }
     }
 
     /// The client of the run that is current, if there is one now.
     #[doc(hidden)]
     pub fn current(&self) -> Option<Client> {
-        here(&self.0.state.borrow())?.ok()
+        current_client(&self.0.state.borrow())?.ok()
     }
 
-    fn last_end(&self) -> RunEnd {
+    fn last_end(&self) -> RunExit {
         match &*self.0.state.borrow() {
-            State::Down(end) => end.clone(),
+            State::Restarting(end) => end.clone(),
             // It has ended, and what it had started is still going.
-            State::Up { client, .. } => RunEnd::Ended(client.close_cause().unwrap_or(CloseCause::Local)),
-            State::Over(NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. }) => last.clone(),
-            State::Over(NoClient::Closed) => RunEnd::Ended(CloseCause::Local),
+            State::Running { client, .. } => {
+                RunExit::Ended(client.close_cause().unwrap_or(CloseCause::Local))
+            }
+            State::Ended(RestartError::GivenUp { last, .. } | RestartError::TimedOut { last, .. }) => {
+                last.clone()
+            }
+            State::Ended(RestartError::Closed) => RunExit::Ended(CloseCause::Local),
         }
     }
 
     /// The runs from the current one on.
     #[must_use]
-    pub fn runs(&self) -> Runs {
-        Runs { state: self.0.state.clone(), seen: 0 }
+    pub fn runs(&self) -> ClientStream {
+        ClientStream { state: self.0.state.clone(), seen: 0 }
     }
 
-    /// Ends the server, wherever it is on its way: a start under way is given up, a pause ends at once. Waits until
+    /// Ends the server, wherever it is on its way: a start under way is given up, a pause stop at once. Waits until
     /// nothing of it is left, and says why there is no client from now on.
-    pub async fn close(&self) -> NoClient {
+    pub async fn close(&self) -> RestartError {
         self.0.ending.send_replace(true);
         self.closed().await
     }
 
     /// Waits until the server is closed or given up.
-    pub async fn closed(&self) -> NoClient {
+    pub async fn closed(&self) -> RestartError {
         let mut state = self.0.state.clone();
-        match state.wait_for(|state| matches!(state, State::Over(_))).await.as_deref() {
-            Ok(State::Over(why)) => why.clone(),
-            _ => NoClient::Closed,
+        match state.wait_for(|state| matches!(state, State::Ended(_))).await.as_deref() {
+            Ok(State::Ended(why)) => why.clone(),
+            _ => RestartError::Closed,
         }
     }
 }
 
 /// The client, or why there will be none; `None` while that is not known.
-fn here(state: &State) -> Option<Result<Client, NoClient>> {
+fn current_client(state: &State) -> Option<Result<Client, RestartError>> {
     match state {
-        State::Up { client, .. } if !client.is_closed() => Some(Ok(client.clone())),
-        State::Up { .. } | State::Down(_) => None,
-        State::Over(why) => Some(Err(why.clone())),
+        State::Running { client, .. } if !client.is_closed() => Some(Ok(client.clone())),
+        State::Running { .. } | State::Restarting(_) => None,
+        State::Ended(why) => Some(Err(why.clone())),
     }
 }
 
@@ -424,18 +428,18 @@ impl Drop for Shared {
     }
 }
 
-impl Runs {
+impl ClientStream {
     /// The client of the next run: first that of the current one, then one for each time that the server was started
     /// again; only the newest when there were several. `None` when the server is closed or given up. Cancel-safe.
     pub async fn next(&mut self) -> Option<Client> {
         loop {
             match &*self.state.borrow_and_update() {
-                State::Up { client, run } if *run > self.seen => {
+                State::Running { client, run } if *run > self.seen => {
                     self.seen = *run;
                     return Some(client.clone());
                 }
-                State::Over(_) => return None,
-                State::Up { .. } | State::Down(_) => {}
+                State::Ended(_) => return None,
+                State::Running { .. } | State::Restarting(_) => {}
             }
             self.state.changed().await.ok()?;
         }
@@ -449,67 +453,67 @@ impl Runs {
 }
 
 /// Keeps the server running: the one task that changes the state.
-struct Keeper {
+struct Supervisor {
     plan: Plan,
     ask: Ask,
     restart: Restart,
     start: Start,
     state: watch::Sender<State>,
-    ends: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 }
 
 /// A start has not brought a client.
-enum NoStart {
-    Failed(RunEnd),
+enum StartError {
+    Failed(RunExit),
     /// We are to end.
-    Ending,
+    Stopped,
 }
 
 /// Ready when we are to end.
-async fn ending(ends: &mut watch::Receiver<bool>) {
+async fn stopped(stop: &mut watch::Receiver<bool>) {
     // Without a sender nobody is left to want anything.
-    let _ = ends.wait_for(|ending| *ending).await;
+    let _ = stop.wait_for(|ending| *ending).await;
 }
 
-impl Keeper {
-    async fn keep(mut self, first: Client) {
-        let why = self.runs(first).await;
-        self.state.send_replace(State::Over(why));
+impl Supervisor {
+    async fn run(mut self, first: Client) {
+        let why = self.run_all(first).await;
+        self.state.send_replace(State::Ended(why));
     }
 
     /// Run after run, until there will be no other.
-    async fn runs(&mut self, mut client: Client) -> NoClient {
+    async fn run_all(&mut self, mut client: Client) -> RestartError {
         // Starts in vain, and pauses, since the last run that lasted.
-        let (mut in_vain, mut pauses, mut run) = (0, 0, 1);
+        let (mut failed_starts, mut pauses, mut run) = (0, 0, 1);
         loop {
             let began = Instant::now();
             let cause = tokio::select! {
                 cause = client.closed() => cause,
-                () = ending(&mut self.ends) => client.close().await,
+                () = stopped(&mut self.stop) => client.close().await,
             };
             if cause == CloseCause::Local {
-                return NoClient::Closed;
+                return RestartError::Closed;
             }
             if began.elapsed() >= self.restart.settled {
-                (in_vain, pauses) = (0, 0);
+                (failed_starts, pauses) = (0, 0);
             } else {
-                in_vain += 1;
+                failed_starts += 1;
             }
             // What was agreed is likely to be agreed again, and saves a server that bears no probe one.
             let mut hint = Some(client.profile().era);
-            let mut end = RunEnd::Ended(cause);
+            let mut end = RunExit::Ended(cause);
             client = loop {
-                if in_vain >= self.restart.starts.max(1) {
-                    self.restart.tell(&RunEvent::Ended { end: &end, next: None });
-                    return NoClient::GivenUp { starts: in_vain, last: end };
+                if failed_starts >= self.restart.starts.max(1) {
+                    self.restart.emit(&RunEvent::Ended { end: &end, next: None });
+                    return RestartError::GivenUp { starts: failed_starts, last: end };
                 }
                 let pause = self.restart.pause(pauses);
                 pauses += 1;
-                self.state.send_replace(State::Down(end.clone()));
-                self.restart.tell(&RunEvent::Ended { end: &end, next: Some(pause) });
+                self.state.send_replace(State::Restarting(end.clone()));
+                self.restart.emit(&RunEvent::Ended { end: &end, next: Some(pause) });
                 tokio::select! {
                     () = sleep(pause) => {}
-                    () = ending(&mut self.ends) => return NoClient::Closed,
+                    () = stopped(&mut self.stop) => return RestartError::Closed,
                 }
                 let ask = match (self.ask, hint.take()) {
                     (Ask::Auto, Some(era)) => Ask::Only(era),
@@ -517,46 +521,46 @@ impl Keeper {
                 };
                 match self.open(ask).await {
                     Ok(client) => break client,
-                    Err(NoStart::Failed(why)) => end = why,
-                    Err(NoStart::Ending) => return NoClient::Closed,
+                    Err(StartError::Failed(why)) => end = why,
+                    Err(StartError::Stopped) => return RestartError::Closed,
                 }
-                in_vain += 1;
+                failed_starts += 1;
             };
             run += 1;
-            self.state.send_replace(State::Up { client: client.clone(), run });
-            self.restart.tell(&RunEvent::Started { run });
+            self.state.send_replace(State::Running { client: client.clone(), run });
+            self.restart.emit(&RunEvent::Started { run });
         }
     }
 
     /// One start.
-    async fn open(&mut self, ask: Ask) -> Result<Client, NoStart> {
+    async fn open(&mut self, ask: Ask) -> Result<Client, StartError> {
         let link = tokio::select! {
-            started = (self.start)() => started.map_err(NoStart::Failed)?,
-            () = ending(&mut self.ends) => return Err(NoStart::Ending),
+            started = (self.start)() => started.map_err(StartError::Failed)?,
+            () = stopped(&mut self.stop) => return Err(StartError::Stopped),
         };
-        let opening = self.plan.begin(link, ask);
+        let opening = self.plan.open(link, ask);
         let opened = tokio::select! {
             opened = opening.opened() => Some(opened),
-            () = ending(&mut self.ends) => None,
+            () = stopped(&mut self.stop) => None,
         };
         match opened {
             Some(Ok(peer)) => Ok(opening.client(peer)),
-            Some(Err(error)) => Err(NoStart::Failed(error.into())),
+            Some(Err(error)) => Err(StartError::Failed(error.into())),
             None => {
                 opening.close().await;
-                Err(NoStart::Ending)
+                Err(StartError::Stopped)
             }
         }
     }
 }
 
-impl Drop for Keeper {
-    /// Whoever still waits is told, also when the runtime ends before we do.
+impl Drop for Supervisor {
+    /// Whoever still waits is told, also when the runtime stop before we do.
     fn drop(&mut self) {
         self.state.send_if_modified(|state| {
-            let open = !matches!(state, State::Over(_));
+            let open = !matches!(state, State::Ended(_));
             if open {
-                *state = State::Over(NoClient::Closed);
+                *state = State::Ended(RestartError::Closed);
             }
             open
         });

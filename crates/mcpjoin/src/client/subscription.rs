@@ -76,18 +76,18 @@ impl fmt::Debug for Subscription {
 
 /// The streams that stand for `resources/subscribe` in the modern era, by resource.
 #[derive(Debug, Default)]
-pub(super) struct Watched(Mutex<BTreeMap<String, AbortHandle>>);
+pub(super) struct ResourceStreams(Mutex<BTreeMap<String, AbortHandle>>);
 
-impl Watched {
+impl ResourceStreams {
     fn is_open(&self, uri: &str) -> bool {
-        let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.get(uri).is_some_and(|task| !task.is_finished())
+        let resource_streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        resource_streams.get(uri).is_some_and(|task| !task.is_finished())
     }
 
     fn insert(&self, uri: String, task: AbortHandle) {
-        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.retain(|_, task| !task.is_finished());
-        if let Some(former) = watched.insert(uri, task) {
+        let mut resource_streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        resource_streams.retain(|_, task| !task.is_finished());
+        if let Some(former) = resource_streams.insert(uri, task) {
             former.abort();
         }
     }
@@ -100,7 +100,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ResourceStreams {
     fn drop(&mut self) {
         for task in self.0.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
             task.abort();
@@ -154,10 +154,13 @@ impl Client {
     pub async fn subscribe(&self, uri: impl Into<String>) -> Result<(), ClientError> {
         let uri = uri.into();
         if self.has(&Method::Subscribe) {
-            return self.ask::<_, EmptyResult>(Method::Subscribe, &SubscribeParams::new(uri)).await.map(drop);
+            return self
+                .request::<_, EmptyResult>(Method::Subscribe, &SubscribeParams::new(uri))
+                .await
+                .map(drop);
         }
         self.check_subscribes(Method::Subscribe)?;
-        if self.inner.watched.is_open(&uri) {
+        if self.inner.resource_streams.is_open(&uri) {
             return Ok(());
         }
         let filter = SubscriptionFilter::default().with_resource_subscriptions(vec![uri.clone()]);
@@ -167,7 +170,7 @@ impl Client {
             return Err(ClientError::NotHonoured { uri });
         }
         let task = tokio::spawn(forward(stream, self.inner.on_notification.clone()));
-        self.inner.watched.insert(uri, task.abort_handle());
+        self.inner.resource_streams.insert(uri, task.abort_handle());
         Ok(())
     }
 
@@ -179,10 +182,10 @@ impl Client {
         let uri = uri.into();
         if self.has(&Method::Unsubscribe) {
             let params = UnsubscribeParams::new(uri);
-            return self.ask::<_, EmptyResult>(Method::Unsubscribe, &params).await.map(drop);
+            return self.request::<_, EmptyResult>(Method::Unsubscribe, &params).await.map(drop);
         }
         self.check_subscribes(Method::Unsubscribe)?;
-        self.inner.watched.remove(&uri);
+        self.inner.resource_streams.remove(&uri);
         Ok(())
     }
 

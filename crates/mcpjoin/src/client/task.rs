@@ -2,7 +2,7 @@
 //!
 //! A client takes them when it was built so ([`ClientBuilder::tasks`](super::ClientBuilder::tasks)). Then a call simply
 //! takes longer: [`Client::call_tool`] follows the task to its end. Who wants the task itself begins the call instead
-//! ([`ToolCall::begin`]), keeps the [`TaskHandle`] or only its id, and takes it up again later ([`Client::task`]), over
+//! ([`ToolCall::start`]), keeps the [`TaskHandle`] or only its id, and takes it up again later ([`Client::task`]), over
 //! another connection if need be. It is the same in both eras: the tasks of 2025-11-25
 //! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>) and those of the extension
 //! (<https://modelcontextprotocol.io/seps/2663-tasks-extension>).
@@ -10,9 +10,9 @@
 //! Nothing here calls a task off by itself: whoever drops a handle, or what waits for a result, leaves the task to go on at
 //! the server. [`TaskHandle::cancel`] ends it.
 
-mod board;
 mod dialect;
 mod follow;
+mod registry;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -24,13 +24,13 @@ use std::time::Duration;
 use mcpjoin_proto::types::{CallToolResult, ExtensionTask, Task};
 use mcpjoin_proto::{Method, Raw};
 
-pub(super) use self::board::Board;
-pub(super) use self::dialect::{Patience, asking, created, must_ask, wish};
+pub(super) use self::dialect::{Timeouts, created, look_up_task_metadata, needs_task_support, task_metadata};
 pub(super) use self::follow::Following;
+pub(super) use self::registry::TaskRegistry;
 
 use self::dialect::Dialect;
 use self::follow::Follow;
-use super::rounds::ToolCall;
+use super::round_trip::ToolCall;
 use super::{Client, ClientError, Pages, decode};
 use crate::connection::CallEvent;
 
@@ -68,7 +68,7 @@ impl TaskHandle {
     /// # Errors
     /// As every call; [`ClientError::UnknownTask`] when the server does not know it, or no longer.
     pub async fn status(&self) -> Result<ExtensionTask, ClientError> {
-        let status = Dialect::of(&self.client).status(&self.client, &self.id, Patience::default()).await;
+        let status = Dialect::of(&self.client).status(&self.client, &self.id, Timeouts::default()).await;
         status.map_err(|error| unknown(&self.id, error))
     }
 
@@ -89,22 +89,22 @@ impl TaskHandle {
     /// # Errors
     /// As for [`TaskHandle::result`], but a task that failed or was called off is over and no error.
     pub async fn wait(&self) -> Result<ExtensionTask, ClientError> {
-        let mut following = Following::new(self.follow(Patience::default(), None, false));
+        let mut following = Following::new(self.follow(Timeouts::default(), None, false));
         poll_fn(|cx| following.poll_end(cx)).await.map(|ended| *ended.task)
     }
 
     /// Waits until it is over and gives its result.
     pub fn result(&self) -> TaskResult {
-        TaskResult { task: self.clone(), patience: Patience::default(), within: None, stage: Stage::Unsent }
+        TaskResult { task: self.clone(), timeouts: Timeouts::default(), within: None, stage: Stage::Unsent }
     }
 
-    fn follow(&self, patience: Patience, within: Option<Duration>, fetch: bool) -> Follow {
+    fn follow(&self, timeouts: Timeouts, within: Option<Duration>, fetch: bool) -> Follow {
         let (client, id, created) = (self.client.clone(), self.id.clone(), self.created.clone());
-        Follow { client, id, created, patience, within, fetch }
+        Follow { client, id, created, timeouts, within, fetch }
     }
 
-    pub(super) fn following(&self, patience: Patience, within: Option<Duration>) -> Following {
-        Following::new(self.follow(patience, within, true))
+    pub(super) fn following(&self, timeouts: Timeouts, within: Option<Duration>) -> Following {
+        Following::new(self.follow(timeouts, within, true))
     }
 }
 
@@ -129,7 +129,7 @@ impl fmt::Debug for TaskHandle {
 #[must_use = "nothing is sent before it is polled"]
 pub struct TaskResult {
     task: TaskHandle,
-    patience: Patience,
+    timeouts: Timeouts,
     within: Option<Duration>,
     stage: Stage,
 }
@@ -144,7 +144,7 @@ impl TaskResult {
     /// How long each round trip may take. Absent: the connection's own
     /// ([`Limits::request`](mcpjoin_proto::session::Limits), 60 s).
     pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.patience.timeout = Some(timeout);
+        self.timeouts.timeout = Some(timeout);
         self
     }
 
@@ -169,14 +169,14 @@ impl TaskResult {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
-        match self.begun() {
+        match self.following_mut() {
             Some(following) => following.poll_event(cx),
             None => Poll::Ready(None),
         }
     }
 
     fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Result<Raw, ClientError>> {
-        let Some(following) = self.begun() else {
+        let Some(following) = self.following_mut() else {
             return Poll::Ready(Err(mcpjoin_proto::session::CallError::Cancelled.into()));
         };
         let result = ready!(following.poll_result(cx));
@@ -184,9 +184,9 @@ impl TaskResult {
         Poll::Ready(result)
     }
 
-    fn begun(&mut self) -> Option<&mut Following> {
+    fn following_mut(&mut self) -> Option<&mut Following> {
         if matches!(self.stage, Stage::Unsent) {
-            self.stage = Stage::Following(self.task.following(self.patience, self.within));
+            self.stage = Stage::Following(self.task.following(self.timeouts, self.within));
         }
         match &mut self.stage {
             Stage::Following(following) => Some(following),
@@ -215,21 +215,21 @@ impl fmt::Debug for TaskResult {
 /// What a call came to that was begun and not waited for.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Begun {
+pub enum TaskOutcome {
     /// A task, which goes on at the server.
     Task(TaskHandle),
     /// A result, at once, as the server sent it: the tool was not run as a task.
     Result(Raw),
 }
 
-/// A call being begun: ends as soon as there is a task, or a result where there is none. Made by [`ToolCall::begin`].
+/// A call being begun: ends as soon as there is a task, or a result where there is none. Made by [`ToolCall::start`].
 ///
 /// Dropping it before its end cancels the request, as with every call; whether a task has begun then is not known.
 #[must_use = "nothing is sent before it is polled"]
 #[derive(Debug)]
-pub struct Beginning(ToolCall);
+pub struct StartedCall(ToolCall);
 
-impl Beginning {
+impl StartedCall {
     pub(super) const fn new(call: ToolCall) -> Self {
         Self(call)
     }
@@ -240,11 +240,11 @@ impl Beginning {
     }
 }
 
-impl Future for Beginning {
-    type Output = Result<Begun, ClientError>;
+impl Future for StartedCall {
+    type Output = Result<TaskOutcome, ClientError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.get_mut().0.poll_begun(cx)
+        self.get_mut().0.poll_started(cx)
     }
 }
 

@@ -13,7 +13,7 @@ use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
 
 use super::Connection;
-use super::core::{Core, Locked, Slot, Waking};
+use super::core::{Core, Locked, Slot, TaskWaker};
 
 /// A call in progress: zero or more [`CallEvent`]s, then the result.
 ///
@@ -27,14 +27,14 @@ pub struct Calling {
     core: Arc<Core>,
     stage: Stage,
     /// Its place among those who wait for room.
-    place: Option<Place>,
+    place: Option<QueuePlace>,
     /// When the outcome came that was given.
     arrived: Option<Time>,
 }
 
 /// A place among those who wait for room.
 #[derive(Clone, Copy)]
-struct Place {
+struct QueuePlace {
     number: u64,
     since: Time,
 }
@@ -97,11 +97,11 @@ impl Calling {
     /// Cancels the request, as dropping it does, and tells the peer why.
     #[doc(hidden)]
     pub fn cancel(mut self, reason: Option<&str>) {
-        self.give_up(reason);
+        self.abandon(reason);
     }
 
     /// Nobody waits for the answer any more.
-    fn give_up(&mut self, reason: Option<&str>) {
+    fn abandon(&mut self, reason: Option<&str>) {
         let Stage::Sent(id) = self.stage else { return };
         self.stage = Stage::Over;
         let mut state = self.core.lock();
@@ -117,10 +117,10 @@ impl Calling {
     #[doc(hidden)]
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
         let core = self.core.clone();
-        let mut waking = Waking::new(cx);
+        let mut waker = TaskWaker::new(cx);
         let mut state = core.lock();
         if let Stage::Unsent(call) = &mut self.stage {
-            match send(&core, &mut state, call, &mut self.place, &mut waking) {
+            match send(&core, &mut state, call, &mut self.place, &mut waker) {
                 Poll::Ready(Ok(id)) => self.stage = Stage::Sent(id),
                 // The result says it.
                 Poll::Ready(Err(error)) => {
@@ -141,7 +141,7 @@ impl Calling {
         if slot.outcome.is_some() {
             return Poll::Ready(None);
         }
-        waking.put(&mut slot.waker);
+        waker.put(&mut slot.waker);
         Poll::Pending
     }
 }
@@ -151,13 +151,13 @@ fn send(
     core: &Core,
     state: &mut Locked<'_>,
     call: &mut Call,
-    place: &mut Option<Place>,
-    waking: &mut Waking,
+    place: &mut Option<QueuePlace>,
+    waker: &mut TaskWaker,
 ) -> Poll<Result<i64, Box<CallError>>> {
     let now = core.now();
     let waited = place.take();
     if let Some(place) = waited {
-        waking.keep(state.room.leave(place.number));
+        waker.keep(state.call_queue.leave(place.number));
     }
     let refused = match state.session.call_taking(now, call) {
         Ok(id) => {
@@ -172,16 +172,13 @@ fn send(
     match (refused, &state.closed) {
         (CallRefused::Full { .. }, None) => {
             let since = waited.map_or(now, |place| place.since);
-            let patience = call.timeout.unwrap_or_else(|| state.session.limits().request);
-            if state.room.is_late(now, since, patience) {
+            let timeout = call.timeout.unwrap_or_else(|| state.session.limits().request);
+            if state.call_queue.has_timed_out(now, since, timeout) {
                 let method = call.method.clone();
-                return Poll::Ready(
-                    Err(CallError::TimedOut { method, after: patience, total: false }.into()),
-                );
+                return Poll::Ready(Err(CallError::TimedOut { method, after: timeout, total: false }.into()));
             }
-            let number =
-                state.wait_for_room(waited.map(|place| place.number), Some((since, patience)), waking);
-            *place = Some(Place { number, since });
+            let number = state.queue_call(waited.map(|place| place.number), Some((since, timeout)), waker);
+            *place = Some(QueuePlace { number, since });
             Poll::Pending
         }
         (CallRefused::Closed, Some(cause)) => Poll::Ready(Err(CallError::Closed(cause.clone()).into())),
@@ -194,10 +191,10 @@ impl Future for Calling {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let mut waking = Waking::new(cx);
+        let mut waker = TaskWaker::new(cx);
         let mut state = this.core.lock();
         if let Stage::Unsent(call) = &mut this.stage {
-            match send(&this.core, &mut state, call, &mut this.place, &mut waking) {
+            match send(&this.core, &mut state, call, &mut this.place, &mut waker) {
                 Poll::Ready(Ok(id)) => this.stage = Stage::Sent(id),
                 Poll::Ready(Err(error)) => this.stage = Stage::Refused(error),
                 Poll::Pending => return Poll::Pending,
@@ -215,7 +212,7 @@ impl Future for Calling {
             return Poll::Ready(Err(CallError::Cancelled));
         };
         let Some(outcome) = slot.outcome.take() else {
-            waking.put(&mut slot.waker);
+            waker.put(&mut slot.waker);
             return Poll::Pending;
         };
         this.arrived = Some(slot.arrived);
@@ -230,9 +227,9 @@ impl Future for Calling {
 impl Drop for Calling {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            Connection::from_core(self.core.clone()).leave_room(place.number);
+            Connection::from_core(self.core.clone()).leave_call_queue(place.number);
         }
-        self.give_up(None);
+        self.abandon(None);
     }
 }
 

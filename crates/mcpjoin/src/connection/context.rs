@@ -9,8 +9,8 @@ use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext,
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
 use mcpjoin_proto::{Notification, Profile, Raw, RequestId};
 
-use super::aside::Place;
-use super::core::{Core, Inner, Waking};
+use super::core::{Core, Inner, TaskWaker};
+use super::offload::Permit;
 use super::{Calling, Connection};
 
 /// What a handler knows about what it handles, and what it may do meanwhile. Cheap to clone.
@@ -55,8 +55,8 @@ impl Context {
     }
 
     /// A place aside for a result of so many bytes; `None` for one that is written where it is.
-    pub(crate) fn aside(&self, bytes: usize) -> Option<Place> {
-        self.core.aside.place(bytes)
+    pub(crate) fn offload_permit(&self, bytes: usize) -> Option<Permit> {
+        self.core.offload.permit(bytes)
     }
 
     /// Over which link the request came.
@@ -115,7 +115,7 @@ impl Context {
     /// Why the request is cancelled, in the peer's words: for what is dropped with its handler.
     #[doc(hidden)]
     pub fn cancel_reason(&self) -> Option<String> {
-        self.core.lock().reason.clone()
+        self.core.lock().cancel_reason.clone()
     }
 
     /// Closes the event stream of the request where its sender comes back for the rest: over HTTP in 2025-11-25, where
@@ -168,12 +168,12 @@ impl Context {
         let Some((id, request)) = &self.request else { return std::future::pending().await };
         let mut leaving = Leaving { core: &self.core, id, place: None };
         poll_fn(|cx| {
-            let mut waking = Waking::new(cx);
+            let mut waker = TaskWaker::new(cx);
             let mut state = self.core.lock();
             if !state.session.is_handling(id, request.number) {
                 return Poll::Ready(());
             }
-            leaving.place = Some(state.wait_for_end(id, leaving.place, &mut waking));
+            leaving.place = Some(state.wait_for_end(id, leaving.place, &mut waker));
             Poll::Pending
         })
         .await;
@@ -189,7 +189,7 @@ struct Leaving<'a> {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let waker = self.place.and_then(|place| self.core.lock().leave_end(self.id, place));
+        let waker = self.place.and_then(|place| self.core.lock().unwatch_end(self.id, place));
         drop(waker);
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! The lock is held for moments, never across an await and never while a handler runs.
 //!
-//! A waker is somebody else's code: cloning, waking or dropping it may use the connection. So it is cloned before the lock
-//! is taken ([`Waking`]), and what is woken or replaced is handed out and woken or dropped after the lock is released.
+//! A waker is somebody else's code: cloning, waker or dropping it may use the connection. So it is cloned before the lock
+//! is taken ([`TaskWaker`]), and what is woken or replaced is handed out and woken or dropped after the lock is released.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -17,13 +17,13 @@ use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
 
-use super::aside::Aside;
-use super::room::Room;
+use super::call_queue::CallQueue;
+use super::offload::Offload;
 
 pub(crate) struct Core {
     state: Mutex<Inner>,
     epoch: Instant,
-    pub(crate) aside: Arc<Aside>,
+    pub(crate) offload: Arc<Offload>,
 }
 
 pub(crate) struct Inner {
@@ -31,35 +31,35 @@ pub(crate) struct Inner {
     /// The calls under way, by the id of their request.
     pub(crate) slots: Numbered<Slot>,
     /// Calls that wait for room.
-    pub(super) room: Room,
+    pub(super) call_queue: CallQueue,
     /// Whoever waits for the opening or the end, by the number of its place.
     watchers: BTreeMap<u64, Waker>,
     next_watcher: u64,
     /// Whoever waits for a request of the peer to have its answer or to be cancelled.
-    leaving: BTreeMap<RequestId, BTreeMap<u64, Waker>>,
+    end_watchers: BTreeMap<RequestId, BTreeMap<u64, Waker>>,
     driver: Option<Waker>,
     /// The peers agree.
     pub(crate) opened: bool,
     /// Why the session is over.
     pub(crate) closed: Option<Arc<CloseCause>>,
     /// The link and what it has started are gone too.
-    pub(crate) gone: bool,
+    pub(crate) link_closed: bool,
     /// Why the request is cancelled whose handler is being dropped.
-    pub(crate) reason: Option<String>,
+    pub(crate) cancel_reason: Option<String>,
 }
 
 /// The state, locked. Whoever is to be woken is woken when it is not any more.
 pub(crate) struct Locked<'a> {
     // In this order: the lock is released first.
     state: MutexGuard<'a, Inner>,
-    driver: WokenLast,
+    driver: WakeOnDrop,
 }
 
 /// A waker that is woken when this is dropped.
 #[derive(Default)]
-struct WokenLast(Option<Waker>);
+struct WakeOnDrop(Option<Waker>);
 
-impl Drop for WokenLast {
+impl Drop for WakeOnDrop {
     fn drop(&mut self) {
         if let Some(waker) = self.0.take() {
             waker.wake();
@@ -69,12 +69,12 @@ impl Drop for WokenLast {
 
 /// The waker of the task that polls, and those that it replaces. Made before the lock is taken, it is dropped after the lock
 /// is released.
-pub(crate) struct Waking {
+pub(crate) struct TaskWaker {
     own: Option<Waker>,
     replaced: Vec<Waker>,
 }
 
-impl Waking {
+impl TaskWaker {
     pub(crate) fn new(cx: &TaskContext<'_>) -> Self {
         Self { own: Some(cx.waker().clone()), replaced: Vec::new() }
     }
@@ -131,18 +131,18 @@ impl Core {
             state: Mutex::new(Inner {
                 session,
                 slots: Numbered::default(),
-                room: Room::new(),
+                call_queue: CallQueue::new(),
                 watchers: BTreeMap::new(),
                 next_watcher: 0,
-                leaving: BTreeMap::new(),
+                end_watchers: BTreeMap::new(),
                 driver: None,
                 opened: false,
                 closed: None,
-                gone: false,
-                reason: None,
+                link_closed: false,
+                cancel_reason: None,
             }),
             epoch: Instant::now(),
-            aside: Arc::default(),
+            offload: Arc::default(),
         }
     }
 
@@ -150,7 +150,7 @@ impl Core {
     /// the lock, so the poison means nothing.
     pub(crate) fn lock(&self) -> Locked<'_> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Locked { state, driver: WokenLast::default() }
+        Locked { state, driver: WakeOnDrop::default() }
     }
 
     #[cfg(test)]
@@ -194,13 +194,13 @@ impl Locked<'_> {
 
     /// Wakes this task when there may be room for a call, or when there was none for too long. Whoever waited before
     /// keeps its place.
-    pub(super) fn wait_for_room(
+    pub(super) fn queue_call(
         &mut self,
         place: Option<u64>,
         patience: Option<(Time, Duration)>,
-        waking: &mut Waking,
+        waker: &mut TaskWaker,
     ) -> u64 {
-        let (place, earlier) = self.room.enter(place, patience, waking);
+        let (place, earlier) = self.call_queue.enter(place, patience, waker);
         if earlier {
             self.wake_driver();
         }
@@ -214,8 +214,8 @@ impl Inner {
         self.slots.get_mut(id.as_i64()?)
     }
 
-    pub(crate) fn set_driver(&mut self, waking: &mut Waking) {
-        waking.put(&mut self.driver);
+    pub(crate) fn set_driver(&mut self, waker: &mut TaskWaker) {
+        waker.put(&mut self.driver);
     }
 
     fn next_watcher(&mut self) -> u64 {
@@ -224,9 +224,9 @@ impl Inner {
     }
 
     /// Wakes this task at the opening and at the end. Whoever watched before keeps its place.
-    pub(super) fn watch(&mut self, place: Option<u64>, waking: &mut Waking) -> u64 {
+    pub(super) fn watch(&mut self, place: Option<u64>, waker: &mut TaskWaker) -> u64 {
         let place = place.unwrap_or_else(|| self.next_watcher());
-        waking.put_among(&mut self.watchers, place);
+        waker.put_among(&mut self.watchers, place);
         place
     }
 
@@ -242,8 +242,8 @@ impl Inner {
     }
 
     #[cfg(test)]
-    pub(super) fn waiting_for_ends(&self) -> usize {
-        self.leaving.values().map(BTreeMap::len).sum()
+    pub(super) fn end_watchers(&self) -> usize {
+        self.end_watchers.values().map(BTreeMap::len).sum()
     }
 
     pub(super) fn take_watchers(&mut self) -> impl Iterator<Item = Waker> {
@@ -251,46 +251,46 @@ impl Inner {
     }
 
     /// Wakes this task when the request has its answer or is cancelled. Whoever waited before keeps its place.
-    pub(super) fn wait_for_end(&mut self, id: &RequestId, place: Option<u64>, waking: &mut Waking) -> u64 {
+    pub(super) fn wait_for_end(&mut self, id: &RequestId, place: Option<u64>, waker: &mut TaskWaker) -> u64 {
         let place = place.unwrap_or_else(|| self.next_watcher());
-        waking.put_among(self.leaving.entry(id.clone()).or_default(), place);
+        waker.put_among(self.end_watchers.entry(id.clone()).or_default(), place);
         place
     }
 
     /// Gives such a place back. The waker is to be dropped when the lock is not held any more.
     #[must_use]
-    pub(super) fn leave_end(&mut self, id: &RequestId, place: u64) -> Option<Waker> {
-        let wakers = self.leaving.get_mut(id)?;
+    pub(super) fn unwatch_end(&mut self, id: &RequestId, place: u64) -> Option<Waker> {
+        let wakers = self.end_watchers.get_mut(id)?;
         let waker = wakers.remove(&place);
         if wakers.is_empty() {
-            self.leaving.remove(id);
+            self.end_watchers.remove(id);
         }
         waker
     }
 
     /// The request has its answer, or is cancelled: whoever waits for that is told.
-    pub(super) fn ended(&mut self, id: &RequestId, wake: &mut Vec<Waker>) {
-        if !self.leaving.is_empty() {
-            wake.extend(self.leaving.remove(id).into_iter().flat_map(BTreeMap::into_values));
+    pub(super) fn request_ended(&mut self, id: &RequestId, wake: &mut Vec<Waker>) {
+        if !self.end_watchers.is_empty() {
+            wake.extend(self.end_watchers.remove(id).into_iter().flat_map(BTreeMap::into_values));
         }
     }
 
     /// The same for all requests.
-    pub(super) fn all_ended(&mut self, wake: &mut Vec<Waker>) {
-        wake.extend(std::mem::take(&mut self.leaving).into_values().flat_map(BTreeMap::into_values));
+    pub(super) fn all_requests_ended(&mut self, wake: &mut Vec<Waker>) {
+        wake.extend(std::mem::take(&mut self.end_watchers).into_values().flat_map(BTreeMap::into_values));
     }
 
     /// Who may try again to make a call, as far as there is room.
-    pub(crate) fn take_room(&mut self, now: Time, wake: &mut Vec<Waker>) {
-        if self.room.is_empty() || !(self.session.has_room() || self.closed.is_some()) {
+    pub(crate) fn grant_calls(&mut self, now: Time, wake: &mut Vec<Waker>) {
+        if self.call_queue.is_empty() || !(self.session.has_room() || self.closed.is_some()) {
             return;
         }
         let in_flight = self.session.calls_in_flight();
         let free = match in_flight {
-            0 => self.room.len(),
-            _ => self.session.limits().in_flight.saturating_sub(in_flight).min(self.room.len()),
+            0 => self.call_queue.len(),
+            _ => self.session.limits().in_flight.saturating_sub(in_flight).min(self.call_queue.len()),
         };
-        self.room.take(now, free, wake);
+        self.call_queue.grant(now, free, wake);
     }
 }
 

@@ -3,7 +3,7 @@
 //! One task per connection runs it. A turn reads what is there, handles it, runs handlers where they are,
 //! and sends everything that is ready in one go; after a bounded amount it lets others have the thread.
 
-mod ending;
+mod closing;
 mod timer;
 
 use std::collections::VecDeque;
@@ -22,27 +22,28 @@ use mcpjoin_proto::{Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
 use super::context::Context;
-use super::core::{Core, Inner, Waking};
-use super::running::{
-    Answered, Answers, Given, Large, Running, Work, WorkFuture, panicked, poll_answer, poll_notification,
+use super::core::{Core, Inner, TaskWaker};
+use super::handler_tasks::{
+    HandlerResponse, HandlerTasks, LargeResult, ResponseBody, Responses, Work, WorkFuture, panicked,
+    poll_answer, poll_notification,
 };
-use super::{OnViolation, Overhears};
+use super::{NotificationObserver, OnViolation};
 use crate::handler::ErasedHandler;
 use crate::link::Transport;
 
 /// Messages handled in one turn before everything is sent and others get the thread (64, as measured in the
 /// plan: 0.75 to 1.02 of the floor's rate at depth 256).
-const TURN: usize = 64;
+const TURN_MESSAGES: usize = 64;
 
 /// Messages handled before their handlers run and their answers are gathered. Few, so that what belongs to a request
 /// stays where the processor and the allocator have it at hand.
-const PIECE: usize = 32;
+const READ_MESSAGES: usize = 32;
 
 /// Bytes of payload handled in one turn, so that 64 large messages do not gather.
 const TURN_BYTES: usize = 256 * 1024;
 
 /// How long what is left in the queue may take to leave when the connection closes.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs a connection until it is over. Dropping it ends the connection and everything its link has started.
 #[must_use = "a connection does nothing unless its driver is run"]
@@ -51,15 +52,15 @@ pub struct Driver {
     io: Box<dyn Transport>,
     handler: Box<dyn ErasedHandler>,
     on_violation: Option<OnViolation>,
-    overhears: Option<Overhears>,
+    notification_observer: Option<NotificationObserver>,
     /// When this turn began.
     now: Time,
     /// Made for the first handler that has to wait.
-    running: Option<Box<Running>>,
+    running: Option<Box<HandlerTasks>>,
     timer: Option<Pin<Box<Sleep>>>,
     timer_at: Time,
     /// What the timer wakes.
-    timer_wakes: Waker,
+    timer_waker: Waker,
     /// When the session, or whoever waits for room, is due next.
     due: Option<Time>,
     /// Nothing was read, because too many replies wait.
@@ -68,15 +69,15 @@ pub struct Driver {
     watches_link: bool,
     stage: Stage,
     /// Sending has failed. Until then what the peer may still have said is read.
-    deaf_peer: Option<Box<(LinkEnd, Time)>>,
+    write_failure: Option<Box<(LinkEnd, Time)>>,
     /// One of thousands, which mostly lie idle: between its turns it keeps room for one of each.
-    frugal: bool,
-    /// Room that is used again in every turn.
+    shrinks_when_idle: bool,
+    /// CallQueue that is used again in every turn.
     inbound: VecDeque<Inbound>,
     events: VecDeque<Event>,
-    answers: Answers,
-    /// Answers that are too large to be finished here.
-    large: Vec<Large>,
+    answers: Responses,
+    /// Responses that are too large to be finished here.
+    large: Vec<LargeResult>,
     /// How many log messages were dropped when it was told the last time.
     dropped_logs: u64,
     /// Handlers that have begun in this turn.
@@ -89,7 +90,7 @@ enum Stage {
     Running,
     Reopening,
     /// The session is over; what it still has to say may leave until then.
-    Farewell(Box<CloseCause>, Time),
+    Flushing(Box<CloseCause>, Time),
     Closing(Box<CloseCause>),
     Gone,
 }
@@ -99,29 +100,29 @@ impl Driver {
         core: Arc<Core>,
         io: Box<dyn Transport>,
         handler: Box<dyn ErasedHandler>,
-        (on_violation, overhears): (Option<OnViolation>, Option<Overhears>),
+        (on_violation, notification_observer): (Option<OnViolation>, Option<NotificationObserver>),
     ) -> Self {
-        core.aside.allow(io.caps().exchanges);
+        core.offload.allow(io.caps().exchanges);
         Self {
             core,
-            frugal: io.caps().exchanges,
+            shrinks_when_idle: io.caps().exchanges,
             io,
             handler,
             on_violation,
-            overhears,
+            notification_observer,
             now: Time::ZERO,
             running: None,
             timer: None,
             timer_at: Time::FAR,
-            timer_wakes: Waker::noop().clone(),
+            timer_waker: Waker::noop().clone(),
             due: None,
             held_back: false,
             watches_link: false,
             stage: Stage::Starting,
-            deaf_peer: None,
+            write_failure: None,
             inbound: VecDeque::new(),
             events: VecDeque::new(),
-            answers: Answers::default(),
+            answers: Responses::default(),
             large: Vec::new(),
             dropped_logs: 0,
             begun: 0,
@@ -139,16 +140,16 @@ impl Driver {
             self.stage = Stage::Running;
         }
         let mut busy = self.read(cx, &core, now);
-        busy |= self.settle_running(cx);
+        busy |= self.poll_handlers(cx);
         busy |= self.send(cx, &core, now) | self.running.as_ref().is_some_and(|running| running.has_new());
         // Nobody has asked the link for what came in, and nobody will be woken for it.
         busy |= mem::take(&mut self.held_back) && core.lock().session.wants_input();
         // A session that is over because its time is has last words, too: they are sent in the turn that follows.
-        let leaving = matches!(self.stage, Stage::Farewell(..) | Stage::Closing(_));
-        self.keep_time(cx, &core, now);
+        let leaving = matches!(self.stage, Stage::Flushing(..) | Stage::Closing(_));
+        self.handle_timers(cx, &core, now);
         match self.stage {
             Stage::Reopening => busy |= self.reopen(cx, &core),
-            _ if leaving => self.say_farewell(cx, &core, now),
+            _ if leaving => self.close_link(cx, &core, now),
             _ => {}
         }
         for waker in self.wake.drain(..) {
@@ -159,14 +160,14 @@ impl Driver {
         }
         if busy {
             cx.waker().wake_by_ref();
-        } else if self.frugal {
-            self.rest(&core);
+        } else if self.shrinks_when_idle {
+            self.shrink_buffers(&core);
         }
         Poll::Pending
     }
 
     /// Gives back the room that the turn has used, but for what a single request needs.
-    fn rest(&mut self, core: &Core) {
+    fn shrink_buffers(&mut self, core: &Core) {
         if self.inbound.is_empty() && self.inbound.capacity() > 1 {
             self.inbound = VecDeque::new();
         }
@@ -181,14 +182,14 @@ impl Driver {
 
     /// Reads what is there, up to a bound, and handles it piece by piece. Says whether more may be there.
     fn read(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) -> bool {
-        let mut waking = Waking::new(cx);
+        let mut waker = TaskWaker::new(cx);
         let mut wants_input = {
             let mut state = core.lock();
             // Before anything is looked at: what changes from here on wakes this task.
-            state.set_driver(&mut waking);
+            state.set_driver(&mut waker);
             state.session.wants_input()
         };
-        drop(waking);
+        drop(waker);
         let (mut count, mut bytes) = (0, 0);
         loop {
             if !matches!(self.stage, Stage::Running) {
@@ -198,7 +199,7 @@ impl Driver {
             let mut ended = false;
             // What is left of the piece before comes first.
             let reads = wants_input && self.inbound.is_empty();
-            while reads && !ended && self.inbound.len() < PIECE && bytes < TURN_BYTES {
+            while reads && !ended && self.inbound.len() < READ_MESSAGES && bytes < TURN_BYTES {
                 let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
                 if self.inbound.capacity() == 0 {
                     // Where messages come one by one, there is never need for more.
@@ -209,7 +210,7 @@ impl Driver {
                 self.inbound.push_back(inbound);
             }
             count += self.inbound.len();
-            let more = self.inbound.len() == PIECE || !reads;
+            let more = self.inbound.len() == READ_MESSAGES || !reads;
             if !wants_input || self.inbound.is_empty() {
                 return false;
             }
@@ -223,7 +224,7 @@ impl Driver {
             self.take_events(&mut state);
             drop(state);
             self.run_events(cx, core);
-            if count >= TURN || bytes >= TURN_BYTES {
+            if count >= TURN_MESSAGES || bytes >= TURN_BYTES {
                 return true;
             }
             if !more || ended {
@@ -240,7 +241,7 @@ impl Driver {
         let mut pushed = false;
         while self.io.has_room() {
             let Some(outbound) = state.session.poll_transmit() else {
-                self.tell_of_dropped_logs(state.session.dropped_logs());
+                self.report_dropped_logs(state.session.dropped_logs());
                 return (pushed, true);
             };
             self.io.push(outbound);
@@ -250,7 +251,7 @@ impl Driver {
     }
 
     /// Once there is nothing left to send: so it is said once for all that were dropped meanwhile.
-    fn tell_of_dropped_logs(&mut self, dropped: u64) {
+    fn report_dropped_logs(&mut self, dropped: u64) {
         let count = dropped - self.dropped_logs;
         if count > 0 {
             self.dropped_logs = dropped;
@@ -259,30 +260,30 @@ impl Driver {
     }
 
     /// Notes when to come again.
-    fn note_due(&mut self, state: &Inner) {
-        self.due = [state.session.poll_timeout(), state.room.due()].into_iter().flatten().min();
+    fn update_due(&mut self, state: &Inner) {
+        self.due = [state.session.poll_timeout(), state.call_queue.due()].into_iter().flatten().min();
     }
 
     /// Gives the answers to the session. Says whether it has room for more.
     fn respond(&mut self, state: &mut Inner) -> bool {
-        for Answered { id, number, answer } in self.answers.list.drain(..) {
+        for HandlerResponse { id, number, answer } in self.answers.list.drain(..) {
             if !state.session.is_handling(&id, number) {
                 continue;
             }
             match answer {
-                Given::Plain(Ok(Reply::Complete(result))) => {
-                    if self.core.aside.takes(result.len())
+                ResponseBody::Plain(Ok(Reply::Complete(result))) => {
+                    if self.core.offload.takes(result.len())
                         && let Some(enclosure) = state.session.enclosure(&id)
                     {
-                        self.large.push(Large { id, number, enclosure, result });
+                        self.large.push(LargeResult { id, number, enclosure, result });
                         continue;
                     }
                     state.session.respond(&id, Ok(Reply::Complete(result)));
                 }
-                Given::Plain(answer) => state.session.respond(&id, answer),
-                Given::Enclosed(result) => state.session.respond_enclosed(&id, result),
+                ResponseBody::Plain(answer) => state.session.respond(&id, answer),
+                ResponseBody::Enclosed(result) => state.session.respond_enclosed(&id, result),
             }
-            state.ended(&id, &mut self.wake);
+            state.request_ended(&id, &mut self.wake);
         }
         let room = state.session.has_reply_room();
         if room {
@@ -319,8 +320,8 @@ impl Driver {
                     }
                 }
                 Event::Notification { call, notification } => {
-                    if let Some(overhears) = &self.overhears {
-                        overhears(notification);
+                    if let Some(notification_observer) = &self.notification_observer {
+                        notification_observer(notification);
                     }
                     let Some(slot) = call.as_ref().and_then(|id| state.slot(id)) else {
                         left = true;
@@ -338,11 +339,11 @@ impl Driver {
                 Event::Closed(cause) => {
                     state.closed = Some(Arc::new(cause.clone()));
                     self.wake.extend(state.take_watchers());
-                    state.all_ended(&mut self.wake);
+                    state.all_requests_ended(&mut self.wake);
                     left = true;
                 }
                 Event::Cancelled { id, .. } => {
-                    state.ended(id, &mut self.wake);
+                    state.request_ended(id, &mut self.wake);
                     left = true;
                 }
                 _ => left = true,
@@ -351,8 +352,8 @@ impl Driver {
         if !left {
             self.events.clear();
         }
-        if !state.room.is_empty() {
-            state.take_room(self.core.now(), &mut self.wake);
+        if !state.call_queue.is_empty() {
+            state.grant_calls(self.core.now(), &mut self.wake);
         }
     }
 
@@ -366,17 +367,17 @@ impl Driver {
         while let Some(event) = self.events.pop_front() {
             let since = clock.take();
             match event {
-                Event::Request { .. } if self.is_tired() => {
+                Event::Request { .. } if self.turn_is_full() => {
                     // The rest is begun in the next turn, so that others get the thread.
                     self.events.push_front(event);
                     break;
                 }
-                Event::Request { .. } if !core.aside.poll_room(cx.waker()) => {
+                Event::Request { .. } if !core.offload.poll_capacity(cx.waker()) => {
                     // When one of the large results is done the driver comes again.
                     self.events.push_front(event);
                     break;
                 }
-                Event::Request { .. } if self.answers.bytes >= TURN_BYTES && !self.give_answers(core) => {
+                Event::Request { .. } if self.answers.bytes >= TURN_BYTES && !self.submit_responses(core) => {
                     // The peer takes too little of what it is owed. The rest waits until it has taken more.
                     self.events.push_front(event);
                     break;
@@ -393,7 +394,7 @@ impl Driver {
                 }
                 Event::Cancelled { id, reason } => self.cancel(&id, reason),
                 Event::Violation(violation) => {
-                    noted(&violation);
+                    report_violation(&violation);
                     if let Some(on_violation) = &self.on_violation {
                         on_violation(&violation);
                     }
@@ -401,7 +402,7 @@ impl Driver {
                 Event::Reopen => self.stage = Stage::Reopening,
                 Event::Closed(cause) => {
                     self.running = None;
-                    self.stage = Stage::Farewell(Box::new(cause), core.now() + FAREWELL);
+                    self.stage = Stage::Flushing(Box::new(cause), core.now() + CLOSE_FLUSH_TIMEOUT);
                 }
                 _ => {}
             }
@@ -411,13 +412,13 @@ impl Driver {
 
     /// Whether enough handlers have begun in this turn. As many as messages are read; what waited for the answers of
     /// others, ten thousands of them perhaps, is what would come beside them.
-    const fn is_tired(&self) -> bool {
-        self.begun >= TURN
+    const fn turn_is_full(&self) -> bool {
+        self.begun >= TURN_MESSAGES
     }
 
     /// Gives the answers to the session. Says whether it has room for more: a peer that takes nothing is
     /// owed no more than the bound, however many small questions with large answers it has asked.
-    fn give_answers(&mut self, core: &Core) -> bool {
+    fn submit_responses(&mut self, core: &Core) -> bool {
         let mut state = core.lock();
         let over = state.closed.is_some();
         if over {
@@ -432,8 +433,8 @@ impl Driver {
     /// Has the envelopes of large results put around them, elsewhere.
     fn enclose_large(&mut self) {
         for large in self.large.drain(..) {
-            let place = self.core.aside.place(large.result.len());
-            self.running.get_or_insert_with(|| Box::new(Running::new())).enclose(large, place);
+            let place = self.core.offload.permit(large.result.len());
+            self.running.get_or_insert_with(|| Box::new(HandlerTasks::new())).enclose(large, place);
         }
     }
 
@@ -451,18 +452,18 @@ impl Driver {
         let mut future = match called {
             Ok(future) => future,
             Err(panic) => {
-                let answer = Given::Plain(Err(panicked(&method, &*panic)));
-                self.answers.push(Answered { id, number, answer });
+                let answer = ResponseBody::Plain(Err(panicked(&method, &*panic)));
+                self.answers.push(HandlerResponse { id, number, answer });
                 return None;
             }
         };
         let mut cx = TaskContext::from_waker(Waker::noop());
         match poll_answer(&mut future, &method, &mut cx, &mut clock) {
             Poll::Ready(answer) => {
-                self.answers.push(Answered { id, number, answer: Given::Plain(answer) });
+                self.answers.push(HandlerResponse { id, number, answer: ResponseBody::Plain(answer) });
             }
             Poll::Pending => {
-                self.wait_for(Work { method, future: WorkFuture::Request { id, number, future } });
+                self.keep_running(Work { method, future: WorkFuture::Request { id, number, future } });
             }
         }
         Some(clock)
@@ -474,7 +475,7 @@ impl Driver {
             Ok(mut future) => {
                 let mut cx = TaskContext::from_waker(Waker::noop());
                 if poll_notification(&mut future, &method, &mut cx, &mut Instant::now()).is_pending() {
-                    self.wait_for(Work { method, future: WorkFuture::Notification(future) });
+                    self.keep_running(Work { method, future: WorkFuture::Notification(future) });
                 }
             }
             Err(panic) => drop(panicked(&method, &*panic)),
@@ -482,35 +483,35 @@ impl Driver {
     }
 
     /// Keeps a handler that was not ready at once.
-    fn wait_for(&mut self, work: Work) {
-        self.running.get_or_insert_with(|| Box::new(Running::new())).push(work);
+    fn keep_running(&mut self, work: Work) {
+        self.running.get_or_insert_with(|| Box::new(HandlerTasks::new())).push(work);
     }
 
     /// Nobody waits for the answer any more: the handler's future is dropped where it waits.
     fn cancel(&mut self, id: &RequestId, reason: Option<String>) {
         let told = reason.is_some();
         if told {
-            self.core.lock().reason = reason;
+            self.core.lock().cancel_reason = reason;
         }
         if let Some(running) = &mut self.running {
             running.cancel(id);
         }
         if told {
-            self.core.lock().reason = None;
+            self.core.lock().cancel_reason = None;
         }
         self.answers.list.retain(|answered| answered.id != *id);
     }
 
     /// Polls the handlers that were woken. Says whether more were woken than one turn takes.
-    fn settle_running(&mut self, cx: &TaskContext<'_>) -> bool {
+    fn poll_handlers(&mut self, cx: &TaskContext<'_>) -> bool {
         let Self { running: Some(running), answers, .. } = self else { return false };
-        running.poll(cx, TURN, |answered| answers.push(answered))
+        running.poll(cx, TURN_MESSAGES, |answered| answers.push(answered))
     }
 
     /// Gives the answers to the session and sends what is ready. Says whether there is more to do at once.
     fn send(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) -> bool {
         if matches!(self.stage, Stage::Reopening | Stage::Closing(_)) {
-            self.note_due(&core.lock());
+            self.update_due(&core.lock());
             return false;
         }
         let mut busy = false;
@@ -518,7 +519,7 @@ impl Driver {
             let mut state = core.lock();
             let (pushed, all) = self.gather(&mut state);
             self.take_events(&mut state);
-            self.note_due(&state);
+            self.update_due(&state);
             let draining = state.session.state() == State::ShuttingDown;
             drop(state);
             self.run_events(cx, core);
@@ -529,7 +530,7 @@ impl Driver {
             let waiting = flushed.is_pending();
             if let Poll::Ready(Err(end)) = flushed {
                 tracing::debug!(target: "mcpjoin", %end, "sending has failed");
-                self.deaf_peer.get_or_insert_with(|| Box::new((end, now + FAREWELL)));
+                self.write_failure.get_or_insert_with(|| Box::new((end, now + CLOSE_FLUSH_TIMEOUT)));
             }
             let mut acted = false;
             if waiting || self.watches_link || draining {
@@ -537,17 +538,17 @@ impl Driver {
                 let mut state = core.lock();
                 state.session.link_sent(now, self.io.sent(), waiting);
                 self.take_events(&mut state);
-                self.note_due(&state);
+                self.update_due(&state);
                 drop(state);
                 acted = self.run_events(cx, core);
             }
             busy |= acted;
-            if self.is_tired() && !self.events.is_empty() {
+            if self.turn_is_full() && !self.events.is_empty() {
                 return true;
             }
             // What did not fit before may fit now, also when nothing fitted, and what has just ended may have last
             // words.
-            let nothing_to_begin = self.events.is_empty() || !core.aside.has_room();
+            let nothing_to_begin = self.events.is_empty() || !core.offload.has_capacity();
             let quiet = all && nothing_to_begin && self.answers.list.is_empty();
             let stuck = !pushed && !self.io.has_room();
             if waiting || !acted && (quiet || stuck) {
@@ -558,7 +559,7 @@ impl Driver {
 }
 
 /// What a peer did wrong, for whoever listens. What was refused for its size alone is our doing as much as its own.
-fn noted(violation: &Violation) {
+fn report_violation(violation: &Violation) {
     if let Violation::Malformed { error, .. } = violation
         && let DecodeErrorKind::TooLarge { .. } = error.kind
     {

@@ -4,14 +4,14 @@
 //! waits for room behind one lock that is never held across an await; `driver` moves messages between
 //! session and link, runs handlers and keeps the time. Nothing here knows tools or resources.
 
-mod aside;
+mod call_queue;
 mod calling;
 mod context;
 mod core;
 mod driver;
-mod room;
+mod handler_tasks;
+mod offload;
 pub(crate) mod rounds;
-mod running;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -23,13 +23,13 @@ use mcpjoin_proto::session::{
 };
 use mcpjoin_proto::{Method, Notification, RequestId};
 
-pub(crate) use aside::Place as AsidePlace;
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;
-pub(crate) use running::panicked;
+pub(crate) use handler_tasks::panicked;
+pub(crate) use offload::Permit as OffloadPermit;
 
-use self::core::{Core, Waking};
+use self::core::{Core, TaskWaker};
 use crate::handler::ErasedHandler;
 use crate::link::Link;
 
@@ -54,13 +54,13 @@ pub struct Setup {
     pub role: Role,
     pub limits: Arc<Limits>,
     pub on_violation: Option<OnViolation>,
-    pub overhears: Option<Overhears>,
+    pub notification_observer: Option<NotificationObserver>,
 }
 
 /// Hears every notification when it arrives, before whoever it is for: what belongs to a call may wait there until
 /// somebody looks. Called under the connection's lock: it takes a moment and calls nothing of the connection.
 #[doc(hidden)]
-pub type Overhears = Box<dyn Fn(&Notification) + Send + Sync>;
+pub type NotificationObserver = Box<dyn Fn(&Notification) + Send + Sync>;
 
 impl Connection {
     /// A connection over a link, and the driver that must be run for anything to happen.
@@ -70,7 +70,12 @@ impl Connection {
         io.configure(&setup.limits);
         let session = Session::new(setup.role, io.caps(), setup.limits);
         let core = Arc::new(Core::new(session));
-        let driver = Driver::new(core.clone(), io, Box::new(handler), (setup.on_violation, setup.overhears));
+        let driver = Driver::new(
+            core.clone(),
+            io,
+            Box::new(handler),
+            (setup.on_violation, setup.notification_observer),
+        );
         (Self { core }, driver)
     }
 
@@ -85,7 +90,7 @@ impl Connection {
     pub async fn opened(&self) -> Result<Arc<Peer>, CloseCause> {
         let mut watching = Watching { core: &self.core, place: None };
         poll_fn(|cx| {
-            let mut waking = Waking::new(cx);
+            let mut waker = TaskWaker::new(cx);
             let mut state = self.core.lock();
             if let Some(cause) = &state.closed {
                 return Poll::Ready(Err(CloseCause::clone(cause)));
@@ -93,7 +98,7 @@ impl Connection {
             match state.session.peer().filter(|_| state.opened) {
                 Some(peer) => Poll::Ready(Ok(peer.clone())),
                 None => {
-                    watching.place = Some(state.watch(watching.place, &mut waking));
+                    watching.place = Some(state.watch(watching.place, &mut waker));
                     Poll::Pending
                 }
             }
@@ -130,32 +135,32 @@ impl Connection {
     }
 
     /// Whether the peer would be told of such a change.
-    pub(crate) fn hears(&self, method: &Method) -> bool {
+    pub(crate) fn has_listener(&self, method: &Method) -> bool {
         self.core.lock().session.hears(method)
     }
 
     /// Whether own messages may be sent: else too many of them wait for the peer to take them. `place` is that among
     /// those who wait, kept by the caller.
     #[doc(hidden)]
-    pub fn poll_room(&self, place: &mut Option<u64>, cx: &TaskContext<'_>) -> Poll<()> {
-        let mut waking = Waking::new(cx);
+    pub fn poll_call_queue(&self, place: &mut Option<u64>, cx: &TaskContext<'_>) -> Poll<()> {
+        let mut waker = TaskWaker::new(cx);
         let mut state = self.core.lock();
         if let Some(place) = place.take() {
-            waking.keep(state.room.leave(place));
+            waker.keep(state.call_queue.leave(place));
         }
         if state.session.has_room() || state.closed.is_some() {
             return Poll::Ready(());
         }
-        *place = Some(state.wait_for_room(None, None, &mut waking));
+        *place = Some(state.queue_call(None, None, &mut waker));
         Poll::Pending
     }
 
     /// Gives such a place back.
     #[doc(hidden)]
-    pub fn leave_room(&self, place: u64) {
+    pub fn leave_call_queue(&self, place: u64) {
         let mut state = self.core.lock();
-        let waker = state.room.leave(place);
-        // Woken and gone: the room that it was told of is for the next one.
+        let waker = state.call_queue.leave(place);
+        // WakeList and gone: the room that it was told of is for the next one.
         if waker.is_none() {
             state.wake_driver();
         }
@@ -175,7 +180,7 @@ impl Connection {
         let state = self.core.lock();
         match state.session.state() {
             // The session is over, and what its link has started is not gone yet.
-            State::Disconnected if !state.gone && (state.opened || state.closed.is_some()) => {
+            State::Disconnected if !state.link_closed && (state.opened || state.closed.is_some()) => {
                 State::ShuttingDown
             }
             session => session,
@@ -238,12 +243,12 @@ impl Connection {
     pub async fn closed(&self) -> CloseCause {
         let mut watching = Watching { core: &self.core, place: None };
         poll_fn(|cx| {
-            let mut waking = Waking::new(cx);
+            let mut waker = TaskWaker::new(cx);
             let mut state = self.core.lock();
-            match (&state.closed, state.gone) {
+            match (&state.closed, state.link_closed) {
                 (Some(cause), true) => Poll::Ready(CloseCause::clone(cause)),
                 _ => {
-                    watching.place = Some(state.watch(watching.place, &mut waking));
+                    watching.place = Some(state.watch(watching.place, &mut waker));
                     Poll::Pending
                 }
             }

@@ -163,12 +163,12 @@ fn who_waits_for_room_is_not_touched_under_the_lock() {
         assert!(probes.poll(Pin::new(&mut second)).is_pending());
         probes.check();
         let waker = probes.waker();
-        assert!(connection.poll_room(&mut place, &TaskContext::from_waker(&waker)).is_pending());
+        assert!(connection.poll_call_queue(&mut place, &TaskContext::from_waker(&waker)).is_pending());
         drop(waker);
         probes.check();
     }
     assert!(matches!(probes.poll(Pin::new(&mut third)), Poll::Ready(Err(CallError::TimedOut { .. }))));
-    connection.leave_room(place.expect("it waits"));
+    connection.leave_call_queue(place.expect("it waits"));
     probes.check();
     // There is room while the waker of the last poll is still kept.
     said(&core, r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
@@ -197,10 +197,10 @@ fn who_waits_for_a_request_to_be_over_is_not_touched_under_the_lock_and_leaves_n
             assert!(probes.poll(over.as_mut()).is_pending());
             probes.check();
         }
-        assert_eq!(core.lock().waiting_for_ends(), 1);
+        assert_eq!(core.lock().end_watchers(), 1);
     }
     probes.check();
-    assert_eq!(core.lock().waiting_for_ends(), 0);
+    assert_eq!(core.lock().end_watchers(), 0);
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn the_task_that_drives_is_not_touched_under_the_lock() {
         role: Role::Client(role.into()),
         limits: Arc::default(),
         on_violation: None,
-        overhears: None,
+        notification_observer: None,
     };
     let (connection, mut driver) = Connection::new(ours, setup, Arc::new(Nothing));
     let probes = Probes::of(&connection.core);
@@ -221,7 +221,7 @@ async fn the_task_that_drives_is_not_touched_under_the_lock() {
     }
     connection.close();
     probes.check();
-    // It says farewell, closes its link, and is gone.
+    // It says flush_until, closes its link, and is gone.
     let ends = (0..10).any(|_| probes.poll(Pin::new(&mut driver)).is_ready());
     assert!(ends);
     drop(driver);
@@ -280,17 +280,17 @@ fn a_driver_that_is_dropped_ends_the_calls_under_way() {
 #[test]
 fn who_waits_for_a_request_to_be_over_is_woken_when_that_one_is_and_when_all_are() {
     let core = opened(Limits::default());
-    let waking = || Waking::new(&TaskContext::from_waker(Waker::noop()));
+    let waker = || TaskWaker::new(&TaskContext::from_waker(Waker::noop()));
     for id in [1, 2, 3] {
-        core.lock().wait_for_end(&RequestId::from(id), None, &mut waking());
+        core.lock().wait_for_end(&RequestId::from(id), None, &mut waker());
     }
     let mut wake = Vec::new();
-    core.lock().ended(&RequestId::from(2), &mut wake);
-    assert_eq!((wake.len(), core.lock().waiting_for_ends()), (1, 2));
-    core.lock().ended(&RequestId::from(2), &mut wake);
+    core.lock().request_ended(&RequestId::from(2), &mut wake);
+    assert_eq!((wake.len(), core.lock().end_watchers()), (1, 2));
+    core.lock().request_ended(&RequestId::from(2), &mut wake);
     assert_eq!(wake.len(), 1);
-    core.lock().all_ended(&mut wake);
-    assert_eq!((wake.len(), core.lock().waiting_for_ends()), (3, 0));
+    core.lock().all_requests_ended(&mut wake);
+    assert_eq!((wake.len(), core.lock().end_watchers()), (3, 0));
 }
 
 #[test]

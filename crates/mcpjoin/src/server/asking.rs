@@ -3,7 +3,7 @@
 //! Two ways. [`Context::elicit`] and its kind read like a call: where the era has none, the handler ends with the
 //! question and runs again from its start when the answer is there (`input`). By hand, a handler answers with an
 //! `InputRequired` of its own, with names and a state of its choice, and looks at what came back; where the client
-//! makes no second request, it is played here (`played`). One handler uses one of the two.
+//! makes no second request, it is emulated_rounds here (`emulated_rounds`). One handler uses one of the two.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 
 use std::sync::PoisonError;
@@ -18,7 +18,7 @@ use mcpjoin_proto::{ErrorObject, Kind, Method, Raw};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::input::{self, Age, InputError, Rounds};
+use super::input::{self, Age, InputError, InputState};
 use super::{Context, capability, seal, task};
 
 impl Context {
@@ -61,7 +61,7 @@ impl Context {
     /// # Errors
     /// When what it brings cannot be read as answers; pass it on with `?`.
     pub fn input_responses(&self) -> Result<Option<InputResponses>, InputError> {
-        if self.plays_rounds() {
+        if self.emulates_rounds() {
             return Ok(self.0.answered.as_ref().map(|answered| answered.responses.clone()));
         }
         input::responses(self.params()).map_err(InputError::Refused)
@@ -104,7 +104,7 @@ impl Context {
     /// ([`Context::open_request_state`]).
     #[must_use]
     pub fn request_state(&self) -> Option<String> {
-        if self.plays_rounds() {
+        if self.emulates_rounds() {
             return self.0.answered.as_ref()?.state.clone();
         }
         Some(self.params()?.raw().member("requestState")?.to_string_value()?.into_owned())
@@ -137,8 +137,8 @@ impl Context {
     /// Pass it on with `?`.
     pub fn open_request_state<T: DeserializeOwned>(&self) -> Result<Option<T>, InputError> {
         let server = &self.0.server;
-        // Where the rounds are played here the state has never left the process.
-        let age = if self.plays_rounds() { Age::DoesNotCount } else { Age::Counts };
+        // Where the rounds are emulated_rounds here the state has never left the process.
+        let age = if self.emulates_rounds() { Age::DoesNotCount } else { Age::Counts };
         let Some(state) = self.request_state() else {
             return if self.brings("requestState") {
                 Err(InputError::Refused(ErrorObject::invalid_params("`requestState` is not a string")))
@@ -153,17 +153,17 @@ impl Context {
 
     fn brings(&self, member: &str) -> bool {
         let member = self.params().and_then(|params| params.raw().member(member));
-        !self.plays_rounds() && member.is_some_and(|member| member.kind() != Kind::Null)
+        !self.emulates_rounds() && member.is_some_and(|member| member.kind() != Kind::Null)
     }
 
     /// Whether questions by hand are asked here, because the client does not make its request again.
-    pub(super) fn plays_rounds(&self) -> bool {
+    pub(super) fn emulates_rounds(&self) -> bool {
         self.0.task.is_some() || self.0.profile.server_requests
     }
 
     /// The same for a handler that is called for the first time, and not by what plays the rounds.
-    pub(super) fn begins_rounds(&self) -> bool {
-        self.0.answered.is_none() && self.plays_rounds()
+    pub(super) fn starts_emulated_rounds(&self) -> bool {
+        self.0.answered.is_none() && self.emulates_rounds()
     }
 
     /// Asks all of them at once. The first that has no answer ends the others.
@@ -207,7 +207,7 @@ impl Context {
             Some(rounds) => rounds,
             none => {
                 let (method, params) = (self.0.method.as_str(), self.0.params.as_ref());
-                let read = Rounds::of(&server.keys, method, params, self.principal());
+                let read = InputState::of(&server.keys, method, params, self.principal());
                 none.insert(read.map_err(InputError::Refused)?)
             }
         };

@@ -1,7 +1,7 @@
 //! Handlers that compute or block.
 //!
 //! A handler runs in the task that drives the connection; one that keeps the thread keeps every other handler of
-//! the connection waiting. These two send the work elsewhere:
+//! the connection waiting. These two send the work custom_handler:
 //! `server.tool(tool("hash"), blocking(|arguments: Hash, cx| ...))`.
 
 use std::future::Future;
@@ -18,7 +18,7 @@ use super::{Context, HandlerError};
 ///
 /// What has begun there cannot be ended from outside: a handler that may take long looks at
 /// [`Context::is_cancelled`] now and then. What has not begun when the peer cancels never begins.
-pub fn blocking<I, O, F>(f: F) -> impl Fn(I, Context) -> Elsewhere<O> + Send + Sync + 'static
+pub fn blocking<I, O, F>(f: F) -> impl Fn(I, Context) -> Offloaded<O> + Send + Sync + 'static
 where
     I: Send + 'static,
     O: Send + 'static,
@@ -26,13 +26,13 @@ where
 {
     move |input, cx| {
         let f = f.clone();
-        Elsewhere(tokio::task::spawn_blocking(move || f(input, cx)))
+        Offloaded(tokio::task::spawn_blocking(move || f(input, cx)))
     }
 }
 
 /// A handler that computes for a while between its awaits: it runs in a task of its own, on any thread of the
 /// runtime, and is ended at its next await when the peer cancels.
-pub fn spawned<I, F, Fut>(f: F) -> impl Fn(I, Context) -> Elsewhere<Fut::Output> + Send + Sync + 'static
+pub fn spawned<I, F, Fut>(f: F) -> impl Fn(I, Context) -> Offloaded<Fut::Output> + Send + Sync + 'static
 where
     I: Send + 'static,
     F: Fn(I, Context) -> Fut + Clone + Send + Sync + 'static,
@@ -41,16 +41,16 @@ where
 {
     move |input, cx| {
         let f = f.clone();
-        Elsewhere(tokio::spawn(async move { f(input, cx).await }))
+        Offloaded(tokio::spawn(async move { f(input, cx).await }))
     }
 }
 
-/// Work that runs elsewhere. Dropping it ends the work, as far as that can be done.
+/// Work that runs custom_handler. Dropping it ends the work, as far as that can be done.
 #[derive(Debug)]
 #[must_use = "dropping it ends the work"]
-pub struct Elsewhere<O>(JoinHandle<O>);
+pub struct Offloaded<O>(JoinHandle<O>);
 
-impl<O> Future for Elsewhere<O> {
+impl<O> Future for Offloaded<O> {
     type Output = Result<O, HandlerError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
@@ -63,7 +63,7 @@ impl<O> Future for Elsewhere<O> {
     }
 }
 
-impl<O> Drop for Elsewhere<O> {
+impl<O> Drop for Offloaded<O> {
     fn drop(&mut self) {
         self.0.abort();
     }

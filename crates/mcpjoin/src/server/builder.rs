@@ -21,7 +21,7 @@ use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::seal::{Keys, StateKey};
 use super::task::Tasks;
-use super::tools::{TaskUse, ToolEntry};
+use super::tools::{TaskMode, ToolEntry};
 use super::{
     CompletionOutput, Context, Lifetime, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput,
     Server, Shared, ToolOutput, TypedTool,
@@ -95,7 +95,7 @@ struct Description {
     offer: Offer,
     inputs: Inputs,
     completions: Completions,
-    elsewhere: Option<(ServerCapabilities, Arc<dyn ErasedHandler>)>,
+    custom_handler: Option<(ServerCapabilities, Arc<dyn ErasedHandler>)>,
     problem: Option<BuildError>,
 }
 
@@ -117,7 +117,7 @@ impl ServerBuilder {
             offer: Offer::default(),
             inputs: Inputs::default(),
             completions: Completions::default(),
-            elsewhere: None,
+            custom_handler: None,
             problem: None,
         }))
     }
@@ -170,13 +170,13 @@ impl ServerBuilder {
         self
     }
 
-    /// It answers calls with tasks: its handlers may begin some ([`Context::begin_task`]). A tool that is a task or
+    /// It answers calls with tasks: its handlers may begin some ([`Context::start_task`]). A tool that is a task or
     /// requires them declares that by itself. Declared are the extension of 2026-07-28, and the tasks of the core at
     /// 2025-11-25, except over HTTP [without sessions](crate::link::HttpOptions::stateless): there everybody could list
     /// everybody's tasks.
     ///
     /// A server keeps 1,024 tasks, 128 of them for one principal or one session, with 256 MiB and 32 MiB of parameters and
-    /// results, each for an hour at most; then it is called off. Whose a task is says the principal
+    /// results, each for an hour at most; then it is called off. TaskScope a task is says the principal
     /// ([`HttpOptions::principal`](crate::link::HttpOptions::principal)) or, without one, at 2025-11-25 the session, with which it ends. In the modern era a client without a principal
     /// shows with the task's id, 128 random bits, that the task is its own. A task lives in the process that began it:
     /// another replica answers that it does not know the task, so requests about a task must reach the same replica.
@@ -211,7 +211,7 @@ impl ServerBuilder {
         self
     }
 
-    /// A further key whose states it accepts, and with which it seals none. May be called for several keys.
+    /// A further key scope states it accepts, and with which it seals none. May be called for several keys.
     pub fn accept_state_key(mut self, key: StateKey) -> Self {
         self.0.accepted_keys.push(key);
         self
@@ -235,14 +235,14 @@ impl ServerBuilder {
         self
     }
 
-    /// A server whose lists come from somewhere else: what its clients ask for is answered by that handler, and what can
+    /// A server scope lists come from somewhere else: what its clients ask for is answered by that handler, and what can
     /// be asked for is what these capabilities declare. What is registered here besides is not seen.
     ///
     /// The server still opens every session, agrees on a version, answers `ping`, keeps subscriptions and log levels, and
     /// puts around each result what its revision wants there. That a list has changed,
     /// [`ServerHandle`](super::ServerHandle) tells.
     pub fn handler(mut self, capabilities: ServerCapabilities, handler: impl Handler) -> Self {
-        self.0.elsewhere = Some((capabilities, Arc::new(Arc::new(handler))));
+        self.0.custom_handler = Some((capabilities, Arc::new(Arc::new(handler))));
         self
     }
 
@@ -277,13 +277,13 @@ impl ServerBuilder {
         self.with_tool(made)
     }
 
-    /// A tool whose arguments stay JSON: an object, which nobody has held against the schema.
+    /// A tool scope arguments stay JSON: an object, which nobody has held against the schema.
     pub fn raw_tool<F, Fut>(self, tool: Tool, f: F) -> Self
     where
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
-        self.with_tool(ToolEntry::new(tool, TaskUse::default(), f))
+        self.with_tool(ToolEntry::new(tool, TaskMode::default(), f))
     }
 
     /// A resource.
@@ -299,7 +299,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Resources whose URIs follow a template of level 1 of
+    /// Resources scope URIs follow a template of level 1 of
     /// [RFC 6570](https://www.rfc-editor.org/rfc/rfc6570#section-1.2): `{name}` stands for one or more characters
     /// without `/`, `?` and `#`.
     pub fn resource_template<F, Fut>(mut self, template: ResourceTemplate, f: F) -> Self
@@ -360,7 +360,7 @@ impl ServerBuilder {
         }
         let registered = self.capabilities();
         let described = *self.0;
-        let (capabilities, elsewhere) = match described.elsewhere {
+        let (capabilities, custom_handler) = match described.custom_handler {
             Some((declared, handler)) => (declared, Some(handler)),
             None => (registered, None),
         };
@@ -373,7 +373,7 @@ impl ServerBuilder {
             limits: Arc::new(described.limits),
             page_size: described.page_size,
             offer: RwLock::new(described.offer),
-            elsewhere,
+            custom_handler,
             completions: described.completions,
             tasks: Tasks::default(),
             connections: Mutex::default(),

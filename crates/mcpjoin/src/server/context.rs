@@ -9,7 +9,7 @@ use mcpjoin_proto::types::{ClientCapabilities, InputResponses, LoggingLevel};
 use mcpjoin_proto::{Method, Payload, Profile, Raw, Request};
 use serde::Serialize;
 
-use super::input::Rounds;
+use super::input::InputState;
 use super::task::{self, Task};
 use super::{HandlerError, ServerHandle, Shared, ToolOutput, ToolReply, capability, tools};
 use crate::connection;
@@ -27,9 +27,9 @@ pub(super) struct Inner {
     pub(super) method: Method,
     pub(super) params: Option<Payload>,
     /// The questions of this request in the modern era, from the first one on.
-    pub(super) rounds: Mutex<Option<Rounds>>,
+    pub(super) rounds: Mutex<Option<InputState>>,
     pub(super) task: Option<Arc<Task>>,
-    /// What the round before has brought, where the rounds are played here.
+    /// What the round before has brought, where the rounds are emulated_rounds here.
     pub(super) answered: Option<Answered>,
 }
 
@@ -65,7 +65,7 @@ impl Context {
         self.again(Some(task), None)
     }
 
-    /// The same for the next round, when the rounds are played here.
+    /// The same for the next round, when the rounds are emulated_rounds here.
     pub(super) fn answered(&self, responses: InputResponses, state: Option<String>) -> Self {
         self.again(self.0.task.clone(), Some(Answered { responses, state }))
     }
@@ -102,7 +102,7 @@ impl Context {
         self.0.connection.origin()
     }
 
-    /// In whose name it came, where that is proved ([`Origin::principal`]).
+    /// In scope name it came, where that is proved ([`Origin::principal`]).
     #[must_use]
     pub fn principal(&self) -> Option<&str> {
         self.origin()?.principal.as_deref()
@@ -125,7 +125,7 @@ impl Context {
     /// Makes sure that the client has declared what the handler goes on to rely on.
     ///
     /// # Errors
-    /// When it has not; pass it on with `?`. In the modern era that is the error -32021, whose data say what is
+    /// When it has not; pass it on with `?`. In the modern era that is the error -32021, scope data say what is
     /// required; the legacy era has no code for it, and the handler fails with a sentence about it.
     pub fn require(&self, needed: &ClientCapabilities) -> Result<(), HandlerError> {
         let nothing = ClientCapabilities::default();
@@ -200,8 +200,8 @@ impl Context {
     }
 
     /// A place aside for a result of so many bytes; `None` for one that is written where it is.
-    pub(super) fn aside(&self, bytes: usize) -> Option<connection::AsidePlace> {
-        self.0.connection.aside(bytes)
+    pub(super) fn offload_permit(&self, bytes: usize) -> Option<connection::OffloadPermit> {
+        self.0.connection.offload_permit(bytes)
     }
 
     /// Whether nobody waits for the answer any more. A handler's own future is dropped then; this is for work
@@ -217,7 +217,7 @@ impl Context {
     /// Waits until nobody waits for the answer any more.
     pub async fn cancelled(&self) {
         match &self.0.task {
-            Some(task) => task.over().await,
+            Some(task) => task.ended().await,
             None => self.0.connection.cancelled().await,
         }
     }
@@ -231,17 +231,17 @@ impl Context {
     ///
     /// # Errors
     /// When there are too many tasks, or when the work has been waited for and has failed.
-    pub async fn begin_task<F, Fut>(&self, work: F) -> Result<ToolReply, HandlerError>
+    pub async fn start_task<F, Fut>(&self, work: F) -> Result<ToolReply, HandlerError>
     where
         F: FnOnce(Self) -> Fut,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         let server = &self.0.server;
-        let is_given_tasks = self.0.task.is_none() && server.gives_tasks(self.0.profile, self.asker());
+        let is_given_tasks = self.0.task.is_none() && server.may_return_task(self.0.profile, self.asker());
         if !is_given_tasks {
             return work(self.clone()).await.into_tool_reply();
         }
-        task::go_on(server, self, |cx| {
+        task::start_from_handler(server, self, |cx| {
             let work = work(cx);
             async move { tools::written(work.await.into_tool_reply()) }
         })

@@ -7,7 +7,7 @@ use mcpjoin_proto::ErrorObject;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{CallToolResult, InputRequired};
 
-use super::input::{InputError, Pause};
+use super::input::{InputError, PendingInput};
 
 /// Why a handler has no result. Every [`std::error::Error`] becomes one through `?`.
 ///
@@ -19,7 +19,7 @@ pub struct HandlerError(Kind);
 enum Kind {
     Failed(String),
     Protocol(ErrorObject),
-    Pause(Box<InputRequired>),
+    NeedInput(Box<InputRequired>),
 }
 
 impl HandlerError {
@@ -40,7 +40,7 @@ impl HandlerError {
     /// makes its request again, in the legacy era and in a task the questions are asked for it.
     #[must_use]
     pub fn need_input(input: InputRequired) -> Self {
-        Self(Kind::Pause(Box::new(input)))
+        Self(Kind::NeedInput(Box::new(input)))
     }
 
     /// There is no such resource. The session gives it the code that the revision has for that.
@@ -54,7 +54,7 @@ impl HandlerError {
         match self.0 {
             Kind::Failed(message) => Ok(super::ToolReply::Result(CallToolResult::error(message))),
             Kind::Protocol(error) => Err(error),
-            Kind::Pause(input) => Ok(super::ToolReply::Reply(Reply::NeedInput(input))),
+            Kind::NeedInput(input) => Ok(super::ToolReply::Reply(Reply::NeedInput(input))),
         }
     }
 
@@ -63,21 +63,21 @@ impl HandlerError {
         match self.0 {
             Kind::Failed(message) => Err(ErrorObject::internal(message)),
             Kind::Protocol(error) => Err(error),
-            Kind::Pause(input) => Ok(Reply::NeedInput(input)),
+            Kind::NeedInput(input) => Ok(Reply::NeedInput(input)),
         }
     }
 }
 
-impl From<Pause> for HandlerError {
-    fn from(pause: Pause) -> Self {
-        Self(Kind::Pause(pause.into_input()))
+impl From<PendingInput> for HandlerError {
+    fn from(pending: PendingInput) -> Self {
+        Self(Kind::NeedInput(pending.into_input()))
     }
 }
 
 impl From<InputError> for HandlerError {
     fn from(error: InputError) -> Self {
         match error {
-            InputError::Needed(pause) => pause.into(),
+            InputError::Needed(pending) => pending.into(),
             InputError::Refused(error) => Self::protocol(error),
             other => Self::new(other.to_string()),
         }
@@ -99,7 +99,7 @@ impl fmt::Display for HandlerError {
         match &self.0 {
             Kind::Failed(message) => f.write_str(message),
             Kind::Protocol(error) => error.fmt(f),
-            Kind::Pause(_) => f.write_str("the client has to be asked first"),
+            Kind::NeedInput(_) => f.write_str("the client has to be asked first"),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::subscription::ChangedList;
-use super::tools::{TaskUse, ToolEntry};
+use super::tools::{TaskMode, ToolEntry};
 use super::{
     BuildError, Context, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Shared, ToolOutput,
     TypedTool,
@@ -73,7 +73,7 @@ impl ServerHandle {
         self.put_tool(ToolEntry::typed(tool, &mut Inputs::default(), f)?)
     }
 
-    /// Adds a tool whose arguments stay JSON, or puts it in the place of the one of its name.
+    /// Adds a tool scope arguments stay JSON, or puts it in the place of the one of its name.
     ///
     /// # Errors
     /// When the list of tools is fixed, or the schema is not that of an object.
@@ -83,7 +83,7 @@ impl ServerHandle {
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         self.check(ChangedList::Tools)?;
-        self.put_tool(ToolEntry::new(tool, TaskUse::default(), f)?)
+        self.put_tool(ToolEntry::new(tool, TaskMode::default(), f)?)
     }
 
     fn put_tool(&self, entry: ToolEntry) -> Result<(), ChangeError> {
@@ -186,7 +186,7 @@ impl ServerHandle {
         Ok(removed)
     }
 
-    /// Tells everyone who hears of it that the list of tools has changed: for a server whose tools another
+    /// Tells everyone who hears of it that the list of tools has changed: for a server scope tools another
     /// [`handler`](super::ServerBuilder::handler) lists. Several changes may be told as one.
     ///
     /// # Errors
@@ -197,14 +197,14 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// Whether anybody would be told that the list of tools has changed: a legacy client whose session is open, or a
+    /// Whether anybody would be told that the list of tools has changed: a legacy client scope session is open, or a
     /// modern one that listens for it.
     #[must_use]
-    pub fn is_heard_of_tools(&self) -> bool {
+    pub fn has_tool_listeners(&self) -> bool {
         // Asked after the list is free again: each connection has a lock of its own.
         let open: Vec<_> =
             self.0.connections().open.values().map(|(connection, _)| connection.clone()).collect();
-        open.iter().any(|connection| connection.hears(&Method::ToolListChanged))
+        open.iter().any(|connection| connection.has_listener(&Method::ToolListChanged))
     }
 
     /// Tells everyone who is subscribed to that resource, or to one around it, that it has changed. Several changes

@@ -18,14 +18,14 @@ use mcpjoin_proto::{ErrorObject, Kind, Payload, Raw};
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use super::seal::{self, Keys, Purpose, Unopened};
+use super::seal::{self, Keys, OpenError, Purpose};
 
 /// Why a question has no answer yet, or none at all.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InputError {
     /// The client is asked when the handler ends with this: pass it on with `?`.
-    Needed(Pause),
+    Needed(PendingInput),
     /// The client has not declared that it answers such questions: the missing capability. (In the modern era the
     /// session says so to the client, with the error -32021.)
     Undeclared(&'static str),
@@ -37,9 +37,9 @@ pub enum InputError {
 
 /// The end of a handler that has to ask first: the questions, and the state that the client gives back.
 #[derive(Debug)]
-pub struct Pause(Box<InputRequired>);
+pub struct PendingInput(Box<InputRequired>);
 
-impl Pause {
+impl PendingInput {
     pub(super) fn into_input(self) -> Box<InputRequired> {
         self.0
     }
@@ -60,7 +60,7 @@ impl fmt::Display for InputError {
 }
 
 /// The answers of one request, in the order of its questions.
-pub(super) struct Rounds {
+pub(super) struct InputState {
     /// What the state is good for: the digest of method, target, arguments and principal.
     request: [u8; 32],
     answers: Vec<Raw>,
@@ -69,7 +69,7 @@ pub(super) struct Rounds {
     asked: usize,
 }
 
-impl Rounds {
+impl InputState {
     /// The answers that a request brings.
     pub(super) fn of(
         keys: &Keys,
@@ -108,13 +108,13 @@ impl Rounds {
         let mut questions = InputRequests::new();
         questions.insert(name(self.answers.len()), question);
         let input = InputRequired::default().with_input_requests(questions).with_request_state(state);
-        Err(InputError::Needed(Pause(Box::new(input))))
+        Err(InputError::Needed(PendingInput(Box::new(input))))
     }
 
     fn seal(&self, keys: &Keys) -> Result<String, ErrorObject> {
         let answers =
             Raw::from_value(&self.answers).map_err(|error| ErrorObject::internal(error.to_string()))?;
-        keys.seal(Purpose::Answers, &self.request, answers.as_str(), seal::now())
+        keys.seal(Purpose::Answers, &self.request, answers.as_str(), seal::unix_time())
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn seal(
     principal: Option<&str>,
     state: &Raw,
 ) -> Result<String, ErrorObject> {
-    keys.seal(Purpose::ByHand, &asked(method, params, principal), state.as_str(), seal::now())
+    keys.seal(Purpose::ByHand, &asked(method, params, principal), state.as_str(), seal::unix_time())
 }
 
 /// Whether the age of a state counts: not where it never left this process.
@@ -178,17 +178,17 @@ fn opened<T: DeserializeOwned>(
 ) -> Result<T, ErrorObject> {
     let foreign = || refused("is not what this server has given for this request");
     let now = match age {
-        Age::Counts => Some(seal::now()),
+        Age::Counts => Some(seal::unix_time()),
         Age::DoesNotCount => None,
     };
     let content = keys.open(purpose, request, state, now).map_err(|why| match why {
-        Unopened::Foreign => foreign(),
-        Unopened::Expired => refused("has expired: make the request again without it"),
+        OpenError::Foreign => foreign(),
+        OpenError::Expired => refused("has expired: make the request again without it"),
     })?;
     Raw::parse(content).ok().and_then(|content| content.decode().ok()).ok_or_else(foreign)
 }
 
-/// What a request asks for, and in whose name.
+/// What a request asks for, and in scope name.
 fn asked(method: &str, params: Option<&Payload>, principal: Option<&str>) -> [u8; 32] {
     let request = digest(method, params);
     let Some(principal) = principal else { return request };

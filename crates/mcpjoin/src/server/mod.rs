@@ -27,6 +27,7 @@ mod builder;
 pub(crate) mod capability;
 mod completion;
 mod context;
+mod emulated_rounds;
 mod error;
 mod handle;
 #[cfg(feature = "http")]
@@ -35,7 +36,6 @@ pub(crate) mod input;
 mod list;
 pub(crate) mod listening;
 mod output;
-mod played;
 mod prompts;
 mod resources;
 pub(crate) mod schema;
@@ -58,12 +58,12 @@ use mcpjoin_proto::{Profile, Raw};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 
-pub use blocking::{Elsewhere, blocking, spawned};
+pub use blocking::{Offloaded, blocking, spawned};
 pub use builder::{BuildError, ServerBuilder};
 pub use context::Context;
 pub use error::HandlerError;
 pub use handle::{ChangeError, ServerHandle};
-pub use input::{InputError, Pause};
+pub use input::{InputError, PendingInput};
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::PromptArguments;
 pub use resources::ReadRequest;
@@ -117,7 +117,7 @@ struct Shared {
     page_size: usize,
     offer: RwLock<Offer>,
     /// Who answers in place of the offer.
-    elsewhere: Option<Arc<dyn ErasedHandler>>,
+    custom_handler: Option<Arc<dyn ErasedHandler>>,
     completions: Completions,
     tasks: Tasks,
     connections: Mutex<Connections>,
@@ -151,7 +151,7 @@ impl Server {
         let (connection, serving) = self.open(link, true);
         // In a task, also here: a runtime with several threads polls the future that it was started with on a thread
         // that has to be woken for everything that comes in (measured: 1.2 times the CPU time per call).
-        let _task = Ended(tokio::spawn(serving));
+        let _task = AbortOnDrop(tokio::spawn(serving));
         connection.closed().await
     }
 
@@ -178,19 +178,19 @@ impl Server {
             connections.last += 1;
             connections.last
         };
-        let listed = Listed { server: self.clone(), number };
+        let entry = ConnectionEntry { server: self.clone(), number };
         let role = if one_client { self.0.role.clone() } else { self.0.role_for_many() };
         let setup = Setup {
             role: Role::Server(role),
             limits: self.0.limits.clone(),
             on_violation: None,
-            overhears: None,
+            notification_observer: None,
         };
         let service = Service { server: self.0.clone(), session: one_client.then_some(number) };
         let (connection, driver) = Connection::new(link, setup, service);
         let outbox = Arc::new(Outbox::default());
         self.0.connections().open.insert(number, (connection.clone(), outbox.clone()));
-        (connection.clone(), Serving { driver, connection, outbox, place: None, _listed: listed })
+        (connection.clone(), Serving { driver, connection, outbox, place: None, _entry: entry })
     }
 }
 
@@ -201,9 +201,9 @@ impl fmt::Debug for Server {
 }
 
 /// A task that ends when nobody waits for it any more.
-struct Ended(JoinHandle<()>);
+struct AbortOnDrop(JoinHandle<()>);
 
-impl Drop for Ended {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -217,7 +217,7 @@ struct Serving {
     outbox: Arc<Outbox>,
     /// The place of the outbox among those who wait for room.
     place: Option<u64>,
-    _listed: Listed,
+    _entry: ConnectionEntry,
 }
 
 impl Future for Serving {
@@ -227,19 +227,19 @@ impl Future for Serving {
         let Self { driver, connection, outbox, place, .. } = self.get_mut();
         let over = Pin::new(driver).poll(cx);
         if over.is_pending() {
-            outbox.tell(connection, place, cx);
+            outbox.send(connection, place, cx);
         }
         over
     }
 }
 
 /// The entry of a connection in the server's list of them.
-struct Listed {
+struct ConnectionEntry {
     server: Server,
     number: u64,
 }
 
-impl Drop for Listed {
+impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         let server = &self.server.0;
         server.connections().open.remove(&self.number);
@@ -260,16 +260,16 @@ impl Shared {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn each_connection(&self, tell: impl Fn(&Outbox)) {
+    fn each_connection(&self, change: impl Fn(&Outbox)) {
         for (_, outbox) in self.connections().open.values() {
-            tell(outbox);
+            change(outbox);
         }
     }
 
     /// One connection, if it is still there.
-    fn tell(&self, connection: u64, tell: impl FnOnce(&Outbox)) {
+    fn with_connection(&self, connection: u64, change: impl FnOnce(&Outbox)) {
         if let Some((_, outbox)) = self.connections().open.get(&connection) {
-            tell(outbox);
+            change(outbox);
         }
     }
 
@@ -289,13 +289,13 @@ impl Shared {
     }
 
     /// Whether a request of that client may be answered with a task.
-    fn gives_tasks(&self, profile: &Profile, asker: Option<&Arc<Asker>>) -> bool {
+    fn may_return_task(&self, profile: &Profile, asker: Option<&Arc<Asker>>) -> bool {
         profile.result_type && self.offers_tasks() && asker.is_some_and(|asker| task::is_declared(asker))
     }
 }
 
 /// A description as the lists show it.
-fn shown<T: Serialize>(name: &str, description: &T) -> Result<Raw, BuildError> {
+fn description_json<T: Serialize>(name: &str, description: &T) -> Result<Raw, BuildError> {
     Raw::from_value(description)
         .map_err(|error| BuildError::NotWritable { name: name.to_owned(), problem: error.to_string() })
 }

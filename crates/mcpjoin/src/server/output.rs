@@ -140,7 +140,7 @@ fn size_of_reply(reply: &ToolReply) -> usize {
 }
 
 /// Writes a large answer on a thread for blocking work, where it keeps no other request of the connection waiting.
-pub(super) async fn written_aside<R: Send + 'static>(write: impl FnOnce() -> R + Send + 'static) -> R {
+pub(super) async fn write_offloaded<R: Send + 'static>(write: impl FnOnce() -> R + Send + 'static) -> R {
     match tokio::task::spawn_blocking(write).await {
         Ok(written) => written,
         // The driver answers a panic, wherever it happened.

@@ -11,7 +11,7 @@ use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{GetPromptParams, Prompt};
 use mcpjoin_proto::{ErrorObject, Payload, Raw};
 
-use super::{BuildError, Context, HandlerError, PromptOutput, played};
+use super::{BuildError, Context, HandlerError, PromptOutput, emulated_rounds};
 
 /// The arguments of a prompt, by their names.
 pub type PromptArguments = BTreeMap<String, String>;
@@ -22,7 +22,7 @@ type PromptFuture = Pin<Box<dyn Future<Output = Result<Reply, HandlerError>> + S
 pub(super) struct PromptEntry {
     pub(super) shown: Raw,
     required: Vec<Box<str>>,
-    give: Box<dyn Fn(PromptArguments, Context) -> PromptFuture + Send + Sync>,
+    get: Box<dyn Fn(PromptArguments, Context) -> PromptFuture + Send + Sync>,
 }
 
 impl PromptEntry {
@@ -38,21 +38,21 @@ impl PromptEntry {
             .filter(|argument| argument.required == Some(true))
             .map(|argument| argument.name.as_str().into())
             .collect();
-        let give = Box::new(move |arguments: PromptArguments, cx: Context| -> PromptFuture {
+        let get = Box::new(move |arguments: PromptArguments, cx: Context| -> PromptFuture {
             let future = f(arguments, cx);
             Box::pin(async move { future.await.into_prompt_reply() })
         });
-        Ok(Self { shown: super::shown(&prompt.name, prompt)?, required, give })
+        Ok(Self { shown: super::description_json(&prompt.name, prompt)?, required, get })
     }
 
-    pub(super) async fn give(&self, arguments: PromptArguments, cx: Context) -> Result<Reply, ErrorObject> {
+    pub(super) async fn get(&self, arguments: PromptArguments, cx: Context) -> Result<Reply, ErrorObject> {
         if let Some(missing) = self.required.iter().find(|name| !arguments.contains_key(&***name)) {
             return Err(ErrorObject::invalid_params(format!("the argument `{missing}` is missing")));
         }
-        let give = async |cx| (self.give)(arguments.clone(), cx).await.or_else(HandlerError::into_reply);
-        match give(cx.clone()).await {
-            Ok(Reply::NeedInput(input)) if cx.plays_rounds() => {
-                played::play(cx, *input, give).await.or_else(HandlerError::into_reply)
+        let get = async |cx| (self.get)(arguments.clone(), cx).await.or_else(HandlerError::into_reply);
+        match get(cx.clone()).await {
+            Ok(Reply::NeedInput(input)) if cx.emulates_rounds() => {
+                emulated_rounds::run(cx, *input, get).await.or_else(HandlerError::into_reply)
             }
             outcome => outcome,
         }

@@ -12,9 +12,9 @@ use mcpjoin_proto::types::{Resource, ResourceTemplate};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw, code};
 
 use super::list::List;
-use super::output::written_aside;
+use super::output::write_offloaded;
 use super::template::{Template, Variables};
-use super::{BuildError, Context, HandlerError, ResourceOutput, played};
+use super::{BuildError, Context, HandlerError, ResourceOutput, emulated_rounds};
 
 /// What is to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ where
         let future = f(request, cx.clone());
         Box::pin(async move {
             let output = future.await;
-            match cx.aside(output.size_hint()) {
+            match cx.offload_permit(output.size_hint()) {
                 None => output.into_resource_reply(&uri, mime_type.as_deref()),
                 Some(place) => {
                     let write = move || {
@@ -69,7 +69,7 @@ where
                         drop(place);
                         written
                     };
-                    Box::pin(written_aside(write)).await
+                    Box::pin(write_offloaded(write)).await
                 }
             }
         })
@@ -82,7 +82,7 @@ impl ResourceEntry {
         F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ResourceOutput> + Send + 'static,
     {
-        let shown = super::shown(&resource.uri, resource)?;
+        let shown = super::description_json(&resource.uri, resource)?;
         Ok(Self { shown, read: read_with(resource.mime_type.clone(), f) })
     }
 }
@@ -96,7 +96,7 @@ impl TemplateEntry {
         let text = &template.uri_template;
         let parsed = Template::parse(text)
             .map_err(|problem| BuildError::Template { template: text.clone(), problem })?;
-        let shown = super::shown(text, template)?;
+        let shown = super::description_json(text, template)?;
         Ok(Self { shown, template: parsed, read: read_with(template.mime_type.clone(), f) })
     }
 }
@@ -136,8 +136,8 @@ impl Reader {
         let request = ReadRequest { uri, variables };
         let read = async |cx| read(request.clone(), cx).await.or_else(HandlerError::into_reply);
         match read(cx.clone()).await {
-            Ok(Reply::NeedInput(input)) if cx.plays_rounds() => {
-                played::play(cx, *input, read).await.or_else(HandlerError::into_reply)
+            Ok(Reply::NeedInput(input)) if cx.emulates_rounds() => {
+                emulated_rounds::run(cx, *input, read).await.or_else(HandlerError::into_reply)
             }
             outcome => outcome,
         }

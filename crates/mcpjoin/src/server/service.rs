@@ -12,7 +12,7 @@ use super::prompts;
 use super::resources::{self, Reader};
 use super::{Context, Shared, completion, task, tools};
 use crate::connection;
-use crate::handler::{Answer, ErasedHandler};
+use crate::handler::{ErasedHandler, ResponseFuture};
 
 /// How many characters of an unknown name an error shows.
 const MAX_NAME_CHARS: usize = 100;
@@ -25,11 +25,11 @@ pub(super) struct Service {
 }
 
 impl ErasedHandler for Service {
-    fn request(&self, request: Request, cx: connection::Context) -> Answer {
+    fn request(&self, request: Request, cx: connection::Context) -> ResponseFuture {
         let Some(profile) = cx.profile() else {
             return Box::pin(ready(Err(ErrorObject::invalid_request("the session is not open"))));
         };
-        if let Some(handler) = &self.server.elsewhere {
+        if let Some(handler) = &self.server.custom_handler {
             return handler.request(request, cx);
         }
         match request.method {
@@ -93,7 +93,7 @@ impl Service {
                 let params = prompts::params(request.params.as_ref())?;
                 let prompt = server.read().prompts.get(&params.name).cloned();
                 let prompt = prompt.ok_or_else(|| unknown("prompt", &params.name))?;
-                prompt.give(params.arguments.unwrap_or_default(), context(request)).await
+                prompt.get(params.arguments.unwrap_or_default(), context(request)).await
             }
             Method::Complete => {
                 let params = completion::params(request.params.as_ref())?;
@@ -110,7 +110,7 @@ impl Service {
     }
 
     /// The call of a tool, on its way.
-    fn call_tool(&self, cx: Context) -> Result<Answer, ErrorObject> {
+    fn call_tool(&self, cx: Context) -> Result<ResponseFuture, ErrorObject> {
         let entry = {
             let name = tools::name(cx.params())?;
             let entry = self.server.read().tools.get(&name).cloned();

@@ -23,7 +23,7 @@ struct Waiting {
     /// Made for the first of them.
     changes: Option<Box<Changes>>,
     /// Whoever tells them.
-    teller: Option<Waker>,
+    sender: Option<Waker>,
 }
 
 /// Each change once.
@@ -43,7 +43,7 @@ pub(super) struct TaskChange {
     /// By which method it is said.
     pub(super) method: Method,
     pub(super) task: Raw,
-    /// In whose name it was begun, where that is proved: nobody else is told.
+    /// In scope name it was begun, where that is proved: nobody else is told.
     pub(super) principal: Option<Box<str>>,
 }
 
@@ -74,10 +74,10 @@ impl Outbox {
     fn change(&self, change: impl FnOnce(&mut Changes) -> bool) {
         let mut waiting = self.lock();
         let new = change(waiting.changes.get_or_insert_default());
-        let teller = waiting.teller.take_if(|_| new);
+        let sender = waiting.sender.take_if(|_| new);
         drop(waiting);
-        if let Some(teller) = teller {
-            teller.wake();
+        if let Some(sender) = sender {
+            sender.wake();
         }
     }
 
@@ -122,9 +122,9 @@ impl Outbox {
 
     /// Tells the peer of every change that there is, as far as there is room. `place` is that among those who wait for
     /// room. Whoever calls this is woken when there is more to tell.
-    pub(super) fn tell(&self, connection: &Connection, place: &mut Option<u64>, cx: &mut Context<'_>) {
+    pub(super) fn send(&self, connection: &Connection, place: &mut Option<u64>, cx: &mut Context<'_>) {
         while self.has_changes(cx) {
-            if connection.poll_room(place, cx).is_pending() {
+            if connection.poll_call_queue(place, cx).is_pending() {
                 return;
             }
             let Some((notification, principal)) = self.next() else { continue };
@@ -142,12 +142,12 @@ impl Outbox {
     /// Whether there is something to tell. If not, whoever asks is woken when there is.
     fn has_changes(&self, cx: &Context<'_>) -> bool {
         // A waker is cloned before the lock is taken, and dropped after it is released.
-        let mut teller = Some(cx.waker().clone());
+        let mut sender = Some(cx.waker().clone());
         let mut waiting = self.lock();
         let known = waiting.changes.as_ref().is_some_and(|changes| !changes.is_empty());
         if !known {
             waiting.changes = None;
-            mem::swap(&mut waiting.teller, &mut teller);
+            mem::swap(&mut waiting.sender, &mut sender);
         }
         drop(waiting);
         known

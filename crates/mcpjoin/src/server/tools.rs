@@ -1,6 +1,6 @@
 //! Tools: declared with a name, arguments and a function; listed and called.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. A call whose arguments do not fit is a
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. A call scope arguments do not fit is a
 //! result that says so (`isError`), for the model to read; a tool that does not exist is an error (-32602).
 
 use std::borrow::Cow;
@@ -19,11 +19,11 @@ use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::output::written_aside;
-use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, played, schema};
-use crate::handler::Answer;
+use super::output::write_offloaded;
+use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, emulated_rounds, schema};
+use crate::handler::ResponseFuture;
 
-/// A tool whose arguments are a Rust type, which the handler's first parameter says.
+/// A tool scope arguments are a Rust type, which the handler's first parameter says.
 ///
 /// ```
 /// use mcpjoin::server::tool;
@@ -35,26 +35,26 @@ use crate::handler::Answer;
 #[must_use]
 pub fn tool<A>(name: impl Into<String>) -> TypedTool<A> {
     let tool = Tool::new(name, Raw::empty_object());
-    TypedTool { tool, tasks: TaskUse::default(), arguments: PhantomData }
+    TypedTool { tool, tasks: TaskMode::default(), arguments: PhantomData }
 }
 
 /// A tool that is being described; see [`tool`].
 pub struct TypedTool<A> {
     tool: Tool,
-    tasks: TaskUse,
+    tasks: TaskMode,
     arguments: PhantomData<fn(A)>,
 }
 
 /// What a tool has to do with tasks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TaskUse {
+pub(super) struct TaskMode {
     /// A call of it is one, from its beginning.
     pub(super) whole: bool,
     /// It is of no use to clients without them.
     pub(super) required: bool,
 }
 
-impl TaskUse {
+impl TaskMode {
     /// Whether the server has to declare tasks for it.
     pub(super) const fn any(self) -> bool {
         self.whole || self.required
@@ -114,7 +114,7 @@ impl<A> TypedTool<A> {
     /// A client that speaks the extension `io.modelcontextprotocol/tasks` is given a task in place of the result,
     /// which it asks for later; so is one at 2025-11-25 that asks for a task (`execution.taskSupport` is `optional`). All
     /// others wait for the result. A tool that has to ask its client before it knows what to do begins its task itself:
-    /// [`Context::begin_task`].
+    /// [`Context::start_task`].
     #[must_use]
     pub const fn as_task(mut self) -> Self {
         self.tasks.whole = true;
@@ -147,7 +147,7 @@ impl<A> fmt::Debug for TypedTool<A> {
     }
 }
 
-type ToolCall = dyn Fn(Arc<ToolEntry>, Context) -> Answer + Send + Sync;
+type ToolCall = dyn Fn(Arc<ToolEntry>, Context) -> ResponseFuture + Send + Sync;
 
 /// A tool as the server keeps it.
 pub(super) struct ToolEntry {
@@ -156,18 +156,18 @@ pub(super) struct ToolEntry {
     /// The schema of its arguments, where it is made from their type and not part of `tool`.
     input: Option<schema::Input>,
     call: Box<ToolCall>,
-    pub(super) tasks: TaskUse,
+    pub(super) tasks: TaskMode,
     /// Values of its structured result go into an object where a structured result must be one.
     wraps: bool,
     /// The arguments that a client repeats in headers over HTTP, once somebody has asked for them.
     #[cfg(feature = "http")]
     header_marks: OnceLock<Arc<[HeaderMark]>>,
     /// Its entry in the list, once somebody has asked for it.
-    shown: OnceLock<Shown>,
+    listings: OnceLock<Listings>,
 }
 
 /// A tool in the list, in the words of each revision.
-struct Shown {
+struct Listings {
     /// Where structured results may be anything.
     any: Raw,
     /// Where they are objects.
@@ -179,7 +179,7 @@ struct Shown {
 }
 
 impl ToolEntry {
-    pub(super) fn new<F, Fut>(tool: Tool, tasks: TaskUse, f: F) -> Result<Self, BuildError>
+    pub(super) fn new<F, Fut>(tool: Tool, tasks: TaskMode, f: F) -> Result<Self, BuildError>
     where
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
@@ -205,7 +205,7 @@ impl ToolEntry {
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         let input = tool.finish::<Fut::Output>(inputs)?;
-        let call = Box::new(move |entry: Arc<Self>, cx: Context| -> Answer {
+        let call = Box::new(move |entry: Arc<Self>, cx: Context| -> ResponseFuture {
             let arguments = match cx.params() {
                 Some(params) => params.decode_arguments::<A>(),
                 None => Raw::empty_object().decode::<A>(),
@@ -224,7 +224,7 @@ impl ToolEntry {
         Ok(Self::of(tool.tool, Some(input), tool.tasks, call))
     }
 
-    fn of(tool: Tool, input: Option<schema::Input>, tasks: TaskUse, call: Box<ToolCall>) -> Self {
+    fn of(tool: Tool, input: Option<schema::Input>, tasks: TaskMode, call: Box<ToolCall>) -> Self {
         let wraps = tool.output_schema.as_ref().is_some_and(|output| !schema::is_of_object(output));
         Self {
             tool,
@@ -234,7 +234,7 @@ impl ToolEntry {
             wraps,
             #[cfg(feature = "http")]
             header_marks: OnceLock::new(),
-            shown: OnceLock::new(),
+            listings: OnceLock::new(),
         }
     }
 
@@ -243,7 +243,7 @@ impl ToolEntry {
     }
 
     /// What is written: not before somebody asks for it, so that a server with many tools is there at once.
-    fn written(&self) -> Shown {
+    fn write_listings(&self) -> Listings {
         let mut tool = self.tool.clone();
         if let Some(input) = &self.input {
             tool.input_schema = input.write();
@@ -268,10 +268,10 @@ impl ToolEntry {
             Some(support) => with(object, Some(ToolExecution::default().with_task_support(support))),
             None => objects.clone(),
         };
-        Shown { any, objects, as_task, none }
+        Listings { any, objects, as_task, none }
     }
 
-    /// The arguments that a client repeats in headers over HTTP. A client leaves out a tool whose marks are invalid, so
+    /// The arguments that a client repeats in headers over HTTP. A client leaves out a tool scope marks are invalid, so
     /// nobody repeats anything then.
     #[cfg(feature = "http")]
     pub(super) fn header_marks(&self) -> &Arc<[HeaderMark]> {
@@ -286,30 +286,30 @@ impl ToolEntry {
 
     /// Its entry in the list.
     pub(super) fn show(&self, profile: &Profile) -> Raw {
-        let shown = self.shown.get_or_init(|| self.written());
+        let listings = self.listings.get_or_init(|| self.write_listings());
         match profile {
-            profile if profile.structured_any => shown.any.clone(),
-            profile if profile.core_tasks => shown.as_task.clone(),
-            profile if profile.structured_content => shown.objects.clone(),
-            _ => shown.none.clone(),
+            profile if profile.structured_any => listings.any.clone(),
+            profile if profile.core_tasks => listings.as_task.clone(),
+            profile if profile.structured_content => listings.objects.clone(),
+            _ => listings.none.clone(),
         }
     }
 
     /// Calls it with the arguments of the request, and again with the answers to what it asks by hand where
     /// nobody else brings them.
-    pub(super) fn call(self: Arc<Self>, cx: Context) -> Answer {
+    pub(super) fn call(self: Arc<Self>, cx: Context) -> ResponseFuture {
         let entry = self.clone();
         (self.call)(entry, cx)
     }
 
     /// The answer that its handler's future leads to. One box for all of it: every call has one.
-    fn answer<Fut>(entry: Arc<Self>, cx: Context, future: Fut) -> Answer
+    fn answer<Fut>(entry: Arc<Self>, cx: Context, future: Fut) -> ResponseFuture
     where
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         Box::pin(async move {
             let (output, profile) = (future.await, cx.profile());
-            let written = match cx.aside(output.size_hint()) {
+            let written = match cx.offload_permit(output.size_hint()) {
                 None => entry.finish(profile, output.into_tool_reply()),
                 Some(place) => {
                     // Boxed: few calls come here, and the others need not have the room.
@@ -319,21 +319,27 @@ impl ToolEntry {
                         drop(place);
                         written
                     };
-                    Box::pin(written_aside(write)).await
+                    Box::pin(write_offloaded(write)).await
                 }
             };
             match written {
                 // Boxed: few calls come here, and the others need not have the room.
-                Ok(Reply::NeedInput(input)) if cx.begins_rounds() => Box::pin(entry.play(cx, *input)).await,
+                Ok(Reply::NeedInput(input)) if cx.starts_emulated_rounds() => {
+                    Box::pin(entry.emulate_rounds(cx, *input)).await
+                }
                 outcome => outcome,
             }
         })
     }
 
-    async fn play(self: Arc<Self>, cx: Context, input: InputRequired) -> Result<Reply, ErrorObject> {
+    async fn emulate_rounds(
+        self: Arc<Self>,
+        cx: Context,
+        input: InputRequired,
+    ) -> Result<Reply, ErrorObject> {
         let profile = cx.profile();
-        let played = played::play(cx, input, |cx| self.clone().call(cx)).await;
-        played.or_else(|error| self.finish(profile, Err(error)))
+        let emulated_rounds = emulated_rounds::run(cx, input, |cx| self.clone().call(cx)).await;
+        emulated_rounds.or_else(|error| self.finish(profile, Err(error)))
     }
 
     /// What a handler gave, as the answer in that revision.

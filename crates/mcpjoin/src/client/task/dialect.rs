@@ -20,11 +20,11 @@ use mcpjoin_proto::{Method, Payload, Raw};
 use serde::Serialize;
 
 use super::super::{Client, ClientError, complete, decode, encode};
-use super::board::News;
+use super::registry::TaskUpdates;
 
 /// How long a server of 2025-11-25 is asked to keep a task when the caller says nothing: an hour from its creation, as our
 /// own server keeps them, long enough for a person to come back after a break.
-const KEPT: Duration = Duration::from_secs(60 * 60);
+const DEFAULT_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// Which tasks the revision has that is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) enum Dialect {
 
 /// The time limits of a round trip; absent: the connection's own.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Patience {
+pub(in super::super) struct Timeouts {
     /// Without a sign of life.
     pub(in super::super) timeout: Option<Duration>,
     /// In all.
@@ -59,10 +59,10 @@ impl Dialect {
         self,
         client: &Client,
         id: &str,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Result<ExtensionTask, ClientError> {
         let method = Method::GetTask;
-        let reply = ask(client, method.clone(), &TaskParams::new(id), patience).await?;
+        let reply = send(client, method.clone(), &TaskParams::new(id), timeouts).await?;
         let result = match reply {
             // Two examples of the extension's own specification call this answer `task`, and its text `complete`.
             Reply::Complete(result) | Reply::Task(result) => result,
@@ -79,42 +79,42 @@ impl Dialect {
     /// Calls the task off.
     pub(super) async fn cancel(self, client: &Client, id: &str) -> Result<(), ClientError> {
         let method = Method::CancelTask;
-        let reply = ask(client, method.clone(), &TaskParams::new(id), Patience::default()).await?;
+        let reply = send(client, method.clone(), &TaskParams::new(id), Timeouts::default()).await?;
         // What it says beyond that it has come, the next look at the task says better.
         complete(&method, reply).map(drop)
     }
 
-    /// The result of a task that is kept apart from it; waits for the end of the task.
+    /// The result of a task that is ttl apart from it; waits for the end of the task.
     pub(super) async fn fetch(
         self,
         client: &Client,
         id: &str,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Result<Raw, ClientError> {
         let method = Method::GetTaskResult;
-        let reply = ask(client, method.clone(), &TaskParams::new(id), patience).await?;
+        let reply = send(client, method.clone(), &TaskParams::new(id), timeouts).await?;
         complete(&method, reply)
     }
 
-    /// Answers what the task has asked.
+    /// InputHandlers what the task has asked.
     pub(super) async fn update(
         self,
         client: &Client,
         id: &str,
         answers: InputResponses,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Result<(), ClientError> {
         let method = Method::UpdateTask;
-        let reply = ask(client, method.clone(), &UpdateTaskParams::new(id, answers), patience).await?;
+        let reply = send(client, method.clone(), &UpdateTaskParams::new(id, answers), timeouts).await?;
         decode::<EmptyResult>(&method, &complete(&method, reply)?).map(drop)
     }
 
     /// Hears of every change of the task for as long as somebody tells. Whoever tells nothing is no fault: the task is
     /// looked at all the same.
-    pub(super) async fn listen(self, client: &Client, id: &str, news: &Arc<News>) {
+    pub(super) async fn listen(self, client: &Client, id: &str, updates: &Arc<TaskUpdates>) {
         match self {
             Self::Core => {
-                let _heard = client.inner.tasks.hear(id, news);
+                let _watch = client.inner.tasks.watch(id, updates);
                 std::future::pending::<()>().await;
             }
             Self::Extension => {
@@ -127,11 +127,11 @@ impl Dialect {
                     }
                 };
                 // Whatever has happened before the stream was there is told by nobody.
-                news.hurry();
+                updates.poll_now();
                 while let Some(Ok(notification)) = stream.next().await {
                     if notification.method == Method::Tasks {
                         let task = notification.params.map(Payload::into_raw);
-                        news.tell(task.and_then(|task| self.read(&Method::Tasks, &task).ok()), id);
+                        updates.publish(task.and_then(|task| self.read(&Method::Tasks, &task).ok()), id);
                     }
                 }
             }
@@ -141,7 +141,7 @@ impl Dialect {
     /// A task as it was sent.
     pub(super) fn read(self, method: &Method, task: &Raw) -> Result<ExtensionTask, ClientError> {
         match self {
-            Self::Core => decode::<Task>(method, task).map(neutral),
+            Self::Core => decode::<Task>(method, task).map(to_extension),
             Self::Extension => decode(method, task),
         }
     }
@@ -155,7 +155,7 @@ impl Dialect {
                 Ok(None)
             }
             Self::Core => {
-                decode::<CreateTaskResult>(&method, result).map(|created| Some(neutral(created.task)))
+                decode::<CreateTaskResult>(&method, result).map(|created| Some(to_extension(created.task)))
             }
             Self::Extension => decode(&method, result).map(Some),
         }
@@ -172,7 +172,7 @@ pub(in super::super) fn created(
 }
 
 /// Whether a call has to look first whether it must ask for a task.
-pub(in super::super) fn must_ask(client: &Client, params: &CallToolParams) -> bool {
+pub(in super::super) fn needs_task_support(client: &Client, params: &CallToolParams) -> bool {
     let server = client.inner.peer.server_capabilities();
     client.inner.answers.takes_tasks
         && params.task.is_none()
@@ -182,33 +182,33 @@ pub(in super::super) fn must_ask(client: &Client, params: &CallToolParams) -> bo
             .is_some_and(|tasks| tasks.covers(&Method::CallTool))
 }
 
-/// What a call says to be given a task, when the tool is run as one; `wanted`: also when it need not be.
-pub(in super::super) async fn asking(
+/// What a call says to be given a task, when the tool is run as one; `requested`: also when it need not be.
+pub(in super::super) async fn look_up_task_metadata(
     client: Client,
     tool: String,
-    wanted: bool,
+    requested: bool,
     within: Option<Duration>,
 ) -> Option<TaskMetadata> {
-    wish(client.inner.tasks.support(&client, &tool).await.as_ref(), wanted, within)
+    task_metadata(client.inner.tasks.support(&client, &tool).await.as_ref(), requested, within)
 }
 
 /// The same, of a tool of which it is known whether it can be a task.
-pub(in super::super) fn wish(
+pub(in super::super) fn task_metadata(
     support: Option<&TaskSupport>,
-    wanted: bool,
+    requested: bool,
     within: Option<Duration>,
 ) -> Option<TaskMetadata> {
     let asks = match support {
         Some(TaskSupport::Required) => true,
-        Some(TaskSupport::Optional) => wanted,
+        Some(TaskSupport::Optional) => requested,
         _ => false,
     };
-    let kept = i64::try_from(within.unwrap_or(KEPT).as_millis()).unwrap_or(i64::MAX);
-    asks.then(|| TaskMetadata::default().with_ttl(kept))
+    let ttl = i64::try_from(within.unwrap_or(DEFAULT_TTL).as_millis()).unwrap_or(i64::MAX);
+    asks.then(|| TaskMetadata::default().with_ttl(ttl))
 }
 
 /// Whether everything is there that a task has in this state.
-pub(super) const fn is_whole(dialect: Dialect, task: &ExtensionTask) -> bool {
+pub(super) const fn is_complete(dialect: Dialect, task: &ExtensionTask) -> bool {
     match (dialect, &task.status) {
         (Dialect::Extension, TaskStatus::Completed) => task.result.is_some(),
         (Dialect::Extension, TaskStatus::Failed) => task.error.is_some(),
@@ -217,7 +217,7 @@ pub(super) const fn is_whole(dialect: Dialect, task: &ExtensionTask) -> bool {
 }
 
 /// In the shape of the extension, in which nothing gets lost.
-fn neutral(task: Task) -> ExtensionTask {
+fn to_extension(task: Task) -> ExtensionTask {
     let mut neutral =
         ExtensionTask::new(task.task_id, task.status, task.created_at, task.last_updated_at, task.ttl);
     neutral.status_message = task.status_message;
@@ -226,15 +226,15 @@ fn neutral(task: Task) -> ExtensionTask {
     neutral
 }
 
-async fn ask<P: Serialize + Sync>(
+async fn send<P: Serialize + Sync>(
     client: &Client,
     method: Method,
     params: &P,
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Result<Reply, ClientError> {
     let mut call = client.call(method.clone()).with_params(encode(&method, params)?);
-    call.timeout = patience.timeout;
-    call.total = patience.total;
+    call.timeout = timeouts.timeout;
+    call.total = timeouts.total;
     let reply: Result<Reply, CallError> = client.inner.connection.call(call).await;
     Ok(reply?)
 }

@@ -31,14 +31,14 @@ fn what_rests_gives_back_its_room_and_nothing_that_is_in_it() {
     driver.events.reserve(8);
     driver.events.push_back(Event::Opened);
     let never = Box::pin(std::future::pending());
-    driver.wait_for(Work { method: Method::Ping, future: WorkFuture::Notification(never) });
-    driver.rest(&core);
+    driver.keep_running(Work { method: Method::Ping, future: WorkFuture::Notification(never) });
+    driver.shrink_buffers(&core);
     assert_eq!((driver.inbound.len(), driver.events.len()), (1, 1));
     assert!(driver.running.is_some());
     driver.inbound.clear();
     driver.events.clear();
-    driver.running = Some(Box::new(Running::new()));
-    driver.rest(&core);
+    driver.running = Some(Box::new(HandlerTasks::new()));
+    driver.shrink_buffers(&core);
     assert_eq!((driver.inbound.capacity(), driver.events.capacity()), (0, 0));
     assert!(driver.running.is_none());
 }
@@ -122,10 +122,10 @@ fn a_link_that_is_made_afresh_is_waited_for() {
     // This one cannot be made afresh, which is the end.
     driver.io = Link::pair(LinkCaps::default()).0.into_io();
     assert!(driver.reopen(&mut cx, &core));
-    assert!(matches!(driver.stage, Stage::Farewell(..)));
+    assert!(matches!(driver.stage, Stage::Flushing(..)));
 }
 
-/// Answers with this.
+/// Responses with this.
 struct Gives(Raw);
 
 impl Handler for Gives {

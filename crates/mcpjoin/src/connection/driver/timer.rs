@@ -15,40 +15,40 @@ use crate::connection::core::Core;
 
 impl Driver {
     /// Does what is due, and sets the timer to what is due next.
-    pub(super) fn keep_time(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
-        let deaf = self.deaf_peer.take_if(|deaf| deaf.1 <= now);
-        if deaf.is_some() || self.due.is_some_and(|due| due <= now) {
+    pub(super) fn handle_timers(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
+        let failure = self.write_failure.take_if(|failure| failure.1 <= now);
+        if failure.is_some() || self.due.is_some_and(|due| due <= now) {
             let mut state = core.lock();
-            if let Some((cause, _)) = deaf.map(|deaf| *deaf) {
+            if let Some((cause, _)) = failure.map(|failure| *failure) {
                 state.session.handle(now, Inbound::Closed { cause });
             }
             state.session.handle_timeout(now);
             self.take_events(&mut state);
-            state.room.take_late(now, &mut self.wake);
-            self.note_due(&state);
+            state.call_queue.expire(now, &mut self.wake);
+            self.update_due(&state);
             drop(state);
             self.run_events(cx, core);
             // What was done may leave something to send, as a cancellation does, and sending comes before this.
             cx.waker().wake_by_ref();
         }
-        let farewell = match &self.stage {
-            Stage::Farewell(_, until) => Some(*until),
+        let flush_until = match &self.stage {
+            Stage::Flushing(_, until) => Some(*until),
             _ => None,
         };
-        let deaf = self.deaf_peer.as_ref().map(|deaf| deaf.1);
-        if let Some(at) = [self.due, farewell, deaf].into_iter().flatten().min() {
-            self.ring_at(cx, core, now, at);
+        let failure = self.write_failure.as_ref().map(|failure| failure.1);
+        if let Some(at) = [self.due, flush_until, failure].into_iter().flatten().min() {
+            self.set_timer(cx, core, now, at);
         }
     }
 
     /// Has the task woken at that time, or earlier: a timer that rings early costs less than one that is set
     /// anew for every request.
-    fn ring_at(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time, at: Time) {
+    fn set_timer(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time, at: Time) {
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
         if at < self.timer_at || self.timer_at <= now {
             timer.as_mut().reset(core.instant(at));
             self.timer_at = at;
-        } else if self.timer_wakes.will_wake(cx.waker()) {
+        } else if self.timer_waker.will_wake(cx.waker()) {
             // It knows already whom to wake.
             return;
         }
@@ -56,6 +56,6 @@ impl Driver {
             self.timer_at = Time::ZERO;
             cx.waker().wake_by_ref();
         }
-        self.timer_wakes.clone_from(cx.waker());
+        self.timer_waker.clone_from(cx.waker());
     }
 }

@@ -22,13 +22,13 @@ use super::super::list::page_of;
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
 use super::super::{Context, InputError, Shared};
-use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, State, Task, begin, find};
+use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, State, Task, find, start};
 
-/// The shortest time for which a task is kept: a client that asks as often as it is told to has two tries.
-const SHORTEST_TTL: Duration = Duration::from_millis(2 * POLL_INTERVAL as u64);
+/// The shortest time for which a task is kept: a client that asks as often as it is last_status to has two tries.
+const MIN_TTL: Duration = Duration::from_millis(2 * POLL_INTERVAL_MS as u64);
 
 /// What of a tool's own words is said about its failure: so many characters.
-const STATUS_MESSAGE: usize = 200;
+const MAX_STATUS_MESSAGE_CHARS: usize = 200;
 
 /// The task that a call becomes; `None`: it is to be called in place.
 pub(super) fn call(
@@ -45,7 +45,7 @@ pub(super) fn call(
         (None, _) => Ok(None),
         (Some(asked), Some(_)) => {
             let ttl = granted(asked.ttl)?;
-            begin(server, cx, Kind::Core, ttl, |cx| entry.clone().call(cx)).map(Some)
+            start(server, cx, Protocol::Core, ttl, |cx| entry.clone().call(cx)).map(Some)
         }
     }
 }
@@ -60,8 +60,8 @@ fn metadata(params: Option<&Payload>) -> Result<Option<TaskMetadata>, ErrorObjec
 /// For how long a task is kept that was asked for so, in milliseconds.
 fn granted(ttl: Option<i64>) -> Result<Duration, ErrorObject> {
     match ttl.map(u64::try_from) {
-        None => Ok(LONGEST_TTL),
-        Some(Ok(ttl)) => Ok(Duration::from_millis(ttl).clamp(SHORTEST_TTL, LONGEST_TTL)),
+        None => Ok(MAX_TTL),
+        Some(Ok(ttl)) => Ok(Duration::from_millis(ttl).clamp(MIN_TTL, MAX_TTL)),
         Some(Err(_)) => Err(ErrorObject::invalid_params("`task`: `ttl` is below 0")),
     }
 }
@@ -72,9 +72,9 @@ fn wrong_use(text: &str) -> ErrorObject {
 
 /// Answers `tasks/get`, `tasks/list`, `tasks/cancel` and `tasks/result`.
 pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
-    let whose = Kind::Core.whose(&cx);
+    let scope = Protocol::Core.scope(&cx);
     if cx.0.method == Method::ListTasks {
-        let (tasks, last) = server.tasks.of(&whose);
+        let (tasks, last) = server.tasks.of(&scope);
         let page = page_of(&tasks, last, cx.params(), "tasks", server.page_size, |task| {
             Raw::from_value(&shown(task, &task.state())).unwrap_or_else(|_| Raw::empty_object())
         });
@@ -83,11 +83,11 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
     let params = cx.params().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
     let params: TaskParams =
         params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
-    let task = find(server, &params.task_id, &whose)?;
+    let task = find(server, &params.task_id, &scope)?;
     match cx.0.method {
         Method::GetTask => {}
         Method::CancelTask => {
-            if !task.end(End::Cancelled("The task was cancelled by request.")) {
+            if !task.end(Outcome::Cancelled("The task was cancelled by request.")) {
                 let status = task.state().status();
                 let text = format!("the task cannot be cancelled: its status is `{}`", status.as_str());
                 return Err(ErrorObject::invalid_params(text));
@@ -171,13 +171,13 @@ impl Drop for Waiting<'_> {
 }
 
 /// What the request would have been answered with that the task stands for.
-fn outcome(task: &Task, end: &End) -> Result<Reply, ErrorObject> {
+fn outcome(task: &Task, end: &Outcome) -> Result<Reply, ErrorObject> {
     match end {
-        End::Completed(result) | End::Unsuccessful(result, _) => {
+        Outcome::Completed(result) | Outcome::ToolError(result, _) => {
             Ok(Reply::Complete(related(result.clone(), &task.id)))
         }
-        End::Failed(error) => Err(error.clone()),
-        End::Cancelled(why) => Err(ErrorObject::internal(*why)),
+        Outcome::Failed(error) => Err(error.clone()),
+        Outcome::Cancelled(why) => Err(ErrorObject::internal(*why)),
     }
 }
 
@@ -206,40 +206,40 @@ pub(super) fn created(task: &Task) -> Result<Raw, ErrorObject> {
 fn shown(task: &Task, state: &State) -> ShownTask {
     let ttl = i64::try_from(task.ttl.as_millis()).ok();
     let shown = ShownTask::new(&task.id, state.status(), &task.created_at, &state.updated_at, ttl)
-        .with_poll_interval(POLL_INTERVAL);
+        .with_poll_interval(POLL_INTERVAL_MS);
     match &state.end {
-        Some(End::Unsuccessful(_, Some(message))) => shown.with_status_message(message),
-        Some(End::Failed(error)) => shown.with_status_message(&error.message),
-        Some(End::Cancelled(why)) => shown.with_status_message(*why),
+        Some(Outcome::ToolError(_, Some(message))) => shown.with_status_message(message),
+        Some(Outcome::Failed(error)) => shown.with_status_message(&error.message),
+        Some(Outcome::Cancelled(why)) => shown.with_status_message(*why),
         _ => shown,
     }
 }
 
-/// How a task ends whose tool has this result: one that says `isError` is a failure.
-pub(super) fn end_of(result: Raw) -> End {
+/// How a task ends scope tool has this result: one that says `isError` is a failure.
+pub(super) fn end_of(result: Raw) -> Outcome {
     if result.member("isError").is_none_or(|is_error| is_error.as_str() != "true") {
-        return End::Completed(result);
+        return Outcome::Completed(result);
     }
     let said = result.decode::<CallToolResult>().ok().and_then(|result| {
         let text = result.content.iter().find_map(|content| content.as_text())?;
-        Some(text.chars().take(STATUS_MESSAGE).collect())
+        Some(text.chars().take(MAX_STATUS_MESSAGE_CHARS).collect())
     });
-    End::Unsuccessful(result, said)
+    Outcome::ToolError(result, said)
 }
 
 /// Tells the session that it was begun in when its status is another one.
-pub(super) fn tell(server: &Shared, task: &Task, told: &mut TaskStatus) {
+pub(super) fn notify(server: &Shared, task: &Task, last_status: &mut TaskStatus) {
     let shown = shown(task, &task.state());
     let status = shown.status.clone();
-    if status == *told {
+    if status == *last_status {
         return;
     }
     if let (Some(session), Ok(shown)) = (task.session, written(&shown)) {
         // A session is one client's.
         let change = TaskChange { method: Method::TaskStatus, task: shown, principal: None };
-        server.tell(session, |outbox| outbox.task_changed(&task.id, change, MAX_TASKS));
+        server.with_connection(session, |outbox| outbox.task_changed(&task.id, change, MAX_TASKS));
     }
-    *told = status;
+    *last_status = status;
 }
 
 impl Task {
@@ -252,8 +252,10 @@ impl Task {
         message: Option<&str>,
     ) {
         let token = cx.0.connection.request().and_then(|request| request.progress_token.clone());
-        let (Kind::Core, Some(session), Some(token)) = (self.whose.kind, self.session, token) else { return };
-        if self.is_over() || !self.progresses(progress) {
+        let (Protocol::Core, Some(session), Some(token)) = (self.scope.protocol, self.session, token) else {
+            return;
+        };
+        if self.is_over() || !self.record_progress(progress) {
             return;
         }
         let mut params = ProgressParams::new(token, progress);
@@ -261,7 +263,7 @@ impl Task {
         params.message = message.map(ToOwned::to_owned);
         params.meta = meta_of(None, &self.id);
         if let Ok(params) = Raw::from_value(&params) {
-            cx.0.server.tell(session, |outbox| outbox.task_progress(&self.id, params, MAX_TASKS));
+            cx.0.server.with_connection(session, |outbox| outbox.task_progress(&self.id, params, MAX_TASKS));
         }
     }
 
@@ -273,7 +275,7 @@ impl Task {
         logger: Option<&str>,
         data: Raw,
     ) -> Result<(), NotifyRefused> {
-        if self.whose.kind != Kind::Core || self.is_over() {
+        if self.scope.protocol != Protocol::Core || self.is_over() {
             return Ok(());
         }
         let mut params = LogMessageParams::new(level, data);

@@ -12,7 +12,7 @@ use mcpjoin_proto::{ErrorObject, Method, Raw};
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
 use super::super::{Context, Shared, capability};
-use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, Task, begin, find};
+use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, find, start};
 
 /// Whether the client speaks the extension.
 pub(in super::super) fn is_declared(asker: &Asker) -> bool {
@@ -43,7 +43,7 @@ pub(super) fn call(
     if !(entry.tasks.whole && declared) {
         return Ok(None);
     }
-    begin(server, cx, Kind::Extension, LONGEST_TTL, |cx| entry.clone().call(cx)).map(Some)
+    start(server, cx, Protocol::Extension, MAX_TTL, |cx| entry.clone().call(cx)).map(Some)
 }
 
 /// Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
@@ -53,11 +53,11 @@ pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject
     }
     let params = cx.params().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
     let invalid = |error: mcpjoin_proto::json::ReadError| ErrorObject::invalid_params(error.to_string());
-    let whose = Kind::Extension.whose(cx);
+    let scope = Protocol::Extension.scope(cx);
     match cx.0.method {
         Method::UpdateTask => {
             let params: UpdateTaskParams = params.raw().decode().map_err(invalid)?;
-            let task = find(server, &params.task_id, &whose)?;
+            let task = find(server, &params.task_id, &scope)?;
             task.answer(
                 params.input_responses.into_iter().map(|(name, answer)| (name, Ok(answer.into_raw()))),
             );
@@ -65,12 +65,12 @@ pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject
         }
         Method::CancelTask => {
             let params: TaskParams = params.raw().decode().map_err(invalid)?;
-            find(server, &params.task_id, &whose)?.end(End::Cancelled("cancelled by request"));
+            find(server, &params.task_id, &scope)?.end(Outcome::Cancelled("cancelled by request"));
             Ok(Reply::empty())
         }
         _ => {
             let params: TaskParams = params.raw().decode().map_err(invalid)?;
-            shown(&*find(server, &params.task_id, &whose)?).map(Reply::Complete)
+            shown(&*find(server, &params.task_id, &scope)?).map(Reply::Complete)
         }
     }
 }
@@ -80,13 +80,13 @@ pub(super) fn shown(task: &Task) -> Result<Raw, ErrorObject> {
     let state = task.state();
     let ttl = i64::try_from(task.ttl.as_millis()).ok();
     let shown = ExtensionTask::new(&task.id, state.status(), &task.created_at, &state.updated_at, ttl)
-        .with_poll_interval_ms(POLL_INTERVAL);
+        .with_poll_interval_ms(POLL_INTERVAL_MS);
     let shown = match &state.end {
-        Some(End::Completed(result) | End::Unsuccessful(result, _)) => shown.with_result(result.clone()),
-        Some(End::Failed(error)) => {
+        Some(Outcome::Completed(result) | Outcome::ToolError(result, _)) => shown.with_result(result.clone()),
+        Some(Outcome::Failed(error)) => {
             shown.with_status_message(error.message.as_str()).with_error(error.clone())
         }
-        Some(End::Cancelled(_)) => shown,
+        Some(Outcome::Cancelled(_)) => shown,
         None if state.questions.is_empty() => shown,
         None => shown.with_input_requests(state.questions.clone()),
     };
@@ -95,9 +95,9 @@ pub(super) fn shown(task: &Task) -> Result<Raw, ErrorObject> {
 }
 
 /// Tells everybody who listens to it, and to whom it belongs, how it stands.
-pub(super) fn tell(server: &Shared, task: &Task) {
+pub(super) fn notify(server: &Shared, task: &Task) {
     if let Ok(shown) = shown(task) {
-        let principal = task.whose.principal();
+        let principal = task.scope.principal();
         server.each_connection(|outbox| {
             let (task_id, task, principal) = (&task.id, shown.clone(), principal.map(Into::into));
             outbox.task_changed(task_id, TaskChange { method: Method::Tasks, task, principal }, MAX_TASKS);

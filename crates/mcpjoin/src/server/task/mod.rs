@@ -1,15 +1,15 @@
-//! Tasks: calls whose result is fetched later.
+//! Tasks: calls scope result is fetched later.
 //!
 //! Two protocols, one store. At 2025-11-25 tasks are part of the core, and a client asks for one with its call
 //! (`core`); at 2026-07-28 they are the extension `io.modelcontextprotocol/tasks`, and the server answers with one
 //! (`extension`). A tool that is marked ([`TypedTool::as_task`](super::TypedTool::as_task)) or begins a task itself
-//! ([`Context::begin_task`]) serves both, and clients that know neither wait for its result.
+//! ([`Context::start_task`]) serves both, and clients that know neither wait for its result.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>,
 //! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. Called by `service` and `context`.
 //!
 //! A task is its owner's alone (`Owner`). It outlives its request, and its connection where its owner does; it never
-//! outlives its server. The bounds: [`MAX_TASKS`] and [`MAX_BYTES`] in all, [`MAX_OF_ONE`] and [`MAX_BYTES_OF_ONE`] of one
-//! owner, each for [`LONGEST_TTL`] from its creation at most; a task that still runs then is called off.
+//! outlives its server. The bounds: [`MAX_TASKS`] and [`MAX_BYTES`] in all, [`MAX_TASKS_PER_OWNER`] and [`MAX_BYTES_PER_OWNER`] of one
+//! owner, each for [`MAX_TTL`] from its creation at most; a task that still runs then is called off.
 
 mod core;
 mod extension;
@@ -30,35 +30,35 @@ use tokio::time::{sleep_until, timeout_at};
 
 pub(super) use self::core::related;
 pub(super) use self::extension::is_declared;
-use self::store::{End, State};
+use self::store::{Outcome, State};
 pub(super) use self::store::{Task, Tasks};
 use super::tools::ToolEntry;
 use super::{Context, Shared};
-use crate::handler::Answer;
+use crate::handler::ResponseFuture;
 
 /// Tasks that a server keeps at once. Beyond, the oldest that is over makes room; when none is, a call is refused.
 const MAX_TASKS: usize = 1024;
 
 /// Tasks that are kept for one principal or one session, by the same rule: an eighth of them all, so that one who
 /// begins many leaves room for others.
-const MAX_OF_ONE: usize = MAX_TASKS / 8;
+const MAX_TASKS_PER_OWNER: usize = MAX_TASKS / 8;
 
 /// Bytes of the parameters of tasks under way and of the results of those that are over, by the same rule.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// The same for one principal or one session: three of the longest messages.
-const MAX_BYTES_OF_ONE: usize = MAX_BYTES / 8;
+const MAX_BYTES_PER_OWNER: usize = MAX_BYTES / 8;
 
 /// How long a task is kept from its creation, unless its client asks for less: long enough for a person to come back
 /// after a break.
-const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
+const MAX_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// How often a client is asked to look, in milliseconds.
-const POLL_INTERVAL: i64 = 1000;
+const POLL_INTERVAL_MS: i64 = 1000;
 
 /// Which of the two protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Protocol {
     /// That of the core of 2025-11-25.
     Core,
     /// That of the extension.
@@ -78,13 +78,13 @@ enum Owner {
 
 /// What sets tasks apart: one of the other protocol has no words for what a task of this one holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Whose {
-    kind: Kind,
+struct TaskScope {
+    protocol: Protocol,
     owner: Owner,
 }
 
-impl Whose {
-    /// In whose name it was begun, where that is proved.
+impl TaskScope {
+    /// In scope name it was begun, where that is proved.
     fn principal(&self) -> Option<&str> {
         match &self.owner {
             Owner::Principal(principal) => Some(principal),
@@ -93,7 +93,7 @@ impl Whose {
     }
 }
 
-impl Kind {
+impl Protocol {
     /// That in which a request may speak of tasks; `None` where it may not.
     fn of(server: &Shared, cx: &Context) -> Option<Self> {
         if !server.offers_tasks() {
@@ -105,20 +105,20 @@ impl Kind {
         }
     }
 
-    fn whose(self, cx: &Context) -> Whose {
+    fn scope(self, cx: &Context) -> TaskScope {
         let owner = match (cx.origin().and_then(|origin| origin.principal.clone()), self, cx.0.session) {
             (Some(principal), ..) => Owner::Principal(principal),
             (None, Self::Core, Some(session)) => Owner::Session(session),
             (None, ..) => Owner::Bearer,
         };
-        Whose { kind: self, owner }
+        TaskScope { protocol: self, owner }
     }
 
-    /// How a task ends whose work has this result.
-    fn end_of(self, result: Raw) -> End {
+    /// How a task ends scope work has this result.
+    fn end_of(self, result: Raw) -> Outcome {
         match self {
             Self::Core => core::end_of(result),
-            Self::Extension => End::Completed(result),
+            Self::Extension => Outcome::Completed(result),
         }
     }
 
@@ -132,10 +132,14 @@ impl Kind {
 }
 
 /// Answers the call of a tool: with its result, or with a task that it goes on as.
-pub(super) fn call(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: Context) -> Result<Answer, ErrorObject> {
-    let reply = match Kind::of(server, &cx) {
-        Some(Kind::Core) => core::call(server, &entry, &cx)?,
-        Some(Kind::Extension) => extension::call(server, &entry, &cx)?,
+pub(super) fn call(
+    server: &Arc<Shared>,
+    entry: Arc<ToolEntry>,
+    cx: Context,
+) -> Result<ResponseFuture, ErrorObject> {
+    let reply = match Protocol::of(server, &cx) {
+        Some(Protocol::Core) => core::call(server, &entry, &cx)?,
+        Some(Protocol::Extension) => extension::call(server, &entry, &cx)?,
         None => None,
     };
     Ok(match reply {
@@ -146,16 +150,16 @@ pub(super) fn call(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: Context) -> 
 
 /// Answers what is asked of tasks.
 pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
-    match Kind::of(server, &cx) {
-        Some(Kind::Core) => core::answer(server, cx).await,
-        Some(Kind::Extension) => extension::answer(server, &cx),
+    match Protocol::of(server, &cx) {
+        Some(Protocol::Core) => core::answer(server, cx).await,
+        Some(Protocol::Extension) => extension::answer(server, &cx),
         None => Err(ErrorObject::method_not_found(cx.0.method.as_str())),
     }
 }
 
 /// The task of that id, for whom it belongs to. The error does not tell a task that is over from somebody else's.
-fn find(server: &Shared, id: &str, whose: &Whose) -> Result<Arc<Task>, ErrorObject> {
-    server.tasks.find(id, whose).ok_or_else(|| {
+fn find(server: &Shared, id: &str, scope: &TaskScope) -> Result<Arc<Task>, ErrorObject> {
+    server.tasks.find(id, scope).ok_or_else(|| {
         ErrorObject::invalid_params(if server.keys.has_issued(id) {
             "unknown task: this server process keeps none of that id, or no longer"
         } else {
@@ -165,10 +169,10 @@ fn find(server: &Shared, id: &str, whose: &Whose) -> Result<Arc<Task>, ErrorObje
 }
 
 /// Begins work as a task of that protocol, to be kept for that long.
-fn begin<Fut>(
+fn start<Fut>(
     server: &Arc<Shared>,
     cx: &Context,
-    kind: Kind,
+    protocol: Protocol,
     ttl: Duration,
     work: impl FnOnce(Context) -> Fut,
 ) -> Result<Reply, ErrorObject>
@@ -176,36 +180,36 @@ where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
     let asked = cx.params().map_or(0, |params| params.raw().len());
-    let task = Arc::new(Task::new(server.keys.task_id()?, kind.whose(cx), cx.0.session, ttl, asked));
+    let task = Arc::new(Task::new(server.keys.task_id()?, protocol.scope(cx), cx.0.session, ttl, asked));
     if server.tasks.insert(&task)? {
-        tokio::spawn(clear_away(Arc::downgrade(server)));
+        tokio::spawn(expire_tasks(Arc::downgrade(server)));
     }
     tracing::debug!(target: "mcpjoin", task = task.shown(), "a task has begun");
     let work = {
         let (task, work) = (task.clone(), work(cx.in_task(task.clone())));
         async move {
             let end = match AssertUnwindSafe(work).catch_unwind().await {
-                Err(_) => End::Failed(ErrorObject::internal("the handler of this task failed")),
-                Ok(Ok(Reply::Complete(result))) => kind.end_of(result),
-                Ok(Ok(_)) => End::Failed(ErrorObject::internal(
+                Err(_) => Outcome::Failed(ErrorObject::internal("the handler of this task failed")),
+                Ok(Ok(Reply::Complete(result))) => protocol.end_of(result),
+                Ok(Ok(_)) => Outcome::Failed(ErrorObject::internal(
                     "a task asks through its context, and does not answer with a question",
                 )),
-                Ok(Err(error)) => End::Failed(error),
+                Ok(Err(error)) => Outcome::Failed(error),
             };
             task.end(end);
         }
     };
     // As it begins: it may be over before the client hears of it.
-    let reply = kind.reply(&task)?;
+    let reply = protocol.reply(&task)?;
     let states = task.watch();
     // The task is in the store already, and the first part of its handler has run: it may be cancelled by now.
-    task.aborts(tokio::spawn(work).abort_handle());
-    tokio::spawn(tell(Arc::downgrade(server), task, states));
+    task.set_abort_handle(tokio::spawn(work).abort_handle());
+    tokio::spawn(notify(Arc::downgrade(server), task, states));
     Ok(reply)
 }
 
 /// The same from within a handler, for clients of the extension.
-pub(super) fn go_on<Fut>(
+pub(super) fn start_from_handler<Fut>(
     server: &Arc<Shared>,
     cx: &Context,
     work: impl FnOnce(Context) -> Fut,
@@ -213,27 +217,27 @@ pub(super) fn go_on<Fut>(
 where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
-    begin(server, cx, Kind::Extension, LONGEST_TTL, work)
+    start(server, cx, Protocol::Extension, MAX_TTL, work)
 }
 
-/// Lets go of tasks whose time is up, as long as there are tasks: one for all, so that what is over and has made room leaves
+/// Lets go of tasks scope time is up, as long as there are tasks: one for all, so that what is over and has made room leaves
 /// nothing behind.
-async fn clear_away(server: Weak<Shared>) {
+async fn expire_tasks(server: Weak<Shared>) {
     loop {
         let Some(there) = server.upgrade() else { return };
-        let Some(next) = there.tasks.next() else { return };
-        let sooner = there.tasks.sooner();
+        let Some(next) = there.tasks.next_expiry() else { return };
+        let expiry_changed = there.tasks.expiry_changed();
         drop(there);
         tokio::select! {
             () = sleep_until(next) => {}
-            () = sooner.notified() => {}
+            () = expiry_changed.notified() => {}
         }
     }
 }
 
 /// Tells those who listen of every change, until the task is over.
-async fn tell(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
-    let mut told = TaskStatus::Working;
+async fn notify(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
+    let mut last_status = TaskStatus::Working;
     loop {
         let changed = timeout_at(task.expires, states.changed()).await;
         let Some(server) = server.upgrade() else { return };
@@ -243,9 +247,9 @@ async fn tell(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiver
             // That ends it.
             Err(_) => server.tasks.purge(),
         }
-        match task.whose.kind {
-            Kind::Core => core::tell(&server, &task, &mut told),
-            Kind::Extension => extension::tell(&server, &task),
+        match task.scope.protocol {
+            Protocol::Core => core::notify(&server, &task, &mut last_status),
+            Protocol::Extension => extension::notify(&server, &task),
         }
         if task.is_over() {
             server.tasks.keep_result(&task);

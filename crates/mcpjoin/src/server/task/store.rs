@@ -11,36 +11,36 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::super::InputError;
-use super::{MAX_BYTES, MAX_BYTES_OF_ONE, MAX_OF_ONE, MAX_TASKS, Owner, Whose, time};
+use super::{MAX_BYTES, MAX_BYTES_PER_OWNER, MAX_TASKS, MAX_TASKS_PER_OWNER, Owner, TaskScope, time};
 
 /// The tasks of a server.
 #[derive(Default)]
 pub(in super::super) struct Tasks {
-    kept: Mutex<Kept>,
+    table: Mutex<TaskTable>,
     /// Another one than before is to be let go of next.
-    sooner: Arc<Notify>,
+    expiry_changed: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct TaskTable {
     /// With their numbers, which only grow.
     tasks: Vec<(u64, Arc<Task>)>,
     last: u64,
-    /// Somebody lets go of those whose time is up.
-    watched: bool,
+    /// Somebody lets go of those scope time is up.
+    has_expiry_task: bool,
 }
 
 /// A task.
 pub(in super::super) struct Task {
     pub(super) id: String,
-    pub(super) whose: Whose,
+    pub(super) scope: TaskScope,
     /// The session that it was begun in, which is told of its changes where there is one.
     pub(super) session: Option<u64>,
     pub(super) created_at: String,
     pub(super) ttl: Duration,
     pub(super) expires: Instant,
     /// The bytes of the parameters that its work has.
-    asked: usize,
+    param_bytes: usize,
     /// Told of every change.
     state: watch::Sender<State>,
     /// The requests that wait for its result, by their numbers; the newest carries its questions.
@@ -54,32 +54,32 @@ pub(in super::super) struct Task {
 /// How a task stands.
 pub(super) struct State {
     pub(super) updated_at: String,
-    asked: u64,
+    question_count: u64,
     /// What it waits for, by names of its own.
     pub(super) questions: InputRequests,
     answers: BTreeMap<String, Result<Raw, InputError>>,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<Outcome>,
 }
 
 /// How a task has ended.
-pub(super) enum End {
+pub(super) enum Outcome {
     /// With a result.
     Completed(Raw),
     /// With a result that says that the tool has failed, and what it says about it.
-    Unsuccessful(Raw, Option<String>),
+    ToolError(Raw, Option<String>),
     /// With an error.
     Failed(ErrorObject),
     /// It was called off, and why.
     Cancelled(&'static str),
 }
 
-impl Kept {
+impl TaskTable {
     fn purge(&mut self) {
         let now = Instant::now();
         self.tasks.retain(|(_, task)| {
             let keep = now < task.expires;
             if !keep {
-                task.end(End::Cancelled("the time of this task is up"));
+                task.end(Outcome::Cancelled("the time of this task is up"));
             }
             keep
         });
@@ -89,10 +89,10 @@ impl Kept {
     fn make_room(&mut self, one: &Task, limits: (usize, usize), counts: impl Fn(&Task) -> bool) -> bool {
         let counts = |task: &Task| task.id != one.id && counts(task);
         loop {
-            let (mut number, mut bytes) = (1, one.held());
+            let (mut number, mut bytes) = (1, one.held_bytes());
             for (_, task) in self.tasks.iter().filter(|(_, task)| counts(task)) {
                 number += 1;
-                bytes += task.held();
+                bytes += task.held_bytes();
             }
             if number == 1 || number <= limits.0 && bytes <= limits.1 {
                 return true;
@@ -105,11 +105,11 @@ impl Kept {
 
     /// Makes room for this one among those of its owner and among all.
     fn make_room_for(&mut self, one: &Task) -> Result<(), ErrorObject> {
-        let is_of_one = |other: &Task| other.whose.owner == one.whose.owner;
-        let of_one = (MAX_OF_ONE, MAX_BYTES_OF_ONE);
-        if one.whose.owner != Owner::Bearer && !self.make_room(one, of_one, is_of_one) {
+        let is_of_one = |other: &Task| other.scope.owner == one.scope.owner;
+        let of_one = (MAX_TASKS_PER_OWNER, MAX_BYTES_PER_OWNER);
+        if one.scope.owner != Owner::Bearer && !self.make_room(one, of_one, is_of_one) {
             let text = format!(
-                "too many tasks: {MAX_OF_ONE} of this client are under way, or they hold {MAX_BYTES_OF_ONE} bytes"
+                "too many tasks: {MAX_TASKS_PER_OWNER} of this client are under way, or they hold {MAX_BYTES_PER_OWNER} bytes"
             );
             return Err(ErrorObject::internal(text));
         }
@@ -123,82 +123,82 @@ impl Kept {
 }
 
 impl Tasks {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, TaskTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of those whose time is up.
+    /// Lets go of those scope time is up.
     pub(super) fn purge(&self) {
         self.lock().purge();
     }
 
     /// The same. Says when the next one's time is up; `None`: there is none, and nobody waits for it any more.
-    pub(super) fn next(&self) -> Option<Instant> {
-        let mut kept = self.lock();
-        kept.purge();
-        let next = kept.tasks.iter().map(|(_, task)| task.expires).min();
-        kept.watched = next.is_some();
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        let mut table = self.lock();
+        table.purge();
+        let next = table.tasks.iter().map(|(_, task)| task.expires).min();
+        table.has_expiry_task = next.is_some();
         next
     }
 
     /// Told when it is another one, or there is no server any more.
-    pub(super) fn sooner(&self) -> Arc<Notify> {
-        self.sooner.clone()
+    pub(super) fn expiry_changed(&self) -> Arc<Notify> {
+        self.expiry_changed.clone()
     }
 
     /// Puts a task in. Says whether nobody waits for the end of its time.
     pub(super) fn insert(&self, task: &Arc<Task>) -> Result<bool, ErrorObject> {
-        let mut kept = self.lock();
-        kept.purge();
-        kept.make_room_for(task)?;
-        kept.last += 1;
-        let number = kept.last;
-        if kept.tasks.iter().all(|(_, other)| task.expires < other.expires) {
-            self.sooner.notify_one();
+        let mut table = self.lock();
+        table.purge();
+        table.make_room_for(task)?;
+        table.last += 1;
+        let number = table.last;
+        if table.tasks.iter().all(|(_, other)| task.expires < other.expires) {
+            self.expiry_changed.notify_one();
         }
-        kept.tasks.push((number, task.clone()));
-        Ok(!std::mem::replace(&mut kept.watched, true))
+        table.tasks.push((number, task.clone()));
+        Ok(!std::mem::replace(&mut table.has_expiry_task, true))
     }
 
     /// A task is over, and its result takes the room of older ones.
     pub(super) fn keep_result(&self, task: &Task) {
-        let mut kept = self.lock();
-        if kept.tasks.iter().any(|(_, other)| other.id == task.id) {
-            // Those under way hold no more than before: it is kept beside them.
-            let _ = kept.make_room_for(task);
+        let mut table = self.lock();
+        if table.tasks.iter().any(|(_, other)| other.id == task.id) {
+            // Those under way hold no more than before: it is table beside them.
+            let _ = table.make_room_for(task);
         }
     }
 
     /// The task of that name, for whom it belongs to.
-    pub(super) fn find(&self, id: &str, whose: &Whose) -> Option<Arc<Task>> {
-        let mut kept = self.lock();
-        kept.purge();
-        let found = kept.tasks.iter().find(|(_, task)| task.id == id && task.whose == *whose);
+    pub(super) fn find(&self, id: &str, scope: &TaskScope) -> Option<Arc<Task>> {
+        let mut table = self.lock();
+        table.purge();
+        let found = table.tasks.iter().find(|(_, task)| task.id == id && task.scope == *scope);
         found.map(|(_, task)| task.clone())
     }
 
     /// Those that belong to somebody, in the order of their creation, and the last number that was given.
-    pub(super) fn of(&self, whose: &Whose) -> (Vec<(u64, Arc<Task>)>, u64) {
-        let mut kept = self.lock();
-        kept.purge();
-        let tasks = kept.tasks.iter().filter(|(_, task)| task.whose == *whose).cloned().collect();
-        (tasks, kept.last)
+    pub(super) fn of(&self, scope: &TaskScope) -> (Vec<(u64, Arc<Task>)>, u64) {
+        let mut table = self.lock();
+        table.purge();
+        let tasks = table.tasks.iter().filter(|(_, task)| task.scope == *scope).cloned().collect();
+        (tasks, table.last)
     }
 
     /// There is neither a handle of the server nor a connection any more, so no client can ask for a task.
     pub(in super::super) fn server_ended(&self) {
         for (_, task) in self.lock().tasks.drain(..) {
-            task.end(End::Cancelled("the server of this task is gone"));
+            task.end(Outcome::Cancelled("the server of this task is gone"));
         }
-        self.sooner.notify_one();
+        self.expiry_changed.notify_one();
     }
 
     /// A session is over, and whoever could ask for its tasks with it.
     pub(in super::super) fn session_ended(&self, session: u64) {
         self.lock().tasks.retain(|(_, task)| {
-            let keep = task.whose.owner != Owner::Session(session);
+            let keep = task.scope.owner != Owner::Session(session);
             if !keep {
-                task.end(End::Cancelled("the session of this task is over"));
+                task.end(Outcome::Cancelled("the session of this task is over"));
             }
             keep
         });
@@ -207,7 +207,7 @@ impl Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        self.sooner.notify_one();
+        self.expiry_changed.notify_one();
     }
 }
 
@@ -217,23 +217,29 @@ impl Task {
         self.id.get(..8).unwrap_or_default()
     }
 
-    pub(super) fn new(id: String, whose: Whose, session: Option<u64>, ttl: Duration, asked: usize) -> Self {
+    pub(super) fn new(
+        id: String,
+        scope: TaskScope,
+        session: Option<u64>,
+        ttl: Duration,
+        param_bytes: usize,
+    ) -> Self {
         let created_at = time::now();
         let state = State {
             updated_at: created_at.clone(),
-            asked: 0,
+            question_count: 0,
             questions: InputRequests::new(),
             answers: BTreeMap::new(),
             end: None,
         };
         Self {
             id,
-            whose,
+            scope,
             session,
             created_at,
             ttl,
             expires: Instant::now() + ttl,
-            asked,
+            param_bytes,
             state: watch::Sender::new(state),
             waiting: watch::Sender::new(BTreeSet::new()),
             progress: Mutex::default(),
@@ -242,12 +248,12 @@ impl Task {
     }
 
     /// The bytes that it holds: of its parameters while it goes on, then of its result.
-    fn held(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         match &self.state().end {
-            None => self.asked,
-            Some(End::Completed(result) | End::Unsuccessful(result, _)) => result.len(),
-            Some(End::Failed(error)) => error.message.len() + error.data.as_ref().map_or(0, Raw::len),
-            Some(End::Cancelled(_)) => 0,
+            None => self.param_bytes,
+            Some(Outcome::Completed(result) | Outcome::ToolError(result, _)) => result.len(),
+            Some(Outcome::Failed(error)) => error.message.len() + error.data.as_ref().map_or(0, Raw::len),
+            Some(Outcome::Cancelled(_)) => 0,
         }
     }
 
@@ -264,7 +270,7 @@ impl Task {
     }
 
     /// Waits until the task is over.
-    pub(in super::super) async fn over(&self) {
+    pub(in super::super) async fn ended(&self) {
         // The sender lives as long as `self`.
         let _ = self.watch().wait_for(|state| state.end.is_some()).await;
     }
@@ -274,11 +280,11 @@ impl Task {
         let mut name = String::new();
         let mut states = self.watch();
         self.change(|state| {
-            state.asked += 1;
-            name = format!("ask-{}", state.asked);
+            state.question_count += 1;
+            name = format!("ask-{}", state.question_count);
             state.questions.insert(name.clone(), question);
         });
-        let _asked = Asked { task: self, name: &name };
+        let _asked = OpenQuestion { task: self, name: &name };
         // The sender lives as long as `self`.
         let _ = states.wait_for(|state| state.answers.contains_key(&name)).await;
         let mut answer = None;
@@ -308,7 +314,7 @@ impl Task {
     }
 
     /// Has the end of the task abort this work: at once when the task is over already.
-    pub(super) fn aborts(&self, work: AbortHandle) {
+    pub(super) fn set_abort_handle(&self, work: AbortHandle) {
         *self.abort.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
         if self.is_over() {
             self.abort_work();
@@ -322,7 +328,7 @@ impl Task {
     }
 
     /// Ends it, once. Says whether this was it.
-    pub(super) fn end(&self, end: End) -> bool {
+    pub(super) fn end(&self, end: Outcome) -> bool {
         let mut ended = false;
         self.state.send_if_modified(|state| {
             if state.end.is_none() {
@@ -340,7 +346,7 @@ impl Task {
     }
 
     /// Whether this is more progress than was told before.
-    pub(super) fn progresses(&self, progress: f64) -> bool {
+    pub(super) fn record_progress(&self, progress: f64) -> bool {
         let mut last = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let grows = progress.is_finite() && last.is_none_or(|last| progress > last);
         if grows {
@@ -354,9 +360,9 @@ impl State {
     /// How it stands; with a result that says that the tool has failed, it has `failed`.
     pub(super) fn status(&self) -> TaskStatus {
         match &self.end {
-            Some(End::Completed(_)) => TaskStatus::Completed,
-            Some(End::Unsuccessful(..) | End::Failed(_)) => TaskStatus::Failed,
-            Some(End::Cancelled(_)) => TaskStatus::Cancelled,
+            Some(Outcome::Completed(_)) => TaskStatus::Completed,
+            Some(Outcome::ToolError(..) | Outcome::Failed(_)) => TaskStatus::Failed,
+            Some(Outcome::Cancelled(_)) => TaskStatus::Cancelled,
             None if self.questions.is_empty() => TaskStatus::Working,
             None => TaskStatus::InputRequired,
         }
@@ -364,12 +370,12 @@ impl State {
 }
 
 /// A question that somebody waits for the answer to.
-struct Asked<'a> {
+struct OpenQuestion<'a> {
     task: &'a Task,
     name: &'a str,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.task.state.send_if_modified(|state| {
             state.answers.remove(self.name);

@@ -1,4 +1,4 @@
-//! Questions that a handler asks by hand, played for those clients that do not make their request again.
+//! Questions that a handler asks by hand, emulated_rounds for those clients that do not make their request again.
 //!
 //! A handler that answers with an [`InputRequired`] is written for the modern era, where the client brings the
 //! answers with its next request: <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>.
@@ -16,7 +16,7 @@ use super::{Context, HandlerError};
 use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE, MAX_ROUNDS};
 
 /// Asks, and calls the handler again, until it has a result.
-pub(super) async fn play<F, Fut>(cx: Context, first: InputRequired, handle: F) -> Result<Reply, HandlerError>
+pub(super) async fn run<F, Fut>(cx: Context, first: InputRequired, handle: F) -> Result<Reply, HandlerError>
 where
     F: Fn(Context) -> Fut,
     Fut: Future<Output = Result<Reply, ErrorObject>>,

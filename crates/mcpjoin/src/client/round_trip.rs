@@ -22,8 +22,11 @@ use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 
 use super::cache::ttl;
-use super::remembered::{Asked, Known};
-use super::task::{Beginning, Begun, Following, Patience, TaskHandle, asking, created, must_ask, wish};
+use super::connection_cache::{CacheTicket, Lookup};
+use super::task::{
+    Following, StartedCall, TaskHandle, TaskOutcome, Timeouts, created, look_up_task_metadata,
+    needs_task_support, task_metadata,
+};
 use super::{Client, ClientError, decode, encode};
 use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::connection::{CallEvent, Calling};
@@ -50,7 +53,7 @@ pub type ResourceRead = RoundTrip<ReadResourceParams>;
 /// [`TaskResult`](super::TaskResult): from then on the events are [`CallEvent::Task`], and dropping it leaves the task to
 /// go on at the server.
 #[must_use = "nothing is sent before it is polled"]
-pub struct RoundTrip<P: Question> {
+pub struct RoundTrip<P: RoundTripParams> {
     client: Client,
     params: P,
     timeout: Option<Duration>,
@@ -59,35 +62,35 @@ pub struct RoundTrip<P: Question> {
     log_level: Option<LoggingLevel>,
     rounds: usize,
     pause: Duration,
-    task: TaskWish,
+    task: TaskOptions,
     /// Whether the tool can be a task, when the caller knows it.
     support: Option<TaskSupport>,
     stage: Stage,
     /// What the answer to the request under way may be kept under.
-    asked: Option<Asked>,
+    cache_ticket: Option<CacheTicket>,
 }
 
 /// What is to become of a call that may be a task.
 #[derive(Clone, Copy, Default)]
-struct TaskWish {
+struct TaskOptions {
     /// It shall be one where it need not be.
-    wanted: bool,
-    /// It is handed over and not followed.
-    handed: bool,
+    requested: bool,
+    /// It is detached over and not followed.
+    detached: bool,
     /// How long it is followed.
     within: Option<Duration>,
     /// The server was asked, or need not be.
-    settled: bool,
+    resolved: bool,
 }
 
 enum Stage {
     Unsent,
-    Asking(Pin<Box<dyn Future<Output = Option<TaskMetadata>> + Send>>),
+    CheckingTaskSupport(Pin<Box<dyn Future<Output = Option<TaskMetadata>> + Send>>),
     Calling(Calling),
-    Answering(Pin<Box<dyn Future<Output = Result<InputResponses, ClientError>> + Send>>),
+    AnsweringInput(Pin<Box<dyn Future<Output = Result<InputResponses, ClientError>> + Send>>),
     Pausing(Pin<Box<Sleep>>),
     Following(Following),
-    Begun(TaskHandle),
+    TaskStarted(TaskHandle),
     /// Not decoded yet: who wants it as it is may have it so.
     Done(Result<Raw, ClientError>),
     Over,
@@ -98,7 +101,7 @@ mod sealed {
 }
 
 /// The parameters of a request that a server may answer with questions. Nobody else implements it.
-pub trait Question: sealed::Sealed + Serialize + Unpin + Send {
+pub trait RoundTripParams: sealed::Sealed + Serialize + Unpin + Send {
     /// What the request ends with.
     type Result: DeserializeOwned + Unpin + Send;
 
@@ -124,11 +127,11 @@ pub trait Question: sealed::Sealed + Serialize + Unpin + Send {
     fn tool(&mut self) -> Option<&mut CallToolParams>;
 }
 
-macro_rules! question {
+macro_rules! round_trip_params {
     ($($params:ident, $method:ident => $result:ident, $tool:expr;)*) => {$(
         impl sealed::Sealed for $params {}
 
-        impl Question for $params {
+        impl RoundTripParams for $params {
             type Result = $result;
             const METHOD: Method = Method::$method;
 
@@ -157,13 +160,13 @@ macro_rules! question {
     )*};
 }
 
-question! {
+round_trip_params! {
     CallToolParams, CallTool => CallToolResult, |call| Some(call);
     GetPromptParams, GetPrompt => GetPromptResult, |_| None;
     ReadResourceParams, ReadResource => ReadResourceResult, |_| None;
 }
 
-impl<P: Question> RoundTrip<P> {
+impl<P: RoundTripParams> RoundTrip<P> {
     pub(super) const fn new(client: Client, params: P, progress: bool) -> Self {
         Self {
             client,
@@ -174,10 +177,10 @@ impl<P: Question> RoundTrip<P> {
             log_level: None,
             rounds: 0,
             pause: FIRST_PAUSE,
-            task: TaskWish { wanted: false, handed: false, within: None, settled: false },
+            task: TaskOptions { requested: false, detached: false, within: None, resolved: false },
             support: None,
             stage: Stage::Unsent,
-            asked: None,
+            cache_ticket: None,
         }
     }
 
@@ -201,7 +204,7 @@ impl<P: Question> RoundTrip<P> {
         self
     }
 
-    /// From which level on log messages are wanted, for this request alone; in the modern era. Absent: what
+    /// From which level on log messages are requested, for this request alone; in the modern era. Absent: what
     /// [`Client::set_level`] said last.
     pub const fn log_level(mut self, level: LoggingLevel) -> Self {
         self.log_level = Some(level);
@@ -246,7 +249,7 @@ impl<P: Question> RoundTrip<P> {
                         return Poll::Ready(result);
                     }
                 }
-                Stage::Begun(_) | Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
+                Stage::TaskStarted(_) | Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
                 _ => ready!(self.step(cx)),
             }
         }
@@ -262,7 +265,7 @@ impl<P: Question> RoundTrip<P> {
             if event.is_some() {
                 return Poll::Ready(event);
             }
-            if matches!(self.stage, Stage::Done(_) | Stage::Begun(_) | Stage::Over) {
+            if matches!(self.stage, Stage::Done(_) | Stage::TaskStarted(_) | Stage::Over) {
                 return Poll::Ready(None);
             }
             ready!(self.step(cx));
@@ -272,9 +275,9 @@ impl<P: Question> RoundTrip<P> {
     /// One stage further.
     fn step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.stage = match &mut self.stage {
-            Stage::Unsent => self.begin_round(),
-            Stage::Asking(asking) => {
-                let task = ready!(asking.as_mut().poll(cx));
+            Stage::Unsent => self.start_round(),
+            Stage::CheckingTaskSupport(lookup) => {
+                let task = ready!(lookup.as_mut().poll(cx));
                 if let Some(call) = self.params.tool() {
                     call.task = task;
                 }
@@ -283,14 +286,14 @@ impl<P: Question> RoundTrip<P> {
             Stage::Calling(calling) => {
                 let reply = ready!(Pin::new(&mut *calling).poll(cx));
                 let arrived = calling.arrived();
-                if let (Ok(Reply::Complete(result)), Some(asked)) = (&reply, self.asked.take())
+                if let (Ok(Reply::Complete(result)), Some(asked)) = (&reply, self.cache_ticket.take())
                     && (ttl(result).is_zero() || result.decode::<P::Result>().is_ok())
                 {
-                    self.client.inner.remembered.keep(asked, result, arrived, true);
+                    self.client.inner.cache.keep(asked, result, arrived, true);
                 }
-                self.judge(reply)
+                self.handle_reply(reply)
             }
-            Stage::Answering(answers) => match ready!(answers.as_mut().poll(cx)) {
+            Stage::AnsweringInput(answers) => match ready!(answers.as_mut().poll(cx)) {
                 Ok(responses) => {
                     let state = self.params.state();
                     self.params.set_input(Some(responses), state);
@@ -303,24 +306,26 @@ impl<P: Question> RoundTrip<P> {
                 Stage::Unsent
             }
             Stage::Following(following) => Stage::Done(ready!(following.poll_result(cx))),
-            Stage::Done(_) | Stage::Begun(_) | Stage::Over => return Poll::Ready(()),
+            Stage::Done(_) | Stage::TaskStarted(_) | Stage::Over => return Poll::Ready(()),
         };
         Poll::Ready(())
     }
 
     /// Sends the request, unless something has to be known before.
-    fn begin_round(&mut self) -> Stage {
-        if !self.task.settled {
-            self.task.settled = true;
+    fn start_round(&mut self) -> Stage {
+        if !self.task.resolved {
+            self.task.resolved = true;
             if let Some(call) = self.params.tool()
-                && must_ask(&self.client, call)
+                && needs_task_support(&self.client, call)
             {
-                let TaskWish { wanted, within, .. } = self.task;
+                let TaskOptions { requested, within, .. } = self.task;
                 match &self.support {
-                    Some(support) => call.task = wish(Some(support), wanted, within),
+                    Some(support) => call.task = task_metadata(Some(support), requested, within),
                     None => {
                         let (client, tool) = (self.client.clone(), call.name.clone());
-                        return Stage::Asking(Box::pin(asking(client, tool, wanted, within)));
+                        return Stage::CheckingTaskSupport(Box::pin(look_up_task_metadata(
+                            client, tool, requested, within,
+                        )));
                     }
                 }
             }
@@ -330,28 +335,28 @@ impl<P: Question> RoundTrip<P> {
 
     fn send(&mut self) -> Result<Stage, ClientError> {
         let params = encode(&P::METHOD, &self.params)?;
-        self.asked = match self.client.known(&P::METHOD, Some(&params)) {
-            Known::Fresh(result) => return Ok(Stage::Done(Ok(result))),
-            Known::Nothing(asked) => asked,
+        self.cache_ticket = match self.client.look_up(&P::METHOD, Some(&params)) {
+            Lookup::Hit(result) => return Ok(Stage::Done(Ok(result))),
+            Lookup::Miss(asked) => asked,
         };
         let mut call = Call::new(P::METHOD).with_params(params);
         call.lacks_meta = self.params.meta_is_absent();
         call.timeout = self.timeout;
         call.total = self.total;
         // A task may tell of its progress for as long as it lives, when nobody listens for that any more.
-        call.progress = self.progress && !self.asks_for_a_task();
-        call.log_level = self.log_level.or_else(|| self.client.remembered_level());
+        call.progress = self.progress && !self.requests_task();
+        call.log_level = self.log_level.or_else(|| self.client.requested_log_level());
         Ok(Stage::Calling(self.client.inner.connection.call(call)))
     }
 
-    fn judge(&mut self, reply: Result<Reply, CallError>) -> Stage {
+    fn handle_reply(&mut self, reply: Result<Reply, CallError>) -> Stage {
         match reply {
-            Ok(Reply::Complete(result)) if self.asks_for_a_task() => self.begun(result),
+            Ok(Reply::Complete(result)) if self.requests_task() => self.task_started(result),
             Ok(Reply::Complete(result)) => Stage::Done(Ok(result)),
             Ok(Reply::NeedInput(input)) => self.next_round(*input),
             // Of a client that hands results on, which plays no rounds.
             Ok(Reply::Verbatim(result)) => Stage::Done(Ok(result.into_raw())),
-            Ok(Reply::Task(task)) if self.params.tool().is_some() => self.begun(task),
+            Ok(Reply::Task(task)) if self.params.tool().is_some() => self.task_started(task),
             Ok(Reply::Task(_)) => Stage::Done(Err(ClientError::BadResult {
                 method: P::METHOD,
                 what: "it is a task, which only the call of a tool can become".into(),
@@ -360,23 +365,23 @@ impl<P: Question> RoundTrip<P> {
         }
     }
 
-    fn asks_for_a_task(&mut self) -> bool {
+    fn requests_task(&mut self) -> bool {
         self.client.inner.answers.takes_tasks && self.params.tool().is_some_and(|call| call.task.is_some())
     }
 
     /// The call has become a task, or it was asked for one and answered all the same.
-    fn begun(&mut self, result: Raw) -> Stage {
-        let asked = self.asks_for_a_task();
+    fn task_started(&mut self, result: Raw) -> Stage {
+        let asked = self.requests_task();
         match created(&self.client, asked, &result) {
             Ok(None) => Stage::Done(Ok(result)),
             Err(error) => Stage::Done(Err(error)),
             Ok(Some(task)) => {
                 let task = TaskHandle::new(self.client.clone(), task.task_id.clone(), Some(task));
-                if self.task.handed {
-                    return Stage::Begun(task);
+                if self.task.detached {
+                    return Stage::TaskStarted(task);
                 }
-                let patience = Patience { timeout: self.timeout, total: self.total };
-                Stage::Following(task.following(patience, self.task.within))
+                let timeouts = Timeouts { timeout: self.timeout, total: self.total };
+                Stage::Following(task.following(timeouts, self.task.within))
             }
         }
     }
@@ -393,7 +398,7 @@ impl<P: Question> RoundTrip<P> {
             Some(questions) if !questions.is_empty() => {
                 self.pause = FIRST_PAUSE;
                 let answers = self.client.inner.answers.clone();
-                Stage::Answering(Box::pin(answers.answer_all(P::METHOD, questions)))
+                Stage::AnsweringInput(Box::pin(answers.answer_all(P::METHOD, questions)))
             }
             // The server sheds load, or waits for something of its own.
             _ => {
@@ -409,7 +414,7 @@ impl ToolCall {
     /// The tool shall be run as a task also where it need not be. Changes nothing where that is the server's choice, and
     /// nothing for a client that takes no tasks.
     pub const fn as_task(mut self) -> Self {
-        self.task.wanted = true;
+        self.task.requested = true;
         self
     }
 
@@ -429,16 +434,16 @@ impl ToolCall {
 
     /// Begins the call and waits for no task: gives the task as soon as there is one, and the result where there is none.
     /// The tool is run as a task where it can be, as [`ToolCall::as_task`] says.
-    pub const fn begin(mut self) -> Beginning {
-        self.task.handed = true;
-        Beginning::new(self.as_task())
+    pub const fn start(mut self) -> StartedCall {
+        self.task.detached = true;
+        StartedCall::new(self.as_task())
     }
 
-    pub(super) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<Result<Begun, ClientError>> {
+    pub(super) fn poll_started(&mut self, cx: &mut Context<'_>) -> Poll<Result<TaskOutcome, ClientError>> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Done(result) => return Poll::Ready(result.map(Begun::Result)),
-                Stage::Begun(task) => return Poll::Ready(Ok(Begun::Task(task))),
+                Stage::Done(result) => return Poll::Ready(result.map(TaskOutcome::Result)),
+                Stage::TaskStarted(task) => return Poll::Ready(Ok(TaskOutcome::Task(task))),
                 Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
                 stage => self.stage = stage,
             }
@@ -447,7 +452,7 @@ impl ToolCall {
     }
 }
 
-impl<P: Question> Future for RoundTrip<P> {
+impl<P: RoundTripParams> Future for RoundTrip<P> {
     type Output = Result<P::Result, ClientError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -456,7 +461,7 @@ impl<P: Question> Future for RoundTrip<P> {
     }
 }
 
-impl<P: Question> fmt::Debug for RoundTrip<P> {
+impl<P: RoundTripParams> fmt::Debug for RoundTrip<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RoundTrip")
             .field("method", &P::METHOD)

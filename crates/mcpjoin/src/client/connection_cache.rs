@@ -18,7 +18,7 @@ use crate::link::{CredentialKey, PeerIdentity};
 
 /// Members of `_meta` that follow a request through a system, or say what comes beside the result. The others may affect
 /// the result.
-const BESIDE: [&str; 5] =
+const IGNORED_META: [&str; 5] =
     ["traceparent", "tracestate", "baggage", meta::key::PROGRESS_TOKEN, meta::key::LOG_LEVEL];
 
 /// Counts the connections, so that none is taken for another.
@@ -26,35 +26,35 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// What the connections of a client are to remember, and where.
 #[derive(Debug, Default)]
-pub(super) struct Caching {
-    pub(super) store: Store,
+pub(super) struct CacheConfig {
+    pub(super) source: CacheSource,
     /// The name of the authorization, where it has one.
     pub(super) partition: Option<Arc<str>>,
 }
 
 /// Where results are remembered.
 #[derive(Debug, Default)]
-pub(super) enum Store {
+pub(super) enum CacheSource {
     /// By each connection for itself.
     #[default]
     Own,
     Shared(Cache),
-    Nothing,
+    Disabled,
 }
 
-impl Caching {
+impl CacheConfig {
     /// The cache of a connection that begins.
     pub(super) fn of_connection(&self) -> Option<Cache> {
-        match &self.store {
-            Store::Own => Some(Cache::new()),
-            Store::Shared(cache) => Some(cache.clone()),
-            Store::Nothing => None,
+        match &self.source {
+            CacheSource::Own => Some(Cache::new()),
+            CacheSource::Shared(cache) => Some(cache.clone()),
+            CacheSource::Disabled => None,
         }
     }
 }
 
 /// What one connection remembers.
-pub(super) struct Remembered {
+pub(super) struct ConnectionCache {
     /// `None`: nothing is remembered.
     cache: Option<Cache>,
     /// The server, as far as it can be told from others, and what it knows of this client.
@@ -65,7 +65,7 @@ pub(super) struct Remembered {
 }
 
 /// A question whose answer may be kept.
-pub(super) struct Asked {
+pub(super) struct CacheTicket {
     method: Method,
     params: Arc<str>,
     uri: Option<Arc<str>>,
@@ -75,14 +75,14 @@ pub(super) struct Asked {
 }
 
 /// What is known before a question is asked.
-pub(super) enum Known {
+pub(super) enum Lookup {
     /// The answer.
-    Fresh(Raw),
+    Hit(Raw),
     /// Nothing. The answer may be kept under this, if under anything.
-    Nothing(Option<Asked>),
+    Miss(Option<CacheTicket>),
 }
 
-impl Remembered {
+impl ConnectionCache {
     /// `cache` for the results of this server, in the name of `partition` where that is said.
     pub(super) fn of(
         cache: Option<Cache>,
@@ -109,7 +109,7 @@ impl Remembered {
         }
     }
 
-    fn key(&self, asked: &Asked, owner: Owner) -> Key {
+    fn key(&self, asked: &CacheTicket, owner: Owner) -> Key {
         Key {
             owner,
             server: Arc::clone(&self.server),
@@ -119,20 +119,20 @@ impl Remembered {
         }
     }
 
-    /// The answer to a question of a kind whose answers can be kept, when it is known and fresh. `anew`: it is asked for in any case, and kept.
-    pub(super) fn look(&self, method: &Method, params: Option<&Raw>, anew: bool) -> Known {
-        let Some(cache) = &self.cache else { return Known::Nothing(None) };
-        let Some((params, uri)) = affecting(params) else { return Known::Nothing(None) };
+    /// The answer to a question of a kind whose answers can be kept, when it is known and fresh. `uncached`: it is asked for in any case, and kept.
+    pub(super) fn look_up(&self, method: &Method, params: Option<&Raw>, uncached: bool) -> Lookup {
+        let Some(cache) = &self.cache else { return Lookup::Miss(None) };
+        let Some((params, uri)) = key_params(params) else { return Lookup::Miss(None) };
         let changes = cache.changes(method);
-        let asked = Asked { method: method.clone(), params, uri, owner: self.owner(), changes };
+        let asked = CacheTicket { method: method.clone(), params, uri, owner: self.owner(), changes };
         let owners = asked.owner.iter().cloned().chain([Owner::Public]);
-        let known = if anew { None } else { cache.fresh(owners.map(|owner| self.key(&asked, owner))) };
-        known.map_or_else(|| Known::Nothing(Some(asked)), Known::Fresh)
+        let known = if uncached { None } else { cache.fresh(owners.map(|owner| self.key(&asked, owner))) };
+        known.map_or_else(|| Lookup::Miss(Some(asked)), Lookup::Hit)
     }
 
     /// Keeps the answer to a question, as far as the server lets it and it is known whose it is. `shared`: nothing
     /// forbids that others are given it, if it says so itself.
-    pub(super) fn keep(&self, asked: Asked, result: &Raw, arrived: Option<Instant>, shared: bool) {
+    pub(super) fn keep(&self, asked: CacheTicket, result: &Raw, arrived: Option<Instant>, shared: bool) {
         let (Some(cache), Some(arrived)) = (&self.cache, arrived) else { return };
         let private = asked.owner.clone();
         // Another authorization than when it was asked for: whose it is cannot be told.
@@ -159,7 +159,7 @@ impl Remembered {
 
 /// The parameters that affect a result, in one form, and the resource that is read. `None` when the result depends on
 /// more than the parameters: the answers to questions, or the state of an earlier round.
-fn affecting(params: Option<&Raw>) -> Option<(Arc<str>, Option<Arc<str>>)> {
+fn key_params(params: Option<&Raw>) -> Option<(Arc<str>, Option<Arc<str>>)> {
     let Some(params) = params else { return Some(("".into(), None)) };
     if ["inputResponses", "requestState"].iter().any(|round| params.member(round).is_some()) {
         return None;
@@ -170,7 +170,7 @@ fn affecting(params: Option<&Raw>) -> Option<(Arc<str>, Option<Arc<str>>)> {
     }
     if let Some(meta) = params.member("_meta") {
         let meta: Meta = meta.decode().ok()?;
-        for (key, value) in meta.iter().filter(|(key, _)| !BESIDE.contains(key)) {
+        for (key, value) in meta.iter().filter(|(key, _)| !IGNORED_META.contains(key)) {
             let _ = write!(text, "\n{key}\n{}", value.as_str());
         }
     }

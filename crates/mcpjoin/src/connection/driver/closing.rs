@@ -32,8 +32,8 @@ impl Driver {
     }
 
     /// Lets the last messages leave, then closes the link.
-    pub(super) fn say_farewell(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
-        if let Stage::Farewell(cause, until) = &self.stage {
+    pub(super) fn close_link(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
+        if let Stage::Flushing(cause, until) = &self.stage {
             let flushed = self.io.poll_flush(cx);
             if flushed.is_pending() && now < *until {
                 return;
@@ -48,9 +48,9 @@ impl Driver {
         let cause = with_exit(CloseCause::clone(cause), end);
         let mut state = core.lock();
         state.closed = Some(Arc::new(cause));
-        state.gone = true;
+        state.link_closed = true;
         self.wake.extend(state.take_watchers());
-        state.take_room(now, &mut self.wake);
+        state.grant_calls(now, &mut self.wake);
         drop(state);
         self.stage = Stage::Gone;
     }
@@ -82,10 +82,10 @@ impl Drop for Driver {
         state.session.close();
         self.take_events(&mut state);
         state.closed.get_or_insert_with(|| Arc::new(CloseCause::Local));
-        state.gone = true;
+        state.link_closed = true;
         self.wake.extend(state.take_watchers());
-        self.wake.extend(state.room.take_all());
-        state.all_ended(&mut self.wake);
+        self.wake.extend(state.call_queue.drain());
+        state.all_requests_ended(&mut self.wake);
         drop(state);
         for waker in self.wake.drain(..) {
             waker.wake();

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use mcpjoin_proto::Time;
 
-use super::core::Waking;
+use super::core::TaskWaker;
 
 /// The queue.
-pub(super) struct Room {
+pub(super) struct CallQueue {
     waiting: BTreeMap<u64, Waiter>,
     next: u64,
-    /// When somebody last got room.
-    moved: Time,
+    /// When somebody last got queue.
+    last_granted: Time,
     /// Nobody is late before that: looked at again then.
     due: Time,
 }
@@ -25,12 +25,12 @@ pub(super) struct Room {
 struct Waiter {
     waker: Waker,
     /// Since when, and how long at most; `None` for whoever waits as long as the connection lives.
-    patience: Option<(Time, Duration)>,
+    timeout: Option<(Time, Duration)>,
 }
 
-impl Room {
+impl CallQueue {
     pub(super) const fn new() -> Self {
-        Self { waiting: BTreeMap::new(), next: 0, moved: Time::ZERO, due: Time::FAR }
+        Self { waiting: BTreeMap::new(), next: 0, last_granted: Time::ZERO, due: Time::FAR }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -45,19 +45,19 @@ impl Room {
     pub(super) fn enter(
         &mut self,
         place: Option<u64>,
-        patience: Option<(Time, Duration)>,
-        waking: &mut Waking,
+        timeout: Option<(Time, Duration)>,
+        task: &mut TaskWaker,
     ) -> (u64, bool) {
         let place = place.unwrap_or_else(|| {
             self.next += 1;
             self.next
         });
-        let Some(waker) = waking.take() else { return (place, false) };
-        let waiter = Waiter { waker, patience };
-        let end = self.end(&waiter);
-        waking.keep(self.waiting.insert(place, waiter).map(|waiter| waiter.waker));
-        let earlier = end < self.due;
-        self.due = self.due.min(end);
+        let Some(waker) = task.take() else { return (place, false) };
+        let waiter = Waiter { waker, timeout };
+        let deadline = self.deadline(&waiter);
+        task.keep(self.waiting.insert(place, waiter).map(|waiter| waiter.waker));
+        let earlier = deadline < self.due;
+        self.due = self.due.min(deadline);
         (place, earlier)
     }
 
@@ -69,46 +69,46 @@ impl Room {
     }
 
     /// Whether whoever has waited since then has waited too long.
-    pub(super) fn is_late(&self, now: Time, since: Time, patience: Duration) -> bool {
-        self.moved.max(since) + patience <= now
+    pub(super) fn has_timed_out(&self, now: Time, since: Time, timeout: Duration) -> bool {
+        self.last_granted.max(since) + timeout <= now
     }
 
-    fn end(&self, waiter: &Waiter) -> Time {
-        waiter.patience.map_or(Time::FAR, |(since, patience)| self.moved.max(since) + patience)
+    fn deadline(&self, waiter: &Waiter) -> Time {
+        waiter.timeout.map_or(Time::FAR, |(since, timeout)| self.last_granted.max(since) + timeout)
     }
 
-    /// Room for so many: those who have waited longest.
-    pub(super) fn take(&mut self, now: Time, count: usize, wake: &mut Vec<Waker>) {
+    /// CallQueue for so many: those who have waited longest.
+    pub(super) fn grant(&mut self, now: Time, count: usize, wake: &mut Vec<Waker>) {
         let first = std::iter::from_fn(|| self.waiting.pop_first()).take(count);
         let before = wake.len();
         wake.extend(first.map(|(_, waiter)| waiter.waker));
         if wake.len() > before {
-            self.moved = now;
+            self.last_granted = now;
         }
     }
 
-    /// When to call [`Room::take_late`] next.
+    /// When to call [`CallQueue::expire`] next.
     pub(super) fn due(&self) -> Option<Time> {
         (self.due < Time::FAR).then_some(self.due)
     }
 
     /// Those who have waited too long.
-    pub(super) fn take_late(&mut self, now: Time, wake: &mut Vec<Waker>) {
+    pub(super) fn expire(&mut self, now: Time, wake: &mut Vec<Waker>) {
         if now < self.due {
             return;
         }
         let late: Vec<u64> = self
             .waiting
             .iter()
-            .filter(|(_, waiter)| self.end(waiter) <= now)
+            .filter(|(_, waiter)| self.deadline(waiter) <= now)
             .map(|(place, _)| *place)
             .collect();
         wake.extend(late.iter().filter_map(|place| self.waiting.remove(place)).map(|waiter| waiter.waker));
-        self.due = self.waiting.values().map(|waiter| self.end(waiter)).min().unwrap_or(Time::FAR);
+        self.due = self.waiting.values().map(|waiter| self.deadline(waiter)).min().unwrap_or(Time::FAR);
     }
 
     /// Everybody: the connection is gone.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Waker> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Waker> {
         std::mem::take(&mut self.waiting).into_values().map(|waiter| waiter.waker)
     }
 }
@@ -123,43 +123,43 @@ mod tests {
         Time::from_epoch(Duration::from_secs(seconds))
     }
 
-    fn waking() -> Waking {
-        Waking::new(&Context::from_waker(Waker::noop()))
+    fn waker() -> TaskWaker {
+        TaskWaker::new(&Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn who_waits_while_nothing_moves_is_late_and_who_waits_in_a_queue_that_moves_is_not() {
-        let (mut room, mut wake) = (Room::new(), Vec::new());
-        let patience = Duration::from_secs(10);
+        let (mut queue, mut wake) = (CallQueue::new(), Vec::new());
+        let timeout = Duration::from_secs(10);
         let enter =
-            |room: &mut Room, since: u64| room.enter(None, Some((at(since), patience)), &mut waking());
-        let (first, earlier) = enter(&mut room, 1);
+            |queue: &mut CallQueue, since: u64| queue.enter(None, Some((at(since), timeout)), &mut waker());
+        let (first, earlier) = enter(&mut queue, 1);
         assert!(earlier);
-        let (second, earlier) = enter(&mut room, 2);
+        let (second, earlier) = enter(&mut queue, 2);
         assert!(!earlier);
-        let (endless, _) = room.enter(None, None, &mut waking());
-        assert_eq!(room.due(), Some(at(11)));
-        // The first gets room, so the second's time begins anew.
-        room.take(at(10), 1, &mut wake);
+        let (unlimited, _) = queue.enter(None, None, &mut waker());
+        assert_eq!(queue.due(), Some(at(11)));
+        // The first gets queue, so the second's time begins anew.
+        queue.grant(at(10), 1, &mut wake);
         assert_eq!(wake.len(), 1);
-        assert!(room.leave(first).is_none());
-        room.take_late(at(11), &mut wake);
-        assert_eq!((wake.len(), room.due()), (1, Some(at(20))));
-        assert!(!room.is_late(at(19), at(2), patience));
-        assert!(room.is_late(at(20), at(2), patience));
-        room.take_late(at(20), &mut wake);
-        assert_eq!((wake.len(), room.due()), (2, None));
-        assert!(room.leave(second).is_none());
-        assert!(room.leave(endless).is_some() && room.is_empty());
+        assert!(queue.leave(first).is_none());
+        queue.expire(at(11), &mut wake);
+        assert_eq!((wake.len(), queue.due()), (1, Some(at(20))));
+        assert!(!queue.has_timed_out(at(19), at(2), timeout));
+        assert!(queue.has_timed_out(at(20), at(2), timeout));
+        queue.expire(at(20), &mut wake);
+        assert_eq!((wake.len(), queue.due()), (2, None));
+        assert!(queue.leave(second).is_none());
+        assert!(queue.leave(unlimited).is_some() && queue.is_empty());
     }
 
     #[test]
     fn who_is_due_no_earlier_than_others_wakes_nobody() {
-        let mut room = Room::new();
-        assert!(!room.enter(None, None, &mut waking()).1, "it has no end");
+        let mut queue = CallQueue::new();
+        assert!(!queue.enter(None, None, &mut waker()).1, "it has no end");
         for earlier in [true, false] {
-            let patience = Some((at(1), Duration::from_secs(1)));
-            assert_eq!(room.enter(None, patience, &mut waking()).1, earlier);
+            let timeout = Some((at(1), Duration::from_secs(1)));
+            assert_eq!(queue.enter(None, timeout, &mut waker()).1, earlier);
         }
     }
 }

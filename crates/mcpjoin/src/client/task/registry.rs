@@ -1,4 +1,4 @@
-//! What a client knows of tasks beside those that it follows: who waits for news of which, and which tools can be one.
+//! What a client knows of tasks beside those that it follows: who waits for updates of which, and which tools can be one.
 //!
 //! Told by `input`, which hears every notification, and asked by `task`'s other parts. Bounded by what the client itself
 //! follows and by what [`KnownTools`] remembers.
@@ -14,42 +14,42 @@ use super::super::Client;
 use super::dialect::Dialect;
 use crate::known_tools::KnownTools;
 
-/// So many of the latest news are kept that nobody waited for yet: a server may tell of a task in the same breath in which it
+/// So many of the latest updates are kept that nobody waited for yet: a server may tell of a task in the same breath in which it
 /// begins it.
-const EARLY: usize = 16;
+const MAX_EARLY_UPDATES: usize = 16;
 
 /// None of them is longer than this, in bytes of its JSON: a longer one is seen at the next look. Ours have some hundred.
-const EARLY_BYTES: usize = 16 * 1024;
+const MAX_EARLY_UPDATE_BYTES: usize = 16 * 1024;
 
-/// The news of one task: the newest, and whether to look at once.
+/// The updates of one task: the newest, and whether to look at once.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct TaskUpdates {
     latest: Mutex<Option<ExtensionTask>>,
-    told: Notify,
-    hurry: Notify,
+    published: Notify,
+    poll: Notify,
 }
 
-impl News {
+impl TaskUpdates {
     /// What was told of the task, when that can be read.
-    pub(super) fn tell(&self, task: Option<ExtensionTask>, id: &str) {
+    pub(super) fn publish(&self, task: Option<ExtensionTask>, id: &str) {
         match task {
             Some(task) if task.task_id == id => {
                 *lock(&self.latest) = Some(task);
-                self.told.notify_one();
+                self.published.notify_one();
             }
             Some(_) => {}
-            None => self.hurry(),
+            None => self.poll_now(),
         }
     }
 
     /// The next look at the task is due now.
-    pub(super) fn hurry(&self) {
-        self.hurry.notify_one();
+    pub(super) fn poll_now(&self) {
+        self.poll.notify_one();
     }
 
     /// Waits until a look is due before its time. Cancel-safe.
-    pub(super) async fn hurried(&self) {
-        self.hurry.notified().await;
+    pub(super) async fn poll_requested(&self) {
+        self.poll.notified().await;
     }
 
     /// The newest. Cancel-safe.
@@ -58,35 +58,35 @@ impl News {
             if let Some(task) = lock(&self.latest).take() {
                 return task;
             }
-            self.told.notified().await;
+            self.published.notified().await;
         }
     }
 }
 
 /// See the module.
 #[derive(Default)]
-pub(in super::super) struct Board {
-    heard: Mutex<Heard>,
-    tools: Mutex<Tools>,
+pub(in super::super) struct TaskRegistry {
+    subscribers: Mutex<Subscribers>,
+    tools: Mutex<ToolSupport>,
 }
 
 #[derive(Default)]
-struct Heard {
-    waiting: Vec<(String, Arc<News>)>,
+struct Subscribers {
+    waiting: Vec<(String, Arc<TaskUpdates>)>,
     early: VecDeque<ExtensionTask>,
 }
 
 #[derive(Default)]
-struct Tools {
+struct ToolSupport {
     /// Counts the changes that were told.
     changes: u64,
     /// Those that can be a task, when all are known. Where there are too many, they are listed again with each call.
     known: Option<KnownTools<TaskSupport>>,
 }
 
-impl Board {
+impl TaskRegistry {
     /// Puts a notification where it is waited for.
-    pub(in super::super) fn notice(&self, notification: &Notification) {
+    pub(in super::super) fn handle_notification(&self, notification: &Notification) {
         match notification.method {
             Method::ToolListChanged => {
                 let mut tools = lock(&self.tools);
@@ -96,29 +96,29 @@ impl Board {
             Method::TaskStatus => {
                 let Some(params) = &notification.params else { return };
                 let Ok(task) = Dialect::Core.read(&Method::TaskStatus, params.raw()) else { return };
-                let mut heard = lock(&self.heard);
+                let mut subscribers = lock(&self.subscribers);
                 let mut early = true;
-                for (id, news) in heard.waiting.iter().filter(|(id, _)| *id == task.task_id) {
-                    news.tell(Some(task.clone()), id);
+                for (id, updates) in subscribers.waiting.iter().filter(|(id, _)| *id == task.task_id) {
+                    updates.publish(Some(task.clone()), id);
                     early = false;
                 }
-                if early && params.raw().len() <= EARLY_BYTES {
-                    heard.early.truncate(EARLY - 1);
-                    heard.early.push_front(task);
+                if early && params.raw().len() <= MAX_EARLY_UPDATE_BYTES {
+                    subscribers.early.truncate(MAX_EARLY_UPDATES - 1);
+                    subscribers.early.push_front(task);
                 }
             }
             _ => {}
         }
     }
 
-    /// Has the news of a task told there until what is given back is dropped.
-    pub(super) fn hear<'a>(&'a self, id: &str, news: &'a Arc<News>) -> Hearing<'a> {
-        let mut heard = lock(&self.heard);
-        if let Some(place) = heard.early.iter().position(|task| task.task_id == id) {
-            news.tell(heard.early.remove(place), id);
+    /// Has the updates of a task told there until what is given back is dropped.
+    pub(super) fn watch<'a>(&'a self, id: &str, updates: &'a Arc<TaskUpdates>) -> Watch<'a> {
+        let mut subscribers = lock(&self.subscribers);
+        if let Some(place) = subscribers.early.iter().position(|task| task.task_id == id) {
+            updates.publish(subscribers.early.remove(place), id);
         }
-        heard.waiting.push((id.to_owned(), news.clone()));
-        Hearing { board: self, news }
+        subscribers.waiting.push((id.to_owned(), updates.clone()));
+        Watch { registry: self, updates }
     }
 
     /// Whether a tool can be a task, as the server's list says; `None` when that is not known. Lists the tools where that
@@ -158,15 +158,15 @@ impl Board {
     }
 }
 
-/// See [`Board::hear`].
-pub(super) struct Hearing<'a> {
-    board: &'a Board,
-    news: &'a Arc<News>,
+/// See [`TaskRegistry::hear`].
+pub(super) struct Watch<'a> {
+    registry: &'a TaskRegistry,
+    updates: &'a Arc<TaskUpdates>,
 }
 
-impl Drop for Hearing<'_> {
+impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        lock(&self.board.heard).waiting.retain(|(_, news)| !Arc::ptr_eq(news, self.news));
+        lock(&self.registry.subscribers).waiting.retain(|(_, updates)| !Arc::ptr_eq(updates, self.updates));
     }
 }
 
@@ -188,22 +188,25 @@ mod tests {
         Notification { method: Method::TaskStatus, params }
     }
 
-    fn early(board: &Board) -> Vec<String> {
-        lock(&board.heard).early.iter().map(|task| task.task_id.clone()).collect()
+    fn early(registry: &TaskRegistry) -> Vec<String> {
+        lock(&registry.subscribers).early.iter().map(|task| task.task_id.clone()).collect()
     }
 
     #[test]
     fn what_came_too_early_is_kept_only_when_it_is_short() {
-        let board = Board::default();
-        board.notice(&told("short", "at work"));
-        board.notice(&told("long", &"x".repeat(1 << 20)));
-        assert_eq!(early(&board), ["short"]);
+        let registry = TaskRegistry::default();
+        registry.handle_notification(&told("short", "at work"));
+        registry.handle_notification(&told("long", &"x".repeat(1 << 20)));
+        assert_eq!(early(&registry), ["short"]);
     }
 
     #[test]
     fn the_newest_of_what_came_too_early_are_kept() {
-        let board = Board::default();
-        (0..=EARLY).for_each(|id| board.notice(&told(&id.to_string(), "")));
-        assert_eq!(early(&board), (1..=EARLY).rev().map(|id| id.to_string()).collect::<Vec<_>>());
+        let registry = TaskRegistry::default();
+        (0..=MAX_EARLY_UPDATES).for_each(|id| registry.handle_notification(&told(&id.to_string(), "")));
+        assert_eq!(
+            early(&registry),
+            (1..=MAX_EARLY_UPDATES).rev().map(|id| id.to_string()).collect::<Vec<_>>()
+        );
     }
 }
