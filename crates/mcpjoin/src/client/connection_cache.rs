@@ -1,7 +1,7 @@
-//! What a client remembers of its server's results, and what it asks all the same.
+//! The cache as one connection uses it: which results are cached, under which keys.
 //!
-//! Called by the client where it would ask: what is fresh is given in place of an answer, byte for byte as it came. Here
-//! it is decided under which key a result lies, so that nobody is ever given what is not for him.
+//! The client looks here before it sends a request. A cached result is returned byte for byte as it was received. The
+//! key says who may be given it, so no client ever gets a result that is private to another one.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#cache-key>
 
 use std::fmt::Write as _;
@@ -16,26 +16,25 @@ use tokio::time::Instant;
 use super::cache::{Cache, Key, Owner, is_public};
 use crate::link::{CredentialKey, PeerIdentity};
 
-/// Members of `_meta` that follow a request through a system, or say what comes beside the result. The others may affect
-/// the result.
+/// Members of `_meta` that do not affect the result: trace context, progress tokens, log levels. All others may.
 const IGNORED_META: [&str; 5] =
     ["traceparent", "tracestate", "baggage", meta::key::PROGRESS_TOKEN, meta::key::LOG_LEVEL];
 
-/// Counts the connections, so that none is taken for another.
+/// The number of the next connection. Tells the connections apart.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// What the connections of a client are to remember, and where.
+/// Where the connections of a client cache their results.
 #[derive(Debug, Default)]
 pub(super) struct CacheConfig {
     pub(super) source: CacheSource,
-    /// The name of the authorization, where it has one.
+    /// The name of the authorization, if the user gave one.
     pub(super) partition: Option<Arc<str>>,
 }
 
-/// Where results are remembered.
+/// Which cache is used.
 #[derive(Debug, Default)]
 pub(super) enum CacheSource {
-    /// By each connection for itself.
+    /// Each connection has its own.
     #[default]
     Own,
     Shared(Cache),
@@ -43,7 +42,7 @@ pub(super) enum CacheSource {
 }
 
 impl CacheConfig {
-    /// The cache of a connection that begins.
+    /// Returns the cache of a new connection.
     pub(super) fn of_connection(&self) -> Option<Cache> {
         match &self.source {
             CacheSource::Own => Some(Cache::new()),
@@ -53,37 +52,38 @@ impl CacheConfig {
     }
 }
 
-/// What one connection remembers.
+/// The cache of one connection.
 pub(super) struct ConnectionCache {
-    /// `None`: nothing is remembered.
+    /// `None`: nothing is cached.
     cache: Option<Cache>,
-    /// The server, as far as it can be told from others, and what it knows of this client.
+    /// Identifies the server, and what it knows of this client.
     server: Arc<str>,
-    /// Whose private results are given.
+    /// Whose private results may be returned.
     credentials: CredentialKey,
     number: u64,
 }
 
-/// A question whose answer may be kept.
+/// Permission to store the result of a request that is about to be sent.
 pub(super) struct CacheTicket {
     method: Method,
     params: Arc<str>,
     uri: Option<Arc<str>>,
-    /// Whose private answer it is; `None`: that cannot be told.
+    /// Whose private result it is; `None` if that is not known.
     owner: Option<Owner>,
     changes: u64,
 }
 
-/// What is known before a question is asked.
+/// The outcome of a lookup.
 pub(super) enum Lookup {
-    /// The answer.
+    /// A fresh result.
     Hit(Raw),
-    /// Nothing. The answer may be kept under this, if under anything.
+    /// No result. The response may be stored with this ticket, if there is one.
     Miss(Option<CacheTicket>),
 }
 
 impl ConnectionCache {
-    /// `cache` for the results of this server, in the name of `partition` where that is said.
+    /// Creates the cache of a connection to this server. `partition` overrides what the transport says of its
+    /// authorization.
     pub(super) fn of(
         cache: Option<Cache>,
         peer: &Peer,
@@ -91,7 +91,7 @@ impl ConnectionCache {
         partition: Option<Arc<str>>,
         peer_identity: PeerIdentity,
     ) -> Self {
-        // Older revisions have no hints. What is in the cache of others is not for them.
+        // Older revisions have no hints, and must not be given what newer ones have cached.
         let cache = cache.filter(|_| peer.profile.result_type);
         let PeerIdentity { address, credentials } = peer_identity;
         let credentials = partition.map_or(credentials, CredentialKey::Known);
@@ -100,7 +100,7 @@ impl ConnectionCache {
         Self { cache, server: server.unwrap_or_default().into(), credentials, number }
     }
 
-    /// Whose private results may be given now.
+    /// Returns whose private results may be returned now.
     fn owner(&self) -> Option<Owner> {
         match &self.credentials {
             CredentialKey::Constant => Some(Owner::Connection(self.number)),
@@ -119,7 +119,7 @@ impl ConnectionCache {
         }
     }
 
-    /// The answer to a question of a kind whose answers can be kept, when it is known and fresh. `uncached`: it is asked for in any case, and kept.
+    /// Returns a fresh result. `uncached`: the request is sent in any case, and its result is stored.
     pub(super) fn look_up(&self, method: &Method, params: Option<&Raw>, uncached: bool) -> Lookup {
         let Some(cache) = &self.cache else { return Lookup::Miss(None) };
         let Some((params, uri)) = key_params(params) else { return Lookup::Miss(None) };
@@ -130,12 +130,12 @@ impl ConnectionCache {
         known.map_or_else(|| Lookup::Miss(Some(asked)), Lookup::Hit)
     }
 
-    /// Keeps the answer to a question, as far as the server lets it and it is known whose it is. `shared`: nothing
-    /// forbids that others are given it, if it says so itself.
+    /// Stores a result, if the server allows it and if it is known whose it is. `shared`: it may be given to others if
+    /// it says so itself.
     pub(super) fn keep(&self, asked: CacheTicket, result: &Raw, arrived: Option<Instant>, shared: bool) {
         let (Some(cache), Some(arrived)) = (&self.cache, arrived) else { return };
         let private = asked.owner.clone();
-        // Another authorization than when it was asked for: whose it is cannot be told.
+        // The authorization has changed since the request was sent, so it is not known whose result this is.
         if private != self.owner() {
             return;
         }
@@ -148,7 +148,7 @@ impl ConnectionCache {
         cache.keep(key, other, asked.changes, result, arrived);
     }
 
-    /// Nothing of this list is fresh any more: a cursor from it was refused.
+    /// Removes the pages of a list, because the server has refused a cursor of it.
     pub(super) fn forget(&self, method: &Method) {
         if let Some(cache) = &self.cache {
             let owners: Vec<_> = self.owner().into_iter().chain([Owner::Public]).collect();
@@ -157,8 +157,8 @@ impl ConnectionCache {
     }
 }
 
-/// The parameters that affect a result, in one form, and the resource that is read. `None` when the result depends on
-/// more than the parameters: the answers to questions, or the state of an earlier round.
+/// Returns the parameters that affect a result, in one form, and the URI of the resource that is read. `None` if the
+/// result depends on more than the parameters: on answers, or on the state of an earlier round.
 fn key_params(params: Option<&Raw>) -> Option<(Arc<str>, Option<Arc<str>>)> {
     let Some(params) = params else { return Some(("".into(), None)) };
     if ["inputResponses", "requestState"].iter().any(|round| params.member(round).is_some()) {
@@ -178,8 +178,8 @@ fn key_params(params: Option<&Raw>) -> Option<(Arc<str>, Option<Arc<str>>)> {
     Some((text.into(), uri))
 }
 
-/// Everything that tells a server from another one, and that its results may depend on beside the question: another
-/// version of a program may have other tools, and so may a client that can do less.
+/// Identifies a server and everything else that its results may depend on: another version of a program may have other
+/// tools, and so may a server for a client with fewer capabilities.
 fn identity(peer: &Peer, capabilities: &ClientCapabilities, place: Option<&str>) -> String {
     let mut text = place.unwrap_or_default().to_owned();
     let mut part = |part: Option<Raw>| {

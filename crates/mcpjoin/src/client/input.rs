@@ -1,8 +1,8 @@
-//! The answers to what a server asks: a message from a model, input from a user, the roots.
+//! Handles the requests of servers for input: a message from a model, input from the user, the roots.
 //!
-//! Registered once, in the [`ClientBuilder`](super::ClientBuilder), and used in both eras: a legacy server asks
-//! with requests of its own, which come in through [`ClientHandler`]; a modern one asks in place of a result, which
-//! `rounds` sees. <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
+//! The handlers are registered once, in the [`ClientBuilder`](super::ClientBuilder), and used in both eras. A legacy
+//! server sends requests of its own, which arrive at [`ClientHandler`]. A modern server asks for input in place of a
+//! result, which `round_trip` handles. <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,8 +31,8 @@ use crate::handler::Handler;
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ErrorObject>> + Send>>;
 type InputHandler<P, R> = Box<dyn Fn(P) -> Answer<R> + Send + Sync>;
 
-/// An input_handler whose answers are given in tasks of their own: in the legacy era it is called in the task that drives the
-/// connection, in the modern era in that of the caller, and neither is to be blocked or unwound by it.
+/// Wraps a handler so that each call runs in a task of its own. In the legacy era it is called in the task that drives
+/// the connection, in the modern era in that of the caller; it must neither block nor unwind them.
 fn input_handler<P, R, F, A>(method: Method, answer: F) -> InputHandler<P, R>
 where
     P: Send + 'static,
@@ -47,8 +47,8 @@ where
     })
 }
 
-/// The outcome of a future that runs in a task of its own, where there is a runtime for one. A panic becomes an internal
-/// error. Dropping it drops the future where it waits.
+/// Runs a future in a task of its own, if there is a runtime. A panic becomes an internal error. Dropping this future
+/// drops the inner one.
 async fn run_contained<R: Send + 'static>(
     method: Method,
     answer: impl Future<Output = Result<R, ErrorObject>> + Send + 'static,
@@ -67,17 +67,17 @@ async fn run_contained<R: Send + 'static>(
     outcome.unwrap_or_else(|panic| Err(panicked(&method, &*panic)))
 }
 
-/// Calls what a user wants to hear something with. A panic ends that call alone.
+/// Calls a function of the user. A panic is logged.
 pub(super) fn contain_panic(what: &impl fmt::Display, call: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
         drop(panicked(what, &*panic));
     }
 }
 
-/// Whoever wants to hear of notifications.
+/// Receives the notifications of a server.
 pub(super) type OnNotification = Arc<dyn Fn(Notification) + Send + Sync>;
 
-/// What this client can answer. What is not here is not declared.
+/// The registered handlers. What is not here is not declared.
 #[derive(Default)]
 pub(super) struct InputHandlers {
     roots: Option<Mutex<Vec<Root>>>,
@@ -86,15 +86,15 @@ pub(super) struct InputHandlers {
     pub(super) sampling_tools: bool,
     pub(super) sampling_context: bool,
     pub(super) elicitation_url: bool,
-    /// Results may come later: declared as an extension. In 2025-11-25 a client declares only tasks of its own.
+    /// Accepts tasks: declared as an extension. At 2025-11-25 a client only declares tasks of its own.
     pub(super) takes_tasks: bool,
-    /// What else is declared, by name, with its settings.
+    /// Further declared extensions, by name, with their settings.
     pub(super) extensions: BTreeMap<String, Raw>,
 }
 
-/// Why a question has no answer.
+/// Why a request for input has no response.
 enum Unanswered {
-    /// This client did not say that it can.
+    /// This client has not declared it.
     Undeclared,
     Failed(ErrorObject),
 }
@@ -126,14 +126,14 @@ impl InputHandlers {
         self.roots = Some(Mutex::new(roots));
     }
 
-    /// Other roots from now on. Says whether roots were declared at all.
+    /// Replaces the roots. Returns whether roots were declared at all.
     pub(super) fn replace_roots(&self, roots: Vec<Root>) -> bool {
         let Some(known) = &self.roots else { return false };
         *known.lock().unwrap_or_else(PoisonError::into_inner) = roots;
         true
     }
 
-    /// Exactly what was registered.
+    /// Returns the capabilities of exactly what was registered.
     pub(super) fn capabilities(&self) -> ClientCapabilities {
         let mut capabilities = ClientCapabilities::default();
         if self.roots.is_some() {
@@ -192,7 +192,7 @@ impl InputHandlers {
         }
     }
 
-    /// InputHandlers all questions at once, under their names. The first that has no answer ends the others.
+    /// Handles all requests for input concurrently, by name. The first failure drops the others.
     pub(super) async fn answer_all(
         self: Arc<Self>,
         method: Method,
@@ -224,7 +224,7 @@ impl fmt::Debug for InputHandlers {
     }
 }
 
-/// What a client says to a server that asks by itself, and where its notifications go.
+/// Answers the requests of a legacy server, and forwards notifications.
 pub(super) struct ClientHandler {
     pub(super) answers: Arc<InputHandlers>,
     pub(super) on_notification: Option<OnNotification>,
@@ -258,7 +258,7 @@ impl Handler for ClientHandler {
     }
 }
 
-/// An answer that belongs to the task to which its question belongs, as 2025-11-25 wants it said of every message.
+/// Adds the id of the task that the request belongs to, as 2025-11-25 requires for each message of a task.
 fn related(answer: Raw, task: Option<Raw>) -> Result<Raw, ErrorObject> {
     let Some(task) = task else { return Ok(answer) };
     let unwritable = |error: &dyn fmt::Display| ErrorObject::internal(error.to_string());

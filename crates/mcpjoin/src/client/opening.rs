@@ -1,4 +1,4 @@
-//! From a link to a client: what each connection of a client is made of, and opening one.
+//! Opens the connection of a client over a transport.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
@@ -8,9 +8,9 @@ use mcpjoin_proto::session::{Ask, ClientRole, Limits, Peer, Role};
 use tokio::time::{Instant, timeout};
 
 use super::cache::Cache;
-use super::catalogue::Catalogue;
 use super::connection_cache::{CacheConfig, ConnectionCache};
 use super::input::{ClientHandler, InputHandlers, OnNotification};
+use super::pages::ToolFilter;
 use super::subscription::ResourceStreams;
 use super::task::TaskRegistry;
 use super::{Client, ConnectError, Inner, OpenConnection};
@@ -20,14 +20,14 @@ use crate::handler::{ErasedHandler, SharedHandler};
 use crate::link::ChildHandle;
 use crate::link::{Link, PeerIdentity};
 
-/// How long an error in connecting waits for the end of what was started. With what it takes to be certain of a child's
-/// death it stays below half a second.
+/// How long a failed connect waits for the end of what it has started. Together with the time to detect the death of a
+/// child it stays below half a second.
 const CONNECT_ERROR_CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// What each connection of a client is made of.
+/// The parts of each connection of a client.
 pub(super) struct Plan {
     pub(super) role: ClientRole,
-    /// Who answers and hears in place of `answers` and `on_notification`.
+    /// Used in place of `answers` and `on_notification`.
     pub(super) handler: Option<Arc<dyn ErasedHandler>>,
     pub(super) limits: Limits,
     pub(super) max_rounds: usize,
@@ -38,15 +38,15 @@ pub(super) struct Plan {
     pub(super) caching: CacheConfig,
 }
 
-/// A connection whose peers do not agree yet. Dropping it ends it.
+/// A connection that is being opened. Dropping it ends it.
 pub(super) struct Opening<'a> {
     plan: &'a Plan,
     connection: OpenConnection,
     tasks: Arc<TaskRegistry>,
-    /// Watches the server, when it is a child of ours.
+    /// The server's process, if it is our child.
     #[cfg(unix)]
     child: Option<ChildHandle>,
-    /// Arguments travel in headers, too, where a tool's schema says so.
+    /// Arguments are repeated in headers, where a tool's schema says so.
     headers: bool,
     identity: PeerIdentity,
     cache: Option<Cache>,
@@ -54,7 +54,7 @@ pub(super) struct Opening<'a> {
 }
 
 impl Plan {
-    /// Begins to open a connection, in a task of its own.
+    /// Starts to open a connection, in a task of its own.
     pub(super) fn open(&self, link: Link, ask: Ask) -> Opening<'_> {
         let started = Instant::now();
         let cache = self.caching.of_connection();
@@ -99,23 +99,23 @@ impl Plan {
 }
 
 impl Opening<'_> {
-    /// Waits until the peers agree, or until nothing is left of the connection. Cancel-safe.
+    /// Waits until the peers agree, or until the failed connection has ended completely. Cancel-safe.
     pub(super) async fn opened(&self) -> Result<Arc<Peer>, ConnectError> {
         match self.connection.opened().await {
             Ok(peer) => Ok(peer),
-            // Only when everything is gone is it known how it ended.
+            // How it has ended is only known when everything is gone.
             Err(_) => Err(ConnectError::new(self.connection.closed().await, self.started.elapsed())),
         }
     }
 
-    /// Waits until the peers agree, or until it is certain that they never will; what is left of the connection then
-    /// is ended behind the error, unless it is gone in a moment. Cancel-safe.
+    /// Waits until the peers agree, or until it is certain that they will not. What is left of the connection then is
+    /// ended in the background, after a short wait. Cancel-safe.
     pub(super) async fn opened_or_failed_promptly(&self) -> Result<Arc<Peer>, ConnectError> {
         match self.connection.opened().await {
             Ok(peer) => Ok(peer),
             Err(cause) => {
                 let took = self.started.elapsed();
-                // When everything is gone more may be known of how it ended.
+                // More may be known about the end when everything is gone.
                 let cause =
                     timeout(CONNECT_ERROR_CLOSE_TIMEOUT, self.connection.closed()).await.unwrap_or(cause);
                 Err(ConnectError::new(cause, took))
@@ -123,14 +123,14 @@ impl Opening<'_> {
         }
     }
 
-    /// Ends it, and waits until nothing of it is left.
+    /// Closes it, and waits until it has ended completely.
     pub(super) async fn close(self) {
         self.connection.close();
         self.connection.closed().await;
     }
 
     pub(super) fn client(self, peer: Arc<Peer>) -> Client {
-        let marks = self.headers && peer.profile.http_method_headers;
+        let checks_headers = self.headers && peer.profile.http_method_headers;
         let plan = self.plan;
         let partition = plan.caching.partition.clone();
         let capabilities = &plan.role.capabilities;
@@ -147,7 +147,7 @@ impl Opening<'_> {
                 tasks: self.tasks,
                 on_notification: self.plan.on_notification.clone(),
                 cache,
-                catalogue: Catalogue { marks, on_violation: self.plan.on_violation.clone() },
+                tool_filter: ToolFilter { checks_headers, on_violation: self.plan.on_violation.clone() },
                 log_level: AtomicU8::new(0),
                 max_rounds: self.plan.max_rounds,
                 max_pages: self.plan.max_pages,

@@ -1,7 +1,7 @@
-//! Lists that come in pages, read as one.
+//! Lists that come in pages, read as one. The only paginator of the library.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor means nothing to
-//! a client: every text is one, the empty one too, and only its absence ends a list.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor has no meaning to a
+//! client: every string is one, even the empty string, and only its absence ends a list.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -11,7 +11,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
-use mcpjoin_proto::session::{CallError, Reply};
+use mcpjoin_proto::http::params::header_marks;
+use mcpjoin_proto::session::{CallError, Reply, Violation};
 use mcpjoin_proto::types::{
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListTasksResult, ListToolsResult,
     PageParams, Prompt, Resource, ResourceTemplate, Task, Tool,
@@ -22,20 +23,30 @@ use tokio::time::Instant;
 use super::cache::is_public;
 use super::connection_cache::{CacheTicket, Lookup};
 use super::{Client, ClientError, decode, encode};
-use crate::connection::Calling;
+use crate::connection::{Calling, OnViolation};
 
-/// The items of a list, page after page as they are needed.
+/// The items of a list. Pages are requested as they are needed.
 ///
-/// Also a [`Stream`]. Ends after the first error: a page that failed, a cursor that came twice, or more pages than the
-/// bound. Dropping it cancels the request for the page under way.
+/// It is also a [`Stream`]. It ends after the first error: a failed page, a repeated cursor, or too many pages.
+/// Dropping it cancels the request for the current page.
 ///
-/// Pages that are remembered as fresh are not asked for, each for itself ([`Cache`](super::Cache)); when the list has
-/// changed meanwhile, items may come twice or be missing, as with a list that changes while it is read.
-/// [`Client::uncached`] reads a list as it is.
+/// Each page may come from the [`Cache`](super::Cache). If the list has changed between two pages, items may be
+/// repeated or missing, as with any list that changes while it is read. [`Client::uncached`] reads the current list.
 ///
-/// When the server refuses a cursor (-32602, or any error behind a remembered page), all pages of the list are forgotten,
-/// and it is read from the beginning, [once](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#interaction-with-pagination):
-/// items with the name or the address of one that was handed out do not come again. The second refusal is an error.
+/// If the server refuses a cursor (-32602, or any error after a cached page), all cached pages of the list are removed
+/// and the list is read from its start
+/// [once](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#interaction-with-pagination).
+/// Items that were returned already, by name or URI, are then skipped. A second refusal is an error.
+///
+/// ```no_run
+/// # async fn example(client: mcpjoin::Client) -> Result<(), mcpjoin::client::ClientError> {
+/// let mut tools = client.list_tools();
+/// while let Some(tool) = tools.next().await {
+///     println!("{}", tool?.name);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is asked before it is polled"]
 pub struct Pages<T: Listed> {
     client: Client,
@@ -43,28 +54,28 @@ pub struct Pages<T: Listed> {
     asked: usize,
     seen: BTreeSet<String>,
     stage: Stage,
-    /// The page before was remembered.
+    /// The previous page was cached.
     from_memory: bool,
-    /// An earlier page was for this client alone, and so is the whole list.
+    /// An earlier page was private, so the whole list is.
     private: bool,
-    /// What was handed out and cannot be taken back: of each item a number that stands for its name.
+    /// Hashes of the names of the items that were returned.
     handed_out: HashSet<u64>,
     numbers: RandomState,
-    /// A cursor was refused, and the list begun again for it.
+    /// The list was restarted because a cursor was refused.
     has_restarted: bool,
-    /// The list was begun again, and what was read before is void.
+    /// The list was restarted: items read before are discarded.
     begun_again: bool,
 }
 
 enum Stage {
-    /// The next page begins there; the first one nowhere in particular.
+    /// The cursor of the next page; `None` for the first page.
     Next(Option<String>),
     Reading {
         calling: Calling,
         asked: Option<CacheTicket>,
         first: bool,
     },
-    /// Told when the items before it are taken.
+    /// Returned when the items before it were taken.
     Failed(Box<ClientError>),
     Over,
 }
@@ -73,21 +84,21 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What servers list: tools, resources, resource templates, prompts. Nobody else implements it.
+/// An item of a list: a tool, resource, resource template, prompt or task. Sealed.
 pub trait Listed: sealed::Sealed + Unpin + Send + Sized {
     /// The method of the list.
     #[doc(hidden)]
     const METHOD: Method;
 
-    /// The items of a page, and where the next one begins.
+    /// Decodes a page: its items and the next cursor.
     #[doc(hidden)]
     fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError>;
 
-    /// By what it is known among the others: its name or its address.
+    /// The name or URI that identifies the item in its list.
     #[doc(hidden)]
     fn listed_as(&self) -> &str;
 
-    /// Leaves out what this connection cannot use.
+    /// Removes items that this connection cannot use.
     #[doc(hidden)]
     fn retain(client: &Client, items: &mut Vec<Self>);
 }
@@ -116,15 +127,45 @@ macro_rules! listed {
 }
 
 listed! {
-    Tool.name, ListTools => ListToolsResult.tools, |client: &Client, tools| client.inner.catalogue.retain(tools);
+    Tool.name, ListTools => ListToolsResult.tools, |client: &Client, tools| client.inner.tool_filter.retain(tools);
     Resource.uri, ListResources => ListResourcesResult.resources, all;
     ResourceTemplate.uri_template, ListResourceTemplates => ListResourceTemplatesResult.resource_templates, all;
     Prompt.name, ListPrompts => ListPromptsResult.prompts, all;
     Task.task_id, ListTasks => ListTasksResult.tasks, all;
 }
 
-/// Nothing is left out.
+/// Removes nothing.
 const fn all<T>(_: &Client, _: &mut Vec<T>) {}
+
+/// Removes the tools that a client cannot call.
+///
+/// Over HTTP a modern client repeats arguments in headers, where the schema of the tool marks them. A tool with invalid marks
+/// cannot be called so: it is removed from every list, and reported as a violation.
+/// <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>
+pub(super) struct ToolFilter {
+    /// This connection repeats arguments in headers.
+    pub(super) checks_headers: bool,
+    pub(super) on_violation: Option<OnViolation>,
+}
+
+impl ToolFilter {
+    /// Keeps the tools that can be called.
+    pub(super) fn retain(&self, tools: &mut Vec<Tool>) {
+        if !self.checks_headers {
+            return;
+        }
+        tools.retain(|tool| {
+            let Err(problem) = header_marks(&tool.input_schema) else { return true };
+            let violation =
+                Violation::HeaderMark { tool: tool.name.as_str().into(), problem: problem.into() };
+            tracing::warn!(target: "mcpjoin", %violation, "the peer broke a rule");
+            if let Some(on_violation) = &self.on_violation {
+                on_violation(&violation);
+            }
+            false
+        });
+    }
+}
 
 impl<T: Listed> Pages<T> {
     pub(super) fn new(client: Client) -> Self {
@@ -143,15 +184,15 @@ impl<T: Listed> Pages<T> {
         }
     }
 
-    /// The next item; `None` at the end and after an error. Cancel-safe.
+    /// Returns the next item, or `None` at the end and after an error. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<T, ClientError>> {
         poll_fn(|cx| self.poll_handed(cx)).await
     }
 
-    /// All items that are left.
+    /// Returns all remaining items.
     ///
     /// # Errors
-    /// The first that occurs: what was read before it is dropped.
+    /// Returns the first error, and discards the items before it.
     pub async fn all(mut self) -> Result<Vec<T>, ClientError> {
         let mut items = Vec::new();
         loop {
@@ -217,7 +258,7 @@ impl<T: Listed> Pages<T> {
         Ok(Stage::Reading { calling: self.client.inner.connection.call(call), asked, first })
     }
 
-    /// Takes a page that was asked for.
+    /// Takes a page that was requested.
     fn take(
         &mut self,
         reply: Reply,
@@ -234,19 +275,19 @@ impl<T: Listed> Pages<T> {
         self.read(page)
     }
 
-    /// A page that is refused for its cursor shows that nothing is known of the list: it is begun again, once.
+    /// Restarts the list once if its page was refused because of the cursor.
     fn refused(&mut self, error: CallError, first: bool) -> Result<Stage, ClientError> {
         let CallError::Remote(remote) = &error else { return Err(error.into()) };
         if first {
             return Err(error.into());
         }
         self.client.inner.cache.forget(&T::METHOD);
-        // Behind a remembered page the cursor is old, whatever the server says of it.
+        // After a cached page the cursor may be outdated, whatever the error says.
         let by_its_cursor = std::mem::take(&mut self.from_memory) || remote.code == code::INVALID_PARAMS;
         if !by_its_cursor || std::mem::replace(&mut self.has_restarted, true) {
             return Err(error.into());
         }
-        // The bound of the pages goes on.
+        // The limit of the pages covers both passes.
         self.seen.clear();
         (self.private, self.begun_again) = (false, true);
         Ok(Stage::Next(None))

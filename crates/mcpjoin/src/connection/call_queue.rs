@@ -1,8 +1,8 @@
-//! Who waits for room to make a call: in which order, and for how long.
+//! The queue of calls that wait for capacity: their order and their timeouts.
 //!
-//! Used by `core` and, through it, by `calling` and `driver`. Every place of a call has an end: whoever has not got room
-//! for as long as the call may take without a sign of life, while nobody else got any either, is told so. As long as
-//! the queue moves, nobody in it is late. Whoever waits to tell something waits as long as the connection lives.
+//! Used by `core` and, through it, by `calling` and `driver`. A call times out if it waits for as long as it may take
+//! without a sign of life while no other call leaves the queue. As long as the queue moves, nothing in it times out. An
+//! entry without a timeout waits as long as the connection lives.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -16,15 +16,15 @@ use super::core::TaskWaker;
 pub(super) struct CallQueue {
     waiting: BTreeMap<u64, Waiter>,
     next: u64,
-    /// When somebody last got queue.
+    /// When an entry last left the queue because there was capacity.
     last_granted: Time,
-    /// Nobody is late before that: looked at again then.
+    /// No entry times out before this. The deadlines are computed again then.
     due: Time,
 }
 
 struct Waiter {
     waker: Waker,
-    /// Since when, and how long at most; `None` for whoever waits as long as the connection lives.
+    /// When it entered the queue, and its timeout. `None`: no timeout.
     timeout: Option<(Time, Duration)>,
 }
 
@@ -41,7 +41,8 @@ impl CallQueue {
         self.waiting.len()
     }
 
-    /// Takes a place. Whoever had one before keeps it. True when somebody is due earlier now.
+    /// Enters the queue, at `place` if it has been in the queue before. Returns the place, and whether the next
+    /// deadline is earlier now.
     pub(super) fn enter(
         &mut self,
         place: Option<u64>,
@@ -61,14 +62,14 @@ impl CallQueue {
         (place, earlier)
     }
 
-    /// Gives a place back; `None` when it was taken away, because there was room or it was late. The waker is to be dropped
-    /// when the lock is not held any more.
+    /// Leaves the queue. Returns `None` if the entry was removed before, because there was capacity or it has timed
+    /// out. Drop the waker after the lock is released.
     #[must_use]
     pub(super) fn leave(&mut self, place: u64) -> Option<Waker> {
         self.waiting.remove(&place).map(|waiter| waiter.waker)
     }
 
-    /// Whether whoever has waited since then has waited too long.
+    /// Whether an entry that has waited since `since` has timed out.
     pub(super) fn has_timed_out(&self, now: Time, since: Time, timeout: Duration) -> bool {
         self.last_granted.max(since) + timeout <= now
     }
@@ -77,7 +78,7 @@ impl CallQueue {
         waiter.timeout.map_or(Time::FAR, |(since, timeout)| self.last_granted.max(since) + timeout)
     }
 
-    /// CallQueue for so many: those who have waited longest.
+    /// Removes the `count` oldest entries: there is capacity for them.
     pub(super) fn grant(&mut self, now: Time, count: usize, wake: &mut Vec<Waker>) {
         let first = std::iter::from_fn(|| self.waiting.pop_first()).take(count);
         let before = wake.len();
@@ -92,7 +93,7 @@ impl CallQueue {
         (self.due < Time::FAR).then_some(self.due)
     }
 
-    /// Those who have waited too long.
+    /// Removes the entries that have timed out.
     pub(super) fn expire(&mut self, now: Time, wake: &mut Vec<Waker>) {
         if now < self.due {
             return;
@@ -107,7 +108,7 @@ impl CallQueue {
         self.due = self.waiting.values().map(|waiter| self.deadline(waiter)).min().unwrap_or(Time::FAR);
     }
 
-    /// Everybody: the connection is gone.
+    /// Removes all entries: the connection has ended.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Waker> {
         std::mem::take(&mut self.waiting).into_values().map(|waiter| waiter.waker)
     }

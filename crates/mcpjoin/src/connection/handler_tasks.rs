@@ -1,4 +1,4 @@
-//! Handlers at work: polled where the driver is, with their panics caught and their long polls reported.
+//! The handlers that are running. They are polled in the driver's task; panics are caught, and long polls are reported.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -20,13 +20,13 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::offload;
 use crate::handler::ResponseFuture;
 
-/// A handler that keeps the thread for longer than this at a time is reported; what others on the machine took of it does
-/// not count.
+/// A handler that occupies the thread for longer than this in one poll is reported. Time during which the thread waited
+/// for a processor does not count.
 const LONG_POLL: Duration = Duration::from_millis(50);
-/// So many places are kept when nobody works any more.
+/// Slots that are kept when no handler runs any more.
 const MAX_IDLE_SLOTS: usize = 64;
 
-/// A handler that was not ready at once.
+/// A handler that was not ready immediately.
 pub(super) struct Work {
     pub(super) method: Method,
     pub(super) future: WorkFuture,
@@ -38,7 +38,7 @@ pub(super) enum WorkFuture {
         number: u64,
         future: ResponseFuture,
     },
-    /// A large result that gets its envelope.
+    /// A large result that gets its envelope on another thread.
     Enclosing {
         id: RequestId,
         number: u64,
@@ -47,7 +47,7 @@ pub(super) enum WorkFuture {
     Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-/// A large result whose envelope is to be put around it.
+/// A large result that needs its envelope.
 pub(super) struct LargeResult {
     pub(super) id: RequestId,
     pub(super) number: u64,
@@ -55,22 +55,22 @@ pub(super) struct LargeResult {
     pub(super) result: Raw,
 }
 
-/// The answer of a handler, and to which request.
+/// The response of a handler to a request.
 pub(super) struct HandlerResponse {
     pub(super) id: RequestId,
-    /// Tells it from a later one, when it was cancelled and its id is used again.
+    /// Tells the request from a later one with the same id.
     pub(super) number: u64,
     pub(super) answer: ResponseBody,
 }
 
 pub(super) enum ResponseBody {
-    /// As the handler gave it.
+    /// As the handler returned it.
     Plain(Result<Reply, ErrorObject>),
-    /// With its envelope around it.
+    /// With its envelope.
     Enclosed(Result<Enclosed, ErrorObject>),
 }
 
-/// Responses that the session has not been given, with the bytes of all it has not taken in yet.
+/// Responses that the session does not have yet, and the bytes of all that it has not accepted yet.
 #[derive(Default)]
 pub(super) struct Responses {
     pub(super) list: Vec<HandlerResponse>,
@@ -92,7 +92,7 @@ impl Responses {
         self.list.push(answered);
     }
 
-    /// Gives back the room for more than one.
+    /// Frees the memory for more than one.
     pub(super) fn shrink(&mut self) {
         if self.list.is_empty() && self.list.capacity() > 1 {
             self.list = Vec::new();
@@ -100,17 +100,17 @@ impl Responses {
     }
 }
 
-/// The handlers at work. Whoever is woken is polled once in the turn that follows, in the order of the wakes.
+/// The running handlers. One that was woken is polled once in the next turn, in the order of the wakes.
 ///
-/// A slot and its waker are used again, so a handler that waits costs no memory of its own. A wake that comes too
-/// late polls whoever has the slot now, which does no harm.
+/// A slot and its waker are reused, so a waiting handler needs no memory of its own. A late wake polls the current
+/// owner of the slot, which does no harm.
 pub(super) struct HandlerTasks {
     slots: Vec<HandlerSlot>,
     free: Vec<usize>,
-    /// Where the work on each request is.
+    /// The slot of each request.
     requests: BTreeMap<RequestId, usize>,
     wake_list: Arc<Mutex<WakeList>>,
-    /// Those of them whose turn it is, and how many of these have had it.
+    /// The slots to be polled in this round, and how many of them were polled.
     due: Vec<usize>,
     polled: usize,
     has_new: bool,
@@ -122,7 +122,7 @@ struct HandlerSlot {
     waker: Waker,
 }
 
-/// What wakes the handler in one slot.
+/// Wakes the handler in one slot.
 struct HandlerWaker {
     slot: usize,
     is_woken: AtomicBool,
@@ -172,7 +172,7 @@ impl HandlerTasks {
         }
     }
 
-    /// Puts the envelope around a large result, elsewhere.
+    /// Puts the envelope around a large result on a blocking thread.
     pub(super) fn enclose(&mut self, large: LargeResult, slot: Option<offload::Permit>) {
         let LargeResult { id, number, enclosure, result } = large;
         let method = enclosure.method().clone();
@@ -184,7 +184,7 @@ impl HandlerTasks {
         self.push(Work { method, future: WorkFuture::Enclosing { id, number, task } });
     }
 
-    /// Whether there is work that has never been polled here, so that nothing will wake the driver for it.
+    /// Whether there is a handler that has never been polled here, so that nothing would wake the driver for it.
     pub(super) const fn has_new(&self) -> bool {
         self.has_new
     }
@@ -193,7 +193,7 @@ impl HandlerTasks {
         self.slots.len() - self.free.len()
     }
 
-    /// Takes work in that is to be polled soon.
+    /// Takes a handler that is to be polled soon.
     pub(super) fn push(&mut self, work: Work) {
         let slot = self.free.pop().unwrap_or_else(|| {
             let slot = self.slots.len();
@@ -214,7 +214,7 @@ impl HandlerTasks {
         entry.waker_state.wake_by_ref();
     }
 
-    /// Drops the work on that request.
+    /// Drops the handler of that request.
     pub(super) fn cancel(&mut self, id: &RequestId) {
         let work = self.requests.remove(id).and_then(|slot| self.leave(slot));
         work.into_iter().for_each(discard);
@@ -226,7 +226,8 @@ impl HandlerTasks {
         Some(work)
     }
 
-    /// Polls up to so many of those who were woken; `done` hears of every answer. Says whether there are more.
+    /// Polls up to `count` handlers that were woken, and calls `done` with each response. Returns whether there are
+    /// more.
     pub(super) fn poll(
         &mut self,
         cx: &TaskContext<'_>,
@@ -269,7 +270,7 @@ impl HandlerTasks {
 
     fn poll_slot(&mut self, slot: usize, done: &mut impl FnMut(HandlerResponse)) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        // Before it is polled: a wake during the poll counts for the next one.
+        // Reset before the poll: a wake during the poll counts for the next one.
         entry.waker_state.is_woken.store(false, Ordering::Release);
         let Some(work) = &mut entry.work else { return };
         let mut cx = TaskContext::from_waker(&entry.waker);
@@ -283,7 +284,7 @@ impl HandlerTasks {
             }
             WorkFuture::Enclosing { task, .. } => match Pin::new(task).poll(&mut cx) {
                 Poll::Ready(Ok(enclosed)) => Some(ResponseBody::Enclosed(enclosed)),
-                // It does not panic, and is not begun when the runtime ends.
+                // It does not panic. It does not run if the runtime shuts down.
                 Poll::Ready(Err(error)) => Some(ResponseBody::Plain(Err(ErrorObject::internal(format!(
                     "the result was lost: {error}"
                 ))))),
@@ -315,7 +316,7 @@ impl Drop for HandlerTasks {
     }
 }
 
-/// Drops a handler. A panic in that ends nothing but the handler.
+/// Drops a handler. A panic in its drop ends nothing else.
 fn discard(work: Work) {
     let Work { method, future } = work;
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
@@ -323,7 +324,7 @@ fn discard(work: Work) {
     }
 }
 
-/// The same as [`poll_answer`] for what has no answer.
+/// Polls a notification handler, as [`poll_answer`] does.
 pub(super) fn poll_notification(
     future: &mut Pin<Box<dyn Future<Output = ()> + Send>>,
     method: &Method,
@@ -339,8 +340,8 @@ pub(super) fn poll_notification(
     })
 }
 
-/// Polls a handler where it is. A panic ends its request alone, and a poll that takes long is reported. `clock`
-/// says when the poll begins, and then when it has ended, which is when the next one may begin.
+/// Polls a handler. A panic only fails its request, and a long poll is reported. `clock` is when the poll starts; it is
+/// set to when the poll ended, which is when the next poll may start.
 pub(super) fn poll_answer(
     future: &mut ResponseFuture,
     method: &Method,
@@ -356,26 +357,27 @@ pub(super) fn poll_answer(
     }
 }
 
-/// How old what was read of the system's clock may be when a poll begins. Reading it takes some microseconds, so it is
-/// not read for each poll; what a poll is not charged for may be too much by this.
+/// How old the sample of the run-queue wait may be when a poll starts. A sample takes some microseconds, so there is
+/// none for each poll; a poll may be credited with this much too much.
 const MAX_SAMPLE_AGE: Duration = Duration::from_millis(10);
 
-/// What a busy machine takes of a thread's time, which is not its handlers'.
+/// How long this thread has waited for a processor, which is not the handlers' time.
 #[derive(Clone, Copy, Default)]
 struct RunQueueClock {
-    /// When it was read, and how long the thread had waited for a processor by then.
+    /// When it was sampled, and how long the thread had waited until then.
     read: Option<(Instant, Duration)>,
 }
 
 impl RunQueueClock {
-    /// A poll begins.
+    /// A poll starts.
     fn begin(&mut self, now: Instant, waited: impl FnOnce() -> Duration) {
         if self.read.is_none_or(|(read, _)| now.saturating_duration_since(read) > MAX_SAMPLE_AGE) {
             self.read = Some((now, waited()));
         }
     }
 
-    /// A poll has ended that began then. How long it took of what was the thread's own, if that is long.
+    /// A poll that started at `began` has ended. Returns how long it took, if it was long without the time that the
+    /// thread waited for a processor.
     fn end(&mut self, began: Instant, now: Instant, waited: impl FnOnce() -> Duration) -> Option<Duration> {
         let took = now.saturating_duration_since(began);
         if took <= LONG_POLL {
@@ -392,28 +394,29 @@ thread_local! {
     static RUN_QUEUE_CLOCK: Cell<RunQueueClock> = const { Cell::new(RunQueueClock { read: None }) };
 }
 
-/// How long this thread has waited for a processor in its life. Linux alone says it.
+/// How long this thread has waited for a processor since it started. Known on Linux only.
 fn waited() -> Duration {
     let stated = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanos = stated.and_then(|stated| stated.split_whitespace().nth(1)?.parse().ok());
     nanos.map_or(Duration::ZERO, Duration::from_nanos)
 }
 
-/// A poll begins at that time.
+/// A poll starts at this time.
 fn begin_poll(now: Instant) {
     let mut clock = RUN_QUEUE_CLOCK.get();
     clock.begin(now, waited);
     RUN_QUEUE_CLOCK.set(clock);
 }
 
-/// Says what time it is now.
+/// Reports a long poll. Returns the current time.
 fn report_long_poll(method: &Method, began: Instant) -> Instant {
     let now = Instant::now();
     let mut clock = RUN_QUEUE_CLOCK.get();
     let long = clock.end(began, now, waited);
     RUN_QUEUE_CLOCK.set(clock);
     if let Some(took) = long {
-        // For who writes the handler. Whoever runs a program with it can do nothing about it, and tells it by this target.
+        // For the author of the handler. A program's user can do nothing about it; programs recognise it by this
+        // target.
         tracing::warn!(
             target: "mcpjoin::handlers",
             %method,
@@ -424,7 +427,7 @@ fn report_long_poll(method: &Method, began: Instant) -> Instant {
     now
 }
 
-/// The answer to a request whose handler has panicked. What the panic said stays on this side: it may hold
+/// Returns the error for a request whose handler has panicked. The panic's message is not sent to the peer: it may hold
 /// secrets.
 pub(crate) fn panicked(method: &impl fmt::Display, panic: &(dyn Any + Send)) -> ErrorObject {
     let said = panic

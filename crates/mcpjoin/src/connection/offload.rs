@@ -1,47 +1,45 @@
-//! LargeResult results that are written, and get their envelope, on threads for blocking work: so that they keep nobody waiting
-//! whose answers go on other streams. Where all answers go on one stream, small ones wait for large ones in any case, and
-//! nothing is done offload.
+//! Large results that are encoded on blocking threads, so that they do not delay the responses on other streams. Where
+//! all responses share one stream, small ones wait for large ones anyway, and nothing is offloaded.
 //!
-//! Asked by the driver and by whoever turns what a handler gave into an answer.
+//! Used by the driver, and by the code that turns the output of a handler into a response.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-/// Results from this size on are large, in bytes: it takes a millisecond.
+/// Results from this size on are offloaded: encoding them takes a millisecond.
 const LARGE_RESULT_BYTES: usize = 512 * 1024;
-/// Bytes of results that are aside at once before no more requests are begun. One of any size does not count.
+/// Bytes of offloaded results beyond which no more requests are started. A single result may be larger.
 const MAX_OFFLOADED_BYTES: usize = 1024 * 1024;
 
-/// What is aside, of one connection.
+/// The offloaded results of one connection.
 #[derive(Default)]
 pub(crate) struct Offload {
     allowed: AtomicBool,
     count: AtomicUsize,
     bytes: AtomicUsize,
-    /// The driver that waits for room.
+    /// The driver's waker, while it waits for capacity.
     waiting: Mutex<Option<Waker>>,
 }
 
-/// A result that is offload. It is not any more when this is dropped: it goes with the work, which goes on when nobody waits
-/// for it any longer.
+/// Counts one offloaded result until it is dropped. It moves with the work, which continues when its caller is gone.
 pub(crate) struct Permit {
     offload: Arc<Offload>,
     bytes: usize,
 }
 
 impl Offload {
-    /// Each answer has a stream of its own.
+    /// Allows offloading: each response has its own stream.
     pub(super) fn allow(&self, allowed: bool) {
         self.allowed.store(allowed, Ordering::Relaxed);
     }
 
-    /// Whether a result of so many bytes is done offload.
+    /// Whether a result of this size is offloaded.
     pub(super) fn takes(&self, bytes: usize) -> bool {
         bytes >= LARGE_RESULT_BYTES && self.allowed.load(Ordering::Relaxed)
     }
 
-    /// A place for a result of so many bytes; `None` for one that is done where it is.
+    /// Returns a permit for a result of this size, or `None` if it is encoded in place.
     pub(crate) fn permit(self: &Arc<Self>, bytes: usize) -> Option<Permit> {
         if !self.takes(bytes) {
             return None;
@@ -51,12 +49,12 @@ impl Offload {
         Some(Permit { offload: self.clone(), bytes })
     }
 
-    /// Whether more requests may be begun, whose results may be large, too.
+    /// Whether more requests may be started, whose results may be large, too.
     pub(super) fn has_capacity(&self) -> bool {
         self.count.load(Ordering::SeqCst) <= 1 || self.bytes.load(Ordering::SeqCst) <= MAX_OFFLOADED_BYTES
     }
 
-    /// The same; when there is none, this is woken as soon as there may be some.
+    /// As [`has_capacity`](Self::has_capacity); if there is none, wakes `waker` when there may be some.
     pub(super) fn poll_capacity(&self, waker: &Waker) -> bool {
         if self.has_capacity() {
             return true;
@@ -65,7 +63,7 @@ impl Offload {
         let waker = waker.clone();
         let replaced = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).replace(waker);
         drop(replaced);
-        // What was done in between has woken nobody.
+        // A result that was finished since the check has woken nothing.
         self.has_capacity()
     }
 }

@@ -1,8 +1,8 @@
-//! Following a task to its end: looks at it from time to time and when something is update, answers what it asks, and ends
-//! with what it ends with.
+//! Waits for the end of a task: polls it, follows its notifications, provides the input that it asks for, and returns
+//! what it ends with.
 //!
-//! Driven by whoever polls it, in no task of its own: when that is dropped, nothing of it is left here, and the task goes
-//! on at the server.
+//! It runs in the future of its caller, not in a task of its own. Dropping that future leaves nothing behind here; the
+//! task continues at the server.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
@@ -22,45 +22,45 @@ use super::dialect::{Dialect, Timeouts, is_complete};
 use super::registry::TaskUpdates;
 use crate::connection::CallEvent;
 
-/// Between two looks at a task that says nothing of it: what the TypeScript SDK takes, too.
+/// Interval between polls if the server states none. The TypeScript SDK uses the same.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A poll is never sooner than this after the one before: what asking in rounds begins with (`connection::rounds`).
+/// Minimum interval between polls: the first pause of multi-round requests (`connection::rounds`).
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// A poll is never poll_later than this: well before the half hour after which a session that is at rest is ended.
+/// Maximum interval between polls: well below the half hour after which an idle session is ended.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5 * 60);
-/// So many looks one after the other may go failures; then the last one's error is the end. As often as a lost request is made
-/// again custom_handler: a poll changes nothing.
+/// How many polls in a row may be lost before the error of the last one is returned. A poll changes nothing, so it may
+/// be repeated.
 const MAX_POLL_RETRIES: u32 = 3;
-/// The longest that a task is followed which the server keeps for ever and whose caller says nothing: a day.
+/// How long a task is followed at most, if the server keeps it forever and the caller sets no limit: a day.
 const MAX_FOLLOW_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is followed, and how.
+/// Which task is followed, and how.
 pub(super) struct Follow {
     pub(super) client: Client,
     pub(super) id: String,
-    /// As the server said when it began.
+    /// The task as the server described it when it started.
     pub(super) created: Option<Arc<ExtensionTask>>,
     pub(super) timeouts: Timeouts,
     pub(super) within: Option<Duration>,
-    /// Whether its result is wanted, or only its end.
+    /// Whether to return the result, or only the final state.
     pub(super) fetch: bool,
 }
 
-/// How it ended.
+/// The end of a task.
 pub(super) struct Ended {
     pub(super) task: Box<ExtensionTask>,
-    /// What came of it; `None`: only the end was wanted.
+    /// The result; `None` if only the final state was wanted.
     pub(super) result: Option<Result<Raw, ClientError>>,
 }
 
-/// A task being followed.
+/// A task that is being followed.
 pub(in super::super) struct Following {
     run: Pin<Box<dyn Future<Output = Result<Ended, ClientError>> + Send>>,
     events: Arc<Events>,
     ended: Option<Result<Ended, ClientError>>,
 }
 
-/// How it stood, for whoever wants to know: the newest replaces those that nobody has taken, as with follow_state.
+/// States of the task for the caller. A newer one replaces one that was not taken, as with progress.
 #[derive(Default)]
 struct Events(Mutex<VecDeque<ExtensionTask>>);
 
@@ -76,17 +76,17 @@ impl Events {
     }
 }
 
-/// What was learned of it.
+/// What was received about the task.
 enum Update {
-    /// How it stands.
+    /// Its state.
     Task(Box<ExtensionTask>),
-    /// What came of it.
+    /// Its result.
     Result(Result<Raw, ClientError>),
-    /// That it has changed.
+    /// It has changed.
     Changed,
 }
 
-/// What the task makes us do beside looking at it: gives its result, where that is what it is waited for there.
+/// Work for a task that needs input. Returns the task's result where the result is what it waits for.
 type InputTask = Pin<Box<dyn Future<Output = Result<Option<Raw>, ClientError>> + Send>>;
 type PollFuture = Pin<Box<dyn Future<Output = Result<ExtensionTask, ClientError>> + Send>>;
 
@@ -97,7 +97,7 @@ impl Following {
         Self { run, events, ended: None }
     }
 
-    /// The next change; `None` at the end. It runs in here, so whoever is woken finds what was update.
+    /// Returns the next change, or `None` at the end. The whole work runs in here, so every wake leads to this poll.
     pub(in super::super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
         if self.ended.is_none()
             && let Poll::Ready(ended) = self.run.as_mut().poll(cx)
@@ -118,7 +118,7 @@ impl Following {
         }
     }
 
-    /// The result. Polled to its end once.
+    /// Returns the result. Must not be polled again after that.
     pub(in super::super) fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<Raw, ClientError>> {
         self.poll_end(cx).map(|ended| match ended?.result {
             Some(result) => result,
@@ -128,7 +128,7 @@ impl Following {
 }
 
 impl Follow {
-    /// Follows it to its end.
+    /// Follows the task until it ends.
     async fn run(self, events: Arc<Events>) -> Result<Ended, ClientError> {
         let dialect = Dialect::of(&self.client);
         let updates = Arc::new(TaskUpdates::default());
@@ -143,7 +143,7 @@ impl Follow {
             last: None,
         };
         let mut input: Option<InputTask> = None;
-        // What was said at the beginning is no updates to be checked, but how often to poll is.
+        // The first description needs no check, but its poll interval counts.
         let mut poll = match &self.created {
             Some(task) => {
                 follow_state.record(&self, task, &events);
@@ -214,7 +214,7 @@ impl Follow {
         }
     }
 
-    /// What a task that waits for input is given.
+    /// Provides the input that the task asks for.
     fn answer_input(
         &self,
         dialect: Dialect,
@@ -225,12 +225,13 @@ impl Follow {
         let limit = client.inner.max_rounds;
         let too_many = || ClientError::TooManyRounds { method: Method::CallTool, limit };
         if dialect.fetches() {
-            // More than once only when it went failures.
+            // A second round happens only if the first request was lost.
             if follow_state.rounds >= limit {
                 return Err(too_many());
             }
             follow_state.rounds += 1;
-            // It asks on the answer to this, which comes when the task is over: only the task's own time bounds it.
+            // The server sends its requests for input during this request and responds when the task has ended. Only
+            // the time limit of the task applies.
             let left = follow_state.until.saturating_duration_since(Instant::now());
             let timeouts = Timeouts { timeout: Some(left), total: Some(left) };
             return Ok(Some(Box::pin(async move { dialect.fetch(&client, &id, timeouts).await.map(Some) })));
@@ -252,7 +253,7 @@ impl Follow {
             let answers = client.inner.answers.clone().answer_all(Method::CallTool, fresh).await?;
             let mut failures = 0;
             loop {
-                // InputHandlers to what is answered already are passed over, so they may be sent again.
+                // Input that was received already is ignored, so it may be sent again.
                 match dialect.update(&client, &id, answers.clone(), timeouts).await {
                     Err(error) if error.is_retryable() && failures < MAX_POLL_RETRIES => failures += 1,
                     outcome => return outcome.map(|()| None),
@@ -261,7 +262,7 @@ impl Follow {
         })))
     }
 
-    /// The task is over.
+    /// Returns what the task has ended with.
     async fn end(
         &self,
         dialect: Dialect,
@@ -283,7 +284,7 @@ impl Follow {
         Ok(Ended { task: Box::new(task), result: Some(result) })
     }
 
-    /// The result of a task that is over, which has to be fetched.
+    /// Fetches the result of a task that has ended.
     async fn fetched(&self, dialect: Dialect, input: Option<InputTask>) -> Result<Raw, ClientError> {
         if let Some(input) = input {
             match input.await {
@@ -301,7 +302,7 @@ impl Follow {
         }
     }
 
-    /// The result came, or an error in its place, before the task was last to be over.
+    /// Returns a result or error that arrived before the final state of the task.
     async fn end_with_result(
         &self,
         dialect: Dialect,
@@ -311,7 +312,7 @@ impl Follow {
         let now = dialect.status(&self.client, &self.id, self.timeouts).await;
         let task = match (now, last) {
             (Ok(task), _) => task,
-            // It may be gone with its result.
+            // The server may have removed it together with its result.
             (Err(_), Some(task)) if result.is_ok() => task,
             (Err(error), _) => return Err(self.unknown(error)),
         };
@@ -330,12 +331,12 @@ impl Follow {
         super::unknown(&self.id, error)
     }
 
-    /// The next poll, as soon as the task wants it.
+    /// Polls the task at the interval that it states.
     fn poll_later(&self, dialect: Dialect, task: &ExtensionTask, updates: &Arc<TaskUpdates>) -> PollFuture {
         self.poll(dialect, Instant::now() + pause(task), updates)
     }
 
-    /// A poll at the task then, or when it is due before.
+    /// Polls the task at that time, or earlier on request.
     fn poll(&self, dialect: Dialect, at: Instant, updates: &Arc<TaskUpdates>) -> PollFuture {
         let (client, id, timeouts, updates) =
             (self.client.clone(), self.id.clone(), self.timeouts, updates.clone());
@@ -349,27 +350,27 @@ impl Follow {
     }
 }
 
-/// How far it is followed.
+/// How far the task was followed.
 struct FollowState {
     began: Instant,
-    /// It is given up then.
+    /// The time limit.
     until: Instant,
-    /// Looks that went failures one after the other.
+    /// Polls that were lost in a row.
     failures: u32,
-    /// The names of the questions that were answered: each has one answer in the life of the task.
+    /// The names of the input requests that were answered. Each is answered once in the life of the task.
     answered: BTreeSet<String>,
     rounds: usize,
-    /// As it was last last.
+    /// The last known state.
     last: Option<ExtensionTask>,
 }
 
 impl FollowState {
-    /// Takes note of how it stands now.
+    /// Records the current state.
     fn record(&mut self, follow: &Follow, task: &ExtensionTask, events: &Events) {
-        // The server may throw it away then, counted by its own clock from a moment that was not after we began to poll.
+        // The server may remove it then, by its own clock, which started no later than ours.
         let kept =
             task.ttl_ms.map_or(MAX_FOLLOW_TIME, |ttl| Duration::from_millis(u64::try_from(ttl).unwrap_or(0)));
-        // One poll more is due after its time, and may take its own.
+        // One more poll is due after that time, and may take as long as a request.
         let grace = pause(task).saturating_add(follow.timeouts.timeout.unwrap_or(FINAL_POLL_TIMEOUT));
         let until = follow.within.unwrap_or_else(|| kept.saturating_add(grace).min(MAX_FOLLOW_TIME));
         self.until = after(self.began, until);
@@ -385,17 +386,17 @@ impl FollowState {
     }
 }
 
-/// For the last poll at a task whose time is up: as long as a request may take
-/// ([`Limits::request`](mcpjoin_proto::session::Limits)) by default.
+/// The timeout of the last poll after the time limit: the default of
+/// [`Limits::request`](mcpjoin_proto::session::Limits).
 const FINAL_POLL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// That much poll_later; a year poll_later where there is no such time.
+/// Returns a later instant; a year later if the clock cannot represent it.
 fn after(began: Instant, time: Duration) -> Instant {
     began.checked_add(time).unwrap_or_else(|| began + MAX_FOLLOW_TIME * 365)
 }
 
-/// How long until the next poll: what the server asks for, within bounds, and never so long that a task which is kept for
-/// a moment is gone before.
+/// Returns the time until the next poll: what the server asks for, within limits, and at most half of the time for
+/// which the server keeps the task.
 fn pause(task: &ExtensionTask) -> Duration {
     let asked = |milliseconds: i64| Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
     let pause = task.poll_interval_ms.map_or(DEFAULT_POLL_INTERVAL, asked);
@@ -403,7 +404,7 @@ fn pause(task: &ExtensionTask) -> Duration {
     pause.min(half).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
 }
 
-/// An error of the server that means that it does not know the task.
+/// Whether the error of the server means that the task is unknown.
 pub(super) fn is_unknown(error: &ClientError) -> bool {
     error.remote().is_some_and(|error| error.code == code::INVALID_PARAMS)
 }

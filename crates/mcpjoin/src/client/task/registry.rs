@@ -1,7 +1,7 @@
-//! What a client knows of tasks beside those that it follows: who waits for updates of which, and which tools can be one.
+//! Task notifications for the tasks that are followed, and which tools support tasks.
 //!
-//! Told by `input`, which hears every notification, and asked by `task`'s other parts. Bounded by what the client itself
-//! follows and by what [`KnownTools`] remembers.
+//! `input` passes every notification to it, and the other parts of `task` read it. It is limited by the number of
+//! followed tasks and by [`KnownTools`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,14 @@ use super::super::Client;
 use super::dialect::Dialect;
 use crate::known_tools::KnownTools;
 
-/// So many of the latest updates are kept that nobody waited for yet: a server may tell of a task in the same breath in which it
-/// begins it.
+/// Maximum number of updates that are kept before anything follows their task. A server may send the first one together
+/// with the response that starts the task.
 const MAX_EARLY_UPDATES: usize = 16;
 
-/// None of them is longer than this, in bytes of its JSON: a longer one is seen at the next look. Ours have some hundred.
+/// Maximum bytes of such an update. A longer one is seen at the next poll. Ours have a few hundred.
 const MAX_EARLY_UPDATE_BYTES: usize = 16 * 1024;
 
-/// The updates of one task: the newest, and whether to look at once.
+/// The updates of one task: the newest state, and whether to poll immediately.
 #[derive(Default)]
 pub(super) struct TaskUpdates {
     latest: Mutex<Option<ExtensionTask>>,
@@ -30,7 +30,7 @@ pub(super) struct TaskUpdates {
 }
 
 impl TaskUpdates {
-    /// What was told of the task, when that can be read.
+    /// Publishes an update. If it cannot be read, the task is polled immediately.
     pub(super) fn publish(&self, task: Option<ExtensionTask>, id: &str) {
         match task {
             Some(task) if task.task_id == id => {
@@ -42,17 +42,17 @@ impl TaskUpdates {
         }
     }
 
-    /// The next look at the task is due now.
+    /// Makes the next poll due now.
     pub(super) fn poll_now(&self) {
         self.poll.notify_one();
     }
 
-    /// Waits until a look is due before its time. Cancel-safe.
+    /// Waits until a poll was requested. Cancel-safe.
     pub(super) async fn poll_requested(&self) {
         self.poll.notified().await;
     }
 
-    /// The newest. Cancel-safe.
+    /// Returns the newest state. Cancel-safe.
     pub(super) async fn next(&self) -> ExtensionTask {
         loop {
             if let Some(task) = lock(&self.latest).take() {
@@ -63,7 +63,7 @@ impl TaskUpdates {
     }
 }
 
-/// See the module.
+/// The task notifications and the task support of one connection.
 #[derive(Default)]
 pub(in super::super) struct TaskRegistry {
     subscribers: Mutex<Subscribers>,
@@ -78,14 +78,15 @@ struct Subscribers {
 
 #[derive(Default)]
 struct ToolSupport {
-    /// Counts the changes that were told.
+    /// The number of change notifications so far.
     changes: u64,
-    /// Those that can be a task, when all are known. Where there are too many, they are listed again with each call.
+    /// The tools that support tasks, if they are known completely. If there are too many, they are listed for each
+    /// call.
     known: Option<KnownTools<TaskSupport>>,
 }
 
 impl TaskRegistry {
-    /// Puts a notification where it is waited for.
+    /// Passes a notification to the followed tasks.
     pub(in super::super) fn handle_notification(&self, notification: &Notification) {
         match notification.method {
             Method::ToolListChanged => {
@@ -111,7 +112,7 @@ impl TaskRegistry {
         }
     }
 
-    /// Has the updates of a task told there until what is given back is dropped.
+    /// Passes the updates of a task to `updates` until the returned guard is dropped.
     pub(super) fn watch<'a>(&'a self, id: &str, updates: &'a Arc<TaskUpdates>) -> Watch<'a> {
         let mut subscribers = lock(&self.subscribers);
         if let Some(place) = subscribers.early.iter().position(|task| task.task_id == id) {
@@ -121,8 +122,8 @@ impl TaskRegistry {
         Watch { registry: self, updates }
     }
 
-    /// Whether a tool can be a task, as the server's list says; `None` when that is not known. Lists the tools where that
-    /// was not done before or has changed since.
+    /// Returns whether a tool supports tasks, as the server's list says; `None` if that is not known. Lists the tools
+    /// if it was not done before or if they have changed since.
     pub(super) async fn support(&self, client: &Client, tool: &str) -> Option<TaskSupport> {
         let changes = {
             let tools = lock(&self.tools);
@@ -158,7 +159,7 @@ impl TaskRegistry {
     }
 }
 
-/// See [`TaskRegistry::hear`].
+/// Guard of [`TaskRegistry::watch`].
 pub(super) struct Watch<'a> {
     registry: &'a TaskRegistry,
     updates: &'a Arc<TaskUpdates>,
