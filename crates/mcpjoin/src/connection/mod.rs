@@ -27,7 +27,6 @@ pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;
 pub(crate) use handler_tasks::panicked;
-pub(crate) use offload::Permit as OffloadPermit;
 
 use self::core::{Core, Inner, TaskWaker};
 use crate::handler::ErasedHandler;

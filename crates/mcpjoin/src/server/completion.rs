@@ -1,7 +1,7 @@
-//! Proposals for the value of an argument of a prompt or of a variable of a resource template.
+//! Completions of an argument of a prompt, or of a variable of a resource template.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion>. At most 100 values leave;
-//! a prompt or template without a handler of its own has no proposals.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion>. A response has at most 100
+//! values. A prompt or template without a handler has no completions.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,7 +16,7 @@ use super::{CompletionOutput, Context, HandlerError};
 type CompletionFuture = Pin<Box<dyn Future<Output = Result<Completion, HandlerError>> + Send>>;
 type Propose = dyn Fn(CompleteParams, Context) -> CompletionFuture + Send + Sync;
 
-/// The handlers, by what they propose values for.
+/// The handlers, by what they complete.
 #[derive(Default)]
 pub(super) struct Completions(HashMap<Key, Box<Propose>>);
 
@@ -41,7 +41,7 @@ impl Completions {
         self.0.is_empty()
     }
 
-    /// Says whether there was none for that yet.
+    /// Adds a handler. Returns whether there was none yet.
     pub(super) fn insert<F, Fut>(&mut self, reference: &Reference, f: F) -> bool
     where
         F: Fn(CompleteParams, Context) -> Fut + Send + Sync + 'static,
@@ -70,7 +70,7 @@ impl Completions {
     }
 }
 
-/// What `completion/complete` asks for.
+/// Decodes the parameters of `completion/complete`.
 pub(super) fn params(params: Option<&Payload>) -> Result<CompleteParams, ErrorObject> {
     let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
     params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))

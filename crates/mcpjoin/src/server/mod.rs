@@ -1,9 +1,9 @@
 //! A server from plain functions.
 //!
-//! A [`Server`] is described once ([`Server::builder`]) and serves any number of connections at once, in both eras
-//! and all revisions. Each handler is written once: what differs between the revisions is put in and taken out
-//! around it. It runs in the task of its connection, beside all other handlers of that connection; see
-//! [`blocking`] and [`spawned`] for those that keep a thread busy.
+//! A [`Server`] is described once ([`Server::builder`]) and serves any number of connections, in both eras and all
+//! revisions. Each handler is written once: the server adapts its input and output to the revision. A handler runs in
+//! the task of its connection, concurrently with the other handlers of that connection. [`blocking`] and [`spawned`]
+//! run those that occupy a thread elsewhere.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server>
 //!
@@ -21,13 +21,11 @@
 //! # Ok::<(), mcpjoin::server::BuildError>(())
 //! ```
 
-mod asking;
 mod blocking;
 mod builder;
 pub(crate) mod capability;
 mod completion;
 mod context;
-mod emulated_rounds;
 mod error;
 mod handle;
 #[cfg(feature = "http")]
@@ -67,7 +65,7 @@ pub use input::{InputError, PendingInput};
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::PromptArguments;
 pub use resources::ReadRequest;
-/// What derives the schemas of arguments and results, in the version that this crate uses.
+/// The crate that derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use seal::StateKey;
 pub use template::Variables;
@@ -86,14 +84,14 @@ use crate::connection::{Connection, Driver, Setup};
 use crate::handler::ErasedHandler;
 use crate::link::Link;
 
-/// A server: what it offers, for any number of connections. Cheap to clone.
+/// A server, for any number of connections. Cheap to clone.
 ///
 /// Its tasks ([`ServerBuilder::tasks`]) are cancelled when the last clone and the last connection are gone.
 #[derive(Clone)]
 pub struct Server(Arc<Shared>, #[expect(dead_code, reason = "held for what its drop does")] Arc<Lifetime>);
 
-/// Held by each clone of a server and by each connection. The work of a task holds the server as well, through its context;
-/// that alone must not keep the task running.
+/// Held by each clone of a server and by each connection. The work of a task holds the server as well, through its
+/// context, but that alone must not keep the task running.
 struct Lifetime(Weak<Shared>);
 
 impl Lifetime {
@@ -110,18 +108,18 @@ impl Drop for Lifetime {
     }
 }
 
-/// What all connections of a server share.
+/// The state that all connections of a server share.
 struct Shared {
     role: Arc<ServerRole>,
     limits: Arc<Limits>,
     page_size: usize,
     offer: RwLock<Offer>,
-    /// Who answers in place of the offer.
+    /// Answers all requests in place of the offer.
     custom_handler: Option<Arc<dyn ErasedHandler>>,
     completions: Completions,
     tasks: Tasks,
     connections: Mutex<Connections>,
-    /// Seal the states that clients keep, and sign the ids of tasks.
+    /// Encrypt the states that clients keep, and sign the ids of tasks.
     keys: Keys,
 }
 
@@ -141,21 +139,35 @@ struct Connections {
 }
 
 impl Server {
-    /// Begins the description of a server with that name and version of its own.
+    /// Creates the builder of a server with this name and version.
     pub fn builder(name: &str, version: &str) -> ServerBuilder {
         ServerBuilder::new(name, version)
     }
 
-    /// Serves a peer until the connection is over, and says why it is. Dropping the future ends the connection.
+    /// Serves one connection until it has ended, and returns why. Dropping the future ends the connection.
     pub async fn serve(&self, link: Link) -> CloseCause {
         let (connection, serving) = self.open(link, true);
-        // In a task, also here: a runtime with several threads polls the future that it was started with on a thread
-        // that has to be woken for everything that comes in (measured: 1.2 times the CPU time per call).
+        // In a task: a runtime with several threads polls its main future on a thread that must be woken for every
+        // message. Measured: 1.2 times the CPU time per call.
         let _task = AbortOnDrop(tokio::spawn(serving));
         connection.closed().await
     }
 
-    /// Serves a peer in a task of the current runtime, as long as the connection lives: with or without the handle.
+    /// Serves one connection in a task of the current runtime. The connection lives with or without the returned
+    /// handle.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::{Client, Link, Server};
+    ///
+    /// let (near, far) = Link::memory();
+    /// Server::builder("empty", "1.0.0").build()?.connect(far);
+    /// let client = Client::builder("test", "1.0.0").connect(near).await?;
+    /// assert_eq!(client.server_name(), Some("empty"));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -165,13 +177,13 @@ impl Server {
         connection
     }
 
-    /// To change what it offers, and to tell of changes.
+    /// Returns a handle that changes what the server offers and notifies clients.
     #[must_use]
     pub fn handle(&self) -> ServerHandle {
         ServerHandle::new(self.0.clone())
     }
 
-    /// `one_client`: all that comes over the link comes from one client.
+    /// Opens a connection. `one_client`: everything on it comes from one client.
     fn open(&self, link: Link, one_client: bool) -> (Connection, Serving) {
         let number = {
             let mut connections = self.0.connections();
@@ -200,7 +212,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// A task that ends when nobody waits for it any more.
+/// Aborts its task when it is dropped.
 struct AbortOnDrop(JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -209,13 +221,13 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// A connection that is served, until it is over. Written out, for there may be ten thousands of them at rest, and an
-/// `async` function would keep the driver three times.
+/// Runs a connection until it has ended. Not an `async` function: there may be tens of thousands of idle connections,
+/// and such a function would store the driver three times.
 struct Serving {
     driver: Driver,
     connection: Connection,
     outbox: Arc<Outbox>,
-    /// The place of the outbox among those who wait for room.
+    /// The place of the outbox in the queue of calls.
     place: Option<u64>,
     _entry: ConnectionEntry,
 }
@@ -233,7 +245,7 @@ impl Future for Serving {
     }
 }
 
-/// The entry of a connection in the server's list of them.
+/// The entry of a connection in the server's table of connections.
 struct ConnectionEntry {
     server: Server,
     number: u64,
@@ -266,14 +278,15 @@ impl Shared {
         }
     }
 
-    /// One connection, if it is still there.
+    /// Changes the outbox of one connection, if it still exists.
     fn with_connection(&self, connection: u64, change: impl FnOnce(&Outbox)) {
         if let Some((_, outbox)) = self.connections().open.get(&connection) {
             change(outbox);
         }
     }
 
-    /// What it declares where it cannot tell its clients apart: no tasks of the core, which everybody could list.
+    /// Returns the role for a transport that cannot tell its clients apart: without the tasks of the core, which every
+    /// client could list.
     fn role_for_many(&self) -> Arc<ServerRole> {
         if self.role.capabilities.tasks.is_none() {
             return self.role.clone();
@@ -288,13 +301,13 @@ impl Shared {
         extensions.is_some_and(|known| known.contains_key(mcpjoin_proto::types::task::EXTENSION))
     }
 
-    /// Whether a request of that client may be answered with a task.
+    /// Whether a request of this client may be answered with a task.
     fn may_return_task(&self, profile: &Profile, asker: Option<&Arc<Asker>>) -> bool {
         profile.result_type && self.offers_tasks() && asker.is_some_and(|asker| task::is_declared(asker))
     }
 }
 
-/// A description as the lists show it.
+/// Encodes the description of an entry as the lists contain it.
 fn description_json<T: Serialize>(name: &str, description: &T) -> Result<Raw, BuildError> {
     Raw::from_value(description)
         .map_err(|error| BuildError::NotWritable { name: name.to_owned(), problem: error.to_string() })

@@ -1,7 +1,7 @@
-//! Prompts: listed, and given with their arguments filled in.
+//! Prompts: listed, and returned with their arguments filled in.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/prompts>. Arguments are strings. One that is
-//! declared as required and missing is an error (-32602) that names it.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/prompts>. Arguments are strings. A missing required
+//! argument is an error (-32602) that names it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,14 +11,15 @@ use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{GetPromptParams, Prompt};
 use mcpjoin_proto::{ErrorObject, Payload, Raw};
 
-use super::{BuildError, Context, HandlerError, PromptOutput, emulated_rounds};
+use super::input::emulate_rounds;
+use super::{BuildError, Context, HandlerError, PromptOutput};
 
-/// The arguments of a prompt, by their names.
+/// The arguments of a prompt, by name.
 pub type PromptArguments = BTreeMap<String, String>;
 
 type PromptFuture = Pin<Box<dyn Future<Output = Result<Reply, HandlerError>> + Send>>;
 
-/// A prompt as the server keeps it.
+/// A registered prompt.
 pub(super) struct PromptEntry {
     pub(super) shown: Raw,
     required: Vec<Box<str>>,
@@ -52,14 +53,14 @@ impl PromptEntry {
         let get = async |cx| (self.get)(arguments.clone(), cx).await.or_else(HandlerError::into_reply);
         match get(cx.clone()).await {
             Ok(Reply::NeedInput(input)) if cx.emulates_rounds() => {
-                emulated_rounds::run(cx, *input, get).await.or_else(HandlerError::into_reply)
+                emulate_rounds(cx, *input, get).await.or_else(HandlerError::into_reply)
             }
             outcome => outcome,
         }
     }
 }
 
-/// What `prompts/get` asks for.
+/// Decodes the parameters of `prompts/get`.
 pub(super) fn params(params: Option<&Payload>) -> Result<GetPromptParams, ErrorObject> {
     let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
     params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))

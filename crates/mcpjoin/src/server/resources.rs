@@ -1,7 +1,7 @@
 //! Resources and resource templates: listed and read.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources>. A URI is first looked for among the
-//! resources, then among the templates, of which the one with the longest literal text wins.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources>. A URI is looked up in the resources
+//! first. Otherwise the matching template with the most literal text is used.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,23 +11,24 @@ use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{Resource, ResourceTemplate};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw, code};
 
+use super::input::emulate_rounds;
 use super::list::List;
 use super::output::write_offloaded;
 use super::template::{Template, Variables};
-use super::{BuildError, Context, HandlerError, ResourceOutput, emulated_rounds};
+use super::{BuildError, Context, HandlerError, ResourceOutput};
 
-/// What is to be read.
+/// The resource to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadRequest {
-    /// The URI, as it was asked for.
+    /// The requested URI.
     pub uri: String,
-    /// The values that make the template that URI; empty for a resource.
+    /// The values of the template's variables; empty for a resource.
     pub variables: Variables,
 }
 
 impl ReadRequest {
-    /// The value of a variable; empty when the template has none of that name.
+    /// Returns the value of a variable, or an empty string if the template has no such variable.
     #[must_use]
     pub fn variable(&self, name: &str) -> &str {
         self.variables.get(name).map_or("", String::as_str)
@@ -37,13 +38,13 @@ impl ReadRequest {
 type ReadFuture = Pin<Box<dyn Future<Output = Result<Reply, HandlerError>> + Send>>;
 type Read = dyn Fn(ReadRequest, Context) -> ReadFuture + Send + Sync;
 
-/// A resource as the server keeps it.
+/// A registered resource.
 pub(super) struct ResourceEntry {
     pub(super) shown: Raw,
     read: Box<Read>,
 }
 
-/// A template as the server keeps it.
+/// A registered resource template.
 pub(super) struct TemplateEntry {
     pub(super) shown: Raw,
     template: Template,
@@ -101,7 +102,7 @@ impl TemplateEntry {
     }
 }
 
-/// Whoever reads that URI.
+/// The entry that reads a URI.
 pub(super) enum Reader {
     Resource(Arc<ResourceEntry>),
     Template(Arc<TemplateEntry>, Variables),
@@ -137,15 +138,15 @@ impl Reader {
         let read = async |cx| read(request.clone(), cx).await.or_else(HandlerError::into_reply);
         match read(cx.clone()).await {
             Ok(Reply::NeedInput(input)) if cx.emulates_rounds() => {
-                emulated_rounds::run(cx, *input, read).await.or_else(HandlerError::into_reply)
+                emulate_rounds(cx, *input, read).await.or_else(HandlerError::into_reply)
             }
             outcome => outcome,
         }
     }
 }
 
-/// The error for a resource that does not exist. Its code is that of the legacy era; the session puts the one of
-/// the modern era in its place.
+/// Returns the error for a resource that does not exist, with the code of the legacy era. The session replaces the code
+/// in the modern era.
 pub(super) fn not_found(uri: &str) -> ErrorObject {
     let data = Raw::from_value(&std::collections::BTreeMap::from([("uri", uri)]));
     let error = ErrorObject::new(code::RESOURCE_NOT_FOUND, "resource not found");
@@ -155,12 +156,12 @@ pub(super) fn not_found(uri: &str) -> ErrorObject {
     }
 }
 
-/// The code that the revision has for a resource that does not exist.
+/// Returns the same error with the code of the revision.
 pub(super) fn not_found_in(profile: &Profile, uri: &str) -> ErrorObject {
     ErrorObject { code: profile.resource_not_found, ..not_found(uri) }
 }
 
-/// The URI of a request about one resource.
+/// Returns the URI of a request about one resource.
 pub(super) fn uri(params: Option<&Payload>) -> Result<String, ErrorObject> {
     let uri = params.and_then(Payload::uri).ok_or_else(|| ErrorObject::invalid_params("`uri` is missing"))?;
     match uri.to_string_value() {

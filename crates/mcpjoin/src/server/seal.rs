@@ -1,8 +1,8 @@
-//! Values that a server hands to its clients and takes back: encrypted states, and the ids of tasks.
+//! Values that a server gives to its clients and takes back: encrypted states, and the ids of tasks.
 //!
-//! Called by `input` and `task`. A state is `base64url(version | key id | nonce | XChaCha20-Poly1305(time | content))`; the
-//! associated_data data bind it to its purpose and to the digest of the request that it belongs to. The id of a task is 128
-//! random bits with a MAC. Each purpose has a key of its own, derived from the server's [`StateKey`].
+//! Used by `input` and `task`. A state is `base64url(version | key id | nonce | XChaCha20-Poly1305(time | content))`.
+//! Its associated data bind it to its purpose and to the digest of its request. The id of a task is 128 random bits and
+//! a MAC. Each purpose has a key of its own, derived from the server's [`StateKey`].
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,34 +18,34 @@ use sha2::Sha256;
 /// How long a state is accepted: long enough for a person to fill in a form.
 const STATE_LIFETIME: Duration = Duration::from_secs(600);
 
-/// How far the clock of the replica that sealed a state may be ahead of ours: more than hosts that synchronise their
-/// clocks ever differ.
+/// How far the clock of the replica that sealed a state may be ahead of ours. Synchronised hosts never differ by that
+/// much.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-/// The version of the format, and of what the keys are derived for.
+/// The version of the format and of the key derivation.
 const VERSION: u8 = 1;
 
-/// Bytes that name the key: enough to tell the few keys of a server apart. A collision costs one failed decryption.
+/// Bytes of a key id: enough to tell the few keys of a server apart. A collision costs one failed decryption.
 const KEY_ID_BYTES: usize = 4;
 
-/// Bytes of a nonce of XChaCha20. Random nonces of 192 bits do not repeat.
+/// Bytes of an XChaCha20 nonce. Random nonces of 192 bits do not repeat.
 const NONCE_BYTES: usize = 24;
 
 /// Bytes before the ciphertext.
 const HEADER_BYTES: usize = 1 + KEY_ID_BYTES + NONCE_BYTES;
 
-/// Random bytes in the id of a task, and bytes of its MAC: neither is guessed.
+/// Random bytes in the id of a task, and bytes of its MAC: neither can be guessed.
 const TASK_ID_BYTES: usize = 16;
 
-/// The secret with which a server encrypts the states that its clients keep for it (`requestState`) and signs the ids of
-/// its tasks. Replicas of one server share it: [`ServerBuilder::state_key`](super::ServerBuilder::state_key).
+/// The secret key of a server. It encrypts the states that clients keep (`requestState`) and signs the ids of tasks.
+/// Replicas of one server share it: [`ServerBuilder::state_key`](super::ServerBuilder::state_key).
 ///
-/// `Debug` shows nothing of it.
+/// `Debug` does not show it.
 #[derive(Clone)]
 pub struct StateKey([u8; 32]);
 
 impl StateKey {
-    /// A key of 256 random bits, such as `openssl rand 32` writes. A password is no key.
+    /// Creates a key from 256 random bits, such as those of `openssl rand 32`. Do not use a password.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -55,7 +55,8 @@ impl StateKey {
         random().map(Self)
     }
 
-    /// The key for one use: one block of HKDF-Expand (RFC 5869), for which this key is random enough without the extraction.
+    /// Derives the key for one purpose: one block of HKDF-Expand (RFC 5869). The key is random enough without
+    /// HKDF-Extract.
     fn derive(&self, label: &str) -> [u8; 32] {
         let mut mac = hmac(&self.0);
         mac.update(b"mcpjoin ");
@@ -86,12 +87,12 @@ impl fmt::Debug for StateKey {
     }
 }
 
-/// What a state is for. A state of one purpose is refused for the other.
+/// The purpose of a state. A state of one purpose is refused for the other.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
-    /// The answers so far.
+    /// The input so far.
     Answers = 1,
-    /// What a handler that asks by hand gives along.
+    /// The state of a handler that requests input itself.
     ByHand = 2,
 }
 
@@ -107,7 +108,7 @@ impl Purpose {
 /// Why a state is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpenError {
-    /// None of our keys opens it for this purpose and request, or its time lies in the future.
+    /// None of our keys decrypts it for this purpose and request, or its time is in the future.
     Foreign,
     /// It is older than [`STATE_LIFETIME`].
     Expired,
@@ -115,14 +116,14 @@ pub(super) enum OpenError {
 
 /// The keys of a server.
 pub(super) struct Keys {
-    /// The key that seals; `None` when the system gave no random numbers for one.
+    /// The key for new states; `None` if the system provided no random numbers.
     own: Option<StateKey>,
-    /// Further keys that open.
+    /// Further keys whose states are accepted.
     accepted: Vec<StateKey>,
 }
 
 impl Keys {
-    /// Without a key of the user's: a random one.
+    /// Uses a random key if the user has given none.
     pub(super) fn new(own: Option<StateKey>, accepted: Vec<StateKey>) -> Self {
         Self { own: own.or_else(StateKey::random), accepted }
     }
@@ -135,7 +136,7 @@ impl Keys {
         self.own.iter().chain(&self.accepted)
     }
 
-    /// Encrypts `content` for the request with that digest.
+    /// Encrypts `content` for the request with this digest.
     pub(super) fn seal(
         &self,
         purpose: Purpose,
@@ -160,8 +161,7 @@ impl Keys {
         Ok(URL_SAFE_NO_PAD.encode(state))
     }
 
-    /// The content of a state that one of our keys has sealed for that purpose and request. `now`: the time of day;
-    /// without it the age does not count.
+    /// Decrypts a state for this purpose and request. `now`: the time since 1970; without it the age does not count.
     pub(super) fn open(
         &self,
         purpose: Purpose,
@@ -196,14 +196,14 @@ impl Keys {
         String::from_utf8(content.to_vec()).map_err(|_| OpenError::Foreign)
     }
 
-    /// An id for a task, which nobody guesses.
+    /// Creates an id for a task that cannot be guessed.
     pub(super) fn task_id(&self) -> Result<String, ErrorObject> {
         let random: [u8; TASK_ID_BYTES] = random().ok_or_else(no_random_numbers)?;
         let mac = self.own()?.task_mac(&random).finalize().into_bytes();
         Ok(hex(&random) + &hex(&mac[..TASK_ID_BYTES]))
     }
 
-    /// Whether one of our keys has signed the id of a task: in this process or in another replica.
+    /// Returns whether one of our keys has signed the id of a task, in this process or in another replica.
     pub(super) fn has_issued(&self, task_id: &str) -> bool {
         let Some(bytes) = unhex(task_id).filter(|bytes| bytes.len() == 2 * TASK_ID_BYTES) else {
             return false;
@@ -213,15 +213,15 @@ impl Keys {
     }
 }
 
-/// The time of day since 1970: the replicas of a server have no other clock in common. It runs ahead where a test moves the
-/// clock of the runtime, and nowhere else.
+/// Returns the time since 1970, the only clock that replicas share. It is ahead only if a test moves the clock of the
+/// runtime.
 pub(super) fn unix_time() -> Duration {
     let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let moved = tokio::time::Instant::now().into_std();
     day + moved.saturating_duration_since(Instant::now())
 }
 
-/// What a state is bound to beside its key.
+/// Returns the associated data of a state.
 fn associated_data(purpose: Purpose, id: &[u8; KEY_ID_BYTES], request: &[u8; 32]) -> Vec<u8> {
     let mut data = b"mcpjoin state".to_vec();
     data.extend_from_slice(&[VERSION, purpose as u8]);
@@ -247,7 +247,7 @@ fn no_random_numbers() -> ErrorObject {
     ErrorObject::internal("this system gives no random numbers")
 }
 
-/// A name of 128 random bits.
+/// Creates a name of 128 random bits.
 pub(super) fn random_name() -> Result<String, ErrorObject> {
     random::<16>().map(|bytes| hex(&bytes)).ok_or_else(no_random_numbers)
 }
@@ -261,7 +261,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes of lower-case digits: each id has one spelling.
+/// Decodes lower-case digits only, so each id has one spelling.
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     let digit = |digit: u8| match digit {

@@ -1,4 +1,4 @@
-//! The server as the connection's handler: which request goes where.
+//! The handler of a server's connections: passes each request to its entry.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -14,13 +14,13 @@ use super::{Context, Shared, completion, task, tools};
 use crate::connection;
 use crate::handler::{ErasedHandler, ResponseFuture};
 
-/// How many characters of an unknown name an error shows.
+/// Maximum number of characters of an unknown name in an error.
 const MAX_NAME_CHARS: usize = 100;
 
 /// Answers the requests of one connection.
 pub(super) struct Service {
     pub(super) server: Arc<Shared>,
-    /// The number of the connection, where all that comes over it comes from one client.
+    /// The number of the connection, if everything on it comes from one client.
     pub(super) session: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ impl ErasedHandler for Service {
 }
 
 impl Service {
-    /// Answers what is no call of a tool.
+    /// Answers all requests other than tool calls.
     async fn other(
         &self,
         profile: &'static Profile,
@@ -82,7 +82,7 @@ impl Service {
                 reader.read(uri, context(request)).await
             }
             Method::Subscribe => self.reader(profile, &request).map(|_| Reply::empty()),
-            // Taking back what was never asked for does no harm.
+            // Ending a subscription that does not exist does no harm.
             Method::Unsubscribe => resources::uri(request.params.as_ref()).map(|_| Reply::empty()),
             Method::ListPrompts => {
                 let offer = server.read();
@@ -109,7 +109,7 @@ impl Service {
         }
     }
 
-    /// The call of a tool, on its way.
+    /// Starts the call of a tool.
     fn call_tool(&self, cx: Context) -> Result<ResponseFuture, ErrorObject> {
         let entry = {
             let name = tools::name(cx.params())?;
@@ -154,7 +154,7 @@ impl Service {
     }
 }
 
-/// The error for a name that is not known. The name is the peer's, so it is escaped and truncated.
+/// Returns the error for an unknown name. The peer has chosen the name, so it is escaped and truncated.
 fn unknown(kind: &str, name: &str) -> ErrorObject {
     ErrorObject::invalid_params(format!("unknown {kind}: {}", Line::of(name).truncated(MAX_NAME_CHARS)))
 }

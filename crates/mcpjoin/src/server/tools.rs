@@ -1,7 +1,7 @@
-//! Tools: declared with a name, arguments and a function; listed and called.
+//! Tools: a name, arguments and a function. Listed and called.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. A call scope arguments do not fit is a
-//! result that says so (`isError`), for the model to read; a tool that does not exist is an error (-32602).
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. A call with invalid arguments returns a
+//! result with `isError`, for the model to read. A call of an unknown tool is an error (-32602).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,11 +19,12 @@ use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
+use super::input::emulate_rounds;
 use super::output::write_offloaded;
-use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, emulated_rounds, schema};
+use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, schema};
 use crate::handler::ResponseFuture;
 
-/// A tool scope arguments are a Rust type, which the handler's first parameter says.
+/// Describes a tool whose arguments are the Rust type `A`, usually inferred from the first parameter of its handler.
 ///
 /// ```
 /// use mcpjoin::server::tool;
@@ -38,30 +39,30 @@ pub fn tool<A>(name: impl Into<String>) -> TypedTool<A> {
     TypedTool { tool, tasks: TaskMode::default(), arguments: PhantomData }
 }
 
-/// A tool that is being described; see [`tool`].
+/// The description of a tool. Created by [`tool`].
 pub struct TypedTool<A> {
     tool: Tool,
     tasks: TaskMode,
     arguments: PhantomData<fn(A)>,
 }
 
-/// What a tool has to do with tasks.
+/// How a tool uses tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TaskMode {
-    /// A call of it is one, from its beginning.
+    /// Each call is a task from its start.
     pub(super) whole: bool,
-    /// It is of no use to clients without them.
+    /// Clients without tasks are refused.
     pub(super) required: bool,
 }
 
 impl TaskMode {
-    /// Whether the server has to declare tasks for it.
+    /// Whether the server must declare tasks for this tool.
     pub(super) const fn any(self) -> bool {
         self.whole || self.required
     }
 
-    /// What is said of the tool where its client asks for a task. One that would begin its task itself, once it has
-    /// asked what it needs, is a task from its beginning there.
+    /// Returns the declared support where a client asks for a task with its call. A tool that requires tasks and starts
+    /// them itself is a task from its start there.
     pub(super) const fn support(self) -> Option<TaskSupport> {
         match (self.required, self.whole) {
             (true, _) => Some(TaskSupport::Required),
@@ -71,59 +72,62 @@ impl TaskMode {
     }
 }
 
-/// For tools that take no arguments.
+/// The arguments of a tool that takes none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 pub struct NoArguments {}
 
 impl<A> TypedTool<A> {
-    /// What it does, for a model.
+    /// Sets the description, for the model.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.tool = self.tool.with_description(description);
         self
     }
 
-    /// Its name, for people.
+    /// Sets the display name.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.tool = self.tool.with_title(title);
         self
     }
 
-    /// What it does to the world.
+    /// Sets the annotations: what the tool does to its environment.
     #[must_use]
     pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.tool = self.tool.with_annotations(annotations);
         self
     }
 
-    /// It changes nothing: the annotation `readOnlyHint`.
+    /// Declares that the tool changes nothing: the annotation `readOnlyHint`.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         let annotations = self.tool.annotations.take().unwrap_or_default();
         self.annotations(annotations.with_read_only_hint(true))
     }
 
-    /// Everything else that a description may have: icons, `_meta`.
+    /// Changes any other part of the description: icons, `_meta`.
     #[must_use]
     pub fn describe(mut self, change: impl FnOnce(Tool) -> Tool) -> Self {
         self.tool = change(self.tool);
         self
     }
 
-    /// A client that speaks the extension `io.modelcontextprotocol/tasks` is given a task in place of the result,
-    /// which it asks for later; so is one at 2025-11-25 that asks for a task (`execution.taskSupport` is `optional`). All
-    /// others wait for the result. A tool that has to ask its client before it knows what to do begins its task itself:
-    /// [`Context::start_task`].
+    /// Runs each call as a task, for clients that accept tasks: those with the extension
+    /// `io.modelcontextprotocol/tasks`, and those of 2025-11-25 that ask for a task (`execution.taskSupport` is
+    /// `optional`). All other clients wait for the result.
+    ///
+    /// A tool that first has to ask its client for input starts its task itself: [`Context::start_task`].
     #[must_use]
     pub const fn as_task(mut self) -> Self {
         self.tasks.whole = true;
         self
     }
 
-    /// The result may be there so late that only a task can bring it: a client of the modern era that does not
-    /// speak the extension for tasks is refused, with the error -32021, and one at 2025-11-25 that asks for no task
-    /// (`execution.taskSupport` is `required`) with -32601. Clients of older revisions, which know no tasks, wait.
+    /// Refuses clients that could only wait for the result, for a tool that takes too long for that.
+    ///
+    /// A client of the modern era without the extension for tasks gets the error -32021. A client of 2025-11-25 that
+    /// does not ask for a task (`execution.taskSupport` is `required`) gets -32601. Clients of older revisions, which
+    /// have no tasks, wait.
     #[must_use]
     pub const fn requires_tasks(mut self) -> Self {
         self.tasks.required = true;
@@ -132,7 +136,7 @@ impl<A> TypedTool<A> {
 }
 
 impl<A: JsonSchema + 'static> TypedTool<A> {
-    /// What its types say: the schema of the arguments, and of the output where it has one.
+    /// Adds the schemas of the arguments and of the output.
     fn finish<O: ToolOutput>(&mut self, inputs: &mut schema::Inputs) -> Result<schema::Input, BuildError> {
         if self.tool.output_schema.is_none() {
             self.tool.output_schema = O::output_schema();
@@ -149,32 +153,32 @@ impl<A> fmt::Debug for TypedTool<A> {
 
 type ToolCall = dyn Fn(Arc<ToolEntry>, Context) -> ResponseFuture + Send + Sync;
 
-/// A tool as the server keeps it.
+/// A registered tool.
 pub(super) struct ToolEntry {
-    /// What is said of it.
+    /// Its description.
     tool: Tool,
-    /// The schema of its arguments, where it is made from their type and not part of `tool`.
+    /// The schema of its arguments, if it was derived and is not part of `tool`.
     input: Option<schema::Input>,
     call: Box<ToolCall>,
     pub(super) tasks: TaskMode,
-    /// Values of its structured result go into an object where a structured result must be one.
+    /// Structured results are wrapped in an object, where the revision requires an object.
     wraps: bool,
-    /// The arguments that a client repeats in headers over HTTP, once somebody has asked for them.
+    /// The arguments that clients repeat in headers over HTTP. Computed when they are first needed.
     #[cfg(feature = "http")]
     header_marks: OnceLock<Arc<[HeaderMark]>>,
-    /// Its entry in the list, once somebody has asked for it.
+    /// Its entries in lists. Encoded when they are first needed.
     listings: OnceLock<Listings>,
 }
 
-/// A tool in the list, in the words of each revision.
+/// The entry of a tool in the list, for each kind of revision.
 struct Listings {
-    /// Where structured results may be anything.
+    /// Structured results may be any value.
     any: Raw,
-    /// Where they are objects.
+    /// Structured results are objects.
     objects: Raw,
-    /// There, with what is said of tasks.
+    /// Structured results are objects, and there is support for tasks.
     as_task: Raw,
-    /// Where there are none.
+    /// There are no structured results.
     none: Raw,
 }
 
@@ -242,7 +246,7 @@ impl ToolEntry {
         &self.tool.name
     }
 
-    /// What is written: not before somebody asks for it, so that a server with many tools is there at once.
+    /// Encodes the list entries. Done on demand, so that a server with many tools starts fast.
     fn write_listings(&self) -> Listings {
         let mut tool = self.tool.clone();
         if let Some(input) = &self.input {
@@ -271,8 +275,8 @@ impl ToolEntry {
         Listings { any, objects, as_task, none }
     }
 
-    /// The arguments that a client repeats in headers over HTTP. A client leaves out a tool scope marks are invalid, so
-    /// nobody repeats anything then.
+    /// Returns the arguments that clients repeat in headers over HTTP: none if the marks are invalid, because clients
+    /// skip such a tool.
     #[cfg(feature = "http")]
     pub(super) fn header_marks(&self) -> &Arc<[HeaderMark]> {
         self.header_marks.get_or_init(|| {
@@ -284,7 +288,7 @@ impl ToolEntry {
         })
     }
 
-    /// Its entry in the list.
+    /// Returns its list entry for a revision.
     pub(super) fn show(&self, profile: &Profile) -> Raw {
         let listings = self.listings.get_or_init(|| self.write_listings());
         match profile {
@@ -295,14 +299,13 @@ impl ToolEntry {
         }
     }
 
-    /// Calls it with the arguments of the request, and again with the answers to what it asks by hand where
-    /// nobody else brings them.
+    /// Calls the tool, and emulates rounds if it requests input and the client does not repeat its request.
     pub(super) fn call(self: Arc<Self>, cx: Context) -> ResponseFuture {
         let entry = self.clone();
         (self.call)(entry, cx)
     }
 
-    /// The answer that its handler's future leads to. One box for all of it: every call has one.
+    /// Turns the handler's future into a response. One box for everything, as each call needs one.
     fn answer<Fut>(entry: Arc<Self>, cx: Context, future: Fut) -> ResponseFuture
     where
         Fut: Future<Output: ToolOutput> + Send + 'static,
@@ -312,7 +315,7 @@ impl ToolEntry {
             let written = match cx.offload_permit(output.size_hint()) {
                 None => entry.finish(profile, output.into_tool_reply()),
                 Some(place) => {
-                    // Boxed: few calls come here, and the others need not have the room.
+                    // Boxed: few calls come here, and the others do not need the memory.
                     let entry = entry.clone();
                     let write = move || {
                         let written = entry.finish(profile, output.into_tool_reply());
@@ -323,7 +326,7 @@ impl ToolEntry {
                 }
             };
             match written {
-                // Boxed: few calls come here, and the others need not have the room.
+                // Boxed: few calls come here, and the others do not need the memory.
                 Ok(Reply::NeedInput(input)) if cx.starts_emulated_rounds() => {
                     Box::pin(entry.emulate_rounds(cx, *input)).await
                 }
@@ -338,11 +341,11 @@ impl ToolEntry {
         input: InputRequired,
     ) -> Result<Reply, ErrorObject> {
         let profile = cx.profile();
-        let emulated_rounds = emulated_rounds::run(cx, input, |cx| self.clone().call(cx)).await;
+        let emulated_rounds = emulate_rounds(cx, input, |cx| self.clone().call(cx)).await;
         emulated_rounds.or_else(|error| self.finish(profile, Err(error)))
     }
 
-    /// What a handler gave, as the answer in that revision.
+    /// Encodes the output of a handler for the revision.
     fn finish(
         &self,
         profile: &Profile,
@@ -356,7 +359,7 @@ impl ToolEntry {
         }))
     }
 
-    /// Says in the words of the revision what only a newer one has words for.
+    /// Replaces what only newer revisions have.
     fn adapt(&self, profile: &Profile, result: &mut CallToolResult) {
         if let Some(value) = &result.structured_content {
             if !profile.structured_content {
@@ -373,7 +376,7 @@ impl ToolEntry {
     }
 }
 
-/// Says of content that a revision has no word for what it is, as text.
+/// Replaces content that the revision does not have with a text that describes it.
 pub fn in_words_of(profile: &Profile, content: &mut [Content]) {
     if profile.audio && profile.resource_links {
         return;
@@ -388,7 +391,7 @@ pub fn in_words_of(profile: &Profile, content: &mut [Content]) {
     }
 }
 
-/// What a handler gave, as the answer in the newest revision, which has words for everything.
+/// Encodes the output of a handler for the newest revision, which has everything.
 pub(super) fn written(outcome: Result<ToolReply, HandlerError>) -> Result<Reply, ErrorObject> {
     let reply = match outcome {
         Ok(reply) => reply,
@@ -402,7 +405,7 @@ pub(super) fn written(outcome: Result<ToolReply, HandlerError>) -> Result<Reply,
     }
 }
 
-/// The name of the tool that is called, once it is clear that the arguments are some.
+/// Returns the name of the called tool, after checking that the arguments are an object.
 pub(super) fn name(params: Option<&Payload>) -> Result<Cow<'_, str>, ErrorObject> {
     let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
     let name = params.name_string().ok_or_else(|| {
@@ -415,7 +418,7 @@ pub(super) fn name(params: Option<&Payload>) -> Result<Cow<'_, str>, ErrorObject
     }
 }
 
-/// The arguments of a call; without any, or with `null`, an object without members.
+/// Returns the arguments of a call. Without arguments, or with `null`, an empty object.
 fn arguments(params: Option<&Payload>) -> Raw {
     let arguments = params.and_then(Payload::arguments);
     arguments.filter(|arguments| arguments.kind() == Kind::Object).unwrap_or_else(Raw::empty_object)

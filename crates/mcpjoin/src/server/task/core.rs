@@ -1,9 +1,9 @@
-//! Tasks as they are part of the core of 2025-11-25.
+//! Tasks of the core of 2025-11-25.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>. The client asks for a task with its
-//! call (`task`), polls it (`tasks/get`), and fetches the result with a request that waits for it (`tasks/result`). What
-//! a task asks its client meanwhile are requests of the server's own, sent on the stream of such a request: of the one
-//! that was made last, for those before it may have been left without a word.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>. The client asks for a task with
+//! its call (`task`), polls it (`tasks/get`), and fetches the result with a request that waits for it (`tasks/result`).
+//! Requests of the task for input are requests of the server, sent on the stream of the newest `tasks/result`: older
+//! ones may have been abandoned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,13 @@ use super::super::tools::ToolEntry;
 use super::super::{Context, InputError, Shared};
 use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, State, Task, find, start};
 
-/// The shortest time for which a task is kept: a client that asks as often as it is last_status to has two tries.
+/// The minimum time for which a task is kept: a client that polls as asked has two tries.
 const MIN_TTL: Duration = Duration::from_millis(2 * POLL_INTERVAL_MS as u64);
 
-/// What of a tool's own words is said about its failure: so many characters.
+/// Maximum number of characters of a tool's error text in `statusMessage`.
 const MAX_STATUS_MESSAGE_CHARS: usize = 200;
 
-/// The task that a call becomes; `None`: it is to be called in place.
+/// Returns the task that a call becomes; `None` if the tool is called in place.
 pub(super) fn call(
     server: &Arc<Shared>,
     entry: &Arc<ToolEntry>,
@@ -50,14 +50,14 @@ pub(super) fn call(
     }
 }
 
-/// What a call says that asks for a task.
+/// Decodes the request for a task in a call.
 fn metadata(params: Option<&Payload>) -> Result<Option<TaskMetadata>, ErrorObject> {
     let asked = params.and_then(|params| params.raw().member("task"));
     let Some(asked) = asked.filter(|asked| asked.kind() != JsonKind::Null) else { return Ok(None) };
     asked.decode().map(Some).map_err(|error| ErrorObject::invalid_params(format!("`task`: {error}")))
 }
 
-/// For how long a task is kept that was asked for so, in milliseconds.
+/// Returns how long a task is kept, for a requested time in milliseconds.
 fn granted(ttl: Option<i64>) -> Result<Duration, ErrorObject> {
     match ttl.map(u64::try_from) {
         None => Ok(MAX_TTL),
@@ -103,8 +103,7 @@ fn written<T: serde::Serialize>(value: &T) -> Result<Raw, ErrorObject> {
     Raw::from_value(value).map_err(|error| ErrorObject::internal(error.to_string()))
 }
 
-/// The result of a task, as soon as it is there. Until then its questions are asked here, unless another request for the
-/// result comes later.
+/// Waits for the result of a task. Meanwhile sends its requests for input, unless a later `tasks/result` takes over.
 async fn result(task: &Task, cx: &Context) -> Result<Reply, ErrorObject> {
     let waiting = Waiting::new(task);
     let (mut states, mut newest) = (task.watch(), task.waiting.subscribe());
@@ -126,7 +125,7 @@ async fn result(task: &Task, cx: &Context) -> Result<Reply, ErrorObject> {
                     }
                 }
             } else {
-                // Taken back: whoever came later asks them anew.
+                // The later request sends them again.
                 asking.clear();
                 asked.clear();
             }
@@ -137,7 +136,7 @@ async fn result(task: &Task, cx: &Context) -> Result<Reply, ErrorObject> {
             _ = states.changed() => {}
             _ = newest.changed() => {}
             Some((name, answer)) = asking.next(), if !asking.is_empty() => match answer {
-                // The question stays: its owner may come back in another session.
+                // The request for input stays open: its owner may return in another session.
                 Err(InputError::Failed(CallError::Closed(_))) => {}
                 answer => task.answer([(name, answer)]),
             },
@@ -170,7 +169,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// What the request would have been answered with that the task stands for.
+/// Returns what the call would have returned without a task.
 fn outcome(task: &Task, end: &Outcome) -> Result<Reply, ErrorObject> {
     match end {
         Outcome::Completed(result) | Outcome::ToolError(result, _) => {
@@ -181,7 +180,8 @@ fn outcome(task: &Task, end: &Outcome) -> Result<Reply, ErrorObject> {
     }
 }
 
-/// The object with the name of the task in its `_meta`. One that cannot be read (a name stands twice) stays as it is.
+/// Adds the id of the task to the `_meta` of an object. An object that cannot be decoded (because of a duplicate name)
+/// is returned unchanged.
 pub(in super::super) fn related(object: Raw, task: &str) -> Raw {
     let with = || {
         let mut members: Members<Raw> = object.decode().ok()?;
@@ -197,12 +197,12 @@ fn meta_of(meta: Option<Meta>, task: &str) -> Option<Meta> {
     Some(meta.unwrap_or_default().with(key::RELATED_TASK, related))
 }
 
-/// The result of a call that asked for a task.
+/// Returns the result of a call that asked for a task.
 pub(super) fn created(task: &Task) -> Result<Raw, ErrorObject> {
     written(&CreateTaskResult::new(shown(task, &task.state())))
 }
 
-/// As the client sees it.
+/// Returns the task as the client sees it.
 fn shown(task: &Task, state: &State) -> ShownTask {
     let ttl = i64::try_from(task.ttl.as_millis()).ok();
     let shown = ShownTask::new(&task.id, state.status(), &task.created_at, &state.updated_at, ttl)
@@ -215,7 +215,7 @@ fn shown(task: &Task, state: &State) -> ShownTask {
     }
 }
 
-/// How a task ends scope tool has this result: one that says `isError` is a failure.
+/// Returns the outcome of a task whose tool returned this result. A result with `isError` is a failure.
 pub(super) fn end_of(result: Raw) -> Outcome {
     if result.member("isError").is_none_or(|is_error| is_error.as_str() != "true") {
         return Outcome::Completed(result);
@@ -227,7 +227,7 @@ pub(super) fn end_of(result: Raw) -> Outcome {
     Outcome::ToolError(result, said)
 }
 
-/// Tells the session that it was begun in when its status is another one.
+/// Notifies the session of the task if the status has changed.
 pub(super) fn notify(server: &Shared, task: &Task, last_status: &mut TaskStatus) {
     let shown = shown(task, &task.state());
     let status = shown.status.clone();
@@ -235,7 +235,7 @@ pub(super) fn notify(server: &Shared, task: &Task, last_status: &mut TaskStatus)
         return;
     }
     if let (Some(session), Ok(shown)) = (task.session, written(&shown)) {
-        // A session is one client's.
+        // A session belongs to one client.
         let change = TaskChange { method: Method::TaskStatus, task: shown, principal: None };
         server.with_connection(session, |outbox| outbox.task_changed(&task.id, change, MAX_TASKS));
     }
@@ -243,7 +243,7 @@ pub(super) fn notify(server: &Shared, task: &Task, last_status: &mut TaskStatus)
 }
 
 impl Task {
-    /// Tells the session that it was begun in how far it is, when its request wanted to know.
+    /// Notifies the session of the task of its progress, if the call asked for progress.
     pub(in super::super) fn progress(
         &self,
         cx: &Context,
@@ -251,7 +251,7 @@ impl Task {
         total: Option<f64>,
         message: Option<&str>,
     ) {
-        let token = cx.0.connection.request().and_then(|request| request.progress_token.clone());
+        let token = cx.request().and_then(|request| request.progress_token.clone());
         let (Protocol::Core, Some(session), Some(token)) = (self.scope.protocol, self.session, token) else {
             return;
         };
@@ -267,7 +267,7 @@ impl Task {
         }
     }
 
-    /// Says something in the session that it was begun in.
+    /// Sends a log message to the session of the task.
     pub(in super::super) fn log(
         &self,
         cx: &Context,
@@ -283,6 +283,6 @@ impl Task {
         params.meta = meta_of(None, &self.id);
         let params =
             Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
-        cx.0.connection.connection().notify(Notification { method: Method::LogMessage, params: Some(params) })
+        cx.connection().notify(Notification { method: Method::LogMessage, params: Some(params) })
     }
 }

@@ -1,7 +1,7 @@
-//! Tasks as the extension `io.modelcontextprotocol/tasks` of 2026-07-28 has them.
+//! Tasks of the extension `io.modelcontextprotocol/tasks` of 2026-07-28.
 //!
-//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. The server answers a call with a task when its client
-//! declares the extension; the client polls the task, and gives it the answers that it waits for.
+//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. The server answers a call with a task if the client
+//! declares the extension. The client polls the task, and sends the input that it asks for.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use super::super::tools::ToolEntry;
 use super::super::{Context, Shared, capability};
 use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, find, start};
 
-/// Whether the client speaks the extension.
+/// Whether the client declares the extension.
 pub(in super::super) fn is_declared(asker: &Asker) -> bool {
     asker.capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(task::EXTENSION))
 }
 
-/// The error for a client that does not.
+/// Returns the error for a client that does not.
 fn undeclared() -> ErrorObject {
     capability::error(
         &capability::of_tasks(),
@@ -27,7 +27,7 @@ fn undeclared() -> ErrorObject {
     )
 }
 
-/// The task that a call becomes; `None`: it is to be called in place.
+/// Returns the task that a call becomes; `None` if the tool is called in place.
 pub(super) fn call(
     server: &Arc<Shared>,
     entry: &Arc<ToolEntry>,
@@ -75,7 +75,7 @@ pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject
     }
 }
 
-/// As the client sees it.
+/// Returns the task as the client sees it.
 pub(super) fn shown(task: &Task) -> Result<Raw, ErrorObject> {
     let state = task.state();
     let ttl = i64::try_from(task.ttl.as_millis()).ok();
@@ -94,7 +94,7 @@ pub(super) fn shown(task: &Task) -> Result<Raw, ErrorObject> {
     Raw::from_value(&shown).map_err(|error| ErrorObject::internal(error.to_string()))
 }
 
-/// Tells everybody who listens to it, and to whom it belongs, how it stands.
+/// Notifies everyone who listens to the task and to whom it belongs.
 pub(super) fn notify(server: &Shared, task: &Task) {
     if let Ok(shown) = shown(task) {
         let principal = task.scope.principal();

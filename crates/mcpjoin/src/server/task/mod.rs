@@ -1,20 +1,19 @@
-//! Tasks: calls scope result is fetched later.
+//! Tasks: calls whose result is fetched later.
 //!
-//! Two protocols, one store. At 2025-11-25 tasks are part of the core, and a client asks for one with its call
-//! (`core`); at 2026-07-28 they are the extension `io.modelcontextprotocol/tasks`, and the server answers with one
-//! (`extension`). A tool that is marked ([`TypedTool::as_task`](super::TypedTool::as_task)) or begins a task itself
-//! ([`Context::start_task`]) serves both, and clients that know neither wait for its result.
+//! Two protocols share one store. At 2025-11-25 tasks are part of the core, and a client asks for one with its call
+//! (`core`). At 2026-07-28 they are the extension `io.modelcontextprotocol/tasks`, and the server decides to return one
+//! (`extension`). A tool that is marked ([`TypedTool::as_task`](super::TypedTool::as_task)) or starts a task itself
+//! ([`Context::start_task`]) serves both; other clients wait for its result. Used by `service` and `context`.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>,
-//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. Called by `service` and `context`.
+//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>
 //!
-//! A task is its owner's alone (`Owner`). It outlives its request, and its connection where its owner does; it never
-//! outlives its server. The bounds: [`MAX_TASKS`] and [`MAX_BYTES`] in all, [`MAX_TASKS_PER_OWNER`] and [`MAX_BYTES_PER_OWNER`] of one
-//! owner, each for [`MAX_TTL`] from its creation at most; a task that still runs then is called off.
+//! Only its owner can see a task (`Owner`). A task outlives its request, and its connection if its owner does. It never
+//! outlives its server. The limits are [`MAX_TASKS`] and [`MAX_BYTES`] in total, [`MAX_TASKS_PER_OWNER`] and
+//! [`MAX_BYTES_PER_OWNER`] per owner, and [`MAX_TTL`] from creation, after which a running task is cancelled.
 
 mod core;
 mod extension;
 mod store;
-mod time;
 
 use std::future::{Future, ready};
 use std::panic::AssertUnwindSafe;
@@ -36,47 +35,48 @@ use super::tools::ToolEntry;
 use super::{Context, Shared};
 use crate::handler::ResponseFuture;
 
-/// Tasks that a server keeps at once. Beyond, the oldest that is over makes room; when none is, a call is refused.
+/// Maximum number of tasks of a server. Beyond that the oldest ended task is removed; if none has ended, the call is
+/// refused.
 const MAX_TASKS: usize = 1024;
 
-/// Tasks that are kept for one principal or one session, by the same rule: an eighth of them all, so that one who
-/// begins many leaves room for others.
+/// Maximum number of tasks of one principal or session, by the same rule: an eighth, so that others find capacity.
 const MAX_TASKS_PER_OWNER: usize = MAX_TASKS / 8;
 
-/// Bytes of the parameters of tasks under way and of the results of those that are over, by the same rule.
+/// Maximum bytes of the parameters of running tasks and of the results of ended ones, by the same rule.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
-/// The same for one principal or one session: three of the longest messages.
+/// The same for one principal or session: three messages of maximum size.
 const MAX_BYTES_PER_OWNER: usize = MAX_BYTES / 8;
 
-/// How long a task is kept from its creation, unless its client asks for less: long enough for a person to come back
-/// after a break.
+/// How long a task is kept from its creation, unless the client asks for less. Long enough for a person to return from
+/// a break.
 const MAX_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// How often a client is asked to look, in milliseconds.
+/// The poll interval that clients are asked to use, in milliseconds.
 const POLL_INTERVAL_MS: i64 = 1000;
 
-/// Which of the two protocols.
+/// The protocol of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// That of the core of 2025-11-25.
+    /// Tasks of the core of 2025-11-25.
     Core,
-    /// That of the extension.
+    /// Tasks of the extension.
     Extension,
 }
 
-/// Whom a task belongs to. Nobody else learns that it exists.
+/// The owner of a task. Nobody else learns that it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Owner {
-    /// Whoever speaks in this name, over any session.
+    /// The verified principal, in any session.
     Principal(Box<str>),
-    /// The client of this session, until it ends.
+    /// The client of this session, until the session ends.
     Session(u64),
-    /// Whoever knows its id: where there are neither sessions nor names. 128 random bits are not guessed.
+    /// Everyone who knows the id, where there are neither sessions nor principals. Its 128 random bits cannot be
+    /// guessed.
     Bearer,
 }
 
-/// What sets tasks apart: one of the other protocol has no words for what a task of this one holds.
+/// Which requests can see a task: those of the same protocol and owner. The other protocol cannot express its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TaskScope {
     protocol: Protocol,
@@ -84,7 +84,7 @@ struct TaskScope {
 }
 
 impl TaskScope {
-    /// In scope name it was begun, where that is proved.
+    /// The verified principal that owns it.
     fn principal(&self) -> Option<&str> {
         match &self.owner {
             Owner::Principal(principal) => Some(principal),
@@ -94,7 +94,7 @@ impl TaskScope {
 }
 
 impl Protocol {
-    /// That in which a request may speak of tasks; `None` where it may not.
+    /// Returns the protocol in which a request may use tasks; `None` if it may not.
     fn of(server: &Shared, cx: &Context) -> Option<Self> {
         if !server.offers_tasks() {
             return None;
@@ -114,7 +114,7 @@ impl Protocol {
         TaskScope { protocol: self, owner }
     }
 
-    /// How a task ends scope work has this result.
+    /// Returns the outcome of a task whose work has returned this result.
     fn end_of(self, result: Raw) -> Outcome {
         match self {
             Self::Core => core::end_of(result),
@@ -122,7 +122,7 @@ impl Protocol {
         }
     }
 
-    /// What a call is answered with that is a task now.
+    /// Returns the response to a call that has become a task.
     fn reply(self, task: &Task) -> Result<Reply, ErrorObject> {
         match self {
             Self::Core => core::created(task).map(Reply::Complete),
@@ -131,7 +131,7 @@ impl Protocol {
     }
 }
 
-/// Answers the call of a tool: with its result, or with a task that it goes on as.
+/// Answers the call of a tool: with its result, or with a task.
 pub(super) fn call(
     server: &Arc<Shared>,
     entry: Arc<ToolEntry>,
@@ -148,7 +148,7 @@ pub(super) fn call(
     })
 }
 
-/// Answers what is asked of tasks.
+/// Answers a request about tasks.
 pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
     match Protocol::of(server, &cx) {
         Some(Protocol::Core) => core::answer(server, cx).await,
@@ -157,7 +157,8 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
     }
 }
 
-/// The task of that id, for whom it belongs to. The error does not tell a task that is over from somebody else's.
+/// Returns the task with this id, if it is in scope. The error does not tell a removed task from a task of another
+/// owner.
 fn find(server: &Shared, id: &str, scope: &TaskScope) -> Result<Arc<Task>, ErrorObject> {
     server.tasks.find(id, scope).ok_or_else(|| {
         ErrorObject::invalid_params(if server.keys.has_issued(id) {
@@ -168,7 +169,7 @@ fn find(server: &Shared, id: &str, scope: &TaskScope) -> Result<Arc<Task>, Error
     })
 }
 
-/// Begins work as a task of that protocol, to be kept for that long.
+/// Starts work as a task, which is kept for `ttl`.
 fn start<Fut>(
     server: &Arc<Shared>,
     cx: &Context,
@@ -199,16 +200,16 @@ where
             task.end(end);
         }
     };
-    // As it begins: it may be over before the client hears of it.
+    // The first state: the task may end before the client has received it.
     let reply = protocol.reply(&task)?;
     let states = task.watch();
-    // The task is in the store already, and the first part of its handler has run: it may be cancelled by now.
+    // The task is in the store, and the first part of its handler has run. It may have been cancelled.
     task.set_abort_handle(tokio::spawn(work).abort_handle());
     tokio::spawn(notify(Arc::downgrade(server), task, states));
     Ok(reply)
 }
 
-/// The same from within a handler, for clients of the extension.
+/// Starts a task from within a handler, for clients of the extension.
 pub(super) fn start_from_handler<Fut>(
     server: &Arc<Shared>,
     cx: &Context,
@@ -220,8 +221,8 @@ where
     start(server, cx, Protocol::Extension, MAX_TTL, work)
 }
 
-/// Lets go of tasks scope time is up, as long as there are tasks: one for all, so that what is over and has made room leaves
-/// nothing behind.
+/// Removes expired tasks, as long as there are tasks. One for all tasks, so a task that is removed early leaves nothing
+/// behind.
 async fn expire_tasks(server: Weak<Shared>) {
     loop {
         let Some(there) = server.upgrade() else { return };
@@ -235,7 +236,7 @@ async fn expire_tasks(server: Weak<Shared>) {
     }
 }
 
-/// Tells those who listen of every change, until the task is over.
+/// Notifies clients of every change of a task until it ends.
 async fn notify(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
     let mut last_status = TaskStatus::Working;
     loop {
@@ -244,7 +245,7 @@ async fn notify(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiv
         match changed {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return,
-            // That ends it.
+            // Ends the task.
             Err(_) => server.tasks.purge(),
         }
         match task.scope.protocol {

@@ -1,8 +1,8 @@
-//! The tasks that a server keeps, and how each stands.
+//! The tasks of a server, and their states.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mcpjoin_proto::types::{InputRequest, InputRequests, TaskStatus};
 use mcpjoin_proto::{ErrorObject, Raw};
@@ -11,22 +11,22 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::super::InputError;
-use super::{MAX_BYTES, MAX_BYTES_PER_OWNER, MAX_TASKS, MAX_TASKS_PER_OWNER, Owner, TaskScope, time};
+use super::{MAX_BYTES, MAX_BYTES_PER_OWNER, MAX_TASKS, MAX_TASKS_PER_OWNER, Owner, TaskScope};
 
 /// The tasks of a server.
 #[derive(Default)]
 pub(in super::super) struct Tasks {
     table: Mutex<TaskTable>,
-    /// Another one than before is to be let go of next.
+    /// Another task expires next.
     expiry_changed: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct TaskTable {
-    /// With their numbers, which only grow.
+    /// The tasks with their numbers, which only increase.
     tasks: Vec<(u64, Arc<Task>)>,
     last: u64,
-    /// Somebody lets go of those scope time is up.
+    /// Whether the task that removes expired tasks is running.
     has_expiry_task: bool,
 }
 
@@ -34,28 +34,28 @@ struct TaskTable {
 pub(in super::super) struct Task {
     pub(super) id: String,
     pub(super) scope: TaskScope,
-    /// The session that it was begun in, which is told of its changes where there is one.
+    /// The session that it was started in, which receives its notifications.
     pub(super) session: Option<u64>,
     pub(super) created_at: String,
     pub(super) ttl: Duration,
     pub(super) expires: Instant,
-    /// The bytes of the parameters that its work has.
+    /// The bytes of the parameters of its call.
     param_bytes: usize,
-    /// Told of every change.
+    /// Notifies of every change.
     state: watch::Sender<State>,
-    /// The requests that wait for its result, by their numbers; the newest carries its questions.
+    /// The numbers of the requests that wait for its result. The newest carries its requests for input.
     pub(super) waiting: watch::Sender<BTreeSet<u64>>,
-    /// The greatest progress that was told.
+    /// The greatest progress so far.
     progress: Mutex<Option<f64>>,
-    /// Ends its work.
+    /// Aborts its work.
     abort: Mutex<Option<AbortHandle>>,
 }
 
-/// How a task stands.
+/// The state of a task.
 pub(super) struct State {
     pub(super) updated_at: String,
     question_count: u64,
-    /// What it waits for, by names of its own.
+    /// The open requests for input, by name.
     pub(super) questions: InputRequests,
     answers: BTreeMap<String, Result<Raw, InputError>>,
     pub(super) end: Option<Outcome>,
@@ -65,11 +65,11 @@ pub(super) struct State {
 pub(super) enum Outcome {
     /// With a result.
     Completed(Raw),
-    /// With a result that says that the tool has failed, and what it says about it.
+    /// With a result that says that the tool has failed, and its error text.
     ToolError(Raw, Option<String>),
     /// With an error.
     Failed(ErrorObject),
-    /// It was called off, and why.
+    /// It was cancelled, and why.
     Cancelled(&'static str),
 }
 
@@ -85,7 +85,8 @@ impl TaskTable {
         });
     }
 
-    /// Keeps those that are counted here and this one within bounds: the oldest of them that are over make room.
+    /// Removes the oldest ended tasks until those that `counts` selects and this one are within the limits. Returns
+    /// whether they are.
     fn make_room(&mut self, one: &Task, limits: (usize, usize), counts: impl Fn(&Task) -> bool) -> bool {
         let counts = |task: &Task| task.id != one.id && counts(task);
         loop {
@@ -103,7 +104,7 @@ impl TaskTable {
         }
     }
 
-    /// Makes room for this one among those of its owner and among all.
+    /// Makes room for this task among those of its owner and among all.
     fn make_room_for(&mut self, one: &Task) -> Result<(), ErrorObject> {
         let is_of_one = |other: &Task| other.scope.owner == one.scope.owner;
         let of_one = (MAX_TASKS_PER_OWNER, MAX_BYTES_PER_OWNER);
@@ -127,12 +128,12 @@ impl Tasks {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of those scope time is up.
+    /// Removes expired tasks.
     pub(super) fn purge(&self) {
         self.lock().purge();
     }
 
-    /// The same. Says when the next one's time is up; `None`: there is none, and nobody waits for it any more.
+    /// Removes expired tasks. Returns when the next task expires; `None` if there are no tasks, and the caller ends.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
         let mut table = self.lock();
         table.purge();
@@ -141,12 +142,12 @@ impl Tasks {
         next
     }
 
-    /// Told when it is another one, or there is no server any more.
+    /// Notified when another task expires next, or when the server is gone.
     pub(super) fn expiry_changed(&self) -> Arc<Notify> {
         self.expiry_changed.clone()
     }
 
-    /// Puts a task in. Says whether nobody waits for the end of its time.
+    /// Adds a task. Returns whether no task removes expired tasks yet.
     pub(super) fn insert(&self, task: &Arc<Task>) -> Result<bool, ErrorObject> {
         let mut table = self.lock();
         table.purge();
@@ -160,16 +161,16 @@ impl Tasks {
         Ok(!std::mem::replace(&mut table.has_expiry_task, true))
     }
 
-    /// A task is over, and its result takes the room of older ones.
+    /// A task has ended. Its result takes the room of older ones.
     pub(super) fn keep_result(&self, task: &Task) {
         let mut table = self.lock();
         if table.tasks.iter().any(|(_, other)| other.id == task.id) {
-            // Those under way hold no more than before: it is table beside them.
+            // Running tasks hold no more than before, so the result is kept in any case.
             let _ = table.make_room_for(task);
         }
     }
 
-    /// The task of that name, for whom it belongs to.
+    /// Returns the task with this id, if it is in scope.
     pub(super) fn find(&self, id: &str, scope: &TaskScope) -> Option<Arc<Task>> {
         let mut table = self.lock();
         table.purge();
@@ -177,7 +178,7 @@ impl Tasks {
         found.map(|(_, task)| task.clone())
     }
 
-    /// Those that belong to somebody, in the order of their creation, and the last number that was given.
+    /// Returns the tasks in scope, in the order of their creation, and the last number so far.
     pub(super) fn of(&self, scope: &TaskScope) -> (Vec<(u64, Arc<Task>)>, u64) {
         let mut table = self.lock();
         table.purge();
@@ -185,7 +186,7 @@ impl Tasks {
         (tasks, table.last)
     }
 
-    /// There is neither a handle of the server nor a connection any more, so no client can ask for a task.
+    /// There is neither a handle of the server nor a connection left, so no client can ask for a task.
     pub(in super::super) fn server_ended(&self) {
         for (_, task) in self.lock().tasks.drain(..) {
             task.end(Outcome::Cancelled("the server of this task is gone"));
@@ -193,7 +194,7 @@ impl Tasks {
         self.expiry_changed.notify_one();
     }
 
-    /// A session is over, and whoever could ask for its tasks with it.
+    /// A session has ended, and nothing can ask for its tasks any more.
     pub(in super::super) fn session_ended(&self, session: u64) {
         self.lock().tasks.retain(|(_, task)| {
             let keep = task.scope.owner != Owner::Session(session);
@@ -212,7 +213,7 @@ impl Drop for Tasks {
 }
 
 impl Task {
-    /// The beginning of its id, for logs: the whole is a secret where nobody says who he is.
+    /// The start of its id, for logs. The whole id is a secret where clients are not authenticated.
     pub(super) fn shown(&self) -> &str {
         self.id.get(..8).unwrap_or_default()
     }
@@ -224,7 +225,7 @@ impl Task {
         ttl: Duration,
         param_bytes: usize,
     ) -> Self {
-        let created_at = time::now();
+        let created_at = now_iso_8601();
         let state = State {
             updated_at: created_at.clone(),
             question_count: 0,
@@ -247,7 +248,7 @@ impl Task {
         }
     }
 
-    /// The bytes that it holds: of its parameters while it goes on, then of its result.
+    /// Returns the bytes that it holds: those of its parameters while it runs, those of its result afterwards.
     fn held_bytes(&self) -> usize {
         match &self.state().end {
             None => self.param_bytes,
@@ -269,13 +270,13 @@ impl Task {
         self.state.borrow().end.is_some()
     }
 
-    /// Waits until the task is over.
+    /// Waits until the task has ended.
     pub(in super::super) async fn ended(&self) {
         // The sender lives as long as `self`.
         let _ = self.watch().wait_for(|state| state.end.is_some()).await;
     }
 
-    /// Asks the client, and waits for its answer. Dropping it takes the question back.
+    /// Requests input from the client, and waits for it. Dropping the future withdraws the request.
     pub(in super::super) async fn ask(&self, question: InputRequest) -> Result<Raw, InputError> {
         let mut name = String::new();
         let mut states = self.watch();
@@ -295,7 +296,7 @@ impl Task {
         answer.unwrap_or_else(|| Ok(Raw::empty_object()))
     }
 
-    /// The answers to some of its questions. What was not asked, or is answered already, is passed over.
+    /// Takes input for open requests. Input for other names is ignored.
     pub(super) fn answer(&self, answers: impl IntoIterator<Item = (String, Result<Raw, InputError>)>) {
         self.change(|state| {
             for (name, answer) in answers {
@@ -309,11 +310,11 @@ impl Task {
     fn change(&self, change: impl FnOnce(&mut State)) {
         self.state.send_modify(|state| {
             change(state);
-            state.updated_at = time::now();
+            state.updated_at = now_iso_8601();
         });
     }
 
-    /// Has the end of the task abort this work: at once when the task is over already.
+    /// Sets the handle that aborts the work when the task ends. Aborts immediately if the task has ended.
     pub(super) fn set_abort_handle(&self, work: AbortHandle) {
         *self.abort.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
         if self.is_over() {
@@ -327,14 +328,14 @@ impl Task {
         }
     }
 
-    /// Ends it, once. Says whether this was it.
+    /// Ends the task, once. Returns whether this call has ended it.
     pub(super) fn end(&self, end: Outcome) -> bool {
         let mut ended = false;
         self.state.send_if_modified(|state| {
             if state.end.is_none() {
                 state.questions = InputRequests::new();
                 state.end = Some(end);
-                state.updated_at = time::now();
+                state.updated_at = now_iso_8601();
                 ended = true;
             }
             ended
@@ -345,7 +346,7 @@ impl Task {
         ended
     }
 
-    /// Whether this is more progress than was told before.
+    /// Records progress. Returns whether it is greater than before.
     pub(super) fn record_progress(&self, progress: f64) -> bool {
         let mut last = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let grows = progress.is_finite() && last.is_none_or(|last| progress > last);
@@ -357,7 +358,7 @@ impl Task {
 }
 
 impl State {
-    /// How it stands; with a result that says that the tool has failed, it has `failed`.
+    /// Returns the status. A result that says that the tool has failed means `failed`.
     pub(super) fn status(&self) -> TaskStatus {
         match &self.end {
             Some(Outcome::Completed(_)) => TaskStatus::Completed,
@@ -369,7 +370,7 @@ impl State {
     }
 }
 
-/// A question that somebody waits for the answer to.
+/// An open request for input, withdrawn when this is dropped.
 struct OpenQuestion<'a> {
     task: &'a Task,
     name: &'a str,
@@ -381,9 +382,42 @@ impl Drop for OpenQuestion<'_> {
             state.answers.remove(self.name);
             let open = state.questions.remove(self.name).is_some();
             if open {
-                state.updated_at = time::now();
+                state.updated_at = now_iso_8601();
             }
             open
         });
+    }
+}
+
+/// Returns the current time in ISO 8601.
+fn now_iso_8601() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    iso_8601(since.as_secs())
+}
+
+/// Computes the date in the Gregorian calendar from days, in eras of 400 years that start on 1 March.
+fn iso_8601(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::iso_8601;
+
+    #[test]
+    fn seconds_become_dates() {
+        assert_eq!(iso_8601(0), "1970-01-01T00:00:00Z");
+        assert_eq!(iso_8601(951_827_696), "2000-02-29T12:34:56Z");
+        assert_eq!(iso_8601(1_785_196_800), "2026-07-28T00:00:00Z");
+        assert_eq!(iso_8601(4_107_542_399), "2100-02-28T23:59:59Z");
     }
 }
