@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 
+use mcpjoin_proto::ErrorObject;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{CompleteParams, CompleteResult, Completion, Reference};
-use mcpjoin_proto::{ErrorObject, Payload, Raw};
 
-use super::{CompletionOutput, Context, HandlerError};
+use super::{CompletionOutput, Context, HandlerError, encode};
 
 type CompletionFuture = Pin<Box<dyn Future<Output = Result<Completion, HandlerError>> + Send>>;
 type Propose = dyn Fn(CompleteParams, Context) -> CompletionFuture + Send + Sync;
@@ -64,14 +64,6 @@ impl Completions {
                 Err(error) => return error.into_reply(),
             },
         };
-        Raw::from_value(&CompleteResult::new(completion))
-            .map(Reply::Complete)
-            .map_err(|error| ErrorObject::internal(error.to_string()))
+        encode(&CompleteResult::new(completion)).map(Reply::Complete)
     }
-}
-
-/// Decodes the parameters of `completion/complete`.
-pub(super) fn params(params: Option<&Payload>) -> Result<CompleteParams, ErrorObject> {
-    let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))
 }

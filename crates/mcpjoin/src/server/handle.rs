@@ -14,8 +14,8 @@ use super::schema::Inputs;
 use super::subscription::ChangedList;
 use super::tools::{TaskMode, ToolEntry};
 use super::{
-    BuildError, Context, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Shared, ToolOutput,
-    TypedTool,
+    BuildError, Context, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Shared,
+    ToolOutput, TypedTool,
 };
 
 /// Changes what a server offers, and notifies the clients that listen for changes. Cheap to clone. Returned by
@@ -64,8 +64,22 @@ impl ServerHandle {
         if declared == Some(true) { Ok(()) } else { Err(ChangeError::Fixed(name)) }
     }
 
-    fn changed(&self, list: ChangedList) {
+    fn notify(&self, list: ChangedList) {
         self.0.each_connection(|outbox| outbox.list_changed(list));
+    }
+
+    /// Removes an entry, and notifies clients if it existed.
+    fn remove(
+        &self,
+        list: ChangedList,
+        remove: impl FnOnce(&mut Offer) -> bool,
+    ) -> Result<bool, ChangeError> {
+        self.check(list)?;
+        let removed = remove(&mut self.0.write());
+        if removed {
+            self.notify(list);
+        }
+        Ok(removed)
     }
 
     /// Adds a tool, or replaces the tool with its name.
@@ -101,7 +115,7 @@ impl ServerHandle {
         }
         let name = entry.name().to_owned();
         self.0.write().tools.insert(&name, entry);
-        self.changed(ChangedList::Tools);
+        self.notify(ChangedList::Tools);
         Ok(())
     }
 
@@ -110,12 +124,7 @@ impl ServerHandle {
     /// # Errors
     /// [`ChangeError`] if the server does not declare that its tools change.
     pub fn remove_tool(&self, name: &str) -> Result<bool, ChangeError> {
-        self.check(ChangedList::Tools)?;
-        let removed = self.0.write().tools.remove(name);
-        if removed {
-            self.changed(ChangedList::Tools);
-        }
-        Ok(removed)
+        self.remove(ChangedList::Tools, |offer| offer.tools.remove(name))
     }
 
     /// Adds a resource, or replaces the resource with its URI.
@@ -130,7 +139,7 @@ impl ServerHandle {
         self.check(ChangedList::Resources)?;
         let entry = ResourceEntry::new(&resource, f)?;
         self.0.write().resources.insert(&resource.uri, entry);
-        self.changed(ChangedList::Resources);
+        self.notify(ChangedList::Resources);
         Ok(())
     }
 
@@ -146,7 +155,7 @@ impl ServerHandle {
         self.check(ChangedList::Resources)?;
         let entry = TemplateEntry::new(&template, f)?;
         self.0.write().templates.insert(&template.uri_template, entry);
-        self.changed(ChangedList::Resources);
+        self.notify(ChangedList::Resources);
         Ok(())
     }
 
@@ -155,15 +164,9 @@ impl ServerHandle {
     /// # Errors
     /// [`ChangeError`] if the server does not declare that its resources change.
     pub fn remove_resource(&self, uri: &str) -> Result<bool, ChangeError> {
-        self.check(ChangedList::Resources)?;
-        let removed = {
-            let mut offer = self.0.write();
+        self.remove(ChangedList::Resources, |offer| {
             offer.resources.remove(uri) || offer.templates.remove(uri)
-        };
-        if removed {
-            self.changed(ChangedList::Resources);
-        }
-        Ok(removed)
+        })
     }
 
     /// Adds a prompt, or replaces the prompt with its name.
@@ -178,7 +181,7 @@ impl ServerHandle {
         self.check(ChangedList::Prompts)?;
         let entry = PromptEntry::new(&prompt, f)?;
         self.0.write().prompts.insert(&prompt.name, entry);
-        self.changed(ChangedList::Prompts);
+        self.notify(ChangedList::Prompts);
         Ok(())
     }
 
@@ -187,12 +190,7 @@ impl ServerHandle {
     /// # Errors
     /// [`ChangeError`] if the server does not declare that its prompts change.
     pub fn remove_prompt(&self, name: &str) -> Result<bool, ChangeError> {
-        self.check(ChangedList::Prompts)?;
-        let removed = self.0.write().prompts.remove(name);
-        if removed {
-            self.changed(ChangedList::Prompts);
-        }
-        Ok(removed)
+        self.remove(ChangedList::Prompts, |offer| offer.prompts.remove(name))
     }
 
     /// Notifies all listening clients that the list of tools has changed, for a server with a
@@ -202,7 +200,7 @@ impl ServerHandle {
     /// [`ChangeError`] if the server does not declare that its tools change.
     pub fn notify_tools_changed(&self) -> Result<(), ChangeError> {
         self.check(ChangedList::Tools)?;
-        self.changed(ChangedList::Tools);
+        self.notify(ChangedList::Tools);
         Ok(())
     }
 

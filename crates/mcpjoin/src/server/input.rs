@@ -32,7 +32,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 
 use super::seal::{self, Keys, OpenError, Purpose};
-use super::{Context, HandlerError, capability, task};
+use super::{Context, HandlerError, capability, encode, task};
 use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE, MAX_ROUNDS};
 
 /// Why a request for input has no response.
@@ -192,8 +192,7 @@ impl Context {
     /// with `?`.
     pub fn seal_request_state<T: Serialize>(&self, state: &T) -> Result<String, InputError> {
         let server = &self.0.server;
-        Raw::from_value(state)
-            .map_err(|error| ErrorObject::internal(error.to_string()))
+        encode(state)
             .and_then(|state| {
                 let (method, principal) = (self.0.method.as_str(), self.principal());
                 seal_state(&server.keys, method, self.params(), principal, &state)
@@ -336,6 +335,20 @@ impl Context {
     }
 }
 
+/// Calls a handler, and emulates rounds if it requests input and the client does not repeat its request.
+pub(super) async fn run_in_rounds<F, Fut>(cx: Context, handle: F) -> Result<Reply, ErrorObject>
+where
+    F: Fn(Context) -> Fut,
+    Fut: Future<Output = Result<Reply, ErrorObject>>,
+{
+    match handle(cx.clone()).await {
+        Ok(Reply::NeedInput(input)) if cx.emulates_rounds() => {
+            emulate_rounds(cx, *input, handle).await.or_else(HandlerError::into_reply)
+        }
+        outcome => outcome,
+    }
+}
+
 /// Emulates rounds for clients that do not repeat their request, until the handler returns a result.
 ///
 /// A handler that returns an [`InputRequired`] is written for the modern era, where the client sends the input with its
@@ -420,8 +433,7 @@ impl InputState {
     }
 
     fn seal(&self, keys: &Keys) -> Result<String, ErrorObject> {
-        let answers =
-            Raw::from_value(&self.answers).map_err(|error| ErrorObject::internal(error.to_string()))?;
+        let answers = encode(&self.answers)?;
         keys.seal(Purpose::Answers, &self.request, answers.as_str(), seal::unix_time())
     }
 }

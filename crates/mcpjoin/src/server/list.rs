@@ -11,6 +11,8 @@ use mcpjoin_proto::{ErrorObject, Payload, Raw, Request};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use super::{decode_params, encode};
+
 /// A list of named entries.
 pub(super) struct List<E> {
     /// The entries with their numbers, which only increase.
@@ -95,8 +97,7 @@ pub(super) fn page_of<E>(
         _ => None,
     };
     let items: Vec<Raw> = page.iter().map(|(_, entry)| show(entry)).collect();
-    Raw::from_value(&Page { member, items, next_cursor })
-        .map_err(|error| ErrorObject::internal(error.to_string()))
+    encode(&Page { member, items, next_cursor })
 }
 
 fn read_cursor(member: &str, cursor: &str, last: u64) -> Result<u64, ErrorObject> {
@@ -113,10 +114,10 @@ fn write_cursor(member: &str, number: u64) -> String {
 }
 
 fn cursor(params: Option<&Payload>) -> Result<Option<String>, ErrorObject> {
-    let Some(params) = params else { return Ok(None) };
-    let params: PageParams =
-        params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
-    Ok(params.cursor)
+    match params {
+        None => Ok(None),
+        Some(_) => decode_params::<PageParams>(params).map(|params| params.cursor),
+    }
 }
 
 struct Page {

@@ -52,8 +52,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use std::task::{Context as TaskContext, Poll};
 
 use mcpjoin_proto::session::{Asker, CloseCause, Limits, Role, ServerRole};
-use mcpjoin_proto::{Profile, Raw};
+use mcpjoin_proto::{ErrorObject, Payload, Profile, Raw};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
 pub use blocking::{Offloaded, blocking, spawned};
@@ -305,6 +306,17 @@ impl Shared {
     fn may_return_task(&self, profile: &Profile, asker: Option<&Arc<Asker>>) -> bool {
         profile.result_type && self.offers_tasks() && asker.is_some_and(|asker| task::is_declared(asker))
     }
+}
+
+/// Decodes the parameters of a request.
+fn decode_params<T: DeserializeOwned>(params: Option<&Payload>) -> Result<T, ErrorObject> {
+    let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
+    params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))
+}
+
+/// Encodes a value that is part of a response.
+fn encode<T: Serialize>(value: &T) -> Result<Raw, ErrorObject> {
+    Raw::from_value(value).map_err(|error| ErrorObject::internal(error.to_string()))
 }
 
 /// Encodes the description of an entry as the lists contain it.

@@ -8,10 +8,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::types::{GetPromptParams, Prompt};
-use mcpjoin_proto::{ErrorObject, Payload, Raw};
+use mcpjoin_proto::types::Prompt;
+use mcpjoin_proto::{ErrorObject, Raw};
 
-use super::input::emulate_rounds;
+use super::input::run_in_rounds;
 use super::{BuildError, Context, HandlerError, PromptOutput};
 
 /// The arguments of a prompt, by name.
@@ -51,17 +51,6 @@ impl PromptEntry {
             return Err(ErrorObject::invalid_params(format!("the argument `{missing}` is missing")));
         }
         let get = async |cx| (self.get)(arguments.clone(), cx).await.or_else(HandlerError::into_reply);
-        match get(cx.clone()).await {
-            Ok(Reply::NeedInput(input)) if cx.emulates_rounds() => {
-                emulate_rounds(cx, *input, get).await.or_else(HandlerError::into_reply)
-            }
-            outcome => outcome,
-        }
+        run_in_rounds(cx, get).await
     }
-}
-
-/// Decodes the parameters of `prompts/get`.
-pub(super) fn params(params: Option<&Payload>) -> Result<GetPromptParams, ErrorObject> {
-    let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))
 }

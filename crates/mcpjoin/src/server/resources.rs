@@ -11,7 +11,7 @@ use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{Resource, ResourceTemplate};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw, code};
 
-use super::input::emulate_rounds;
+use super::input::run_in_rounds;
 use super::list::List;
 use super::output::write_offloaded;
 use super::template::{Template, Variables};
@@ -136,12 +136,7 @@ impl Reader {
         };
         let request = ReadRequest { uri, variables };
         let read = async |cx| read(request.clone(), cx).await.or_else(HandlerError::into_reply);
-        match read(cx.clone()).await {
-            Ok(Reply::NeedInput(input)) if cx.emulates_rounds() => {
-                emulate_rounds(cx, *input, read).await.or_else(HandlerError::into_reply)
-            }
-            outcome => outcome,
-        }
+        run_in_rounds(cx, read).await
     }
 }
 

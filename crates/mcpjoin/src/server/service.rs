@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::text::Line;
+use mcpjoin_proto::types::{CompleteParams, GetPromptParams, Reference};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Request};
 
-use super::prompts;
 use super::resources::{self, Reader};
-use super::{Context, Shared, completion, task, tools};
+use super::{Context, Shared, decode_params, task, tools};
 use crate::connection;
 use crate::handler::{ErasedHandler, ResponseFuture};
 
@@ -90,13 +90,13 @@ impl Service {
                 page.map(Reply::Complete)
             }
             Method::GetPrompt => {
-                let params = prompts::params(request.params.as_ref())?;
+                let params: GetPromptParams = decode_params(request.params.as_ref())?;
                 let prompt = server.read().prompts.get(&params.name).cloned();
                 let prompt = prompt.ok_or_else(|| unknown("prompt", &params.name))?;
                 prompt.get(params.arguments.unwrap_or_default(), context(request)).await
             }
             Method::Complete => {
-                let params = completion::params(request.params.as_ref())?;
+                let params: CompleteParams = decode_params(request.params.as_ref())?;
                 self.check_reference(&params.reference)?;
                 server.completions.complete(params, context(request)).await
             }
@@ -136,8 +136,7 @@ impl Service {
         }
     }
 
-    fn check_reference(&self, reference: &mcpjoin_proto::types::Reference) -> Result<(), ErrorObject> {
-        use mcpjoin_proto::types::Reference;
+    fn check_reference(&self, reference: &Reference) -> Result<(), ErrorObject> {
         let offer = self.server.read();
         let (known, kind, name) = match reference {
             Reference::Prompt(prompt) => {

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 
 use super::input::emulate_rounds;
 use super::output::write_offloaded;
-use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, schema};
+use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, encode, schema};
 use crate::handler::ResponseFuture;
 
 /// Describes a tool whose arguments are the Rust type `A`, usually inferred from the first parameter of its handler.
@@ -399,9 +399,7 @@ pub(super) fn written(outcome: Result<ToolReply, HandlerError>) -> Result<Reply,
     };
     match reply {
         ToolReply::Reply(reply) => Ok(reply),
-        ToolReply::Result(result) => Raw::from_value(&result)
-            .map(Reply::Complete)
-            .map_err(|error| ErrorObject::internal(error.to_string())),
+        ToolReply::Result(result) => encode(&result).map(Reply::Complete),
     }
 }
 

@@ -21,7 +21,7 @@ use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Notification, Payload
 use super::super::list::page_of;
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
-use super::super::{Context, InputError, Shared};
+use super::super::{Context, InputError, Shared, decode_params, encode};
 use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, State, Task, find, start};
 
 /// The minimum time for which a task is kept: a client that polls as asked has two tries.
@@ -80,9 +80,7 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
         });
         return page.map(Reply::Complete);
     }
-    let params = cx.params().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    let params: TaskParams =
-        params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
+    let params: TaskParams = decode_params(cx.params())?;
     let task = find(server, &params.task_id, &scope)?;
     match cx.0.method {
         Method::GetTask => {}
@@ -96,11 +94,7 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
         Method::GetTaskResult => return result(&task, &cx).await,
         _ => return Err(ErrorObject::method_not_found(cx.0.method.as_str())),
     }
-    written(&shown(&task, &task.state())).map(Reply::Complete)
-}
-
-fn written<T: serde::Serialize>(value: &T) -> Result<Raw, ErrorObject> {
-    Raw::from_value(value).map_err(|error| ErrorObject::internal(error.to_string()))
+    encode(&shown(&task, &task.state())).map(Reply::Complete)
 }
 
 /// Waits for the result of a task. Meanwhile sends its requests for input, unless a later `tasks/result` takes over.
@@ -199,7 +193,7 @@ fn meta_of(meta: Option<Meta>, task: &str) -> Option<Meta> {
 
 /// Returns the result of a call that asked for a task.
 pub(super) fn created(task: &Task) -> Result<Raw, ErrorObject> {
-    written(&CreateTaskResult::new(shown(task, &task.state())))
+    encode(&CreateTaskResult::new(shown(task, &task.state())))
 }
 
 /// Returns the task as the client sees it.
@@ -234,7 +228,7 @@ pub(super) fn notify(server: &Shared, task: &Task, last_status: &mut TaskStatus)
     if status == *last_status {
         return;
     }
-    if let (Some(session), Ok(shown)) = (task.session, written(&shown)) {
+    if let (Some(session), Ok(shown)) = (task.session, encode(&shown)) {
         // A session belongs to one client.
         let change = TaskChange { method: Method::TaskStatus, task: shown, principal: None };
         server.with_connection(session, |outbox| outbox.task_changed(&task.id, change, MAX_TASKS));

@@ -11,7 +11,7 @@ use mcpjoin_proto::{ErrorObject, Method, Raw};
 
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
-use super::super::{Context, Shared, capability};
+use super::super::{Context, Shared, capability, decode_params, encode};
 use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, find, start};
 
 /// Whether the client declares the extension.
@@ -51,12 +51,10 @@ pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject
     if !cx.asker().is_some_and(|asker| is_declared(asker)) {
         return Err(undeclared());
     }
-    let params = cx.params().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    let invalid = |error: mcpjoin_proto::json::ReadError| ErrorObject::invalid_params(error.to_string());
     let scope = Protocol::Extension.scope(cx);
     match cx.0.method {
         Method::UpdateTask => {
-            let params: UpdateTaskParams = params.raw().decode().map_err(invalid)?;
+            let params: UpdateTaskParams = decode_params(cx.params())?;
             let task = find(server, &params.task_id, &scope)?;
             task.answer(
                 params.input_responses.into_iter().map(|(name, answer)| (name, Ok(answer.into_raw()))),
@@ -64,12 +62,12 @@ pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject
             Ok(Reply::empty())
         }
         Method::CancelTask => {
-            let params: TaskParams = params.raw().decode().map_err(invalid)?;
+            let params: TaskParams = decode_params(cx.params())?;
             find(server, &params.task_id, &scope)?.end(Outcome::Cancelled("cancelled by request"));
             Ok(Reply::empty())
         }
         _ => {
-            let params: TaskParams = params.raw().decode().map_err(invalid)?;
+            let params: TaskParams = decode_params(cx.params())?;
             shown(&*find(server, &params.task_id, &scope)?).map(Reply::Complete)
         }
     }
@@ -91,7 +89,7 @@ pub(super) fn shown(task: &Task) -> Result<Raw, ErrorObject> {
         None => shown.with_input_requests(state.questions.clone()),
     };
     drop(state);
-    Raw::from_value(&shown).map_err(|error| ErrorObject::internal(error.to_string()))
+    encode(&shown)
 }
 
 /// Notifies everyone who listens to the task and to whom it belongs.
