@@ -19,7 +19,7 @@ use crate::connection::Context;
 /// Each future is polled in the task that drives the connection: immediately when the request arrives, and again when
 /// it is woken. A handler that is ready immediately costs no task. A handler that computes for long or blocks its
 /// thread delays everything else on the connection, so run such work on another thread
-/// ([`server::blocking`](crate::server::blocking)). A panic fails its request with an internal error (-32603) and
+/// ([`server::blocking`](crate::server::blocking())). A panic fails its request with an internal error (-32603) and
 /// nothing else.
 ///
 /// When the peer cancels the request, or when the connection ends, the future is dropped at its current await.

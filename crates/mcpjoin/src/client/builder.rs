@@ -262,18 +262,18 @@ impl ClientBuilder {
     ///
     /// Notifications of a [`Subscription`](super::Subscription) are not included. Must not block. A panic is logged and
     /// loses only that notification.
-    pub fn on_notification(mut self, hear: impl Fn(Notification) + Send + Sync + 'static) -> Self {
+    pub fn on_notification(mut self, observer: impl Fn(Notification) + Send + Sync + 'static) -> Self {
         self.on_notification = Some(Arc::new(move |notification: Notification| {
             let method = notification.method.clone();
-            input::contain_panic(&method, || hear(notification));
+            input::contain_panic(&method, || observer(notification));
         }));
         self
     }
 
     /// Receives every rule that the server violates. The connection continues. Must not block. A panic is logged.
-    pub fn on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
+    pub fn on_violation(mut self, observer: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
         self.on_violation = Some(Arc::new(move |violation| {
-            input::contain_panic(&"on_violation", || hear(violation));
+            input::contain_panic(&"on_violation", || observer(violation));
         }));
         self
     }
@@ -281,13 +281,13 @@ impl ClientBuilder {
     /// As [`on_violation`](Self::on_violation), in addition to the function that is registered already.
     #[cfg(unix)]
     #[doc(hidden)]
-    pub fn also_on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
+    pub fn also_on_violation(mut self, observer: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
         let first = self.on_violation.take();
         self.on_violation = Some(Arc::new(move |violation| {
             if let Some(first) = &first {
                 first(violation);
             }
-            hear(violation);
+            observer(violation);
         }));
         self
     }

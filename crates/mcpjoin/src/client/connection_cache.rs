@@ -109,13 +109,13 @@ impl ConnectionCache {
         }
     }
 
-    fn key(&self, asked: &CacheTicket, owner: Owner) -> Key {
+    fn key(&self, ticket: &CacheTicket, owner: Owner) -> Key {
         Key {
             owner,
             server: Arc::clone(&self.server),
-            method: asked.method.clone(),
-            params: Arc::clone(&asked.params),
-            uri: asked.uri.clone(),
+            method: ticket.method.clone(),
+            params: Arc::clone(&ticket.params),
+            uri: ticket.uri.clone(),
         }
     }
 
@@ -124,17 +124,17 @@ impl ConnectionCache {
         let Some(cache) = &self.cache else { return Lookup::Miss(None) };
         let Some((params, uri)) = key_params(params) else { return Lookup::Miss(None) };
         let changes = cache.changes(method);
-        let asked = CacheTicket { method: method.clone(), params, uri, owner: self.owner(), changes };
-        let owners = asked.owner.iter().cloned().chain([Owner::Public]);
-        let known = if uncached { None } else { cache.fresh(owners.map(|owner| self.key(&asked, owner))) };
-        known.map_or_else(|| Lookup::Miss(Some(asked)), Lookup::Hit)
+        let ticket = CacheTicket { method: method.clone(), params, uri, owner: self.owner(), changes };
+        let owners = ticket.owner.iter().cloned().chain([Owner::Public]);
+        let known = if uncached { None } else { cache.fresh(owners.map(|owner| self.key(&ticket, owner))) };
+        known.map_or_else(|| Lookup::Miss(Some(ticket)), Lookup::Hit)
     }
 
     /// Stores a result, if the server allows it and if it is known whose it is. `shared`: it may be given to others if
     /// it says so itself.
-    pub(super) fn keep(&self, asked: CacheTicket, result: &Raw, arrived: Option<Instant>, shared: bool) {
+    pub(super) fn keep(&self, ticket: CacheTicket, result: &Raw, arrived: Option<Instant>, shared: bool) {
         let (Some(cache), Some(arrived)) = (&self.cache, arrived) else { return };
-        let private = asked.owner.clone();
+        let private = ticket.owner.clone();
         // The authorization has changed since the request was sent, so it is not known whose result this is.
         if private != self.owner() {
             return;
@@ -142,10 +142,10 @@ impl ConnectionCache {
         let (owner, other) = match (shared && is_public(result), private) {
             (true, private) => (Owner::Public, private),
             (false, Some(private)) => (private, Some(Owner::Public)),
-            (false, None) => return cache.forget(&asked.method, &[Owner::Public]),
+            (false, None) => return cache.forget(&ticket.method, &[Owner::Public]),
         };
-        let (key, other) = (self.key(&asked, owner), other.map(|other| self.key(&asked, other)));
-        cache.keep(key, other, asked.changes, result, arrived);
+        let (key, other) = (self.key(&ticket, owner), other.map(|other| self.key(&ticket, other)));
+        cache.keep(key, other, ticket.changes, result, arrived);
     }
 
     /// Removes the pages of a list, because the server has refused a cursor of it.

@@ -450,17 +450,17 @@ impl Client {
         params: Option<Raw>,
         shared: bool,
     ) -> Result<R, ClientError> {
-        let asked = match self.look_up(&method, params.as_ref()) {
+        let ticket = match self.look_up(&method, params.as_ref()) {
             Lookup::Hit(result) => return decode(&method, &result),
-            Lookup::Miss(asked) => asked,
+            Lookup::Miss(ticket) => ticket,
         };
         let mut call = self.call(method.clone());
         call.params = params.map(Payload::from_raw);
         let mut calling = self.inner.connection.call(call);
         let result = complete(&method, (&mut calling).await?)?;
         let value = decode(&method, &result)?;
-        if let Some(asked) = asked {
-            self.inner.cache.keep(asked, &result, calling.arrived(), shared);
+        if let Some(ticket) = ticket {
+            self.inner.cache.keep(ticket, &result, calling.arrived(), shared);
         }
         Ok(value)
     }

@@ -51,20 +51,20 @@ use crate::connection::{Calling, OnViolation};
 pub struct Pages<T: Listed> {
     client: Client,
     items: std::vec::IntoIter<T>,
-    asked: usize,
+    requested: usize,
     seen: BTreeSet<String>,
     stage: Stage,
     /// The previous page was cached.
-    from_memory: bool,
+    previous_was_cached: bool,
     /// An earlier page was private, so the whole list is.
     private: bool,
     /// Hashes of the names of the items that were returned.
-    handed_out: HashSet<u64>,
-    numbers: RandomState,
+    returned: HashSet<u64>,
+    hasher: RandomState,
     /// The list was restarted because a cursor was refused.
     has_restarted: bool,
     /// The list was restarted: items read before are discarded.
-    begun_again: bool,
+    discards_earlier: bool,
 }
 
 enum Stage {
@@ -72,7 +72,7 @@ enum Stage {
     Next(Option<String>),
     Reading {
         calling: Calling,
-        asked: Option<CacheTicket>,
+        ticket: Option<CacheTicket>,
         first: bool,
     },
     /// Returned when the items before it were taken.
@@ -172,21 +172,21 @@ impl<T: Listed> Pages<T> {
         Self {
             client,
             items: Vec::new().into_iter(),
-            asked: 0,
+            requested: 0,
             seen: BTreeSet::new(),
             stage: Stage::Next(None),
-            from_memory: false,
+            previous_was_cached: false,
             private: false,
-            handed_out: HashSet::new(),
-            numbers: RandomState::new(),
+            returned: HashSet::new(),
+            hasher: RandomState::new(),
             has_restarted: false,
-            begun_again: false,
+            discards_earlier: false,
         }
     }
 
     /// Returns the next item, or `None` at the end and after an error. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<T, ClientError>> {
-        poll_fn(|cx| self.poll_handed(cx)).await
+        poll_fn(|cx| self.poll_returned(cx)).await
     }
 
     /// Returns all remaining items.
@@ -197,7 +197,7 @@ impl<T: Listed> Pages<T> {
         let mut items = Vec::new();
         loop {
             let item = poll_fn(|cx| self.poll_item(cx)).await.transpose()?;
-            if std::mem::take(&mut self.begun_again) {
+            if std::mem::take(&mut self.discards_earlier) {
                 items.clear();
             }
             let Some(item) = item else { return Ok(items) };
@@ -206,10 +206,10 @@ impl<T: Listed> Pages<T> {
         }
     }
 
-    fn poll_handed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, ClientError>>> {
+    fn poll_returned(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, ClientError>>> {
         let item = self.poll_item(cx);
         if let Poll::Ready(Some(Ok(item))) = &item {
-            self.handed_out.insert(self.numbers.hash_one(item.listed_as()));
+            self.returned.insert(self.hasher.hash_one(item.listed_as()));
         }
         item
     }
@@ -223,13 +223,13 @@ impl<T: Listed> Pages<T> {
                 Stage::Over => return Poll::Ready(None),
                 Stage::Failed(error) => return Poll::Ready(Some(Err(*error))),
                 Stage::Next(cursor) => self.request_page(cursor),
-                Stage::Reading { mut calling, asked, first } => match Pin::new(&mut calling).poll(cx) {
+                Stage::Reading { mut calling, ticket, first } => match Pin::new(&mut calling).poll(cx) {
                     Poll::Pending => {
-                        self.stage = Stage::Reading { calling, asked, first };
+                        self.stage = Stage::Reading { calling, ticket, first };
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(reply)) => self.take(reply, asked, calling.arrived()),
-                    Poll::Ready(Err(error)) => self.refused(error, first),
+                    Poll::Ready(Ok(reply)) => self.receive_page(reply, ticket, calling.arrived()),
+                    Poll::Ready(Err(error)) => self.handle_error(error, first),
                 },
             };
             self.stage = next.unwrap_or_else(|error| Stage::Failed(Box::new(error)));
@@ -238,65 +238,66 @@ impl<T: Listed> Pages<T> {
 
     fn request_page(&mut self, cursor: Option<String>) -> Result<Stage, ClientError> {
         let limit = self.client.inner.max_pages;
-        if self.asked >= limit {
+        if self.requested >= limit {
             return Err(ClientError::TooManyPages { method: T::METHOD, limit });
         }
-        self.asked += 1;
+        self.requested += 1;
         let mut params = PageParams::new();
         params.cursor = cursor;
         let first = params.cursor.is_none();
         let params = encode(&T::METHOD, &params)?;
-        let asked = match self.client.look_up(&T::METHOD, Some(&params)) {
+        let ticket = match self.client.look_up(&T::METHOD, Some(&params)) {
             Lookup::Hit(result) => {
-                self.from_memory = true;
+                self.previous_was_cached = true;
                 self.private |= !is_public(&result);
                 return self.read(T::page(&result)?);
             }
-            Lookup::Miss(asked) => asked,
+            Lookup::Miss(ticket) => ticket,
         };
         let call = self.client.call(T::METHOD).with_params(params);
-        Ok(Stage::Reading { calling: self.client.inner.connection.call(call), asked, first })
+        Ok(Stage::Reading { calling: self.client.inner.connection.call(call), ticket, first })
     }
 
     /// Takes a page that was requested.
-    fn take(
+    fn receive_page(
         &mut self,
         reply: Reply,
-        asked: Option<CacheTicket>,
+        ticket: Option<CacheTicket>,
         arrived: Option<Instant>,
     ) -> Result<Stage, ClientError> {
         let result = super::complete(&T::METHOD, reply)?;
         let page = T::page(&result)?;
-        self.from_memory = false;
-        if let Some(asked) = asked {
+        self.previous_was_cached = false;
+        if let Some(ticket) = ticket {
             self.private |= !is_public(&result);
-            self.client.inner.cache.keep(asked, &result, arrived, !self.private);
+            self.client.inner.cache.keep(ticket, &result, arrived, !self.private);
         }
         self.read(page)
     }
 
     /// Restarts the list once if its page was refused because of the cursor.
-    fn refused(&mut self, error: CallError, first: bool) -> Result<Stage, ClientError> {
+    fn handle_error(&mut self, error: CallError, first: bool) -> Result<Stage, ClientError> {
         let CallError::Remote(remote) = &error else { return Err(error.into()) };
         if first {
             return Err(error.into());
         }
         self.client.inner.cache.forget(&T::METHOD);
         // After a cached page the cursor may be outdated, whatever the error says.
-        let by_its_cursor = std::mem::take(&mut self.from_memory) || remote.code == code::INVALID_PARAMS;
+        let by_its_cursor =
+            std::mem::take(&mut self.previous_was_cached) || remote.code == code::INVALID_PARAMS;
         if !by_its_cursor || std::mem::replace(&mut self.has_restarted, true) {
             return Err(error.into());
         }
         // The limit of the pages covers both passes.
         self.seen.clear();
-        (self.private, self.begun_again) = (false, true);
+        (self.private, self.discards_earlier) = (false, true);
         Ok(Stage::Next(None))
     }
 
     fn read(&mut self, (mut items, next): (Vec<T>, Option<String>)) -> Result<Stage, ClientError> {
         T::retain(&self.client, &mut items);
-        if self.has_restarted && !self.handed_out.is_empty() {
-            items.retain(|item| !self.handed_out.contains(&self.numbers.hash_one(item.listed_as())));
+        if self.has_restarted && !self.returned.is_empty() {
+            items.retain(|item| !self.returned.contains(&self.hasher.hash_one(item.listed_as())));
         }
         self.items = items.into_iter();
         let Some(cursor) = next else { return Ok(Stage::Over) };
@@ -311,7 +312,7 @@ impl<T: Listed> Stream for Pages<T> {
     type Item = Result<T, ClientError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.get_mut().poll_handed(cx)
+        self.get_mut().poll_returned(cx)
     }
 }
 
@@ -319,7 +320,7 @@ impl<T: Listed> fmt::Debug for Pages<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pages")
             .field("method", &T::METHOD)
-            .field("pages", &self.asked)
+            .field("pages", &self.requested)
             .finish_non_exhaustive()
     }
 }

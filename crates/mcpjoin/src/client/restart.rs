@@ -88,28 +88,28 @@ impl Restart {
 
     /// Receives each start and each exit. Must neither block nor panic.
     #[must_use]
-    pub fn on_event(mut self, hear: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
-        self.on_event = Some(Arc::new(hear));
+    pub fn on_event(mut self, observer: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
+        self.on_event = Some(Arc::new(observer));
         self
     }
 
     /// As [`on_event`](Self::on_event), in addition to the function that is registered already.
     #[doc(hidden)]
-    pub fn also_on_event(mut self, hear: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
+    pub fn also_on_event(mut self, observer: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
         let first = self.on_event.take();
         self.on_event = Some(Arc::new(move |event| {
             if let Some(first) = &first {
                 first(event);
             }
-            hear(event);
+            observer(event);
         }));
         self
     }
 
     fn emit(&self, event: &RunEvent<'_>) {
         tracing::debug!(target: "mcpjoin", ?event, "a server that is started again when it dies");
-        if let Some(hear) = &self.on_event {
-            hear(event);
+        if let Some(observer) = &self.on_event {
+            observer(event);
         }
     }
 

@@ -286,10 +286,10 @@ impl<P: RoundTripParams> RoundTrip<P> {
             Stage::Calling(calling) => {
                 let reply = ready!(Pin::new(&mut *calling).poll(cx));
                 let arrived = calling.arrived();
-                if let (Ok(Reply::Complete(result)), Some(asked)) = (&reply, self.cache_ticket.take())
+                if let (Ok(Reply::Complete(result)), Some(ticket)) = (&reply, self.cache_ticket.take())
                     && (ttl(result).is_zero() || result.decode::<P::Result>().is_ok())
                 {
-                    self.client.inner.cache.keep(asked, result, arrived, true);
+                    self.client.inner.cache.keep(ticket, result, arrived, true);
                 }
                 self.handle_reply(reply)
             }
@@ -337,7 +337,7 @@ impl<P: RoundTripParams> RoundTrip<P> {
         let params = encode(&P::METHOD, &self.params)?;
         self.cache_ticket = match self.client.look_up(&P::METHOD, Some(&params)) {
             Lookup::Hit(result) => return Ok(Stage::Done(Ok(result))),
-            Lookup::Miss(asked) => asked,
+            Lookup::Miss(ticket) => ticket,
         };
         let mut call = Call::new(P::METHOD).with_params(params);
         call.lacks_meta = self.params.meta_is_absent();

@@ -50,7 +50,7 @@ impl TaskHandle {
     }
 
     /// Returns the id, by which the task can be found again. Treat it as a secret if the server does not authenticate
-    /// its clients: whoever knows it may be able to read the result.
+    /// its clients: everyone who knows it may be able to read the result.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id

@@ -285,7 +285,7 @@ impl Inner {
         }
     }
 
-    /// Does the same for all requests.
+    /// All requests have ended: collects the wakers that wait for that.
     pub(super) fn all_requests_ended(&mut self, wake: &mut Vec<Waker>) {
         wake.extend(std::mem::take(&mut self.end_watchers).into_values().flat_map(BTreeMap::into_values));
     }

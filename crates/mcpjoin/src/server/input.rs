@@ -18,6 +18,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use mcpjoin_proto::session::{Call, CallError, CallRefused, Reply};
@@ -191,11 +192,10 @@ impl Context {
     /// [`InputError`] if the value cannot be encoded as JSON, or if the system provides no random numbers. Pass it on
     /// with `?`.
     pub fn seal_request_state<T: Serialize>(&self, state: &T) -> Result<String, InputError> {
-        let server = &self.0.server;
         encode(state)
             .and_then(|state| {
-                let (method, principal) = (self.0.method.as_str(), self.principal());
-                seal_state(&server.keys, method, self.params(), principal, &state)
+                let now = seal::unix_time();
+                self.0.server.keys.seal(Purpose::ByHand, &self.digest(), state.as_str(), now)
             })
             .map_err(InputError::Refused)
     }
@@ -206,9 +206,6 @@ impl Context {
     /// [`InputError`] with the error -32602 if the state was not sealed for this request under one of the server's
     /// keys, or if it has expired. Pass it on with `?`.
     pub fn open_request_state<T: DeserializeOwned>(&self) -> Result<Option<T>, InputError> {
-        let server = &self.0.server;
-        // With emulated rounds the state has never left the process.
-        let age = if self.emulates_rounds() { Age::DoesNotCount } else { Age::Counts };
         let Some(state) = self.request_state() else {
             return if self.brings("requestState") {
                 Err(InputError::Refused(ErrorObject::invalid_params("`requestState` is not a string")))
@@ -216,9 +213,16 @@ impl Context {
                 Ok(None)
             };
         };
-        open_state(&server.keys, self.0.method.as_str(), self.params(), self.principal(), &state, age)
+        // With emulated rounds the state has never left the process, so it does not expire.
+        let now = (!self.emulates_rounds()).then(seal::unix_time);
+        opened(&self.0.server.keys, Purpose::ByHand, &self.digest(), &state, now)
             .map(Some)
             .map_err(InputError::Refused)
+    }
+
+    /// Returns the digest that states are bound to.
+    fn digest(&self) -> [u8; 32] {
+        request_digest(self.0.method.as_str(), self.params(), self.principal())
     }
 
     fn brings(&self, member: &str) -> bool {
@@ -274,8 +278,7 @@ impl Context {
         let input = match &mut *input {
             Some(input) => input,
             none => {
-                let (method, params) = (self.0.method.as_str(), self.0.params.as_ref());
-                let read = InputState::of(&server.keys, method, params, self.principal());
+                let read = InputState::of(&server.keys, self.digest(), self.params());
                 none.insert(read.map_err(InputError::Refused)?)
             }
         };
@@ -392,27 +395,21 @@ pub(super) struct InputState {
 
 impl InputState {
     /// Reads the input that a request brings.
-    pub(super) fn of(
-        keys: &Keys,
-        method: &str,
-        params: Option<&Payload>,
-        principal: Option<&str>,
-    ) -> Result<Self, ErrorObject> {
-        let request = asked(method, params, principal);
-        let mut rounds = Self { request, answers: Vec::new(), fresh: None, asked: 0 };
+    fn of(keys: &Keys, request: [u8; 32], params: Option<&Payload>) -> Result<Self, ErrorObject> {
+        let mut input = Self { request, answers: Vec::new(), fresh: None, asked: 0 };
         let state = params.and_then(|params| params.raw().member("requestState"));
-        let Some(state) = state.filter(|state| state.kind() != Kind::Null) else { return Ok(rounds) };
+        let Some(state) = state.filter(|state| state.kind() != Kind::Null) else { return Ok(input) };
         let state = state.to_string_value().ok_or_else(|| refused("is not a string"))?;
-        rounds.answers = opened(keys, Purpose::Answers, &request, &state, Age::Counts)?;
+        input.answers = opened(keys, Purpose::Answers, &request, &state, Some(seal::unix_time()))?;
         if let Some(responses) = responses(params)? {
-            let name = name(rounds.answers.len());
-            rounds.fresh = responses.get(&name).map(|response| response.raw().clone());
+            let name = name(input.answers.len());
+            input.fresh = responses.get(&name).map(|response| response.raw().clone());
         }
-        Ok(rounds)
+        Ok(input)
     }
 
     /// Returns the input for the next request, or the error that ends this round.
-    pub(super) fn ask(&mut self, keys: &Keys, question: InputRequest) -> Result<Raw, InputError> {
+    fn ask(&mut self, keys: &Keys, question: InputRequest) -> Result<Raw, InputError> {
         let number = self.asked;
         self.asked += 1;
         if let Some(answer) = self.answers.get(number) {
@@ -436,36 +433,6 @@ impl InputState {
         let answers = encode(&self.answers)?;
         keys.seal(Purpose::Answers, &self.request, answers.as_str(), seal::unix_time())
     }
-}
-
-/// Encrypts the state of a handler for that request.
-fn seal_state(
-    keys: &Keys,
-    method: &str,
-    params: Option<&Payload>,
-    principal: Option<&str>,
-    state: &Raw,
-) -> Result<String, ErrorObject> {
-    keys.seal(Purpose::ByHand, &asked(method, params, principal), state.as_str(), seal::unix_time())
-}
-
-/// Whether the age of a state counts. It does not if the state never left this process.
-#[derive(Clone, Copy)]
-enum Age {
-    Counts,
-    DoesNotCount,
-}
-
-/// Decrypts such a state for that request.
-fn open_state<T: DeserializeOwned>(
-    keys: &Keys,
-    method: &str,
-    params: Option<&Payload>,
-    principal: Option<&str>,
-    state: &str,
-    age: Age,
-) -> Result<T, ErrorObject> {
-    opened(keys, Purpose::ByHand, &asked(method, params, principal), state, age)
 }
 
 /// Decodes the input that a request brings; `null` is none.
@@ -494,13 +461,9 @@ fn opened<T: DeserializeOwned>(
     purpose: Purpose,
     request: &[u8; 32],
     state: &str,
-    age: Age,
+    now: Option<Duration>,
 ) -> Result<T, ErrorObject> {
     let foreign = || refused("is not what this server has given for this request");
-    let now = match age {
-        Age::Counts => Some(seal::unix_time()),
-        Age::DoesNotCount => None,
-    };
     let content = keys.open(purpose, request, state, now).map_err(|why| match why {
         OpenError::Foreign => foreign(),
         OpenError::Expired => refused("has expired: make the request again without it"),
@@ -509,7 +472,7 @@ fn opened<T: DeserializeOwned>(
 }
 
 /// Returns a digest of what a request asks for, and of its principal.
-fn asked(method: &str, params: Option<&Payload>, principal: Option<&str>) -> [u8; 32] {
+fn request_digest(method: &str, params: Option<&Payload>, principal: Option<&str>) -> [u8; 32] {
     let request = digest(method, params);
     let Some(principal) = principal else { return request };
     let mut digest = Sha256::new();

@@ -58,7 +58,7 @@ fn of_input<T: JsonSchema>() -> Option<Input> {
     match object.get("type") {
         Some(kind) if kind == "object" => {}
         Some(_) => return None,
-        // The schema of an enum says so in each alternative; the specification wants it at the root.
+        // The schema of an enum of objects has the type in each alternative. The specification requires it at the root.
         None => {
             object.insert("type".into(), json!("object"));
         }

@@ -41,7 +41,7 @@ fn scope(owner: Owner) -> TaskScope {
     TaskScope { protocol: Protocol::Extension, owner }
 }
 
-/// A task scope parameters have so many bytes.
+/// Creates a task whose parameters have this many bytes.
 fn task(id: &str, owner: Owner, asked: usize) -> Arc<Task> {
     Arc::new(Task::new(id.to_owned(), scope(owner), None, Duration::from_secs(60), asked))
 }
