@@ -9,7 +9,7 @@ use mcpjoin_proto::types::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation,
     Root,
 };
-use mcpjoin_proto::{ErrorObject, Notification, Profile, Raw, Version};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Raw, Version};
 
 use super::connection_cache::{CacheConfig, CacheSource};
 use super::input::{self, InputHandlers, OnNotification};
@@ -172,7 +172,7 @@ impl ClientBuilder {
         F: Fn(CreateMessageParams) -> A + Send + Sync + 'static,
         A: Future<Output = Result<CreateMessageResult, ErrorObject>> + Send + 'static,
     {
-        self.answers.set_sampling(answer);
+        self.answers.sampling = Some(input::input_handler(Method::CreateMessage, answer));
         self
     }
 
@@ -198,7 +198,7 @@ impl ClientBuilder {
         F: Fn(ElicitParams) -> A + Send + Sync + 'static,
         A: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
     {
-        self.answers.set_elicitation(answer);
+        self.answers.elicitation = Some(input::input_handler(Method::Elicit, answer));
         self
     }
 

@@ -29,11 +29,11 @@ use crate::connection::{Context, panicked};
 use crate::handler::Handler;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ErrorObject>> + Send>>;
-type InputHandler<P, R> = Box<dyn Fn(P) -> Answer<R> + Send + Sync>;
+pub(super) type InputHandler<P, R> = Box<dyn Fn(P) -> Answer<R> + Send + Sync>;
 
 /// Wraps a handler so that each call runs in a task of its own. In the legacy era it is called in the task that drives
 /// the connection, in the modern era in that of the caller; it must neither block nor unwind them.
-fn input_handler<P, R, F, A>(method: Method, answer: F) -> InputHandler<P, R>
+pub(super) fn input_handler<P, R, F, A>(method: Method, answer: F) -> InputHandler<P, R>
 where
     P: Send + 'static,
     R: Send + 'static,
@@ -81,8 +81,8 @@ pub(super) type OnNotification = Arc<dyn Fn(Notification) + Send + Sync>;
 #[derive(Default)]
 pub(super) struct InputHandlers {
     roots: Option<Mutex<Vec<Root>>>,
-    sampling: Option<InputHandler<CreateMessageParams, CreateMessageResult>>,
-    elicitation: Option<InputHandler<ElicitParams, ElicitResult>>,
+    pub(super) sampling: Option<InputHandler<CreateMessageParams, CreateMessageResult>>,
+    pub(super) elicitation: Option<InputHandler<ElicitParams, ElicitResult>>,
     pub(super) sampling_tools: bool,
     pub(super) sampling_context: bool,
     pub(super) elicitation_url: bool,
@@ -106,22 +106,6 @@ impl From<ErrorObject> for Unanswered {
 }
 
 impl InputHandlers {
-    pub(super) fn set_sampling<F, A>(&mut self, input_handler: F)
-    where
-        F: Fn(CreateMessageParams) -> A + Send + Sync + 'static,
-        A: Future<Output = Result<CreateMessageResult, ErrorObject>> + Send + 'static,
-    {
-        self.sampling = Some(self::input_handler(Method::CreateMessage, input_handler));
-    }
-
-    pub(super) fn set_elicitation<F, A>(&mut self, input_handler: F)
-    where
-        F: Fn(ElicitParams) -> A + Send + Sync + 'static,
-        A: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
-    {
-        self.elicitation = Some(self::input_handler(Method::Elicit, input_handler));
-    }
-
     pub(super) fn declare_roots(&mut self, roots: Vec<Root>) {
         self.roots = Some(Mutex::new(roots));
     }

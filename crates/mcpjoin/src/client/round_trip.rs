@@ -24,7 +24,7 @@ use tokio::time::Sleep;
 use super::cache::ttl;
 use super::connection_cache::{CacheTicket, Lookup};
 use super::task::{
-    Following, StartedCall, TaskHandle, TaskOutcome, Timeouts, created, look_up_task_metadata,
+    Dialect, Following, StartedCall, TaskHandle, TaskOutcome, Timeouts, look_up_task_metadata,
     needs_task_support, task_metadata,
 };
 use super::{Client, ClientError, decode, encode};
@@ -372,7 +372,7 @@ impl<P: RoundTripParams> RoundTrip<P> {
     /// The call has become a task, or the server has returned a result although it was asked for a task.
     fn task_started(&mut self, result: Raw) -> Stage {
         let asked = self.requests_task();
-        match created(&self.client, asked, &result) {
+        match Dialect::of(&self.client).created(asked, &result) {
             Ok(None) => Stage::Done(Ok(result)),
             Err(error) => Stage::Done(Err(error)),
             Ok(Some(task)) => {

@@ -24,11 +24,10 @@ use std::time::Duration;
 use mcpjoin_proto::types::{CallToolResult, ExtensionTask, Task};
 use mcpjoin_proto::{Method, Raw};
 
-pub(super) use self::dialect::{Timeouts, created, look_up_task_metadata, needs_task_support, task_metadata};
+pub(super) use self::dialect::{Dialect, Timeouts, look_up_task_metadata, needs_task_support, task_metadata};
 pub(super) use self::follow::Following;
 pub(super) use self::registry::TaskRegistry;
 
-use self::dialect::Dialect;
 use self::follow::Follow;
 use super::round_trip::ToolCall;
 use super::{Client, ClientError, Pages, decode};

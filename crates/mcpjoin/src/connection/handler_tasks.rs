@@ -81,7 +81,7 @@ impl Responses {
     pub(super) fn push(&mut self, answered: HandlerResponse) {
         match &answered.answer {
             ResponseBody::Plain(Ok(Reply::Complete(result) | Reply::Task(result))) => {
-                self.bytes += result.len()
+                self.bytes += result.len();
             }
             ResponseBody::Plain(Ok(Reply::Verbatim(result))) => self.bytes += result.raw().len(),
             _ => {}

@@ -30,7 +30,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// The kind of tasks that the revision has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(in super::super) enum Dialect {
     /// Those of 2025-11-25.
     Core,
     /// Those of the extension. If the revision has neither kind, the requests are refused before they are sent.
@@ -47,7 +47,7 @@ pub(in super::super) struct Timeouts {
 }
 
 impl Dialect {
-    pub(super) fn of(client: &Client) -> Self {
+    pub(in super::super) fn of(client: &Client) -> Self {
         if client.profile().core_tasks { Self::Core } else { Self::Extension }
     }
 
@@ -149,8 +149,12 @@ impl Dialect {
         }
     }
 
-    /// Returns the task that a call has become, if its result is one.
-    fn created(self, asked: bool, result: &Raw) -> Result<Option<ExtensionTask>, ClientError> {
+    /// Returns the task that a call has become, if its result is one. `asked`: the server was asked for a task.
+    pub(in super::super) fn created(
+        self,
+        asked: bool,
+        result: &Raw,
+    ) -> Result<Option<ExtensionTask>, ClientError> {
         let method = Method::CallTool;
         match self {
             // A server may return a result although it was asked for a task.
@@ -163,15 +167,6 @@ impl Dialect {
             Self::Extension => decode(&method, result).map(Some),
         }
     }
-}
-
-/// Returns the task that a call has become, if its result is one. `asked`: the server was asked for a task.
-pub(in super::super) fn created(
-    client: &Client,
-    asked: bool,
-    result: &Raw,
-) -> Result<Option<ExtensionTask>, ClientError> {
-    Dialect::of(client).created(asked, result)
 }
 
 /// Whether a call must find out first if its tool requires a task.

@@ -4,7 +4,7 @@
 //! It runs in the future of its caller, not in a task of its own. Dropping that future leaves nothing behind here; the
 //! task continues at the server.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,19 +60,17 @@ pub(in super::super) struct Following {
     ended: Option<Result<Ended, ClientError>>,
 }
 
-/// States of the task for the caller. A newer one replaces one that was not taken, as with progress.
+/// The state that the caller has not taken yet. A newer one replaces it, as with progress.
 #[derive(Default)]
-struct Events(Mutex<VecDeque<ExtensionTask>>);
+struct Events(Mutex<Option<ExtensionTask>>);
 
 impl Events {
-    fn push(&self, task: &ExtensionTask) {
-        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        events.clear();
-        events.push_back(task.clone());
+    fn set(&self, task: &ExtensionTask) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.clone());
     }
 
     fn take(&self) -> Option<ExtensionTask> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -380,7 +378,7 @@ impl FollowState {
                 && last.last_updated_at == task.last_updated_at
         };
         if !self.last.as_ref().is_some_and(same) {
-            events.push(task);
+            events.set(task);
             self.last = Some(task.clone());
         }
     }
