@@ -2,7 +2,7 @@
 //!
 //! Called by `call`, `read` and `prompt`, and `hear_logs` by whoever waits for a server.
 
-use mcpjoin::client::{Client, Question, RoundTrip};
+use mcpjoin::client::{Client, RoundTrip, RoundTripParams};
 use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::LoggingLevel;
@@ -30,7 +30,7 @@ pub(super) async fn hear_logs(ui: &Ui, client: &Client) {
 }
 
 /// Waits for the result, in as many rounds as the server needs, and gives it as it was sent.
-pub(super) async fn result<P: Question>(
+pub(super) async fn result<P: RoundTripParams>(
     ui: &Ui,
     request: RoundTrip<P>,
     phase: Phase,
