@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcpjoin_proto::session::CloseCause;
 
-use mcpjoin::client::{NoClient, RunEnd};
+use mcpjoin::client::{RestartError, RunExit};
 
 /// How serving one client ended.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -24,10 +24,10 @@ pub enum GatewayEnd {
 pub enum Refusal {
     /// The server could not be started, or it did not accept the client's version.
     #[error("{0}")]
-    NotStarted(#[source] Box<RunEnd>),
+    NotStarted(#[source] Box<RunExit>),
     /// The server was given up after too many restarts, or did not restart in time.
     #[error("{0}")]
-    Gone(#[source] Box<NoClient>),
+    Gone(#[source] Box<RestartError>),
     /// The limit of servers is reached ([`GatewayBuilder::upstreams`](super::GatewayBuilder::upstreams)).
     #[error("there is no server left for one more client: {limit} may run at once")]
     TooMany {
@@ -68,7 +68,7 @@ pub enum GatewayEvent<'a> {
         /// The number of the server.
         upstream: u64,
         /// How it ended, or why it was not started.
-        end: &'a RunEnd,
+        end: &'a RunExit,
         /// The pause before it is started again. `None`: it is given up, or its first start failed.
         next: Option<Duration>,
     },

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::end::Refusal;
 use super::settings::{Redact, Settings};
-use mcpjoin::client::{NoClient, RunEnd};
+use mcpjoin::client::{RestartError, RunExit};
 use mcpjoin::connection::Connection;
 
 /// How long an error waits for the exit status of the server.
@@ -57,14 +57,14 @@ impl ErrorTexts {
     }
 
     /// The end of a run as this client may see it.
-    fn run_end(&self, end: &RunEnd) -> RunEnd {
+    fn run_end(&self, end: &RunExit) -> RunExit {
         match end {
-            RunEnd::NotOpened(error) => {
+            RunExit::NotOpened(error) => {
                 let mut error = error.clone();
                 error.cause = self.cause(&error.cause);
-                RunEnd::NotOpened(error)
+                RunExit::NotOpened(error)
             }
-            RunEnd::Ended(cause) => RunEnd::Ended(self.cause(cause)),
+            RunExit::Ended(cause) => RunExit::Ended(self.cause(cause)),
             _ => end.clone(),
         }
     }
@@ -74,30 +74,30 @@ impl ErrorTexts {
         let end = match refusal {
             Refusal::NotStarted(end) => Some(&**end),
             Refusal::Gone(why) => match &**why {
-                NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. } => Some(last),
+                RestartError::GivenUp { last, .. } | RestartError::TimedOut { last, .. } => Some(last),
                 _ => None,
             },
             Refusal::TooMany { .. } | Refusal::TooManyStarts { .. } | Refusal::Closed => None,
         };
-        if let (Refusal::NotStarted(_), Some(RunEnd::NotOpened(error))) = (refusal, end)
+        if let (Refusal::NotStarted(_), Some(RunExit::NotOpened(error))) = (refusal, end)
             && let CloseCause::Opening(OpeningFailure::Refused { error, .. }) = error.close_cause()
         {
             return error.clone();
         }
-        let mut facts = exit_of(end.and_then(RunEnd::link_end));
+        let mut facts = exit_of(end.and_then(RunExit::link_end));
         let (kind, text) = match refusal {
             Refusal::NotStarted(end) => {
                 ("notStarted", format!("the server was not started: {}", self.run_end(end)))
             }
             Refusal::Gone(why) => {
                 let starts = match &**why {
-                    NoClient::GivenUp { starts, .. } => Some(("starts", starts.to_string())),
+                    RestartError::GivenUp { starts, .. } => Some(("starts", starts.to_string())),
                     _ => None,
                 };
                 let kind = if starts.is_some() { "givenUp" } else { "notThere" };
                 facts.extend(starts);
                 let mut why = why.clone();
-                if let NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. } = &mut *why {
+                if let RestartError::GivenUp { last, .. } | RestartError::TimedOut { last, .. } = &mut *why {
                     *last = self.run_end(last);
                 }
                 (kind, why.to_string())
@@ -118,7 +118,7 @@ impl ErrorTexts {
     }
 
     /// The error for a client whose server is gone.
-    pub(super) fn gone(&self, why: NoClient) -> ErrorObject {
+    pub(super) fn gone(&self, why: RestartError) -> ErrorObject {
         self.refusal(&Refusal::Gone(Box::new(why)))
     }
 

@@ -81,7 +81,7 @@ pub(super) async fn serve(
         role: Role::Server(Arc::new(role)),
         limits: settings.limits.clone(),
         on_violation: None,
-        overhears: None,
+        notification_observer: None,
     };
     drop(server);
     let handler = FromClient {

@@ -23,7 +23,7 @@ use super::pool::{InUse, Pool};
 use super::pools::Pools;
 use super::relay::{call, forward_with};
 use super::tools::{HeaderMarks, ToolFilter};
-use mcpjoin::client::{Client, NoClient};
+use mcpjoin::client::{Client, RestartError};
 use mcpjoin::connection::{Connection, Context, Setup};
 use mcpjoin::handler::Handler;
 
@@ -58,7 +58,7 @@ pub(super) async fn serve(
         role: Role::Server(role.into()),
         limits: settings.limits.clone(),
         on_violation: None,
-        overhears: None,
+        notification_observer: None,
     };
     drop(pool);
     let last_pool = Arc::new(LastPool::default());
@@ -163,7 +163,7 @@ impl FromClient {
             self.pools.remove(&pool);
             self.last_pool.forget();
             // So does this one if the server was ended for another client before it was in use.
-            if !matches!(why, NoClient::Closed) {
+            if !matches!(why, RestartError::Closed) {
                 return Err(self.errors.gone(why));
             }
         }

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::capacity::{Slot, Slots};
 use super::end::{GatewayEvent, Refusal};
 use super::settings::Settings;
-use mcpjoin::client::{Client, NoClient, RestartingClient, RunEnd, RunEvent};
+use mcpjoin::client::{Client, RestartError, RestartingClient, RunExit, RunEvent};
 use mcpjoin::handler::Handler;
 use mcpjoin::link::Link;
 
@@ -93,7 +93,7 @@ impl Upstream {
     }
 
     /// The connection to the current run. While the server is restarting, waits for the next run.
-    pub(super) async fn client(&self) -> Result<Client, NoClient> {
+    pub(super) async fn client(&self) -> Result<Client, RestartError> {
         match self.server.current() {
             Some(client) => Ok(client),
             None => self.server.client().await,
@@ -101,7 +101,7 @@ impl Upstream {
     }
 
     /// Waits until the server was given up or ended.
-    pub(super) async fn over(&self) -> NoClient {
+    pub(super) async fn over(&self) -> RestartError {
         self.server.closed().await
     }
 
@@ -155,7 +155,7 @@ impl Life {
         let server = match self.first_start(&handler).await {
             Ok(server) => server,
             Err(why) => {
-                let closed = matches!(why, RunEnd::Ended(CloseCause::Local));
+                let closed = matches!(why, RunExit::Ended(CloseCause::Local));
                 let refusal = if closed { Refusal::Closed } else { Refusal::NotStarted(Box::new(why)) };
                 if let Refusal::NotStarted(end) = &refusal {
                     let upstream = self.slot.number;
@@ -201,7 +201,7 @@ impl Life {
         }
     }
 
-    async fn first_start(&self, handler: &impl UpstreamHandler) -> Result<RestartingClient, RunEnd> {
+    async fn first_start(&self, handler: &impl UpstreamHandler) -> Result<RestartingClient, RunExit> {
         let mut first = None;
         for ask in self.asks() {
             match self.start_with(ask, handler.clone()).await {
@@ -211,10 +211,10 @@ impl Life {
                 Err(end) => return Err(first.unwrap_or(end)),
             }
         }
-        Err(first.unwrap_or(RunEnd::Ended(CloseCause::Local)))
+        Err(first.unwrap_or(RunExit::Ended(CloseCause::Local)))
     }
 
-    async fn start_with(&self, ask: Ask, handler: impl UpstreamHandler) -> Result<RestartingClient, RunEnd> {
+    async fn start_with(&self, ask: Ask, handler: impl UpstreamHandler) -> Result<RestartingClient, RunExit> {
         let Self { launcher: Launcher { settings, .. }, hello, slot } = self;
         let mut presents = hello.presents.clone();
         let mut builder = Client::builder("", "").implementation(hello.info.clone());
@@ -260,8 +260,8 @@ fn at_version(params: Raw, version: &Version) -> Raw {
 }
 
 /// Whether a server that failed to open may open in the other era: its answer does not show another problem.
-fn may_speak_other_era(end: &RunEnd) -> bool {
-    let RunEnd::NotOpened(error) = end else { return false };
+fn may_speak_other_era(end: &RunExit) -> bool {
+    let RunExit::NotOpened(error) = end else { return false };
     match error.close_cause() {
         CloseCause::Opening(OpeningFailure::Refused { error, .. }) => matches!(
             error.code,

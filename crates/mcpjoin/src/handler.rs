@@ -1,8 +1,8 @@
-//! What answers a peer.
+//! Answers the requests of a peer.
 //!
-//! A [`Handler`] sees every request and notification that the session has let through. `server` and `client`
-//! are handlers; so is whatever a user writes for a server of another kind: two methods, not one per method
-//! of the specification.
+//! A [`Handler`] sees every request and notification that the session accepts. `server` and `client` have one each;
+//! write your own for a server whose lists come from somewhere else. It has two methods, not one per method of the
+//! specification.
 
 use std::fmt;
 use std::future::Future;
@@ -14,14 +14,15 @@ use mcpjoin_proto::{ErrorObject, Notification, Request};
 
 use crate::connection::Context;
 
-/// Answers what a peer asks.
+/// Answers the requests of a peer and receives its notifications.
 ///
-/// Each future is polled in the task that drives the connection: at once when the request comes, and again
-/// when it is woken. So a handler that is ready at once costs no task and no hop; one that computes for long
-/// or blocks the thread belongs on another thread (`server::blocking`). A panic ends that request with
-/// an internal error and nothing else.
+/// Each future is polled in the task that drives the connection: immediately when the request arrives, and again when
+/// it is woken. A handler that is ready immediately costs no task. A handler that computes for long or blocks its
+/// thread delays everything else on the connection, so run such work on another thread
+/// ([`server::blocking`](crate::server::blocking())). A panic fails its request with an internal error (-32603) and
+/// nothing else.
 ///
-/// When the peer cancels the request, or the connection ends, the future is dropped where it waits.
+/// When the peer cancels the request, or when the connection ends, the future is dropped at its current await.
 pub trait Handler: Send + Sync + 'static {
     /// Answers a request.
     fn request(
@@ -30,14 +31,15 @@ pub trait Handler: Send + Sync + 'static {
         context: Context,
     ) -> impl Future<Output = Result<Reply, ErrorObject>> + Send;
 
-    /// Hears a notification. What the session itself understands (cancellation, progress) does not come here.
+    /// Receives a notification. Notifications that the session handles itself (cancellation, progress) do not arrive
+    /// here.
     fn notification(&self, notification: Notification, context: Context) -> impl Future<Output = ()> + Send {
         let _ = (notification, context);
         async {}
     }
 }
 
-/// A handler that offers nothing: every request is an unknown method.
+/// A handler that offers nothing: every request fails with -32601 (method not found).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nothing;
 
@@ -47,14 +49,14 @@ impl Handler for Nothing {
     }
 }
 
-/// The answer to a request, on its way.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Reply, ErrorObject>> + Send>>;
+/// The response to a request, in progress.
+pub(crate) type ResponseFuture = Pin<Box<dyn Future<Output = Result<Reply, ErrorObject>> + Send>>;
 
-/// The form in which a connection keeps a handler: object-safe, and its futures own what they need. A shared [`Handler`]
-/// has it; `server` has it alone, to make one future per call of a tool and not two.
+/// The object-safe form of a handler, whose futures own their data. Each shared [`Handler`] has it. `server` implements
+/// it directly, to create one future per tool call instead of two.
 #[doc(hidden)]
 pub trait ErasedHandler: Send + Sync {
-    fn request(&self, request: Request, context: Context) -> Answer;
+    fn request(&self, request: Request, context: Context) -> ResponseFuture;
 
     fn notification(
         &self,
@@ -64,9 +66,9 @@ pub trait ErasedHandler: Send + Sync {
 }
 
 impl<H: Handler> ErasedHandler for Arc<H> {
-    fn request(&self, request: Request, context: Context) -> Answer {
+    fn request(&self, request: Request, context: Context) -> ResponseFuture {
         let handler = self.clone();
-        // Said in full: an `Arc` has this trait's method of that name, too.
+        // Written in full, because `Arc` has a method of this trait with the same name.
         Box::pin(async move { Handler::request(&*handler, request, context).await })
     }
 
@@ -80,11 +82,11 @@ impl<H: Handler> ErasedHandler for Arc<H> {
     }
 }
 
-/// A handler that others keep, too.
-pub(crate) struct Kept(pub(crate) Arc<dyn ErasedHandler>);
+/// A handler that is shared by several connections.
+pub(crate) struct SharedHandler(pub(crate) Arc<dyn ErasedHandler>);
 
-impl ErasedHandler for Kept {
-    fn request(&self, request: Request, context: Context) -> Answer {
+impl ErasedHandler for SharedHandler {
+    fn request(&self, request: Request, context: Context) -> ResponseFuture {
         self.0.request(request, context)
     }
 

@@ -1,15 +1,16 @@
-//! What is remembered of the tools that a server lists, by their names.
+//! A table of the tools that a server lists, by name.
 //!
-//! The server chooses how many there are, their names and what is to be remembered of them, so a table has a bound in
-//! number and one in bytes. A tool that finds no room is treated as one that nobody has listed.
+//! The server chooses the number of tools, their names and their data, so the table is limited in number and in bytes.
+//! A tool that does not fit is treated like one that was not listed.
 
 use std::collections::BTreeMap;
 
-/// Tools that one table remembers: as many as the pages of a list may bring ten of, and more than a model can choose from.
+/// Maximum number of tools in one table: ten on each of the 1,000 pages that a list may have, and more than a model can
+/// choose from.
 pub const MOST: usize = 10_000;
 
-/// Bytes of their names and of what is remembered of them: 400 for each, where names have 128 characters at most as the
-/// specification recommends.
+/// Maximum bytes of the names and the data of all tools in one table: 400 for each. The specification recommends names
+/// of at most 128 characters.
 pub const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// A table of tools.
@@ -32,8 +33,8 @@ impl<V> Default for KnownTools<V> {
 }
 
 impl<V> KnownTools<V> {
-    /// Remembers `value` of a tool, of which the server has chosen so many bytes. Says whether there is room; where there
-    /// is none, the tool is forgotten.
+    /// Stores `value` for a tool. `bytes` is how many bytes of it the server has chosen. Returns whether it fits; if
+    /// not, the tool is removed.
     pub fn insert(&mut self, name: &str, value: V, bytes: usize) -> bool {
         self.remove(name);
         let bytes = bytes.saturating_add(name.len());
@@ -45,19 +46,19 @@ impl<V> KnownTools<V> {
         has_room
     }
 
-    /// Forgets a tool.
+    /// Removes a tool.
     pub fn remove(&mut self, name: &str) {
         if let Some(known) = self.tools.remove(name) {
             self.bytes -= known.bytes;
         }
     }
 
-    /// What is known of a tool.
+    /// Returns the value of a tool.
     pub fn get(&self, name: &str) -> Option<&V> {
         self.tools.get(name).map(|known| &known.value)
     }
 
-    /// Whether no tool is known.
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }

@@ -553,7 +553,7 @@ async fn what_becomes_private_is_not_given_to_others_any_more() {
     })
     .await;
     list(&one).await;
-    list(&one.anew()).await;
+    list(&one.uncached()).await;
     let (other, server) = connect(builder().cache(cache), hinting(fresh(1000))).await;
     list(&other).await;
     assert_eq!(server.asked(), LIST);
@@ -646,7 +646,7 @@ async fn who_wants_no_cache_has_none_and_anew_asks_and_is_remembered() {
     })
     .await;
     assert_eq!([names(&client).await, names(&client).await], ["1", "1"]);
-    assert_eq!([names(&client.anew()).await, names(&client).await], ["2", "2"]);
+    assert_eq!([names(&client.uncached()).await, names(&client).await], ["2", "2"]);
     assert_eq!(server.asked(), ["tools/list", "tools/list"]);
 }
 

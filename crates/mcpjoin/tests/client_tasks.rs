@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mcpjoin::client::{Begun, ClientBuilder, ClientError, TaskHandle, ToolCall};
+use mcpjoin::client::{ClientBuilder, ClientError, TaskHandle, TaskOutcome, ToolCall};
 use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::session::{Ask, CallError, CallRefused};
 use mcpjoin::proto::types::{
@@ -529,8 +529,8 @@ async fn connect(server: &Server, era: Era) -> Client {
 }
 
 async fn begin(client: &Client, tool: &str) -> TaskHandle {
-    match client.call_tool(tool, None).begin().await {
-        Ok(Begun::Task(task)) => task,
+    match client.call_tool(tool, None).start().await {
+        Ok(TaskOutcome::Task(task)) => task,
         other => panic!("{other:?}"),
     }
 }
@@ -586,7 +586,7 @@ async fn a_task_is_called_off() {
 async fn a_call_is_the_same_whether_it_is_a_task_or_not() {
     for era in BOTH_ERAS {
         let client = connect(&serving(), era).await;
-        let Ok(Begun::Result(result)) = client.call_tool("quick", None).begin().await else {
+        let Ok(TaskOutcome::Result(result)) = client.call_tool("quick", None).start().await else {
             panic!("no result")
         };
         assert_eq!(said(&result.decode().expect("a result")), "quickly");

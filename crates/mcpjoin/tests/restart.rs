@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::client::{ClientBuilder, NoClient, Restart, RestartingClient, RunEnd, RunEvent};
+use mcpjoin::client::{ClientBuilder, Restart, RestartError, RestartingClient, RunEvent, RunExit};
 use mcpjoin::link::Link;
 use mcpjoin::proto::session::{Ask, CloseCause, Limits, State};
 use mcpjoin::proto::types::Root;
@@ -137,7 +137,7 @@ async fn who_comes_meanwhile_waits_within_its_own_time() {
     let error = server.client_within(Duration::from_millis(50)).await.unwrap_err();
     assert_eq!(died.elapsed(), Duration::from_millis(50));
     assert!(
-        matches!(error, NoClient::TimedOut { last: RunEnd::Ended(CloseCause::Link(_)), .. }),
+        matches!(error, RestartError::TimedOut { last: RunExit::Ended(CloseCause::Link(_)), .. }),
         "{error:?}"
     );
     assert_eq!(
@@ -158,7 +158,7 @@ async fn who_comes_meanwhile_waits_within_its_own_time() {
     client.closed().await;
     let error = server.client().await.unwrap_err();
     assert!(
-        matches!(error, NoClient::TimedOut { after, .. } if after == Duration::from_millis(1)),
+        matches!(error, RestartError::TimedOut { after, .. } if after == Duration::from_millis(1)),
         "{error}"
     );
 }
@@ -183,7 +183,7 @@ async fn d88_a_server_that_dies_at_once_is_started_five_times_and_ever_more_slow
         assert!(*pause >= least && *pause <= least * 3 / 2, "{pauses:?}");
     }
     assert!(took >= pauses.iter().sum::<Duration>(), "{took:?} {pauses:?}");
-    let NoClient::GivenUp { starts: 5, last: RunEnd::Ended(CloseCause::Link(_)) } = &why else {
+    let RestartError::GivenUp { starts: 5, last: RunExit::Ended(CloseCause::Link(_)) } = &why else {
         panic!("{why:?}")
     };
     assert_eq!(
@@ -209,7 +209,7 @@ async fn a_start_that_fails_counts_and_the_first_is_made_once() {
     stage.fail(usize::MAX);
     drop(far);
     let why = server.closed().await;
-    assert!(matches!(why, NoClient::GivenUp { starts: 5, last: RunEnd::NotStarted(_) }), "{why:?}");
+    assert!(matches!(why, RestartError::GivenUp { starts: 5, last: RunExit::NotStarted(_) }), "{why:?}");
     assert!(why.to_string().ends_with("the last: no such program"), "{why}");
     assert_eq!(stage.starts(), 5, "the first, which did not last, and four in vain");
 
@@ -217,7 +217,7 @@ async fn a_start_that_fails_counts_and_the_first_is_made_once() {
     stage.fail(usize::MAX);
     let began = Instant::now();
     let end = builder().restarting(restart, start).await.unwrap_err();
-    assert!(matches!(&end, RunEnd::NotStarted(_)) && end.exit().is_none(), "{end:?}");
+    assert!(matches!(&end, RunExit::NotStarted(_)) && end.exit().is_none(), "{end:?}");
     assert_eq!((stage.starts(), began.elapsed()), (1, Duration::ZERO));
 
     // Peers that do not agree, the first time and later.
@@ -230,7 +230,7 @@ async fn a_start_that_fails_counts_and_the_first_is_made_once() {
     let (end, ()) = tokio::join!(legacy().restarting(restart.clone(), start), async {
         refuse(&mut stage.server().await).await;
     });
-    assert!(matches!(end, Err(RunEnd::NotOpened(_))), "{end:?}");
+    assert!(matches!(end, Err(RunExit::NotOpened(_))), "{end:?}");
     let (server, far, mut stage) = running(legacy(), Era::Legacy).await;
     drop(far);
     for _ in 0..4 {
@@ -244,7 +244,7 @@ async fn a_start_that_fails_counts_and_the_first_is_made_once() {
     let restart = restart.starts(0);
     let (server, far) = tokio::join!(builder().restarting(restart, start), stage.open(Era::Modern));
     drop(far);
-    assert!(matches!(server.unwrap().closed().await, NoClient::GivenUp { starts: 1, .. }));
+    assert!(matches!(server.unwrap().closed().await, RestartError::GivenUp { starts: 1, .. }));
     assert_eq!(stage.starts(), 1);
 }
 
@@ -269,7 +269,7 @@ async fn a_run_that_lasts_begins_the_count_anew() {
         far = stage.open(Era::Modern).await;
         server.client().await.unwrap();
     }
-    assert!(matches!(server.closed().await, NoClient::GivenUp { starts: 5, .. }));
+    assert!(matches!(server.closed().await, RestartError::GivenUp { starts: 5, .. }));
     assert_eq!(stage.starts(), 25);
 }
 
@@ -278,10 +278,10 @@ async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
     // A run.
     let (server, mut far, stage) = running(builder(), Era::Modern).await;
     let client = server.client().await.unwrap();
-    assert!(matches!(server.close().await, NoClient::Closed));
+    assert!(matches!(server.close().await, RestartError::Closed));
     assert_eq!(client.close_cause(), Some(CloseCause::Local));
     assert!(far.message().await.is_none());
-    assert!(matches!(server.client().await, Err(NoClient::Closed)));
+    assert!(matches!(server.client().await, Err(RestartError::Closed)));
     assert_eq!((stage.starts(), stage.heard().len()), (1, 0));
 
     // A pause.
@@ -292,7 +292,7 @@ async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
     }
     let now = Instant::now();
     let (why, waiting) = tokio::join!(server.close(), server.client());
-    assert!(matches!((why, waiting), (NoClient::Closed, Err(NoClient::Closed))));
+    assert!(matches!((why, waiting), (RestartError::Closed, Err(RestartError::Closed))));
     assert_eq!((now.elapsed(), stage.starts()), (Duration::ZERO, 1));
 
     // A start of which the peers do not agree yet.
@@ -301,7 +301,7 @@ async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
     let mut far = stage.server().await;
     far.expect("server/discover").await;
     let now = Instant::now();
-    assert!(matches!(server.close().await, NoClient::Closed));
+    assert!(matches!(server.close().await, RestartError::Closed));
     assert_eq!(now.elapsed(), Duration::ZERO);
     assert!(far.message().await.is_none());
 
@@ -327,7 +327,7 @@ async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
     drop(far);
     begins.recv().await.unwrap();
     let now = Instant::now();
-    assert!(matches!(server.close().await, NoClient::Closed));
+    assert!(matches!(server.close().await, RestartError::Closed));
     assert_eq!(now.elapsed(), Duration::ZERO);
 }
 
@@ -335,7 +335,7 @@ async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
 async fn closing_the_client_of_a_run_and_dropping_the_last_handle_end_it_too() {
     let (server, mut far, stage) = running(builder(), Era::Legacy).await;
     server.client().await.unwrap().close().await;
-    assert!(matches!(server.closed().await, NoClient::Closed));
+    assert!(matches!(server.closed().await, RestartError::Closed));
     assert!(far.message().await.is_none());
     assert_eq!(stage.starts(), 1);
 
@@ -501,7 +501,7 @@ mod real {
             let server = restarting(child(&notes, "echo out of luck >&2; exit 7")).await;
             let why = server.closed().await;
             assert!(began.elapsed() >= Duration::from_millis(1500), "{:?}", began.elapsed());
-            let NoClient::GivenUp { starts: 5, last } = &why else { panic!("{why:?}") };
+            let RestartError::GivenUp { starts: 5, last } = &why else { panic!("{why:?}") };
             assert_eq!(last.exit(), Some(ProcessExit::Code(7)));
             assert!(
                 why.to_string().ends_with("(exit code 7); its last line on stderr: out of luck"),
@@ -532,7 +532,7 @@ mod real {
             assert!(error.to_string().ends_with("(signal 9); its last line on stderr: working"), "{error}");
             let result = server.client().await.unwrap().call_tool("t", None).await.unwrap();
             assert!(result.content.is_empty());
-            assert!(matches!(server.close().await, NoClient::Closed));
+            assert!(matches!(server.close().await, RestartError::Closed));
             let pids = notes.lines();
             assert_eq!(pids.len(), 2);
             assert!(!pids.into_iter().any(lives));
@@ -569,7 +569,7 @@ async fn whoever_waits_is_told_when_the_runtime_has_taken_the_task_away() {
     let (server, far) = tokio::join!(builder().restarting(restart, start), stage.open(Era::Modern));
     let server = server.unwrap();
     drop(far);
-    assert!(matches!(server.closed().await, NoClient::Closed));
-    assert!(matches!(server.client().await, Err(NoClient::Closed)));
-    assert!(matches!(server.close().await, NoClient::Closed));
+    assert!(matches!(server.closed().await, RestartError::Closed));
+    assert!(matches!(server.client().await, Err(RestartError::Closed)));
+    assert!(matches!(server.close().await, RestartError::Closed));
 }

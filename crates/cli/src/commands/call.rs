@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use mcpjoin::client::{Begun, Client, ClientError, TaskHandle, ToolCall};
+use mcpjoin::client::{Client, ClientError, TaskHandle, TaskOutcome, ToolCall};
 use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
 use mcpjoin::proto::{Kind, Raw, code};
@@ -210,7 +210,7 @@ async fn detach(
     spill: Option<usize>,
     resume_line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
-    let mut call = call.begin();
+    let mut call = call.start();
     request::show_events(
         ui,
         async || call.next_event().await,
@@ -218,8 +218,8 @@ async fn detach(
     )
     .await;
     let task = match call.await.map_err(|error| Failure::client(&error, Phase::Call))? {
-        Begun::Task(task) => task,
-        Begun::Result(result) => {
+        TaskOutcome::Task(task) => task,
+        TaskOutcome::Result(result) => {
             ui.remark(&format!("{tool_name} was answered at once: there is no task"));
             return print(ui, tool_name, &result, spill).await;
         }

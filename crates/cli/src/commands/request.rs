@@ -2,7 +2,7 @@
 //!
 //! Used by `call`, `read` and `prompt`.
 
-use mcpjoin::client::{Client, Question, RoundTrip};
+use mcpjoin::client::{Client, RoundTrip, RoundTripParams};
 use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::LoggingLevel;

@@ -165,7 +165,7 @@ async fn with_task(_: NoArguments, cx: Context) -> Result<ToolReply, HandlerErro
         return Err(ask(InputRequests::new().with("user_name", name)));
     };
     let name = text_of(&answer, "name");
-    cx.begin_task(async move |_| {
+    cx.start_task(async move |_| {
         sleep(PAUSE).await;
         format!("Hello, {name}!")
     })

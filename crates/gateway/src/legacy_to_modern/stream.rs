@@ -21,7 +21,7 @@ use crate::errors::failure;
 use crate::pair::Pair;
 use crate::relay::too_long_to_subscribe;
 use crate::upstream::Upstream;
-use mcpjoin::client::{Client, NoClient};
+use mcpjoin::client::{Client, RestartError};
 use mcpjoin::connection::{CallEvent, Calling};
 
 /// The pause before a stream that has ended is opened again. It doubles each time, up to [`MAX_PAUSE`].
@@ -184,7 +184,7 @@ impl StreamTask {
             drop(upstream);
             let server = match server {
                 Ok(server) => server,
-                Err(NoClient::TimedOut { .. }) => continue,
+                Err(RestartError::TimedOut { .. }) => continue,
                 Err(why) => {
                     // This answers all later subscriptions, too.
                     self.report(u64::MAX, Err(self.pair.errors.gone(why)));

@@ -1,4 +1,4 @@
-//! What a client is made of, and connecting it.
+//! The parts of a client, and connecting it.
 
 use std::fmt;
 use std::future::Future;
@@ -9,23 +9,34 @@ use mcpjoin_proto::types::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation,
     Root,
 };
-use mcpjoin_proto::{ErrorObject, Notification, Profile, Raw, Version};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Raw, Version};
 
-use super::input::{self, Answers, OnNotification};
+use super::connection_cache::{CacheConfig, CacheSource};
+use super::input::{self, InputHandlers, OnNotification};
 use super::opening::Plan;
-use super::remembered::{Caching, Store};
 use super::{Cache, Client, ConnectError};
 use crate::connection::OnViolation;
 use crate::connection::rounds::MAX_ROUNDS;
 use crate::handler::{ErasedHandler, Handler};
 use crate::link::Link;
 
-/// Pages of one list (adversarial case 66).
+/// Maximum number of pages of one list.
 const MAX_PAGES: usize = 1000;
 
-/// A client to be. Made by [`Client::builder`].
+/// Configures a [`Client`]. Created by [`Client::builder`].
 ///
-/// What it can do for a server is declared by what is registered here, in both eras, and nothing else is.
+/// The client declares exactly the capabilities for which a handler is registered here, in both eras.
+///
+/// ```
+/// use mcpjoin::Client;
+/// use mcpjoin::proto::types::{ElicitAction, ElicitParams, ElicitResult, Root};
+///
+/// let builder = Client::builder("my-client", "1.0.0")
+///     .roots(vec![Root::new("file:///home/me/project")])
+///     .elicitation(|_: ElicitParams| async { Ok(ElicitResult::new(ElicitAction::Decline)) })
+///     .on_notification(|notification| println!("{notification:?}"));
+/// # let _ = builder;
+/// ```
 #[must_use = "a builder connects nothing by itself"]
 pub struct ClientBuilder {
     info: Implementation,
@@ -34,18 +45,18 @@ pub struct ClientBuilder {
     limits: Limits,
     max_rounds: usize,
     max_pages: usize,
-    answers: Answers,
-    elsewhere: Option<Elsewhere>,
+    answers: InputHandlers,
+    custom_handler: Option<CustomHandler>,
     on_notification: Option<OnNotification>,
     on_violation: Option<OnViolation>,
-    caching: Caching,
+    caching: CacheConfig,
 }
 
-/// Who answers and hears in place of what is registered, and what it can do for a server.
-struct Elsewhere {
+/// A handler in place of the registered functions, and the capabilities that it declares.
+struct CustomHandler {
     capabilities: ClientCapabilities,
     handler: Arc<dyn ErasedHandler>,
-    /// It stands for another client, and says of itself what that one says.
+    /// The client stands for another one, and describes itself as that one does.
     relayed: Option<Arc<Presents>>,
 }
 
@@ -58,27 +69,29 @@ impl ClientBuilder {
             limits: Limits::default(),
             max_rounds: MAX_ROUNDS,
             max_pages: MAX_PAGES,
-            answers: Answers::default(),
-            elsewhere: None,
+            answers: InputHandlers::default(),
+            custom_handler: None,
             on_notification: None,
             on_violation: None,
-            caching: Caching::default(),
+            caching: CacheConfig::default(),
         }
     }
 
-    /// How the client describes itself, with more than its name and version.
+    /// Describes the client with more than its name and version.
     pub fn implementation(mut self, info: Implementation) -> Self {
         self.info = info;
         self
     }
 
-    /// Which era to ask for. Unless this says otherwise, the client finds out.
+    /// Sets which era to request. By default the client detects it: it sends `server/discover` and falls back to
+    /// `initialize`.
     pub const fn ask(mut self, ask: Ask) -> Self {
         self.ask = ask;
         self
     }
 
-    /// Speak this version and no other. One of the legacy era is offered with `initialize` without a probe.
+    /// Uses this protocol version only. A version of the legacy era is offered with `initialize`, without a probe
+    /// before it.
     pub fn protocol_version(mut self, version: Version) -> Self {
         if let Some(profile) = Profile::of(&version) {
             self.ask = Ask::Only(profile.era);
@@ -87,140 +100,150 @@ impl ClientBuilder {
         self
     }
 
-    /// The bounds of the connection.
+    /// Sets the limits of the connection: sizes, numbers and timeouts.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How often a server may ask for input, or put a request off, before it is given up with
-    /// [`ClientError::TooManyRounds`](super::ClientError::TooManyRounds): 10.
+    /// Sets how often a server may ask for input or postpone a request before the request fails with
+    /// [`ClientError::TooManyRounds`](super::ClientError::TooManyRounds). Default: 10.
     pub const fn max_rounds(mut self, rounds: usize) -> Self {
         self.max_rounds = rounds;
         self
     }
 
-    /// How many pages a list may have before it is given up with
-    /// [`ClientError::TooManyPages`](super::ClientError::TooManyPages): 1,000.
+    /// Sets how many pages a list may have before it fails with
+    /// [`ClientError::TooManyPages`](super::ClientError::TooManyPages). Default: 1,000.
     pub const fn max_pages(mut self, pages: usize) -> Self {
         self.max_pages = pages;
         self
     }
 
-    /// Remembers results that the server calls fresh in this cache, for all clients that it is given to: results that are
-    /// for everybody (`cacheScope` `public`) are shared by those of the same server, others by those of the same
-    /// authorization ([`ClientBuilder::cache_partition`]).
+    /// Caches results in `cache`, which may be shared by several clients.
     ///
-    /// Servers are told apart by their URL where they are reached by one, and by what they say of themselves: name,
-    /// version, revision and capabilities. A server could take another one's name, so one cache is for clients of one
-    /// server, or of servers that are reached over HTTP. A server that says something else of itself after a restart
-    /// finds nothing. Unless this is called, a client has a cache of its own, which is empty for each connection: also
-    /// for each run of [`ClientBuilder::restarting`].
+    /// A cached result is used while the server marks it as fresh. Results with the `cacheScope` `public` are shared by
+    /// all clients of the same server, others by clients with the same authorization
+    /// ([`ClientBuilder::cache_partition`]).
+    ///
+    /// Servers are identified by their URL, where they have one, and by what they state: name, version, revision and
+    /// capabilities. A server could state another one's name, so share a cache only between clients of one server, or
+    /// of servers that are reached over HTTP. A server that states something else after a restart finds no entries. By
+    /// default each connection has an empty cache of its own, and so does each run of [`ClientBuilder::restarting`].
     pub fn cache(mut self, cache: Cache) -> Self {
-        self.caching.store = Store::Shared(cache);
+        self.caching.source = CacheSource::Shared(cache);
         self
     }
 
-    /// Remembers no result: everything is asked of the server. For one question at a time there is [`Client::anew`].
+    /// Disables the cache: every request is sent to the server. [`Client::uncached`] does so for single requests.
     pub fn no_cache(mut self) -> Self {
-        self.caching.store = Store::Nothing;
+        self.caching.source = CacheSource::Disabled;
         self
     }
 
-    /// Names whose authorization the client uses: results that the server means for one user alone (`cacheScope`
-    /// `private`) are shared by clients of the same [`Cache`] that have the same name here, and by no others. The name is
-    /// kept with the results: it is not the secret itself. Another access token needs another name.
+    /// Names the authorization that the client uses.
     ///
-    /// Without it a link over HTTP knows by its `Authorization` header, or asks its
-    /// [`Credentials`](crate::link::Credentials::cache_partition). Where nobody knows, private results are kept for the
-    /// connection that brought them alone.
+    /// Results that the server means for one user (`cacheScope` `private`) are shared by clients of the same [`Cache`]
+    /// with the same name, and by no others. The name is stored with the results, so do not use the secret itself. Use
+    /// another name for another access token.
+    ///
+    /// Without this call, a transport over HTTP derives it from its `Authorization` header or asks its
+    /// [`Credentials`](crate::link::Credentials::cache_partition). If neither is known, private results are used only
+    /// on the connection that received them.
     pub fn cache_partition(mut self, name: impl Into<String>) -> Self {
         self.caching.partition = Some(name.into().into());
         self
     }
 
-    /// The places that servers may work in. Declares `roots`; [`Client::set_roots`] changes them later.
+    /// Sets the directories that servers may work in. Declares `roots`. [`Client::set_roots`] changes them later.
     pub fn roots(mut self, roots: Vec<Root>) -> Self {
         self.answers.declare_roots(roots);
         self
     }
 
-    /// Answers servers that want a message from a model. Declares `sampling`.
+    /// Handles requests of servers for a message from a model. Declares `sampling`.
     ///
-    /// An error ends the server's question, and in the modern era the request that it belongs to; a panic is the error
-    /// -32603. Each answer is made in a task of its own, so on a runtime with several threads it may block its thread for a
-    /// while. The future is dropped when the server takes its question back, or the caller drops the request.
+    /// An error answers the server's request, and in the modern era it also fails the request that it belongs to. A
+    /// panic counts as the error -32603. Each call runs in a task of its own, so on a runtime with several threads it
+    /// may block its thread for a while. The future is dropped when the server cancels its request, or when the caller
+    /// drops the request that it belongs to.
     pub fn sampling<F, A>(mut self, answer: F) -> Self
     where
         F: Fn(CreateMessageParams) -> A + Send + Sync + 'static,
         A: Future<Output = Result<CreateMessageResult, ErrorObject>> + Send + 'static,
     {
-        self.answers.set_sampling(answer);
+        self.answers.sampling = Some(input::input_handler(Method::CreateMessage, answer));
         self
     }
 
-    /// The model may use tools that a server's question brings along. Declares `sampling.tools`, where sampling is
-    /// declared; without it such questions are refused.
+    /// Accepts sampling requests that bring tools for the model. Declares `sampling.tools`, if sampling is declared.
+    /// Default: `false`, and such requests are refused.
     pub const fn sampling_tools(mut self, tools: bool) -> Self {
         self.answers.sampling_tools = tools;
         self
     }
 
-    /// `includeContext` is heeded. Declares `sampling.context`, where sampling is declared.
+    /// Supports `includeContext`. Declares `sampling.context`, if sampling is declared. Default: `false`.
     pub const fn sampling_context(mut self, context: bool) -> Self {
         self.answers.sampling_context = context;
         self
     }
 
-    /// Answers servers that want input from the user. Declares `elicitation` by form.
+    /// Handles requests of servers for input from the user. Declares `elicitation` with forms.
     ///
-    /// An error ends the server's question, and in the modern era the request that it belongs to; a user who says no
-    /// is no error, but an answer. Runs as [`ClientBuilder::sampling`] does.
+    /// A user who declines is a result and not an error. An error answers the server's request, and in the modern era
+    /// it also fails the request that it belongs to. Runs as [`ClientBuilder::sampling`] does.
     pub fn elicitation<F, A>(mut self, answer: F) -> Self
     where
         F: Fn(ElicitParams) -> A + Send + Sync + 'static,
         A: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
     {
-        self.answers.set_elicitation(answer);
+        self.answers.elicitation = Some(input::input_handler(Method::Elicit, answer));
         self
     }
 
-    /// The user can also be asked with a page in a browser. Declares `elicitation.url`, where elicitation is declared;
-    /// without it such questions are refused.
+    /// Accepts requests to open a page in the user's browser. Declares `elicitation.url`, if elicitation is declared.
+    /// Default: `false`, and such requests are refused.
     pub const fn elicitation_url(mut self, url: bool) -> Self {
         self.answers.elicitation_url = url;
         self
     }
 
-    /// The client takes tasks: a tool's result may come later, and is then fetched. Declares the extension
-    /// `io.modelcontextprotocol/tasks` with every request of the modern era; a server of 2025-11-25 is asked for a task
-    /// where the tool is run in no other way, which takes a look at the list of its tools before the first call. See
-    /// [`TaskResult`](super::TaskResult) for how they are followed.
+    /// Accepts tasks: a server may return the result of a tool later, and the client then polls for it. Default:
+    /// `false`.
+    ///
+    /// Declares the extension `io.modelcontextprotocol/tasks` with every request of the modern era. At 2025-11-25 the
+    /// client asks for a task if the tool requires one; to find out, it reads the list of tools before the first call.
+    /// [`TaskResult`](super::TaskResult) describes how tasks are polled.
     pub const fn tasks(mut self, tasks: bool) -> Self {
         self.answers.takes_tasks = tasks;
         self
     }
 
-    /// Declares an extension by its name (`io.modelcontextprotocol/oauth-client-credentials`), with its settings, which are
-    /// an object. This is said and nothing else: what an extension demands is done by whoever declares it.
+    /// Declares an extension by its name (such as `io.modelcontextprotocol/oauth-client-credentials`). `settings` is a
+    /// JSON object.
+    ///
+    /// This only declares the extension. Implementing it is up to you.
     pub fn extension(mut self, name: impl Into<String>, settings: Raw) -> Self {
         self.answers.extensions.insert(name.into(), settings);
         self
     }
 
-    /// Answers whatever a legacy server asks, and hears whatever a server tells, in place of what else is registered here
-    /// (roots, sampling, elicitation, tasks, extensions, notifications). `capabilities` is what is declared. The handler is called by
-    /// every connection that the builder makes; its context says by which.
+    /// Answers all requests of legacy servers, and receives all notifications, in place of everything else that is
+    /// registered here (roots, sampling, elicitation, tasks, extensions, notifications).
     ///
-    /// A modern server asks with its results: [`Client::send_request`] gives them as they are.
+    /// `capabilities` is what the client declares. All connections of this builder share the handler; its context says
+    /// which one it is called for. A modern server asks for input with its results: [`Client::send_request`] returns
+    /// these unchanged.
     pub fn handler(mut self, capabilities: ClientCapabilities, handler: impl Handler) -> Self {
         let handler: Arc<dyn ErasedHandler> = Arc::new(Arc::new(handler));
-        self.elsewhere = Some(Elsewhere { capabilities, handler, relayed: None });
+        self.custom_handler = Some(CustomHandler { capabilities, handler, relayed: None });
         self
     }
 
-    /// The same for a client that stands for another one: nothing is held against what it declares, and results and
-    /// progress come as they are. `presents` says word for word what it says of itself.
+    /// As [`handler`](Self::handler), for a client that stands for another one: its requests are not checked against
+    /// the declared capabilities, and results and progress are passed on unchanged. `presents` is how it describes
+    /// itself, word for word.
     #[doc(hidden)]
     pub fn relay(
         mut self,
@@ -229,74 +252,77 @@ impl ClientBuilder {
         handler: impl Handler,
     ) -> Self {
         self = self.handler(capabilities, handler);
-        if let Some(elsewhere) = &mut self.elsewhere {
-            elsewhere.relayed = Some(Arc::new(presents));
+        if let Some(custom_handler) = &mut self.custom_handler {
+            custom_handler.relayed = Some(Arc::new(presents));
         }
         self
     }
 
-    /// Hears what the server tells by itself: changes of lists and resources, log messages. What belongs to a
-    /// [`Subscription`](super::Subscription) does not come here. Must not block; a panic loses that
-    /// notification and nothing else.
-    pub fn on_notification(mut self, hear: impl Fn(Notification) + Send + Sync + 'static) -> Self {
+    /// Receives the notifications that the server sends on its own: changed lists and resources, log messages.
+    ///
+    /// Notifications of a [`Subscription`](super::Subscription) are not included. Must not block. A panic is logged and
+    /// loses only that notification.
+    pub fn on_notification(mut self, observer: impl Fn(Notification) + Send + Sync + 'static) -> Self {
         self.on_notification = Some(Arc::new(move |notification: Notification| {
             let method = notification.method.clone();
-            input::hear(&method, || hear(notification));
+            input::contain_panic(&method, || observer(notification));
         }));
         self
     }
 
-    /// Hears of every rule that the server breaks. The connection goes on. Must not block; a panic is logged.
-    pub fn on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
+    /// Receives every rule that the server violates. The connection continues. Must not block. A panic is logged.
+    pub fn on_violation(mut self, observer: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
         self.on_violation = Some(Arc::new(move |violation| {
-            input::hear(&"on_violation", || hear(violation));
+            input::contain_panic(&"on_violation", || observer(violation));
         }));
         self
     }
 
-    /// Hears of every rule that the server breaks, beside whoever hears of them already.
+    /// As [`on_violation`](Self::on_violation), in addition to the function that is registered already.
     #[cfg(unix)]
     #[doc(hidden)]
-    pub fn also_on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
+    pub fn also_on_violation(mut self, observer: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
         let first = self.on_violation.take();
         self.on_violation = Some(Arc::new(move |violation| {
             if let Some(first) = &first {
                 first(violation);
             }
-            hear(violation);
+            observer(violation);
         }));
         self
     }
 
-    /// The bounds that it will keep.
+    /// Returns the limits that the client will use.
     #[cfg(unix)]
     #[doc(hidden)]
     pub const fn limits_in_force(&self) -> &Limits {
         &self.limits
     }
 
-    /// Connects: finds out how the server speaks, agrees with it, and is then ready. The connection is driven by a
-    /// task of its own. Dropping the future ends everything that was begun.
+    /// Connects: detects the era of the server, agrees on a revision, and returns the client when it is ready.
+    ///
+    /// The connection is driven by a task of its own. Dropping the future ends everything that was started.
     ///
     /// # Errors
-    /// When the peers do not agree: with what was tried, what came back, and how the far end has ended. By then
-    /// nothing of it is left, unless it does not leave when it is asked to: who waits for the error learns it at
-    /// most 100 ms after it is certain, and what is left then is ended behind it, for as long as the runtime lives
-    /// (`ChildHandle::ended` waits for that) and at once when it does not.
+    /// [`ConnectError`] if the peers do not agree: what was tried, what was received, and how the transport has ended.
+    ///
+    /// The error is returned at most 100 ms after the failure is certain. A child process that has not ended by then is
+    /// ended in the background for as long as the runtime lives (`ChildHandle::ended` waits for it), and immediately
+    /// when the runtime ends.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn connect(self, link: Link) -> Result<Client, ConnectError> {
         let (plan, ask) = self.plan();
-        let opening = plan.begin(link, ask);
-        let peer = opening.promptly_opened().await?;
+        let opening = plan.open(link, ask);
+        let peer = opening.opened_or_failed_promptly().await?;
         Ok(opening.client(peer))
     }
 
     pub(super) fn plan(self) -> (Plan, Ask) {
         let answers = Arc::new(self.answers);
-        let (capabilities, handler, relayed) = match self.elsewhere {
-            Some(Elsewhere { capabilities, handler, relayed }) => (capabilities, Some(handler), relayed),
+        let (capabilities, handler, relayed) = match self.custom_handler {
+            Some(CustomHandler { capabilities, handler, relayed }) => (capabilities, Some(handler), relayed),
             None => (answers.capabilities(), None, None),
         };
         let mut role = ClientRole::new(self.info, capabilities);

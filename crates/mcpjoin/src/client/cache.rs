@@ -1,8 +1,8 @@
-//! The memory for results that a server calls fresh: bounded, and shareable between the clients of a server.
+//! A cache of results that servers mark as fresh: limited, and shareable between the clients of a server.
 //!
-//! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching>. `remembered` decides what is
-//! put in and looked up; here is only where it lies, how long, and what goes first when there is no room. Nothing is ever
-//! asked from here, nothing is kept on disk, and what is stale is never given.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching>. `connection_cache` decides what
+//! is stored and looked up. This module stores entries, expires and evicts them. It sends nothing, stores nothing on
+//! disk, and never returns a stale result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,48 +14,59 @@ use mcpjoin_proto::types::{CacheScope, ResourceUpdatedParams};
 use mcpjoin_proto::{Method, Notification, Raw};
 use tokio::time::Instant;
 
-/// So many results are kept. A server with ten lists of ten pages each needs a tenth of it.
-const ENTRIES: usize = 1024;
-/// So many bytes of results and their keys are kept: half of what a process may take beyond its other limits (16 MiB).
-const BYTES: usize = 8 << 20;
-/// What an entry takes beside its result and its key, in bytes: measured roughly, counted fully.
-const ENTRY: usize = 256;
-/// No result is fresh for longer, whatever the server says: a mistake of a server does not bind a client for ever.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// Default maximum number of results. A server with ten lists of ten pages each needs a tenth of it.
+const MAX_ENTRIES: usize = 1024;
+/// Default maximum bytes of results and keys (8 MiB): half of what a process may use beyond its other limits (16 MiB).
+const MAX_BYTES: usize = 8 << 20;
+/// Bytes of an entry in addition to its result and its key. Measured roughly, counted in full.
+const ENTRY_OVERHEAD_BYTES: usize = 256;
+/// Results are fresh for at most this time, whatever the server says: a mistake of a server is limited to a day.
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Results that their server calls fresh, in memory. Cheap to clone; the clones are one cache.
+/// An in-memory cache of results that servers mark as fresh. Cheap to clone; clones share their entries.
 ///
-/// Every client has one of its own unless [`ClientBuilder::cache`](super::ClientBuilder::cache) gives it one that it
-/// shares with others, or [`ClientBuilder::no_cache`](super::ClientBuilder::no_cache) none. It holds complete results of
-/// `tools/list`, `prompts/list`, `resources/list`, `resources/templates/list`, `resources/read` and `server/discover`
-/// that came with a positive `ttlMs` from a server of 2026-07-28; those of older revisions have no such hint, and nothing
-/// of them is kept. The clock is monotonic and counts from the arrival of the result; a `ttlMs` of more than a day counts
-/// as a day. Each page of a list is a result of its own. What is stale is asked for again when it is needed, never before,
-/// and never given because the server does not answer.
+/// Each client has a cache of its own by default. [`ClientBuilder::cache`](super::ClientBuilder::cache) sets one that
+/// is shared with other clients, and [`ClientBuilder::no_cache`](super::ClientBuilder::no_cache) disables it.
 ///
-/// 1,024 results and 8 MiB at most ([`Cache::with_bounds`]); what was not used for the longest time goes first.
+/// It stores complete results of `tools/list`, `prompts/list`, `resources/list`, `resources/templates/list`,
+/// `resources/read` and `server/discover` that have a positive `ttlMs` and come from a server of 2026-07-28. Older
+/// revisions have no such hint, so their results are not cached. The time to live counts from the arrival of the
+/// result, on a monotonic clock, and is at most a day. Each page of a list is an entry. A stale entry is never
+/// returned, not even when the server does not respond, and it is requested again only when it is needed.
+///
+/// It holds at most 1,024 results and 8 MiB ([`Cache::with_bounds`]); the least recently used ones are evicted.
+///
+/// ```
+/// use mcpjoin::Client;
+/// use mcpjoin::client::Cache;
+///
+/// let cache = Cache::new();
+/// let first = Client::builder("my-client", "1.0.0").cache(cache.clone());
+/// let second = Client::builder("my-client", "1.0.0").cache(cache);
+/// # let _ = (first, second);
+/// ```
 #[derive(Clone)]
 pub struct Cache(Arc<Mutex<Store>>);
 
-/// To whom a result may be given.
+/// Who may be given a result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
-    /// Everybody.
+    /// Every client of the server.
     Public,
-    /// The connection with this number alone.
+    /// Only the connection with this number.
     Connection(u64),
-    /// Whoever has this authorization.
+    /// Every client with this authorization.
     Authorization(Arc<str>),
 }
 
-/// What a result answers, and for whom.
+/// Which request a result answers, and for whom.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) owner: Owner,
-    /// The server, as far as it can be told from others.
+    /// Identifies the server, as far as possible.
     pub(super) server: Arc<str>,
     pub(super) method: Method,
-    /// The parameters that affect the result; of a read the resource alone stands in `uri`.
+    /// The parameters that affect the result. For a read the URI is in `uri` instead.
     pub(super) params: Arc<str>,
     /// The resource that is read.
     pub(super) uri: Option<Arc<str>>,
@@ -65,23 +76,23 @@ struct Entry {
     result: Raw,
     arrived: Instant,
     until: Instant,
-    /// When it was last used, in uses of the cache.
+    /// The number of its last use.
     used: u64,
 }
 
 struct Store {
-    most_results: usize,
-    most_bytes: usize,
+    max_results: usize,
+    max_bytes: usize,
     results: HashMap<Arc<Key>, Entry>,
     /// The keys in the order of their last use.
     order: BTreeMap<u64, Arc<Key>>,
-    /// Uses of the cache, counted.
+    /// The number of uses so far.
     uses: u64,
-    /// What the results take, in bytes.
-    taken: usize,
-    /// How often the results of a method were called stale by a notification.
+    /// The bytes of all entries.
+    bytes: usize,
+    /// How often a notification has invalidated the results of a method.
     changes: HashMap<Method, u64>,
-    /// How often everything was forgotten.
+    /// How often the cache was cleared.
     cleared: u64,
 }
 
@@ -92,73 +103,74 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// An empty cache of 1,024 results and 8 MiB at most.
+    /// Creates an empty cache of at most 1,024 results and 8 MiB.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_bounds(ENTRIES, BYTES)
+        Self::with_bounds(MAX_ENTRIES, MAX_BYTES)
     }
 
-    /// An empty cache of so many results and so many bytes at most; with 0 of either nothing is kept. A result counts
-    /// with its key and 256 bytes, and one that is larger than the cache is not kept.
+    /// Creates an empty cache of at most `results` results and `bytes` bytes. If either is 0, nothing is cached.
+    ///
+    /// An entry counts its result, its key and 256 bytes. A result that is larger than the whole cache is not cached.
     #[must_use]
     pub fn with_bounds(results: usize, bytes: usize) -> Self {
         Self(Arc::new(Mutex::new(Store {
-            most_results: results,
-            most_bytes: bytes,
+            max_results: results,
+            max_bytes: bytes,
             results: HashMap::new(),
             order: BTreeMap::new(),
             uses: 0,
-            taken: 0,
+            bytes: 0,
             changes: HashMap::new(),
             cleared: 0,
         })))
     }
 
-    /// Forgets everything. What is under way is not kept either.
+    /// Removes all entries. Results of requests in flight are not cached either.
     pub fn clear(&self) {
         let mut store = self.lock();
         store.cleared += 1;
         store.results.clear();
         store.order.clear();
-        store.taken = 0;
+        store.bytes = 0;
     }
 
-    /// How many results are kept, stale ones that nobody has asked for since included.
+    /// Returns the number of results, including stale ones that were not requested since.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().results.len()
     }
 
-    /// Whether nothing is kept.
+    /// Returns whether the cache is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many bytes what is kept takes, with its keys and 256 bytes each.
+    /// Returns the bytes of all entries: their results, their keys and 256 bytes each.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.lock().taken
+        self.lock().bytes
     }
 
-    /// No user code runs under the lock, and what a panic could leave is a cache that counts wrongly.
+    /// No user code runs under the lock. At worst a panic leaves a cache that counts wrongly.
     fn lock(&self) -> MutexGuard<'_, Store> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first of these that is fresh.
+    /// Returns the first of these that is fresh.
     pub(super) fn fresh(&self, keys: impl IntoIterator<Item = Key>) -> Option<Raw> {
         let mut store = self.lock();
         keys.into_iter().find_map(|key| store.fresh(&key))
     }
 
-    /// How often the results of this method were called stale, or everything was.
+    /// Returns how often the results of this method were invalidated.
     pub(super) fn changes(&self, method: &Method) -> u64 {
         self.lock().changes_of(method)
     }
 
-    /// Keeps a result, unless something has changed since it was asked for: when there were so many `changes`. What was
-    /// known of the same question before is forgotten in any case.
+    /// Stores a result if nothing was invalidated since it was requested, when there were `changes` changes. Removes
+    /// the older entries of the same request in any case.
     pub(super) fn keep(
         &self,
         key: Key,
@@ -182,23 +194,23 @@ impl Cache {
         }
     }
 
-    /// Forgets every result of this method that these would be given.
+    /// Removes the results of this method that these owners would be given.
     pub(super) fn forget(&self, method: &Method, owners: &[Owner]) {
         self.lock().retain(|key| key.method != *method || !owners.contains(&key.owner));
     }
 
-    /// Heard before anybody else hears it.
-    pub(super) fn hear(&self, notification: &Notification) {
+    /// Removes what a notification invalidates. Called before anyone else sees the notification.
+    pub(super) fn invalidate(&self, notification: &Notification) {
         match notification.method {
-            Method::ToolListChanged => self.lock().stale(&[Method::ListTools]),
-            Method::PromptListChanged => self.lock().stale(&[Method::ListPrompts]),
+            Method::ToolListChanged => self.lock().invalidate(&[Method::ListTools]),
+            Method::PromptListChanged => self.lock().invalidate(&[Method::ListPrompts]),
             Method::ResourceListChanged => {
-                self.lock().stale(&[Method::ListResources, Method::ListResourceTemplates]);
+                self.lock().invalidate(&[Method::ListResources, Method::ListResourceTemplates]);
             }
             Method::ResourceUpdated => {
                 let params = notification.params.as_ref();
                 let updated = params.and_then(|params| params.raw().decode::<ResourceUpdatedParams>().ok());
-                self.lock().updated(updated.as_ref().map(|updated| updated.uri.as_str()));
+                self.lock().resource_updated(updated.as_ref().map(|updated| updated.uri.as_str()));
             }
             _ => {}
         }
@@ -228,17 +240,17 @@ impl Store {
 
     fn insert(&mut self, key: Key, result: &Raw, arrived: Instant, until: Instant) {
         let size = size(&key, result.len());
-        if size > self.most_bytes || self.most_results == 0 {
+        if size > self.max_bytes || self.max_results == 0 {
             return;
         }
-        // A large text is a slice of all that came with it, and would keep that.
+        // A large result is a slice of a larger message, and would keep all of it in memory.
         let Ok(result) = Raw::parse(result.as_bytes().to_vec()) else { return };
         let key = Arc::new(key);
         self.uses += 1;
-        self.taken += size;
+        self.bytes += size;
         self.order.insert(self.uses, Arc::clone(&key));
         self.results.insert(key, Entry { result, arrived, until, used: self.uses });
-        while self.taken > self.most_bytes || self.results.len() > self.most_results {
+        while self.bytes > self.max_bytes || self.results.len() > self.max_results {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             self.forget(&oldest);
         }
@@ -247,7 +259,7 @@ impl Store {
     fn forget(&mut self, key: &Key) {
         if let Some(known) = self.results.remove(key) {
             self.order.remove(&known.used);
-            self.taken = self.taken.saturating_sub(size(key, known.result.len()));
+            self.bytes = self.bytes.saturating_sub(size(key, known.result.len()));
         }
     }
 
@@ -258,15 +270,15 @@ impl Store {
         }
     }
 
-    fn stale(&mut self, methods: &[Method]) {
+    fn invalidate(&mut self, methods: &[Method]) {
         for method in methods {
             *self.changes.entry(method.clone()).or_default() += 1;
         }
         self.retain(|key| !methods.contains(&key.method));
     }
 
-    /// Which of those under way have it in them is not known, so that none of them is kept.
-    fn updated(&mut self, uri: Option<&str>) {
+    /// Which requests in flight contain it is not known, so none of their results is cached.
+    fn resource_updated(&mut self, uri: Option<&str>) {
         *self.changes.entry(Method::ReadResource).or_default() += 1;
         self.retain(|key| match (&key.uri, uri) {
             (Some(read), Some(updated)) => !is_within(updated, read),
@@ -277,28 +289,28 @@ impl Store {
 }
 
 fn size(key: &Key, result: usize) -> usize {
-    ENTRY + key.params.len() + key.uri.as_ref().map_or(0, |uri| uri.len()) + result
+    ENTRY_OVERHEAD_BYTES + key.params.len() + key.uri.as_ref().map_or(0, |uri| uri.len()) + result
 }
 
-/// How long a result stays fresh. What is absent, negative or no whole number: not at all.
+/// Returns how long a result is fresh. Zero if `ttlMs` is absent, negative or not an integer.
 pub(super) fn ttl(result: &Raw) -> Duration {
     let Some(hint) = result.member("ttlMs") else { return Duration::ZERO };
     match hint.decode::<i64>() {
-        Ok(millis) => u64::try_from(millis).map_or(Duration::ZERO, Duration::from_millis).min(LONGEST),
+        Ok(millis) => u64::try_from(millis).map_or(Duration::ZERO, Duration::from_millis).min(MAX_TTL),
         Err(_) => Duration::ZERO,
     }
 }
 
-/// To whom a result may be given. What does not say so is private.
+/// Returns whether every client may be given the result. Private by default.
 pub(super) fn is_public(result: &Raw) -> bool {
     let scope = result.member("cacheScope").and_then(|scope| scope.decode::<CacheScope>().ok());
     matches!(scope, Some(CacheScope::Public))
 }
 
 impl fmt::Debug for Cache {
-    /// Without the results, which may be anybody's.
+    /// Shows no results: they may be private.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let store = self.lock();
-        f.debug_struct("Cache").field("results", &store.results.len()).field("bytes", &store.taken).finish()
+        f.debug_struct("Cache").field("results", &store.results.len()).field("bytes", &store.bytes).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong for a client, by the question that each error answers.
+//! The errors of a client.
 
 use std::time::Duration;
 
@@ -8,117 +8,117 @@ use mcpjoin_proto::session::{
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{ErrorObject, Method};
 
-/// Why a request brought no result.
+/// Why a request has no result.
 ///
-/// After any of these the connection goes on, unless [`ClientError::is_fatal`] says otherwise. Nothing is ever
-/// tried again by itself: whoever asked decides, because a tool may have run although its answer was lost.
+/// The connection continues after each of these, unless [`ClientError::is_fatal`] is true. No request is ever retried
+/// automatically, because a tool may have run although its response was lost.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The call itself: the server's error, no answer in time, a closed connection, a refusal before sending.
+    /// The request failed: the server's error, a timeout, a closed connection, or a refusal before sending.
     #[error(transparent)]
     Call(#[from] CallError),
     /// A notification was not sent.
     #[error(transparent)]
     Notify(#[from] NotifyRefused),
-    /// The parameters cannot be written as JSON: nothing was sent.
+    /// The parameters cannot be encoded as JSON. Nothing was sent.
     #[error("the parameters of {method} cannot be written: {what}")]
     BadParams {
-        /// What was to be asked.
+        /// The method of the request.
         method: Method,
-        /// What is wrong with them.
+        /// What is wrong with the parameters.
         what: String,
     },
-    /// A result came that is not a result of this method.
+    /// The response is not a valid result of this method.
     #[error("the result of {method} is not valid: {what}")]
     BadResult {
-        /// What was asked.
+        /// The method of the request.
         method: Method,
-        /// Where in the result, and what is wrong there.
+        /// The path in the result, and what is wrong there.
         what: String,
     },
-    /// A list of pages leads back to a page that was read already.
+    /// A list contains the same cursor twice.
     #[error("the pages of {method} go round in a circle: the cursor `{}` came twice", Line::of(.cursor))]
     RepeatedCursor {
-        /// Which list.
+        /// The method of the list.
         method: Method,
-        /// The cursor that came twice.
+        /// The repeated cursor.
         cursor: String,
     },
-    /// A list has more pages than the bound (`ClientBuilder::max_pages`, 1,000).
+    /// A list has more pages than the limit (`ClientBuilder::max_pages`, 1,000).
     #[error("{method} has more pages than the limit `pages` of {limit}")]
     TooManyPages {
-        /// Which list.
+        /// The method of the list.
         method: Method,
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
-    /// The server asked again and again for input (`ClientBuilder::max_rounds`, 10).
+    /// The server asked for input more often than the limit (`ClientBuilder::max_rounds`, 10).
     #[error("{method} asked for input more often than the limit `rounds` of {limit}")]
     TooManyRounds {
-        /// What was asked.
+        /// The method of the request.
         method: Method,
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
-    /// The server asked for input, and whoever answers such questions gave an error.
+    /// The server asked for input, and the registered handler returned an error.
     #[error("{method} asked for {asked} (`{}`), which failed: {error}", Line::of(.key))]
     InputFailed {
-        /// What was asked of the server.
+        /// The method of the request.
         method: Method,
-        /// The name of the question.
+        /// The server's name for the input.
         key: String,
-        /// What the server asked.
+        /// The kind of input, as a method.
         asked: Method,
-        /// What was answered.
+        /// The handler's error.
         error: Box<ErrorObject>,
     },
-    /// The server asked for input of a kind that this client has not declared.
+    /// The server asked for a kind of input that this client has not declared.
     #[error("{method} asked for {asked} (`{}`), which this client has not declared", Line::of(.key))]
     UndeclaredInput {
-        /// What was asked of the server.
+        /// The method of the request.
         method: Method,
-        /// The name of the question.
+        /// The server's name for the input.
         key: String,
-        /// What the server asked.
+        /// The kind of input, as a method.
         asked: Method,
     },
-    /// The server does not know the task: it never did, has thrown it away, or lost it when it was started again; or it
-    /// knows it only in another session, or for another authorization.
+    /// The server does not know the task: it never existed, was removed, or was lost in a restart of the server; or it
+    /// belongs to another session or another authorization.
     #[error("the server does not know the task `{}`, or no longer: {error}", Line::of(.id))]
     UnknownTask {
-        /// The task.
+        /// The id of the task.
         id: String,
         /// The server's error.
         error: Box<ErrorObject>,
     },
-    /// The task was called off before it had a result, by us or by somebody else.
+    /// The task was cancelled before it had a result, by this client or by someone else.
     #[error("the task `{}` was called off{}", Line::of(.id), said(.message.as_deref()))]
     TaskCancelled {
-        /// The task.
+        /// The id of the task.
         id: String,
-        /// What the server says about it.
+        /// The server's message about it.
         message: Option<String>,
     },
-    /// The task did not come to its end in the time that the caller gave it, or for which the server keeps it. It may
-    /// still go on at the server.
+    /// The task did not end in the time that the caller allowed, or for which the server keeps it. It may still run at
+    /// the server.
     #[error("the task `{}` is not over after {after:?}", Line::of(.id))]
     TaskTimedOut {
-        /// The task.
+        /// The id of the task.
         id: String,
-        /// How long it was followed.
+        /// How long the client has waited.
         after: Duration,
     },
-    /// The server does not tell of changes of this resource, although it says that it does so for resources.
+    /// The server does not send updates of this resource, although it declares subscriptions.
     #[error("the server does not honour a subscription to `{}`", Line::of(.uri))]
     NotHonoured {
-        /// The resource.
+        /// The URI of the resource.
         uri: String,
     },
 }
 
 impl ClientError {
-    /// The server's own error, when it answered with one.
+    /// Returns the server's own error, if the server returned one.
     #[must_use]
     pub fn remote(&self) -> Option<&ErrorObject> {
         match self {
@@ -128,8 +128,8 @@ impl ClientError {
         }
     }
 
-    /// Whether the same request may succeed when it is made again on this connection: nothing came in time, or
-    /// only its own stream was lost. What the first one has done all the same is not known.
+    /// Returns whether the same request may succeed if it is sent again on this connection: it timed out, or only its
+    /// own stream was lost. Whether the first request had an effect is not known.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
@@ -139,7 +139,8 @@ impl ClientError {
         }
     }
 
-    /// Whether nothing can succeed on this connection any more: the peer is gone, or we have closed it.
+    /// Returns whether no further request can succeed on this connection: the peer is gone, or the connection was
+    /// closed.
     #[must_use]
     pub const fn is_fatal(&self) -> bool {
         matches!(
@@ -149,7 +150,7 @@ impl ClientError {
         )
     }
 
-    /// Why the connection is closed, when that is why.
+    /// Returns why the connection was closed, if that is the reason.
     #[must_use]
     pub fn close_cause(&self) -> Option<&CloseCause> {
         match self {
@@ -159,22 +160,22 @@ impl ClientError {
     }
 }
 
-/// Why there is no connection. Whatever was started for it is gone.
+/// Why connecting failed. Everything that was started for it has ended or is being ended.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{cause}")]
 #[non_exhaustive]
 pub struct ConnectError {
-    /// How far it came.
+    /// How far the connection got.
     pub phase: Phase,
-    /// What ended it, with what came back, the exit status and the end of standard error where there are any.
+    /// The cause: what was received, and for a child process its exit status and the last lines of its standard error.
     #[source]
     pub cause: CloseCause,
-    /// From the beginning to the end, in all.
+    /// The time from the start of connecting to the failure.
     pub took: Duration,
 }
 
 impl ConnectError {
-    /// An error of a caller that watches the opening itself and ends it early.
+    /// Creates the error of a caller that watches the opening itself and ends it early.
     #[doc(hidden)]
     #[must_use]
     pub const fn in_phase(phase: Phase, cause: CloseCause, took: Duration) -> Self {
@@ -182,16 +183,15 @@ impl ConnectError {
     }
 }
 
-/// How far a connection came that was not made.
+/// How far a connection got that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Finding out the era with `server/discover`.
+    /// Detecting the era with `server/discover`.
     Probe,
     /// Opening a session with `initialize`.
     Initialize,
-    /// One of the two: the far end ended, or sent what is no message, and with which of the two it was busy
-    /// is not known.
+    /// One of the two: the server ended or sent an invalid message, and which request it was working on is not known.
     Opening,
 }
 
@@ -200,19 +200,19 @@ impl ConnectError {
         Self { phase: phase(&cause), cause, took }
     }
 
-    /// What ended it.
+    /// Returns the cause.
     #[must_use]
     pub const fn close_cause(&self) -> &CloseCause {
         &self.cause
     }
 
-    /// How the link has ended, when that is what ended it.
+    /// Returns how the transport has ended, if that is the cause.
     #[must_use]
     pub const fn link_end(&self) -> Option<&LinkEnd> {
         link_end(&self.cause)
     }
 
-    /// How the server's process has ended, when it did and was ours.
+    /// Returns how the server's process has ended, if it is our child and has ended.
     #[must_use]
     pub fn exit(&self) -> Option<ProcessExit> {
         self.link_end().and_then(|end| end.exit)

@@ -1,8 +1,8 @@
-//! The answers to what a server asks: a message from a model, input from a user, the roots.
+//! Handles the requests of servers for input: a message from a model, input from the user, the roots.
 //!
-//! Registered once, in the [`ClientBuilder`](super::ClientBuilder), and used in both eras: a legacy server asks
-//! with requests of its own, which come in through [`ClientHandler`]; a modern one asks in place of a result, which
-//! `rounds` sees. <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
+//! The handlers are registered once, in the [`ClientBuilder`](super::ClientBuilder), and used in both eras. A legacy
+//! server sends requests of its own, which arrive at [`ClientHandler`]. A modern server asks for input in place of a
+//! result, which `round_trip` handles. <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,16 +24,16 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::ClientError;
-use super::task::Board;
+use super::task::TaskRegistry;
 use crate::connection::{Context, panicked};
 use crate::handler::Handler;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ErrorObject>> + Send>>;
-type Answerer<P, R> = Box<dyn Fn(P) -> Answer<R> + Send + Sync>;
+pub(super) type InputHandler<P, R> = Box<dyn Fn(P) -> Answer<R> + Send + Sync>;
 
-/// An answerer whose answers are given in tasks of their own: in the legacy era it is called in the task that drives the
-/// connection, in the modern era in that of the caller, and neither is to be blocked or unwound by it.
-fn answerer<P, R, F, A>(method: Method, answer: F) -> Answerer<P, R>
+/// Wraps a handler so that each call runs in a task of its own. In the legacy era it is called in the task that drives
+/// the connection, in the modern era in that of the caller; it must neither block nor unwind them.
+pub(super) fn input_handler<P, R, F, A>(method: Method, answer: F) -> InputHandler<P, R>
 where
     P: Send + 'static,
     R: Send + 'static,
@@ -43,13 +43,13 @@ where
     let answer = Arc::new(answer);
     Box::new(move |params| {
         let (answer, method) = (answer.clone(), method.clone());
-        Box::pin(contained(method, async move { answer(params).await }))
+        Box::pin(run_contained(method, async move { answer(params).await }))
     })
 }
 
-/// The outcome of a future that runs in a task of its own, where there is a runtime for one. A panic becomes an internal
-/// error. Dropping it drops the future where it waits.
-async fn contained<R: Send + 'static>(
+/// Runs a future in a task of its own, if there is a runtime. A panic becomes an internal error. Dropping this future
+/// drops the inner one.
+async fn run_contained<R: Send + 'static>(
     method: Method,
     answer: impl Future<Output = Result<R, ErrorObject>> + Send + 'static,
 ) -> Result<R, ErrorObject> {
@@ -67,34 +67,34 @@ async fn contained<R: Send + 'static>(
     outcome.unwrap_or_else(|panic| Err(panicked(&method, &*panic)))
 }
 
-/// Calls what a user wants to hear something with. A panic ends that call alone.
-pub(super) fn hear(what: &impl fmt::Display, call: impl FnOnce()) {
+/// Calls a function of the user. A panic is logged.
+pub(super) fn contain_panic(what: &impl fmt::Display, call: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
         drop(panicked(what, &*panic));
     }
 }
 
-/// Whoever wants to hear of notifications.
+/// Receives the notifications of a server.
 pub(super) type OnNotification = Arc<dyn Fn(Notification) + Send + Sync>;
 
-/// What this client can answer. What is not here is not declared.
+/// The registered handlers. What is not here is not declared.
 #[derive(Default)]
-pub(super) struct Answers {
+pub(super) struct InputHandlers {
     roots: Option<Mutex<Vec<Root>>>,
-    sampling: Option<Answerer<CreateMessageParams, CreateMessageResult>>,
-    elicitation: Option<Answerer<ElicitParams, ElicitResult>>,
+    pub(super) sampling: Option<InputHandler<CreateMessageParams, CreateMessageResult>>,
+    pub(super) elicitation: Option<InputHandler<ElicitParams, ElicitResult>>,
     pub(super) sampling_tools: bool,
     pub(super) sampling_context: bool,
     pub(super) elicitation_url: bool,
-    /// Results may come later: declared as an extension. In 2025-11-25 a client declares only tasks of its own.
+    /// Accepts tasks: declared as an extension. At 2025-11-25 a client only declares tasks of its own.
     pub(super) takes_tasks: bool,
-    /// What else is declared, by name, with its settings.
+    /// Further declared extensions, by name, with their settings.
     pub(super) extensions: BTreeMap<String, Raw>,
 }
 
-/// Why a question has no answer.
+/// Why a request for input has no response.
 enum Unanswered {
-    /// This client did not say that it can.
+    /// This client has not declared it.
     Undeclared,
     Failed(ErrorObject),
 }
@@ -105,35 +105,19 @@ impl From<ErrorObject> for Unanswered {
     }
 }
 
-impl Answers {
-    pub(super) fn set_sampling<F, A>(&mut self, answerer: F)
-    where
-        F: Fn(CreateMessageParams) -> A + Send + Sync + 'static,
-        A: Future<Output = Result<CreateMessageResult, ErrorObject>> + Send + 'static,
-    {
-        self.sampling = Some(self::answerer(Method::CreateMessage, answerer));
-    }
-
-    pub(super) fn set_elicitation<F, A>(&mut self, answerer: F)
-    where
-        F: Fn(ElicitParams) -> A + Send + Sync + 'static,
-        A: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
-    {
-        self.elicitation = Some(self::answerer(Method::Elicit, answerer));
-    }
-
+impl InputHandlers {
     pub(super) fn declare_roots(&mut self, roots: Vec<Root>) {
         self.roots = Some(Mutex::new(roots));
     }
 
-    /// Other roots from now on. Says whether roots were declared at all.
+    /// Replaces the roots. Returns whether roots were declared at all.
     pub(super) fn replace_roots(&self, roots: Vec<Root>) -> bool {
         let Some(known) = &self.roots else { return false };
         *known.lock().unwrap_or_else(PoisonError::into_inner) = roots;
         true
     }
 
-    /// Exactly what was registered.
+    /// Returns the capabilities of exactly what was registered.
     pub(super) fn capabilities(&self) -> ClientCapabilities {
         let mut capabilities = ClientCapabilities::default();
         if self.roots.is_some() {
@@ -165,14 +149,14 @@ impl Answers {
             Unanswered::Failed(ErrorObject::internal(error.to_string()))
         };
         match (question, &self.sampling, &self.elicitation, &self.roots) {
-            (InputRequest::CreateMessage(params), Some(answerer), ..) => {
+            (InputRequest::CreateMessage(params), Some(input_handler), ..) => {
                 if (params.tools.is_some() || params.tool_choice.is_some()) && !self.sampling_tools {
                     return Err(Unanswered::Undeclared);
                 }
-                let result = answerer(*params).await?;
+                let result = input_handler(*params).await?;
                 InputResponse::from_create_message(&result).map_err(unwritable)
             }
-            (InputRequest::Elicit(params), _, Some(answerer), _) => {
+            (InputRequest::Elicit(params), _, Some(input_handler), _) => {
                 let declared = match &params {
                     ElicitParams::Form(_) => true,
                     ElicitParams::Url(_) => self.elicitation_url,
@@ -181,7 +165,7 @@ impl Answers {
                 if !declared {
                     return Err(Unanswered::Undeclared);
                 }
-                let result = answerer(params).await?;
+                let result = input_handler(params).await?;
                 InputResponse::from_elicit(&result).map_err(unwritable)
             }
             (InputRequest::ListRoots(_), _, _, Some(roots)) => {
@@ -192,7 +176,7 @@ impl Answers {
         }
     }
 
-    /// Answers all questions at once, under their names. The first that has no answer ends the others.
+    /// Handles all requests for input concurrently, by name. The first failure drops the others.
     pub(super) async fn answer_all(
         self: Arc<Self>,
         method: Method,
@@ -218,17 +202,17 @@ impl Answers {
     }
 }
 
-impl fmt::Debug for Answers {
+impl fmt::Debug for InputHandlers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answers").field("declared", &self.capabilities()).finish_non_exhaustive()
+        f.debug_struct("InputHandlers").field("declared", &self.capabilities()).finish_non_exhaustive()
     }
 }
 
-/// What a client says to a server that asks by itself, and where its notifications go.
+/// Answers the requests of a legacy server, and forwards notifications.
 pub(super) struct ClientHandler {
-    pub(super) answers: Arc<Answers>,
+    pub(super) answers: Arc<InputHandlers>,
     pub(super) on_notification: Option<OnNotification>,
-    pub(super) tasks: Arc<Board>,
+    pub(super) tasks: Arc<TaskRegistry>,
 }
 
 impl Handler for ClientHandler {
@@ -251,14 +235,14 @@ impl Handler for ClientHandler {
     }
 
     async fn notification(&self, notification: Notification, _: Context) {
-        self.tasks.notice(&notification);
+        self.tasks.handle_notification(&notification);
         if let Some(on_notification) = &self.on_notification {
             on_notification(notification);
         }
     }
 }
 
-/// An answer that belongs to the task to which its question belongs, as 2025-11-25 wants it said of every message.
+/// Adds the id of the task that the request belongs to, as 2025-11-25 requires for each message of a task.
 fn related(answer: Raw, task: Option<Raw>) -> Result<Raw, ErrorObject> {
     let Some(task) = task else { return Ok(answer) };
     let unwritable = |error: &dyn fmt::Display| ErrorObject::internal(error.to_string());

@@ -18,22 +18,22 @@
 //! ```
 //!
 //! There is one method per method of the [specification](https://modelcontextprotocol.io/specification), named after
-//! it, with its parameters as one value and its result as another, and the same in both eras: where a revision does
-//! something in another way, the client does it that way. Results that a server calls fresh are remembered for as long
-//! ([`Cache`]). What a server asks for meanwhile is answered by what the
-//! [`ClientBuilder`] was given. Nothing here knows how messages travel, and nothing is ever sent twice by itself. A client
-//! stays with its connection; [`ClientBuilder::restarting`] is for servers that are to be started again when they die.
+//! it. The methods are the same in both eras: where revisions differ, the client does what the server's revision says.
+//! Results that a server marks as fresh are cached ([`Cache`]). Requests of the server are handled by the functions
+//! that the [`ClientBuilder`] was given.
+//!
+//! The client does not know how messages travel, and it never sends a request twice. It belongs to one connection;
+//! [`ClientBuilder::restarting`] is for servers that are restarted when they exit.
 
 mod builder;
 mod cache;
-mod catalogue;
+mod connection_cache;
 mod error;
 mod input;
 mod opening;
 mod pages;
-mod remembered;
 mod restart;
-mod rounds;
+mod round_trip;
 mod subscription;
 mod task;
 
@@ -57,44 +57,43 @@ pub use builder::ClientBuilder;
 pub use cache::Cache;
 pub use error::{ClientError, ConnectError, Phase};
 pub use pages::{Listed, Pages, RawPages};
-pub use restart::{NoClient, Restart, RestartingClient, RunEnd, RunEvent, Runs};
-pub use rounds::{PromptCall, Question, ResourceRead, RoundTrip, ToolCall};
+pub use restart::{ClientStream, Restart, RestartError, RestartingClient, RunEvent, RunExit};
+pub use round_trip::{PromptCall, ResourceRead, RoundTrip, RoundTripParams, ToolCall};
 pub use subscription::Subscription;
-pub use task::{Beginning, Begun, TaskHandle, TaskResult};
+pub use task::{StartedCall, TaskHandle, TaskOutcome, TaskResult};
 
-use self::catalogue::Catalogue;
-use self::input::{Answers, OnNotification};
-use self::remembered::{Known, Remembered};
-use self::subscription::Watched;
-use self::task::Board;
+use self::connection_cache::{ConnectionCache, Lookup};
+use self::input::{InputHandlers, OnNotification};
+use self::pages::ToolFilter;
+use self::subscription::ResourceStreams;
+use self::task::TaskRegistry;
 use crate::connection::Connection;
 #[cfg(all(unix, feature = "child"))]
 use crate::link::ChildHandle;
 
-/// A client that is connected. Cheap to clone; everything takes `&self` and may be used from several tasks at once.
+/// A connected client. Cheap to clone; all methods take `&self` and may be called from several tasks at once.
 ///
-/// When the last handle is dropped the connection is closed; calls, lists and subscriptions under way are handles,
-/// too.
+/// The connection closes when the last handle is dropped. Pending calls, lists and subscriptions are handles, too.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
-    /// Asks also for what is remembered.
-    anew: bool,
+    /// Sends requests even if there is a cached result.
+    uncached: bool,
 }
 
 struct Inner {
-    /// Ended before the connection is.
-    watched: Watched,
+    /// Dropped before the connection.
+    resource_streams: ResourceStreams,
     #[cfg(all(unix, feature = "child"))]
     child: Option<ChildHandle>,
     connection: OpenConnection,
     peer: Arc<Peer>,
-    answers: Arc<Answers>,
-    tasks: Arc<Board>,
+    answers: Arc<InputHandlers>,
+    tasks: Arc<TaskRegistry>,
     on_notification: Option<OnNotification>,
-    catalogue: Catalogue,
-    remembered: Remembered,
-    /// One more than the place of the level in [`LoggingLevel::ALL`]; 0: none.
+    tool_filter: ToolFilter,
+    cache: ConnectionCache,
+    /// One more than the index of the level in [`LoggingLevel::ALL`]; 0: none.
     log_level: AtomicU8,
     max_rounds: usize,
     max_pages: usize,
@@ -118,59 +117,58 @@ impl Drop for OpenConnection {
 }
 
 impl Client {
-    /// Begins to build a client that describes itself with this name and version.
+    /// Creates the builder of a client with this name and version.
     pub fn builder(name: &str, version: &str) -> ClientBuilder {
         ClientBuilder::new(name, version)
     }
 
-    /// The same client, which asks the server also for what it remembers as fresh; what comes is remembered in its
-    /// place. For one question: `client.anew().list_tools()`.
+    /// Returns the same client without cache lookups: its requests are always sent, and their results replace the
+    /// cached ones.
     ///
-    /// There may be reasons to know better than the server's hint: a call that fails because the tool is unknown.
+    /// Use it for single requests, such as `client.uncached().list_tools()`, when you know better than the server's
+    /// hint: for example after a call has failed because the tool is unknown.
     #[must_use]
-    pub fn anew(&self) -> Self {
-        Self { inner: self.inner.clone(), anew: true }
+    pub fn uncached(&self) -> Self {
+        Self { inner: self.inner.clone(), uncached: true }
     }
 
-    // ---- facts ----
-
-    /// The server: its name, what it can do, how it wants to be used.
+    /// Returns the server: its name, its capabilities, its instructions.
     #[must_use]
     pub fn peer(&self) -> Arc<Peer> {
         self.inner.peer.clone()
     }
 
-    /// The facts of the revision that is spoken.
+    /// Returns the facts of the revision that both sides use.
     #[must_use]
     pub fn profile(&self) -> &'static Profile {
         self.inner.peer.profile
     }
 
-    /// The server's name, as it gives it.
+    /// Returns the name that the server states.
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
         self.inner.peer.info.as_ref().map(|info| info.name.as_str())
     }
 
-    /// Where the connection stands.
+    /// Returns the state of the connection.
     #[must_use]
     pub fn state(&self) -> State {
         self.inner.connection.state()
     }
 
-    /// Whether the connection is over: every call fails from now on.
+    /// Returns whether the connection has ended or is closing. Every request fails from then on.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.state(), State::Disconnected | State::ShuttingDown)
     }
 
-    /// Why the connection is over; `None` while it is not.
+    /// Returns why the connection has ended, or `None` while it lives.
     #[must_use]
     pub fn close_cause(&self) -> Option<CloseCause> {
         self.inner.connection.close_cause()
     }
 
-    /// How the server's process has ended, when it has and was ours.
+    /// Returns how the server's process has ended, if it is our child and has ended.
     #[must_use]
     pub fn exit(&self) -> Option<ProcessExit> {
         let told = self.close_cause().as_ref().and_then(error::link_end).and_then(|end| end.exit);
@@ -179,86 +177,102 @@ impl Client {
         told
     }
 
-    /// Watches the server's process, when it is a child of ours. Once [`close`](Self::close) has returned its report
-    /// names what could not be ended of what the server had started.
+    /// Returns a handle to the server's process, if it is our child. After [`close`](Self::close) its report names the
+    /// processes of the server that could not be ended.
     #[cfg(all(unix, feature = "child"))]
     #[must_use]
     pub fn child(&self) -> Option<ChildHandle> {
         self.inner.child.clone()
     }
 
-    /// The connection below: for requests that this type has no method for.
+    /// Returns the underlying connection, for requests that this type has no method for.
     #[must_use]
     pub fn connection(&self) -> &Connection {
         &self.inner.connection
     }
 
-    /// Closes the connection and waits until everything that its link has started is gone. Calls under way fail.
+    /// Closes the connection, and waits until everything that its transport has started has ended. Pending requests
+    /// fail.
     pub async fn close(&self) -> CloseCause {
         self.inner.connection.close();
         self.inner.connection.closed().await
     }
 
-    /// Waits until the connection is over, for whatever reason, and everything that its link has started is gone.
+    /// Waits until the connection has ended for any reason, and everything that its transport has started has ended.
+    /// Cancel-safe.
     pub async fn closed(&self) -> CloseCause {
         self.inner.connection.closed().await
     }
 
-    // ---- tools ----
-
-    /// All tools, page after page.
+    /// Lists all tools. Pages are requested as they are needed.
     pub fn list_tools(&self) -> Pages<Tool> {
         Pages::new(self.clone())
     }
 
-    /// One page of tools.
+    /// Lists one page of tools.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_tools_page(&self, params: PageParams) -> Result<ListToolsResult, ClientError> {
-        let mut page: ListToolsResult = self.ask_page(Method::ListTools, &params).await?;
-        self.inner.catalogue.retain(&mut page.tools);
+        let mut page: ListToolsResult = self.request_page(Method::ListTools, &params).await?;
+        self.inner.tool_filter.retain(&mut page.tools);
         Ok(page)
     }
 
-    /// Calls a tool. The arguments are a JSON object. Await it, or look at its progress first.
+    /// Calls a tool with `arguments`, a JSON object. Await the call for its result, or read its progress first.
     ///
-    /// A tool that fails gives a result that says so (`is_error`); an error means that there is no result, and not that
-    /// the tool has not run.
+    /// A tool that fails returns a result with `is_error`. An error means that there is no result; it does not mean
+    /// that the tool has not run.
     ///
-    /// A client that takes tasks ([`ClientBuilder::tasks`]) waits for the end of the task that it may become.
+    /// If the client accepts tasks ([`ClientBuilder::tasks`]) and the call becomes a task, this waits for the end of
+    /// the task.
+    ///
+    /// ```no_run
+    /// use mcpjoin::connection::CallEvent;
+    /// use mcpjoin::proto::Raw;
+    ///
+    /// # async fn example(client: mcpjoin::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut call = client.call_tool("index", Some(Raw::parse(r#"{"path":"src"}"#)?));
+    /// while let Some(event) = call.next_event().await {
+    ///     if let CallEvent::Progress(progress) = event {
+    ///         println!("{} of {:?}", progress.progress, progress.total);
+    ///     }
+    /// }
+    /// let result = call.await?;
+    /// # let _ = result;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn call_tool(&self, name: impl Into<String>, arguments: Option<Raw>) -> ToolCall {
         let mut params = CallToolParams::new(name);
         params.arguments = arguments;
         self.call_tool_with(params)
     }
 
-    /// Calls a tool with all that the parameters can say.
+    /// Calls a tool with all parameters that the specification has.
     pub fn call_tool_with(&self, params: CallToolParams) -> ToolCall {
         RoundTrip::new(self.clone(), params, true)
     }
 
-    // ---- resources ----
-
-    /// All resources, page after page.
+    /// Lists all resources. Pages are requested as they are needed.
     pub fn list_resources(&self) -> Pages<Resource> {
         Pages::new(self.clone())
     }
 
-    /// One page of resources.
+    /// Lists one page of resources.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_resources_page(&self, params: PageParams) -> Result<ListResourcesResult, ClientError> {
-        self.ask_page(Method::ListResources, &params).await
+        self.request_page(Method::ListResources, &params).await
     }
 
-    /// All resource templates, page after page.
+    /// Lists all resource templates. Pages are requested as they are needed.
     pub fn list_resource_templates(&self) -> Pages<ResourceTemplate> {
         Pages::new(self.clone())
     }
 
-    /// One page of resource templates.
+    /// Lists one page of resource templates.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -266,7 +280,7 @@ impl Client {
         &self,
         params: PageParams,
     ) -> Result<ListResourceTemplatesResult, ClientError> {
-        self.ask_page(Method::ListResourceTemplates, &params).await
+        self.request_page(Method::ListResourceTemplates, &params).await
     }
 
     /// Reads a resource.
@@ -274,22 +288,20 @@ impl Client {
         RoundTrip::new(self.clone(), ReadResourceParams::new(uri), false)
     }
 
-    // ---- prompts ----
-
-    /// All prompts, page after page.
+    /// Lists all prompts. Pages are requested as they are needed.
     pub fn list_prompts(&self) -> Pages<Prompt> {
         Pages::new(self.clone())
     }
 
-    /// One page of prompts.
+    /// Lists one page of prompts.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_prompts_page(&self, params: PageParams) -> Result<ListPromptsResult, ClientError> {
-        self.ask_page(Method::ListPrompts, &params).await
+        self.request_page(Method::ListPrompts, &params).await
     }
 
-    /// Has a prompt filled in.
+    /// Gets a prompt with its arguments filled in.
     pub fn get_prompt(
         &self,
         name: impl Into<String>,
@@ -300,44 +312,46 @@ impl Client {
         RoundTrip::new(self.clone(), params, false)
     }
 
-    // ---- the rest ----
-
-    /// Proposals for the value of an argument.
+    /// Completes the value of an argument of a prompt, or of a variable of a resource template.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn complete(&self, params: CompleteParams) -> Result<CompleteResult, ClientError> {
-        self.ask(Method::Complete, &params).await
+        self.request(Method::Complete, &params).await
     }
 
-    /// Whether the server answers: `ping`, or `server/discover` in the modern era, which has no `ping`.
+    /// Checks whether the server responds: with `ping`, or with `server/discover` in the modern era, which has no
+    /// `ping`.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn ping(&self) -> Result<(), ClientError> {
         if self.has(&Method::Ping) {
-            self.ask_bare::<EmptyResult>(Method::Ping).await.map(drop)
+            self.request_without_params::<EmptyResult>(Method::Ping).await.map(drop)
         } else {
-            self.anew().discover().await.map(drop)
+            self.uncached().discover().await.map(drop)
         }
     }
 
-    /// What a modern server is and speaks.
+    /// Asks a modern server for its description: versions, capabilities, instructions.
     ///
     /// # Errors
-    /// See [`ClientError`]; in the legacy era it is always refused.
+    /// See [`ClientError`]. Always refused in the legacy era.
     pub async fn discover(&self) -> Result<DiscoverResult, ClientError> {
-        self.ask_remembered(Method::Discover, None, true).await
+        self.request_cached(Method::Discover, None, true).await
     }
 
-    /// From which level on log messages are wanted. In the legacy era the server is told; in the modern era it is
-    /// remembered and said with each request from now on.
+    /// Sets the minimum level of the log messages that the client wants. In the legacy era this is a request; in the
+    /// modern era it is sent with each request from now on.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// See [`ClientError`]. Refused if the server does not declare logging.
     pub async fn set_level(&self, level: LoggingLevel) -> Result<(), ClientError> {
         if self.has(&Method::SetLevel) {
-            return self.ask::<_, EmptyResult>(Method::SetLevel, &SetLevelParams::new(level)).await.map(drop);
+            return self
+                .request::<_, EmptyResult>(Method::SetLevel, &SetLevelParams::new(level))
+                .await
+                .map(drop);
         }
         if self.inner.peer.server_capabilities().is_none_or(|server| server.logging.is_none()) {
             let refused = CallRefused::Undeclared { method: Method::SetLevel, capability: "logging" };
@@ -349,10 +363,10 @@ impl Client {
         Ok(())
     }
 
-    /// Other roots from now on, and in the legacy era the server is told so.
+    /// Replaces the roots, and notifies a server of the legacy era.
     ///
     /// # Errors
-    /// When roots were not declared ([`ClientBuilder::roots`]), or the server cannot be told.
+    /// Fails if roots were not declared ([`ClientBuilder::roots`]), or if the notification cannot be sent.
     pub fn set_roots(&self, roots: Vec<Root>) -> Result<(), ClientError> {
         if !self.inner.answers.replace_roots(roots) {
             let refused = CallRefused::Undeclared { method: Method::ListRoots, capability: "roots" };
@@ -361,19 +375,20 @@ impl Client {
         if self.has(&Method::RootsListChanged) { self.notify_roots_list_changed() } else { Ok(()) }
     }
 
-    /// Tells a legacy server that the roots have changed.
+    /// Notifies a legacy server that the roots have changed.
     ///
     /// # Errors
-    /// When roots were not declared, or in the modern era, which has no such notification.
+    /// Fails if roots were not declared, and in the modern era, which has no such notification.
     pub fn notify_roots_list_changed(&self) -> Result<(), ClientError> {
         let notification = Notification { method: Method::RootsListChanged, params: None };
         Ok(self.inner.connection.notify(notification)?)
     }
 
-    /// Makes any request and gives what came back as it is: also a result that asks for input, or a task.
+    /// Sends any request and returns the result unchanged, even if it asks for input or is a task.
     ///
     /// # Errors
-    /// See [`ClientError`]. What the agreed revision has no place for, or the server has not declared, is refused.
+    /// See [`ClientError`]. Refused if the revision has no such method, or if the server has not declared the
+    /// capability.
     pub async fn send_request(&self, method: &str, params: Option<Raw>) -> Result<Raw, ClientError> {
         let method = Method::parse(method);
         let mut call = self.call(method.clone());
@@ -386,25 +401,23 @@ impl Client {
         }
     }
 
-    // ---- how requests are made ----
-
-    /// Whether the revision that is spoken has a method.
+    /// Returns whether the revision of the connection has a method.
     fn has(&self, method: &Method) -> bool {
         method.facts().is_some_and(|facts| facts.exists_in(&self.profile().version))
     }
 
-    fn remembered_level(&self) -> Option<LoggingLevel> {
+    fn requested_log_level(&self) -> Option<LoggingLevel> {
         let place = self.inner.log_level.load(Ordering::Relaxed);
         LoggingLevel::ALL.get(usize::from(place).checked_sub(1)?).copied()
     }
 
     fn call(&self, method: Method) -> Call {
         let mut call = Call::new(method);
-        call.log_level = self.remembered_level();
+        call.log_level = self.requested_log_level();
         call
     }
 
-    async fn ask<P: Serialize + Sync, R: DeserializeOwned>(
+    async fn request<P: Serialize + Sync, R: DeserializeOwned>(
         &self,
         method: Method,
         params: &P,
@@ -414,53 +427,53 @@ impl Client {
         decode(&method, &complete(&method, reply)?)
     }
 
-    async fn ask_page<R: DeserializeOwned>(
+    async fn request_page<R: DeserializeOwned>(
         &self,
         method: Method,
         params: &PageParams,
     ) -> Result<R, ClientError> {
-        // The pages of a list have one scope, and here that of the first one is not known.
+        // All pages of a list have the scope of its first page, which is not known here.
         let first = params.cursor.is_none();
-        let outcome = self.ask_remembered(method.clone(), Some(encode(&method, params)?), first).await;
+        let outcome = self.request_cached(method.clone(), Some(encode(&method, params)?), first).await;
         if let Err(ClientError::Call(CallError::Remote(_))) = &outcome
             && !first
         {
-            self.inner.remembered.forget(&method);
+            self.inner.cache.forget(&method);
         }
         outcome
     }
 
-    /// Gives what is remembered, or asks; `shared`: the answer may be given to others.
-    async fn ask_remembered<R: DeserializeOwned>(
+    /// Returns a cached result, or sends the request. `shared`: the result may be given to others.
+    async fn request_cached<R: DeserializeOwned>(
         &self,
         method: Method,
         params: Option<Raw>,
         shared: bool,
     ) -> Result<R, ClientError> {
-        let asked = match self.known(&method, params.as_ref()) {
-            Known::Fresh(result) => return decode(&method, &result),
-            Known::Nothing(asked) => asked,
+        let ticket = match self.look_up(&method, params.as_ref()) {
+            Lookup::Hit(result) => return decode(&method, &result),
+            Lookup::Miss(ticket) => ticket,
         };
         let mut call = self.call(method.clone());
         call.params = params.map(Payload::from_raw);
         let mut calling = self.inner.connection.call(call);
         let result = complete(&method, (&mut calling).await?)?;
         let value = decode(&method, &result)?;
-        if let Some(asked) = asked {
-            self.inner.remembered.keep(asked, &result, calling.arrived(), shared);
+        if let Some(ticket) = ticket {
+            self.inner.cache.keep(ticket, &result, calling.arrived(), shared);
         }
         Ok(value)
     }
 
-    /// What is remembered. Nothing when the connection is over: everything fails then.
-    fn known(&self, method: &Method, params: Option<&Raw>) -> Known {
+    /// Looks into the cache. Returns nothing if the connection has ended: everything fails then.
+    fn look_up(&self, method: &Method, params: Option<&Raw>) -> Lookup {
         if !method.is_cacheable() || self.is_closed() {
-            return Known::Nothing(None);
+            return Lookup::Miss(None);
         }
-        self.inner.remembered.look(method, params, self.anew)
+        self.inner.cache.look_up(method, params, self.uncached)
     }
 
-    async fn ask_bare<R: DeserializeOwned>(&self, method: Method) -> Result<R, ClientError> {
+    async fn request_without_params<R: DeserializeOwned>(&self, method: Method) -> Result<R, ClientError> {
         let reply = self.inner.connection.call(self.call(method.clone())).await?;
         decode(&method, &complete(&method, reply)?)
     }
@@ -487,7 +500,7 @@ fn decode<R: DeserializeOwned>(method: &Method, result: &Raw) -> Result<R, Clien
         .map_err(|error| ClientError::BadResult { method: method.clone(), what: error.to_string() })
 }
 
-/// The result of a method that has no other kind of reply.
+/// Returns the result of a method that has no other kind of reply.
 fn complete(method: &Method, reply: Reply) -> Result<Raw, ClientError> {
     match reply {
         Reply::Complete(result) => Ok(result),

@@ -1,7 +1,7 @@
-//! Lists that come in pages, read as one.
+//! Lists that come in pages, read as one. The only paginator of the library.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor means nothing to
-//! a client: every text is one, the empty one too, and only its absence ends a list.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor has no meaning to a
+//! client: every string is one, even the empty string, and only its absence ends a list.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,7 +13,8 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::stream::unfold;
 use futures_util::{Stream, StreamExt};
-use mcpjoin_proto::session::{CallError, Reply};
+use mcpjoin_proto::http::params::header_marks;
+use mcpjoin_proto::session::{CallError, Reply, Violation};
 use mcpjoin_proto::types::{
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListTasksResult, ListToolsResult,
     Members, PageParams, Prompt, Resource, ResourceTemplate, Task, Tool,
@@ -22,29 +23,39 @@ use mcpjoin_proto::{Method, Raw, code};
 use tokio::time::Instant;
 
 use super::cache::is_public;
-use super::remembered::{Asked, Known};
+use super::connection_cache::{CacheTicket, Lookup};
 use super::{Client, ClientError, decode, encode};
-use crate::connection::Calling;
+use crate::connection::{Calling, OnViolation};
 
-/// The items of a list, page after page as they are needed.
+/// The items of a list. Pages are requested as they are needed.
 ///
-/// Also a [`Stream`]. Ends after the first error: a page that failed, a cursor that came twice, or more pages than the
-/// bound. Dropping it cancels the request for the page under way.
+/// It is also a [`Stream`]. It ends after the first error: a failed page, a repeated cursor, or too many pages.
+/// Dropping it cancels the request for the current page.
 ///
-/// Pages that are remembered as fresh are not asked for, each for itself ([`Cache`](super::Cache)); when the list has
-/// changed meanwhile, items may come twice or be missing, as with a list that changes while it is read.
-/// [`Client::anew`] reads a list as it is.
+/// Each page may come from the [`Cache`](super::Cache). If the list has changed between two pages, items may be
+/// repeated or missing, as with any list that changes while it is read. [`Client::uncached`] reads the current list.
 ///
-/// When the server refuses a cursor (-32602, or any error behind a remembered page), all pages of the list are forgotten,
-/// and it is read from the beginning, [once](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#interaction-with-pagination):
-/// items with the name or the address of one that was handed out do not come again. The second refusal is an error.
+/// If the server refuses a cursor (-32602, or any error after a cached page), all cached pages of the list are removed
+/// and the list is read from its start
+/// [once](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#interaction-with-pagination).
+/// Items that were returned already, by name or URI, are then skipped. A second refusal is an error.
+///
+/// ```no_run
+/// # async fn example(client: mcpjoin::Client) -> Result<(), mcpjoin::client::ClientError> {
+/// let mut tools = client.list_tools();
+/// while let Some(tool) = tools.next().await {
+///     println!("{}", tool?.name);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is asked before it is polled"]
 pub struct Pages<T: Listed> {
     client: Client,
     items: std::vec::IntoIter<T>,
-    /// A page that was read and not yet handed out.
+    /// A page that was read and not yet returned.
     page: Option<Vec<T>>,
-    asked: usize,
+    requested: usize,
     /// The maximum number of pages.
     limit: usize,
     /// For [`RawPages`]: the cache is neither read nor written.
@@ -52,28 +63,28 @@ pub struct Pages<T: Listed> {
     /// The hashes of the cursors that were followed.
     seen: HashSet<u64>,
     stage: Stage,
-    /// The page before was remembered.
-    from_memory: bool,
-    /// An earlier page was for this client alone, and so is the whole list.
+    /// The previous page was cached.
+    previous_was_cached: bool,
+    /// An earlier page was private, so the whole list is.
     private: bool,
-    /// What was handed out and cannot be taken back: of each item a number that stands for its name.
-    handed_out: HashSet<u64>,
-    numbers: RandomState,
-    /// A cursor was refused, and the list begun again for it.
+    /// Hashes of the names of the items that were returned.
+    returned: HashSet<u64>,
+    hasher: RandomState,
+    /// The list was restarted because a cursor was refused.
     has_restarted: bool,
-    /// The list was begun again, and what was read before is void.
-    begun_again: bool,
+    /// The list was restarted: items read before are discarded.
+    discards_earlier: bool,
 }
 
 enum Stage {
-    /// The next page begins there; the first one nowhere in particular.
+    /// The cursor of the next page; `None` for the first page.
     Next(Option<String>),
     Reading {
         calling: Calling,
-        asked: Option<Asked>,
+        ticket: Option<CacheTicket>,
         first: bool,
     },
-    /// Told when the items before it are taken.
+    /// Returned when the items before it were taken.
     Failed(Box<ClientError>),
     Over,
 }
@@ -82,7 +93,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What servers list: tools, resources, resource templates, prompts. Nobody else implements it.
+/// An item of a list: a tool, resource, resource template, prompt or task. Sealed.
 pub trait Listed: sealed::Sealed + Unpin + Send + Sized {
     /// The method of the list.
     #[doc(hidden)]
@@ -96,15 +107,15 @@ pub trait Listed: sealed::Sealed + Unpin + Send + Sized {
     #[doc(hidden)]
     const KEY: &'static str;
 
-    /// The items of a page, and where the next one begins.
+    /// Decodes a page: its items and the next cursor.
     #[doc(hidden)]
     fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError>;
 
-    /// By what it is known among the others: its name or its address.
+    /// The name or URI that identifies the item in its list.
     #[doc(hidden)]
     fn listed_as(&self) -> &str;
 
-    /// Leaves out what this connection cannot use.
+    /// Removes items that this connection cannot use.
     #[doc(hidden)]
     fn retain(client: &Client, items: &mut Vec<Self>);
 }
@@ -136,7 +147,7 @@ macro_rules! listed {
 
 listed! {
     Tool.name "name", ListTools => ListToolsResult.tools "tools",
-        |client: &Client, tools| client.inner.catalogue.retain(tools);
+        |client: &Client, tools| client.inner.tool_filter.retain(tools);
     Resource.uri "uri", ListResources => ListResourcesResult.resources "resources", all;
     ResourceTemplate.uri_template "uriTemplate",
         ListResourceTemplates => ListResourceTemplatesResult.resource_templates "resourceTemplates", all;
@@ -144,8 +155,38 @@ listed! {
     Task.task_id "taskId", ListTasks => ListTasksResult.tasks "tasks", all;
 }
 
-/// Nothing is left out.
+/// Removes nothing.
 const fn all<T>(_: &Client, _: &mut Vec<T>) {}
+
+/// Removes the tools that a client cannot call.
+///
+/// Over HTTP a modern client repeats arguments in headers, where the schema of the tool marks them. A tool with invalid marks
+/// cannot be called so: it is removed from every list, and reported as a violation.
+/// <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>
+pub(super) struct ToolFilter {
+    /// This connection repeats arguments in headers.
+    pub(super) checks_headers: bool,
+    pub(super) on_violation: Option<OnViolation>,
+}
+
+impl ToolFilter {
+    /// Keeps the tools that can be called.
+    pub(super) fn retain(&self, tools: &mut Vec<Tool>) {
+        if !self.checks_headers {
+            return;
+        }
+        tools.retain(|tool| {
+            let Err(problem) = header_marks(&tool.input_schema) else { return true };
+            let violation =
+                Violation::HeaderMark { tool: tool.name.as_str().into(), problem: problem.into() };
+            tracing::warn!(target: "mcpjoin", %violation, "the peer broke a rule");
+            if let Some(on_violation) = &self.on_violation {
+                on_violation(&violation);
+            }
+            false
+        });
+    }
+}
 
 impl<T: Listed> Pages<T> {
     pub(super) fn new(client: Client) -> Self {
@@ -154,16 +195,16 @@ impl<T: Listed> Pages<T> {
             client,
             items: Vec::new().into_iter(),
             page: None,
-            asked: 0,
+            requested: 0,
             raw: false,
             seen: HashSet::new(),
             stage: Stage::Next(None),
-            from_memory: false,
+            previous_was_cached: false,
             private: false,
-            handed_out: HashSet::new(),
-            numbers: RandomState::new(),
+            returned: HashSet::new(),
+            hasher: RandomState::new(),
             has_restarted: false,
-            begun_again: false,
+            discards_earlier: false,
         }
     }
 
@@ -185,26 +226,26 @@ impl<T: Listed> Pages<T> {
         RawPages(Box::pin(unfold(pages, |mut pages| async move {
             let page = poll_fn(|cx| pages.poll_page(cx)).await?;
             if let Ok(items) = &page {
-                pages.handed_out.extend(items.iter().map(|item| pages.numbers.hash_one(item.listed_as())));
+                pages.returned.extend(items.iter().map(|item| pages.hasher.hash_one(item.listed_as())));
             }
             Some((page.map(|items| items.into_iter().map(|item| item.raw).collect()), pages))
         })))
     }
 
-    /// The next item; `None` at the end and after an error. Cancel-safe.
+    /// Returns the next item, or `None` at the end and after an error. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<T, ClientError>> {
-        poll_fn(|cx| self.poll_handed(cx)).await
+        poll_fn(|cx| self.poll_returned(cx)).await
     }
 
-    /// All items that are left.
+    /// Returns all remaining items.
     ///
     /// # Errors
-    /// The first that occurs: what was read before it is dropped.
+    /// Returns the first error, and discards the items before it.
     pub async fn all(mut self) -> Result<Vec<T>, ClientError> {
         let mut items = Vec::new();
         loop {
             let item = poll_fn(|cx| self.poll_item(cx)).await.transpose()?;
-            if std::mem::take(&mut self.begun_again) {
+            if std::mem::take(&mut self.discards_earlier) {
                 items.clear();
             }
             let Some(item) = item else { return Ok(items) };
@@ -213,10 +254,10 @@ impl<T: Listed> Pages<T> {
         }
     }
 
-    fn poll_handed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, ClientError>>> {
+    fn poll_returned(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, ClientError>>> {
         let item = self.poll_item(cx);
         if let Poll::Ready(Some(Ok(item))) = &item {
-            self.handed_out.insert(self.numbers.hash_one(item.listed_as()));
+            self.returned.insert(self.hasher.hash_one(item.listed_as()));
         }
         item
     }
@@ -242,26 +283,26 @@ impl<T: Listed> Pages<T> {
             let next = match std::mem::replace(&mut self.stage, Stage::Over) {
                 Stage::Over => return Poll::Ready(None),
                 Stage::Failed(error) => return Poll::Ready(Some(Err(*error))),
-                Stage::Next(cursor) => self.ask(cursor),
-                Stage::Reading { mut calling, asked, first } => match Pin::new(&mut calling).poll(cx) {
+                Stage::Next(cursor) => self.request_page(cursor),
+                Stage::Reading { mut calling, ticket, first } => match Pin::new(&mut calling).poll(cx) {
                     Poll::Pending => {
-                        self.stage = Stage::Reading { calling, asked, first };
+                        self.stage = Stage::Reading { calling, ticket, first };
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(reply)) => self.take(reply, asked, calling.arrived()),
-                    Poll::Ready(Err(error)) => self.refused(error, first),
+                    Poll::Ready(Ok(reply)) => self.receive_page(reply, ticket, calling.arrived()),
+                    Poll::Ready(Err(error)) => self.handle_error(error, first),
                 },
             };
             self.stage = next.unwrap_or_else(|error| Stage::Failed(Box::new(error)));
         }
     }
 
-    fn ask(&mut self, cursor: Option<String>) -> Result<Stage, ClientError> {
+    fn request_page(&mut self, cursor: Option<String>) -> Result<Stage, ClientError> {
         let limit = self.limit;
-        if self.asked >= limit {
+        if self.requested >= limit {
             return Err(ClientError::TooManyPages { method: T::METHOD, limit });
         }
-        self.asked += 1;
+        self.requested += 1;
         let mut params = PageParams::new();
         params.cursor = cursor;
         let first = params.cursor.is_none();
@@ -272,66 +313,67 @@ impl<T: Listed> Pages<T> {
             }
             return Ok(Stage::Reading {
                 calling: self.client.inner.connection.call(call),
-                asked: None,
+                ticket: None,
                 first,
             });
         }
         let params = encode(&T::METHOD, &params)?;
-        let asked = match self.client.known(&T::METHOD, Some(&params)) {
-            Known::Fresh(result) => {
-                self.from_memory = true;
+        let ticket = match self.client.look_up(&T::METHOD, Some(&params)) {
+            Lookup::Hit(result) => {
+                self.previous_was_cached = true;
                 self.private |= !is_public(&result);
                 return self.read(T::page(&result)?);
             }
-            Known::Nothing(asked) => asked,
+            Lookup::Miss(ticket) => ticket,
         };
         call = call.with_params(params);
-        Ok(Stage::Reading { calling: self.client.inner.connection.call(call), asked, first })
+        Ok(Stage::Reading { calling: self.client.inner.connection.call(call), ticket, first })
     }
 
-    /// Takes a page that was asked for.
-    fn take(
+    /// Takes a page that was requested.
+    fn receive_page(
         &mut self,
         reply: Reply,
-        asked: Option<Asked>,
+        ticket: Option<CacheTicket>,
         arrived: Option<Instant>,
     ) -> Result<Stage, ClientError> {
         let result = super::complete(&T::METHOD, reply)?;
         let page = T::page(&result)?;
-        self.from_memory = false;
-        if let Some(asked) = asked {
+        self.previous_was_cached = false;
+        if let Some(ticket) = ticket {
             self.private |= !is_public(&result);
-            self.client.inner.remembered.keep(asked, &result, arrived, !self.private);
+            self.client.inner.cache.keep(ticket, &result, arrived, !self.private);
         }
         self.read(page)
     }
 
-    /// A page that is refused for its cursor shows that nothing is known of the list: it is begun again, once.
-    fn refused(&mut self, error: CallError, first: bool) -> Result<Stage, ClientError> {
+    /// Restarts the list once if its page was refused because of the cursor.
+    fn handle_error(&mut self, error: CallError, first: bool) -> Result<Stage, ClientError> {
         let CallError::Remote(remote) = &error else { return Err(error.into()) };
         if first {
             return Err(error.into());
         }
-        self.client.inner.remembered.forget(&T::METHOD);
-        // Behind a remembered page the cursor is old, whatever the server says of it.
-        let by_its_cursor = std::mem::take(&mut self.from_memory) || remote.code == code::INVALID_PARAMS;
+        self.client.inner.cache.forget(&T::METHOD);
+        // After a cached page the cursor may be outdated, whatever the error says.
+        let by_its_cursor =
+            std::mem::take(&mut self.previous_was_cached) || remote.code == code::INVALID_PARAMS;
         if !by_its_cursor || std::mem::replace(&mut self.has_restarted, true) {
             return Err(error.into());
         }
-        // The bound of the pages goes on.
+        // The limit of the pages covers both passes.
         self.seen.clear();
-        (self.private, self.begun_again) = (false, true);
+        (self.private, self.discards_earlier) = (false, true);
         Ok(Stage::Next(None))
     }
 
     fn read(&mut self, (mut items, next): (Vec<T>, Option<String>)) -> Result<Stage, ClientError> {
         T::retain(&self.client, &mut items);
-        if self.has_restarted && !self.handed_out.is_empty() {
-            items.retain(|item| !self.handed_out.contains(&self.numbers.hash_one(item.listed_as())));
+        if self.has_restarted && !self.returned.is_empty() {
+            items.retain(|item| !self.returned.contains(&self.hasher.hash_one(item.listed_as())));
         }
         self.page = Some(items);
         let Some(cursor) = next else { return Ok(Stage::Over) };
-        if !self.seen.insert(self.numbers.hash_one(&cursor)) {
+        if !self.seen.insert(self.hasher.hash_one(&cursor)) {
             return Err(ClientError::RepeatedCursor { method: T::METHOD, cursor });
         }
         Ok(Stage::Next(Some(cursor)))
@@ -342,7 +384,7 @@ impl<T: Listed> Stream for Pages<T> {
     type Item = Result<T, ClientError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.get_mut().poll_handed(cx)
+        self.get_mut().poll_returned(cx)
     }
 }
 
@@ -350,7 +392,7 @@ impl<T: Listed> fmt::Debug for Pages<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pages")
             .field("method", &T::METHOD)
-            .field("pages", &self.asked)
+            .field("pages", &self.requested)
             .finish_non_exhaustive()
     }
 }

@@ -1,10 +1,10 @@
-//! A client whose server is started again when it dies.
+//! A client that restarts its server when the server exits.
 //!
-//! The [specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio) wants a client
-//! to start a server again that has ended unexpectedly. Here this is a choice ([`ClientBuilder::restarting`]), and a
-//! layer above [`Client`], which never reconnects: each run of the server is a client of its own, with its own session,
-//! era and peer. So nothing of one run is ever taken for something of another, and ordinary clients pay nothing for it.
-//! Nothing here makes a call, and none is ever made again.
+//! The [specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio) asks clients to
+//! restart a server that has exited unexpectedly. Here this is optional ([`ClientBuilder::restarting`]), in a layer
+//! above [`Client`], which never reconnects. Each run of the server is a client of its own, with its own session, era
+//! and peer, so the state of one run is never mistaken for that of another, and other clients pay nothing for it.
+//! Nothing here sends a request, and no request is repeated.
 
 use std::error::Error;
 use std::fmt;
@@ -22,12 +22,22 @@ use super::opening::Plan;
 use super::{Client, ClientBuilder, ConnectError};
 use crate::link::Link;
 
-/// How often and how soon a server is started again, and who hears of it.
+/// When a server is restarted, and when it is given up.
 ///
-/// The first pause is 0.1 s, and each one in a row is twice as long as the one before it, up to 30 s; half as much again
-/// is added at random, within these bounds, so that many clients of one broken thing do not come back at once. After 5
-/// starts in a row that fail, or end within 30 s, it is given up. A run that lasts longer begins the count anew. The
-/// bounds of the pause and the stop are adversarial case 88 of the project.
+/// The first pause is 100 ms. Each further pause is twice as long, up to 30 s, plus up to half of it at random, so that
+/// many clients of one broken server do not reconnect at the same time. The server is given up after 5 starts in a row
+/// that fail or last less than 30 s. A longer run resets the count.
+///
+/// ```
+/// use std::time::Duration;
+/// use mcpjoin::client::Restart;
+///
+/// let restart = Restart::default()
+///     .pauses(Duration::from_secs(1), Duration::from_secs(60))
+///     .starts(10)
+///     .on_event(|event| println!("{event:?}"));
+/// # let _ = restart;
+/// ```
 #[derive(Clone)]
 pub struct Restart {
     first: Duration,
@@ -37,7 +47,7 @@ pub struct Restart {
     on_event: Option<OnEvent>,
 }
 
-/// Whoever wants to hear of starts and ends.
+/// Receives starts and exits.
 type OnEvent = Arc<dyn Fn(&RunEvent<'_>) + Send + Sync>;
 
 impl Default for Restart {
@@ -53,7 +63,7 @@ impl Default for Restart {
 }
 
 impl Restart {
-    /// The first pause, and the longest.
+    /// Sets the first and the longest pause. Default: 100 ms and 30 s.
     #[must_use]
     pub const fn pauses(mut self, first: Duration, longest: Duration) -> Self {
         self.first = first;
@@ -61,55 +71,55 @@ impl Restart {
         self
     }
 
-    /// After how many starts in a row that fail or end early it is given up: 5. The first start counts; with 1 an early
-    /// end is the end, and 0 is as 1.
+    /// Sets after how many starts in a row that fail or exit early the server is given up. Default: 5. The first start
+    /// counts. With 1 an early exit is final; 0 is the same as 1.
     #[must_use]
     pub const fn starts(mut self, starts: u32) -> Self {
         self.starts = starts;
         self
     }
 
-    /// How long a run must last to count as one that works: 30 s, from the moment at which the peers agree.
+    /// Sets how long a run must last to count as successful, from when the peers agree. Default: 30 s.
     #[must_use]
     pub const fn settled(mut self, settled: Duration) -> Self {
         self.settled = settled;
         self
     }
 
-    /// Hears of each start and each end. Must neither block nor panic.
+    /// Receives each start and each exit. Must neither block nor panic.
     #[must_use]
-    pub fn on_event(mut self, hear: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
-        self.on_event = Some(Arc::new(hear));
+    pub fn on_event(mut self, observer: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
+        self.on_event = Some(Arc::new(observer));
         self
     }
 
-    /// Hears of each start and each end, beside whoever hears of them already.
+    /// As [`on_event`](Self::on_event), in addition to the function that is registered already.
     #[doc(hidden)]
-    pub fn also_on_event(mut self, hear: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
+    pub fn also_on_event(mut self, observer: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
         let first = self.on_event.take();
         self.on_event = Some(Arc::new(move |event| {
             if let Some(first) = &first {
                 first(event);
             }
-            hear(event);
+            observer(event);
         }));
         self
     }
 
-    fn tell(&self, event: &RunEvent<'_>) {
+    fn emit(&self, event: &RunEvent<'_>) {
         tracing::debug!(target: "mcpjoin", ?event, "a server that is started again when it dies");
-        if let Some(hear) = &self.on_event {
-            hear(event);
+        if let Some(observer) = &self.on_event {
+            observer(event);
         }
     }
 
-    /// The pause after so many others in a row.
+    /// Returns the pause after `before` others in a row.
     fn pause(&self, before: u32) -> Duration {
         let doubled = self.first.saturating_mul(2_u32.saturating_pow(before));
-        // So far that what is added at random does not pass the longest.
+        // Small enough that the random part does not exceed the longest pause.
         let least = doubled.min(self.longest / 3 * 2).max(self.first.min(self.longest));
         let mut random = [0; 2];
-        // Without chance all pauses are the shortest that they may be.
+        // Without random numbers each pause is the shortest possible.
         let _ = getrandom::fill(&mut random);
         let part = u32::from(u16::from_le_bytes(random));
         least.saturating_add(least / 2 / u32::from(u16::MAX) * part).min(self.longest)
@@ -127,32 +137,32 @@ impl fmt::Debug for Restart {
     }
 }
 
-/// Something that has happened to a server which is started again when it dies.
+/// A start or an exit of a server that is restarted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RunEvent<'a> {
-    /// It runs, and the peers agree.
+    /// The server runs, and the peers have agreed on a revision.
     Started {
-        /// The number of the run: 1 for the first. Starts that failed have none.
+        /// The number of the run, from 1. Failed starts have no number.
         run: u64,
     },
-    /// The run has ended, and nothing of it is left; or it was not started.
+    /// The run has exited completely, or the start has failed.
     Ended {
-        /// How, or why.
-        end: &'a RunEnd,
-        /// After what pause it is started again; `None`: it is given up.
+        /// How it has exited, or why it did not start.
+        end: &'a RunExit,
+        /// The pause before the next start; `None` if the server is given up.
         next: Option<Duration>,
     },
 }
 
-/// How a run has ended that nobody here has ended, or why a start brought no run.
+/// How a run has ended on its own, or why a start has failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RunEnd {
-    /// There is no link: the program is missing, nobody listens.
+pub enum RunExit {
+    /// There is no transport: for example, the program is missing, or the connection was refused.
     #[error("{0}")]
     NotStarted(#[source] Arc<dyn Error + Send + Sync>),
-    /// The peers did not agree.
+    /// The peers did not agree on a revision.
     #[error("{0}")]
     NotOpened(#[from] ConnectError),
     /// The connection has ended.
@@ -160,8 +170,8 @@ pub enum RunEnd {
     Ended(#[from] CloseCause),
 }
 
-impl RunEnd {
-    /// How the link has ended, when that is what happened.
+impl RunExit {
+    /// Returns how the transport has ended, if that is what happened.
     #[must_use]
     pub const fn link_end(&self) -> Option<&LinkEnd> {
         match self {
@@ -171,46 +181,46 @@ impl RunEnd {
         }
     }
 
-    /// How the server's process has ended, when it has and was ours.
+    /// Returns how the server's process has ended, if it is our child and has ended.
     #[must_use]
     pub fn exit(&self) -> Option<ProcessExit> {
         self.link_end().and_then(|end| end.exit)
     }
 }
 
-/// Why there is no client now.
+/// Why there is no client.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoClient {
-    /// This side has closed it.
+pub enum RestartError {
+    /// This side has closed the connection.
     #[error("the connection was closed by this side")]
     Closed,
-    /// The server does not stay.
+    /// The server was given up.
     #[error(
         "the server was given up after {starts} starts in a row that failed or did not last; the last: {last}"
     )]
     GivenUp {
-        /// How often it was started in vain.
+        /// How many starts in a row have failed or exited early.
         starts: u32,
-        /// What became of the last of them.
+        /// The last of them.
         #[source]
-        last: RunEnd,
+        last: RunExit,
     },
-    /// It is being started again, and was not there in time.
+    /// The server is being restarted, and was not ready in time.
     #[error("the server is being started again and was not there within {} ms; before: {last}", .after.as_millis())]
     TimedOut {
-        /// How long it was waited for.
+        /// How long the caller has waited.
         after: Duration,
-        /// How the run before has ended, or why the last start brought none.
+        /// How the previous run has ended, or why the last start has failed.
         #[source]
-        last: RunEnd,
+        last: RunExit,
     },
 }
 
-/// A server that is started again when it dies, as its clients see it. Cheap to clone.
+/// A client of a server that is restarted when it exits. Cheap to clone. Created by [`ClientBuilder::restarting`].
 ///
-/// When the last handle is dropped, or [`RestartingClient::close`] is called, the server is ended and not started again;
-/// a [`Client`] that was got from it is a handle on its run alone, and closing that ends everything, too.
+/// When the last handle is dropped, or when [`RestartingClient::close`] is called, the server is ended and not
+/// restarted. A [`Client`] that it has returned belongs to one run; closing that client ends everything, too.
 #[derive(Clone, Debug)]
 pub struct RestartingClient(Arc<Shared>);
 
@@ -218,43 +228,44 @@ pub struct RestartingClient(Arc<Shared>);
 struct Shared {
     state: watch::Receiver<State>,
     ending: watch::Sender<bool>,
-    patience: Duration,
+    wait_timeout: Duration,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// It runs, or has just ended.
-    Up { client: Client, run: u64 },
-    /// It is being started again; this came before.
-    Down(RunEnd),
-    /// It will not be started again.
-    Over(NoClient),
+    /// It runs, or has just exited.
+    Running { client: Client, run: u64 },
+    /// It is being restarted. How the last run or start has ended.
+    Restarting(RunExit),
+    /// It will not be restarted.
+    Ended(RestartError),
 }
 
-/// The runs of a server, one after the other: what has to be done again for each is done here.
+/// The clients of a server's runs, one after another. Use it to set up again what ends with a run, such as
+/// subscriptions.
 ///
 /// It does not keep the server running.
 #[derive(Clone, Debug)]
-pub struct Runs {
+pub struct ClientStream {
     state: watch::Receiver<State>,
     seen: u64,
 }
 
 type Start = Box<dyn Fn() -> Starting + Send + Sync>;
-type Starting = Pin<Box<dyn Future<Output = Result<Link, RunEnd>> + Send>>;
+type Starting = Pin<Box<dyn Future<Output = Result<Link, RunExit>> + Send>>;
 
 impl ClientBuilder {
-    /// Connects to a server that is started again when it dies: by itself, by a signal, because its connection broke or
-    /// because it took nothing for too long. `start` makes a new link each time.
+    /// Connects to a server that is restarted when it exits, when its connection breaks, or when it does not read for
+    /// too long. `start` creates a new transport for each start.
     ///
-    /// What is under way when it dies fails at once, with its exit status and the end of its standard error, and is
-    /// never made again by itself: a tool may have run although its answer was lost. What is registered in this builder
-    /// holds for every run, and so do the roots that [`Client::set_roots`] has set. Everything else ends with the run:
-    /// subscriptions in both eras, listening streams, the level of log messages, and what is remembered unless a
-    /// [`ClientBuilder::cache`] was given. [`RestartingClient::runs`] is where
-    /// they are asked for anew.
+    /// When the server exits, pending requests fail immediately, with the exit status and the last lines of its
+    /// standard error. They are never repeated, because a tool may have run although its response was lost. The
+    /// functions that are registered in this builder apply to every run, and so do roots that [`Client::set_roots`] has
+    /// set. Everything else ends with its run: subscriptions in both eras, notification streams, the log level, and the
+    /// cache unless [`ClientBuilder::cache`] has set one. Set these up again for each client that
+    /// [`RestartingClient::runs`] returns.
     ///
-    /// The first start is made once: what was never there is told at once, with the reason.
+    /// The first start is tried once, so a server that never worked is reported immediately.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -271,7 +282,7 @@ impl ClientBuilder {
     /// tokio::spawn(async move {
     ///     while let Some(client) = runs.next().await {
     ///         if let Err(error) = client.subscribe("file:///settings.json").await {
-    ///             tracing::warn!(%error, "not told of changes in this run");
+    ///             tracing::warn!(%error, "this run sends no updates");
     ///         }
     ///     }
     /// });
@@ -284,11 +295,11 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`RunEnd`] when the first start fails. By then nothing of it is left.
+    /// [`RunExit`] if the first start fails. Everything that it has started has ended by then.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
-    pub async fn restarting<F, S, E>(self, restart: Restart, start: F) -> Result<RestartingClient, RunEnd>
+    pub async fn restarting<F, S, E>(self, restart: Restart, start: F) -> Result<RestartingClient, RunExit>
     where
         F: Fn() -> S + Send + Sync + 'static,
         S: IntoFuture<Output = Result<Link, E>, IntoFuture: Send + 'static>,
@@ -297,15 +308,15 @@ impl ClientBuilder {
         self.restarting_until(restart, start, watch::channel(false).0).await
     }
 
-    /// The same, and it ends when `ending` says so, wherever it is on its way: then the first start is
-    /// [`CloseCause::Local`], and nothing of it is left either.
+    /// As [`restarting`](Self::restarting), and ends when `ending` becomes true, even during the first start, which
+    /// then fails with [`CloseCause::Local`].
     #[doc(hidden)]
     pub async fn restarting_until<F, S, E>(
         self,
         restart: Restart,
         start: F,
         ending: watch::Sender<bool>,
-    ) -> Result<RestartingClient, RunEnd>
+    ) -> Result<RestartingClient, RunExit>
     where
         F: Fn() -> S + Send + Sync + 'static,
         S: IntoFuture<Output = Result<Link, E>, IntoFuture: Send + 'static>,
@@ -314,107 +325,110 @@ impl ClientBuilder {
         let start = Box::new(move || -> Starting {
             let starting = start().into_future();
             Box::pin(
-                async move { starting.await.map_err(|error| RunEnd::NotStarted(Arc::from(error.into()))) },
+                async move { starting.await.map_err(|error| RunExit::NotStarted(Arc::from(error.into()))) },
             )
         });
         let (plan, ask) = self.plan();
-        let patience = plan.limits.request;
-        let (state, shown) = watch::channel(State::Over(NoClient::Closed));
-        let ends = ending.subscribe();
-        let mut keeper = Keeper { plan, ask, restart, start, state, ends };
-        let client = keeper.open(ask).await.map_err(|why| match why {
-            NoStart::Failed(why) => why,
-            NoStart::Ending => RunEnd::Ended(CloseCause::Local),
+        let wait_timeout = plan.limits.request;
+        let (state, shown) = watch::channel(State::Ended(RestartError::Closed));
+        let stop = ending.subscribe();
+        let mut supervisor = Supervisor { plan, ask, restart, start, state, stop };
+        let client = supervisor.open(ask).await.map_err(|why| match why {
+            StartError::Failed(why) => why,
+            StartError::Stopped => RunExit::Ended(CloseCause::Local),
         })?;
-        keeper.state.send_replace(State::Up { client: client.clone(), run: 1 });
-        keeper.restart.tell(&RunEvent::Started { run: 1 });
-        tokio::spawn(keeper.keep(client));
-        Ok(RestartingClient(Arc::new(Shared { state: shown, ending, patience })))
+        supervisor.state.send_replace(State::Running { client: client.clone(), run: 1 });
+        supervisor.restart.emit(&RunEvent::Started { run: 1 });
+        tokio::spawn(supervisor.run(client));
+        Ok(RestartingClient(Arc::new(Shared { state: shown, ending, wait_timeout })))
     }
 }
 
 impl RestartingClient {
-    /// The client of the run that is current; while the server is being started again, that of the next one, for which
-    /// it waits as long as a request may take ([`Limits::request`](mcpjoin_proto::session::Limits::request), 60 s).
-    /// Cancel-safe.
+    /// Returns the client of the current run. While the server is being restarted, waits for the next run for as long
+    /// as a request may take ([`Limits::request`](mcpjoin_proto::session::Limits::request), 60 s). Cancel-safe.
     ///
     /// # Errors
-    /// [`NoClient`]: at once when the server was given up or closed.
-    pub async fn client(&self) -> Result<Client, NoClient> {
-        self.client_within(self.0.patience).await
+    /// [`RestartError`]: immediately if the server was given up or closed, otherwise after the timeout.
+    pub async fn client(&self) -> Result<Client, RestartError> {
+        self.client_within(self.0.wait_timeout).await
     }
 
-    /// As [`RestartingClient::client`], and waits so long.
+    /// As [`RestartingClient::client`], with another timeout.
     ///
     /// # Errors
-    /// As there.
-    pub async fn client_within(&self, patience: Duration) -> Result<Client, NoClient> {
+    /// As [`RestartingClient::client`].
+    pub async fn client_within(&self, wait_timeout: Duration) -> Result<Client, RestartError> {
         let mut state = self.0.state.clone();
-        if let Some(known) = here(&state.borrow_and_update()) {
+        if let Some(known) = current_client(&state.borrow_and_update()) {
             return known;
         }
         let waiting = async {
             loop {
-                // The last state stays when nobody is left to change it.
+                // The last state stays when the supervisor is gone.
                 let over = state.changed().await.is_err();
-                match here(&state.borrow_and_update()) {
+                match current_client(&state.borrow_and_update()) {
                     Some(known) => return known,
-                    None if over => return Err(NoClient::Closed),
+                    None if over => return Err(RestartError::Closed),
                     None => {}
                 }
             }
         };
-        match timeout(patience, waiting).await {
+        match timeout(wait_timeout, waiting).await {
             Ok(known) => known,
-            Err(_) => Err(NoClient::TimedOut { after: patience, last: self.last_end() }),
+            Err(_) => Err(RestartError::TimedOut { after: wait_timeout, last: self.last_end() }),
         }
     }
 
-    /// The client of the run that is current, if there is one now.
+    /// Returns the client of the current run, if there is one now.
     #[doc(hidden)]
     pub fn current(&self) -> Option<Client> {
-        here(&self.0.state.borrow())?.ok()
+        current_client(&self.0.state.borrow())?.ok()
     }
 
-    fn last_end(&self) -> RunEnd {
+    fn last_end(&self) -> RunExit {
         match &*self.0.state.borrow() {
-            State::Down(end) => end.clone(),
-            // It has ended, and what it had started is still going.
-            State::Up { client, .. } => RunEnd::Ended(client.close_cause().unwrap_or(CloseCause::Local)),
-            State::Over(NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. }) => last.clone(),
-            State::Over(NoClient::Closed) => RunEnd::Ended(CloseCause::Local),
+            State::Restarting(end) => end.clone(),
+            // The run has ended, and what it has started is still running.
+            State::Running { client, .. } => {
+                RunExit::Ended(client.close_cause().unwrap_or(CloseCause::Local))
+            }
+            State::Ended(RestartError::GivenUp { last, .. } | RestartError::TimedOut { last, .. }) => {
+                last.clone()
+            }
+            State::Ended(RestartError::Closed) => RunExit::Ended(CloseCause::Local),
         }
     }
 
-    /// The runs from the current one on.
+    /// Returns the runs, from the current one on.
     #[must_use]
-    pub fn runs(&self) -> Runs {
-        Runs { state: self.0.state.clone(), seen: 0 }
+    pub fn runs(&self) -> ClientStream {
+        ClientStream { state: self.0.state.clone(), seen: 0 }
     }
 
-    /// Ends the server, wherever it is on its way: a start under way is given up, a pause ends at once. Waits until
-    /// nothing of it is left, and says why there is no client from now on.
-    pub async fn close(&self) -> NoClient {
+    /// Ends the server in any state: a start or a pause in progress ends immediately. Waits until everything has ended,
+    /// and returns why there is no client any more.
+    pub async fn close(&self) -> RestartError {
         self.0.ending.send_replace(true);
         self.closed().await
     }
 
-    /// Waits until the server is closed or given up.
-    pub async fn closed(&self) -> NoClient {
+    /// Waits until the server was closed or given up.
+    pub async fn closed(&self) -> RestartError {
         let mut state = self.0.state.clone();
-        match state.wait_for(|state| matches!(state, State::Over(_))).await.as_deref() {
-            Ok(State::Over(why)) => why.clone(),
-            _ => NoClient::Closed,
+        match state.wait_for(|state| matches!(state, State::Ended(_))).await.as_deref() {
+            Ok(State::Ended(why)) => why.clone(),
+            _ => RestartError::Closed,
         }
     }
 }
 
-/// The client, or why there will be none; `None` while that is not known.
-fn here(state: &State) -> Option<Result<Client, NoClient>> {
+/// Returns the client, or why there will be none; `None` while that is not known.
+fn current_client(state: &State) -> Option<Result<Client, RestartError>> {
     match state {
-        State::Up { client, .. } if !client.is_closed() => Some(Ok(client.clone())),
-        State::Up { .. } | State::Down(_) => None,
-        State::Over(why) => Some(Err(why.clone())),
+        State::Running { client, .. } if !client.is_closed() => Some(Ok(client.clone())),
+        State::Running { .. } | State::Restarting(_) => None,
+        State::Ended(why) => Some(Err(why.clone())),
     }
 }
 
@@ -424,92 +438,92 @@ impl Drop for Shared {
     }
 }
 
-impl Runs {
-    /// The client of the next run: first that of the current one, then one for each time that the server was started
-    /// again; only the newest when there were several. `None` when the server is closed or given up. Cancel-safe.
+impl ClientStream {
+    /// Returns the client of the next run: first the current one, then one for each restart. Runs that were missed are
+    /// skipped. Returns `None` when the server was closed or given up. Cancel-safe.
     pub async fn next(&mut self) -> Option<Client> {
         loop {
             match &*self.state.borrow_and_update() {
-                State::Up { client, run } if *run > self.seen => {
+                State::Running { client, run } if *run > self.seen => {
                     self.seen = *run;
                     return Some(client.clone());
                 }
-                State::Over(_) => return None,
-                State::Up { .. } | State::Down(_) => {}
+                State::Ended(_) => return None,
+                State::Running { .. } | State::Restarting(_) => {}
             }
             self.state.changed().await.ok()?;
         }
     }
 
-    /// The number of the run that came last: 1 for the first, 0 when none has come.
+    /// Returns the number of the last run that was returned: 1 for the first, 0 for none.
     #[must_use]
     pub const fn run(&self) -> u64 {
         self.seen
     }
 }
 
-/// Keeps the server running: the one task that changes the state.
-struct Keeper {
+/// Keeps the server running. The only task that changes the state.
+struct Supervisor {
     plan: Plan,
     ask: Ask,
     restart: Restart,
     start: Start,
     state: watch::Sender<State>,
-    ends: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 }
 
-/// A start has not brought a client.
-enum NoStart {
-    Failed(RunEnd),
-    /// We are to end.
-    Ending,
+/// Why a start has returned no client.
+enum StartError {
+    Failed(RunExit),
+    /// The server is to end.
+    Stopped,
 }
 
-/// Ready when we are to end.
-async fn ending(ends: &mut watch::Receiver<bool>) {
-    // Without a sender nobody is left to want anything.
-    let _ = ends.wait_for(|ending| *ending).await;
+/// Ready when the server is to end.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // Without a sender nothing can ask for the end, and nothing needs the server.
+    let _ = stop.wait_for(|ending| *ending).await;
 }
 
-impl Keeper {
-    async fn keep(mut self, first: Client) {
-        let why = self.runs(first).await;
-        self.state.send_replace(State::Over(why));
+impl Supervisor {
+    async fn run(mut self, first: Client) {
+        let why = self.run_all(first).await;
+        self.state.send_replace(State::Ended(why));
     }
 
-    /// Run after run, until there will be no other.
-    async fn runs(&mut self, mut client: Client) -> NoClient {
-        // Starts in vain, and pauses, since the last run that lasted.
-        let (mut in_vain, mut pauses, mut run) = (0, 0, 1);
+    /// Runs the server again and again, until it is closed or given up.
+    async fn run_all(&mut self, mut client: Client) -> RestartError {
+        // Failed starts and pauses since the last successful run.
+        let (mut failed_starts, mut pauses, mut run) = (0, 0, 1);
         loop {
             let began = Instant::now();
             let cause = tokio::select! {
                 cause = client.closed() => cause,
-                () = ending(&mut self.ends) => client.close().await,
+                () = stopped(&mut self.stop) => client.close().await,
             };
             if cause == CloseCause::Local {
-                return NoClient::Closed;
+                return RestartError::Closed;
             }
             if began.elapsed() >= self.restart.settled {
-                (in_vain, pauses) = (0, 0);
+                (failed_starts, pauses) = (0, 0);
             } else {
-                in_vain += 1;
+                failed_starts += 1;
             }
-            // What was agreed is likely to be agreed again, and saves a server that bears no probe one.
+            // The era is probably the same again. Skips the probe, which some servers do not survive.
             let mut hint = Some(client.profile().era);
-            let mut end = RunEnd::Ended(cause);
+            let mut end = RunExit::Ended(cause);
             client = loop {
-                if in_vain >= self.restart.starts.max(1) {
-                    self.restart.tell(&RunEvent::Ended { end: &end, next: None });
-                    return NoClient::GivenUp { starts: in_vain, last: end };
+                if failed_starts >= self.restart.starts.max(1) {
+                    self.restart.emit(&RunEvent::Ended { end: &end, next: None });
+                    return RestartError::GivenUp { starts: failed_starts, last: end };
                 }
                 let pause = self.restart.pause(pauses);
                 pauses += 1;
-                self.state.send_replace(State::Down(end.clone()));
-                self.restart.tell(&RunEvent::Ended { end: &end, next: Some(pause) });
+                self.state.send_replace(State::Restarting(end.clone()));
+                self.restart.emit(&RunEvent::Ended { end: &end, next: Some(pause) });
                 tokio::select! {
                     () = sleep(pause) => {}
-                    () = ending(&mut self.ends) => return NoClient::Closed,
+                    () = stopped(&mut self.stop) => return RestartError::Closed,
                 }
                 let ask = match (self.ask, hint.take()) {
                     (Ask::Auto, Some(era)) => Ask::Only(era),
@@ -517,46 +531,46 @@ impl Keeper {
                 };
                 match self.open(ask).await {
                     Ok(client) => break client,
-                    Err(NoStart::Failed(why)) => end = why,
-                    Err(NoStart::Ending) => return NoClient::Closed,
+                    Err(StartError::Failed(why)) => end = why,
+                    Err(StartError::Stopped) => return RestartError::Closed,
                 }
-                in_vain += 1;
+                failed_starts += 1;
             };
             run += 1;
-            self.state.send_replace(State::Up { client: client.clone(), run });
-            self.restart.tell(&RunEvent::Started { run });
+            self.state.send_replace(State::Running { client: client.clone(), run });
+            self.restart.emit(&RunEvent::Started { run });
         }
     }
 
-    /// One start.
-    async fn open(&mut self, ask: Ask) -> Result<Client, NoStart> {
+    /// Starts the server once.
+    async fn open(&mut self, ask: Ask) -> Result<Client, StartError> {
         let link = tokio::select! {
-            started = (self.start)() => started.map_err(NoStart::Failed)?,
-            () = ending(&mut self.ends) => return Err(NoStart::Ending),
+            started = (self.start)() => started.map_err(StartError::Failed)?,
+            () = stopped(&mut self.stop) => return Err(StartError::Stopped),
         };
-        let opening = self.plan.begin(link, ask);
+        let opening = self.plan.open(link, ask);
         let opened = tokio::select! {
             opened = opening.opened() => Some(opened),
-            () = ending(&mut self.ends) => None,
+            () = stopped(&mut self.stop) => None,
         };
         match opened {
             Some(Ok(peer)) => Ok(opening.client(peer)),
-            Some(Err(error)) => Err(NoStart::Failed(error.into())),
+            Some(Err(error)) => Err(StartError::Failed(error.into())),
             None => {
                 opening.close().await;
-                Err(NoStart::Ending)
+                Err(StartError::Stopped)
             }
         }
     }
 }
 
-impl Drop for Keeper {
-    /// Whoever still waits is told, also when the runtime ends before we do.
+impl Drop for Supervisor {
+    /// Ends all waiting, also if the runtime shuts down first.
     fn drop(&mut self) {
         self.state.send_if_modified(|state| {
-            let open = !matches!(state, State::Over(_));
+            let open = !matches!(state, State::Ended(_));
             if open {
-                *state = State::Over(NoClient::Closed);
+                *state = State::Ended(RestartError::Closed);
             }
             open
         });

@@ -1,4 +1,4 @@
-//! Streams of notifications that a client opens on a modern server, and subscriptions to resources in both eras.
+//! Notification streams of modern servers, and subscriptions to resources in both eras.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>,
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions>
@@ -18,11 +18,10 @@ use super::input::OnNotification;
 use super::{Client, ClientError, decode, encode};
 use crate::connection::{CallEvent, Calling};
 
-/// A stream of notifications from a modern server, acknowledged and open.
+/// An open stream of notifications from a modern server. Created by [`Client::listen`].
 ///
-/// Ends when the server ends it, with the connection, or when it is dropped: then the server is told. Notifications
-/// that nobody takes are kept, 1,024 of them; beyond that the oldest are dropped and counted
-/// ([`Subscription::dropped`]).
+/// It ends when the server ends it, with the connection, or when it is dropped, which tells the server. Up to 1,024
+/// notifications wait to be taken; beyond that the oldest are dropped and counted ([`Subscription::dropped`]).
 #[must_use = "dropping it ends the stream"]
 pub struct Subscription {
     calling: Option<Calling>,
@@ -32,26 +31,26 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// What the server honours of the filter that was asked for.
+    /// Returns which part of the requested filter the server honours.
     #[must_use]
     pub const fn acknowledged(&self) -> &SubscriptionFilter {
         &self.acknowledged
     }
 
-    /// The id of the stream: that of the request which opened it. `None` when the stream has ended.
+    /// Returns the id of the stream, which is that of the request that opened it. `None` when the stream has ended.
     #[must_use]
     pub fn id(&self) -> Option<RequestId> {
         self.calling.as_ref().and_then(Calling::id)
     }
 
-    /// How many notifications were dropped because nobody took them.
+    /// Returns how many notifications were dropped because they were not taken in time.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.calling.as_ref().map_or(0, Calling::dropped)
     }
 
-    /// The next notification; `None` when the server has ended the stream. When it ends otherwise (the connection
-    /// is lost), that is told once. Cancel-safe.
+    /// Returns the next notification, or `None` when the server has ended the stream. If the stream ends in another
+    /// way, such as with its connection, the error is returned once. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<Notification, ClientError>> {
         let calling = self.calling.as_mut()?;
         while let Some(event) = calling.next_event().await {
@@ -74,20 +73,20 @@ impl fmt::Debug for Subscription {
     }
 }
 
-/// The streams that stand for `resources/subscribe` in the modern era, by resource.
+/// The streams that replace `resources/subscribe` in the modern era, by resource.
 #[derive(Debug, Default)]
-pub(super) struct Watched(Mutex<BTreeMap<String, AbortHandle>>);
+pub(super) struct ResourceStreams(Mutex<BTreeMap<String, AbortHandle>>);
 
-impl Watched {
+impl ResourceStreams {
     fn is_open(&self, uri: &str) -> bool {
-        let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.get(uri).is_some_and(|task| !task.is_finished())
+        let resource_streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        resource_streams.get(uri).is_some_and(|task| !task.is_finished())
     }
 
     fn insert(&self, uri: String, task: AbortHandle) {
-        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.retain(|_, task| !task.is_finished());
-        if let Some(former) = watched.insert(uri, task) {
+        let mut resource_streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        resource_streams.retain(|_, task| !task.is_finished());
+        if let Some(former) = resource_streams.insert(uri, task) {
             former.abort();
         }
     }
@@ -100,7 +99,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ResourceStreams {
     fn drop(&mut self) {
         for task in self.0.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
             task.abort();
@@ -109,13 +108,26 @@ impl Drop for Watched {
 }
 
 impl Client {
-    /// Opens a stream of notifications, in the modern era, and waits until the server has acknowledged it: what it
-    /// honours is in [`Subscription::acknowledged`]. In the legacy era a server sends its notifications by itself, to
-    /// [`ClientBuilder::on_notification`](super::ClientBuilder::on_notification).
+    /// Opens a stream of notifications, in the modern era, and waits until the server acknowledges it.
+    ///
+    /// [`Subscription::acknowledged`] says what the server honours. In the legacy era servers send their notifications
+    /// without a request, to [`ClientBuilder::on_notification`](super::ClientBuilder::on_notification).
+    ///
+    /// ```no_run
+    /// use mcpjoin::proto::types::SubscriptionFilter;
+    ///
+    /// # async fn example(client: mcpjoin::Client) -> Result<(), mcpjoin::client::ClientError> {
+    /// let filter = SubscriptionFilter::default().with_tools_list_changed(true);
+    /// let mut changes = client.listen(filter).await?;
+    /// while let Some(notification) = changes.next().await {
+    ///     println!("{}", notification?.method);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As every call; in the legacy era always
-    /// [`CallRefused::NotInVersion`].
+    /// See [`ClientError`]. In the legacy era always [`CallRefused::NotInVersion`].
     pub async fn listen(&self, filter: SubscriptionFilter) -> Result<Subscription, ClientError> {
         let mut subscription = self.open_stream(filter).await?;
         subscription._client = Some(self.clone());
@@ -128,7 +140,7 @@ impl Client {
         let mut calling = self.inner.connection.call(call);
         while let Some(event) = calling.next_event().await {
             let CallEvent::Notification(notification) = event else { continue };
-            // The acknowledgement is the first message of a stream, so there is nothing before it to be kept.
+            // The acknowledgement is the first message of a stream, so nothing before it is lost.
             if notification.method != Method::SubscriptionsAcknowledged {
                 continue;
             }
@@ -144,20 +156,24 @@ impl Client {
         Err(ClientError::BadResult { method, what: "the stream ended before it was acknowledged".into() })
     }
 
-    /// Wants to be told when this resource changes: to
-    /// [`ClientBuilder::on_notification`](super::ClientBuilder::on_notification). In the modern era this opens a
-    /// stream, which lives until [`Client::unsubscribe`] or the end of the connection. To subscribe twice is to
-    /// subscribe once.
+    /// Subscribes to changes of a resource. They arrive at
+    /// [`ClientBuilder::on_notification`](super::ClientBuilder::on_notification).
+    ///
+    /// In the modern era this opens a stream, which lives until [`Client::unsubscribe`] or the end of the connection. A
+    /// second subscription to the same resource has no effect.
     ///
     /// # Errors
-    /// As every call; [`ClientError::NotHonoured`] when a modern server does not honour it.
+    /// See [`ClientError`]; [`ClientError::NotHonoured`] if a modern server does not honour it.
     pub async fn subscribe(&self, uri: impl Into<String>) -> Result<(), ClientError> {
         let uri = uri.into();
         if self.has(&Method::Subscribe) {
-            return self.ask::<_, EmptyResult>(Method::Subscribe, &SubscribeParams::new(uri)).await.map(drop);
+            return self
+                .request::<_, EmptyResult>(Method::Subscribe, &SubscribeParams::new(uri))
+                .await
+                .map(drop);
         }
         self.check_subscribes(Method::Subscribe)?;
-        if self.inner.watched.is_open(&uri) {
+        if self.inner.resource_streams.is_open(&uri) {
             return Ok(());
         }
         let filter = SubscriptionFilter::default().with_resource_subscriptions(vec![uri.clone()]);
@@ -167,26 +183,26 @@ impl Client {
             return Err(ClientError::NotHonoured { uri });
         }
         let task = tokio::spawn(forward(stream, self.inner.on_notification.clone()));
-        self.inner.watched.insert(uri, task.abort_handle());
+        self.inner.resource_streams.insert(uri, task.abort_handle());
         Ok(())
     }
 
-    /// No longer wants to be told when this resource changes.
+    /// Ends the subscription to a resource.
     ///
     /// # Errors
-    /// As every call.
+    /// See [`ClientError`].
     pub async fn unsubscribe(&self, uri: impl Into<String>) -> Result<(), ClientError> {
         let uri = uri.into();
         if self.has(&Method::Unsubscribe) {
             let params = UnsubscribeParams::new(uri);
-            return self.ask::<_, EmptyResult>(Method::Unsubscribe, &params).await.map(drop);
+            return self.request::<_, EmptyResult>(Method::Unsubscribe, &params).await.map(drop);
         }
         self.check_subscribes(Method::Unsubscribe)?;
-        self.inner.watched.remove(&uri);
+        self.inner.resource_streams.remove(&uri);
         Ok(())
     }
 
-    /// The capability is the same in both eras.
+    /// Checks the capability, which is the same in both eras.
     fn check_subscribes(&self, method: Method) -> Result<(), ClientError> {
         let resources = self.inner.peer.server_capabilities().and_then(|server| server.resources.as_ref());
         if resources.is_some_and(|resources| resources.subscribe == Some(true)) {
@@ -197,7 +213,7 @@ impl Client {
     }
 }
 
-/// Hands on what comes, until the stream ends.
+/// Forwards the notifications of a stream until it ends.
 async fn forward(mut stream: Subscription, on_notification: Option<OnNotification>) {
     while let Some(next) = stream.next().await {
         match next {

@@ -1,18 +1,18 @@
-//! Tasks: calls of tools whose result is fetched later, as handles and as results that are waited for.
+//! Tasks: tool calls whose result is fetched later.
 //!
-//! A client takes them when it was built so ([`ClientBuilder::tasks`](super::ClientBuilder::tasks)). Then a call simply
-//! takes longer: [`Client::call_tool`] follows the task to its end. Who wants the task itself begins the call instead
-//! ([`ToolCall::begin`]), keeps the [`TaskHandle`] or only its id, and takes it up again later ([`Client::task`]), over
-//! another connection if need be. It is the same in both eras: the tasks of 2025-11-25
-//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>) and those of the extension
+//! A client accepts tasks if it was built so ([`ClientBuilder::tasks`](super::ClientBuilder::tasks)).
+//! [`Client::call_tool`] then waits for the end of a task as for any result. To get the task itself, start the call
+//! with [`ToolCall::start`], keep the [`TaskHandle`] or its id, and continue later with [`Client::task`], even over
+//! another connection. The API is the same for the tasks of 2025-11-25
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>) and for those of the extension
 //! (<https://modelcontextprotocol.io/seps/2663-tasks-extension>).
 //!
-//! Nothing here calls a task off by itself: whoever drops a handle, or what waits for a result, leaves the task to go on at
-//! the server. [`TaskHandle::cancel`] ends it.
+//! Nothing here cancels a task on its own: dropping a handle or a waiting future leaves the task running at the server.
+//! [`TaskHandle::cancel`] cancels it.
 
-mod board;
 mod dialect;
 mod follow;
+mod registry;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -24,19 +24,18 @@ use std::time::Duration;
 use mcpjoin_proto::types::{CallToolResult, ExtensionTask, Task};
 use mcpjoin_proto::{Method, Raw};
 
-pub(super) use self::board::Board;
-pub(super) use self::dialect::{Patience, asking, created, must_ask, wish};
+pub(super) use self::dialect::{Dialect, Timeouts, look_up_task_metadata, needs_task_support, task_metadata};
 pub(super) use self::follow::Following;
+pub(super) use self::registry::TaskRegistry;
 
-use self::dialect::Dialect;
 use self::follow::Follow;
-use super::rounds::ToolCall;
+use super::round_trip::ToolCall;
 use super::{Client, ClientError, Pages, decode};
 use crate::connection::CallEvent;
 
 /// A task at the server, by its id. Cheap to clone.
 ///
-/// Dropping it changes nothing: the task goes on. It can be had again with [`Client::task`].
+/// Dropping it has no effect on the task. [`Client::task`] returns a handle again.
 #[derive(Clone)]
 pub struct TaskHandle {
     client: Client,
@@ -49,62 +48,65 @@ impl TaskHandle {
         Self { client, id, created: created.map(Arc::new) }
     }
 
-    /// Its name, by which it can be taken up again. Whoever knows it may be able to see the task's result: it is a secret
-    /// where the server asks nobody who he is.
+    /// Returns the id, by which the task can be found again. Treat it as a secret if the server does not authenticate
+    /// its clients: everyone who knows it may be able to read the result.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What the server said when the task began, in the shape of the extension in both eras; `None` for one that was taken
-    /// up by its id.
+    /// Returns the task as the server described it when it started, in the shape of the extension in both eras. `None`
+    /// for a task that was looked up by its id.
     #[must_use]
     pub fn created(&self) -> Option<&ExtensionTask> {
         self.created.as_deref()
     }
 
-    /// How it stands now (`tasks/get`), in the shape of the extension in both eras.
+    /// Returns the current state of the task (`tasks/get`), in the shape of the extension in both eras.
     ///
     /// # Errors
-    /// As every call; [`ClientError::UnknownTask`] when the server does not know it, or no longer.
+    /// See [`ClientError`]; [`ClientError::UnknownTask`] if the server does not know the task, or no longer.
     pub async fn status(&self) -> Result<ExtensionTask, ClientError> {
-        let status = Dialect::of(&self.client).status(&self.client, &self.id, Patience::default()).await;
+        let status = Dialect::of(&self.client).status(&self.client, &self.id, Timeouts::default()).await;
         status.map_err(|error| unknown(&self.id, error))
     }
 
-    /// Asks the server to call it off (`tasks/cancel`). A server of the extension may take its time, or finish the task
-    /// all the same: [`TaskHandle::status`] tells. Dropping the future before its end leaves open whether the server was
-    /// asked.
+    /// Asks the server to cancel the task (`tasks/cancel`).
+    ///
+    /// A server of the extension may take its time, or even complete the task: check [`TaskHandle::status`]. If the
+    /// future is dropped before it is ready, the server may or may not have been asked.
     ///
     /// # Errors
-    /// As every call. A server of 2025-11-25 refuses it for a task that is over, with the same code as for one that it does
-    /// not know.
+    /// See [`ClientError`]. A server of 2025-11-25 refuses to cancel a task that has ended, with the same code as for
+    /// an unknown task.
     pub async fn cancel(&self) -> Result<(), ClientError> {
         Dialect::of(&self.client).cancel(&self.client, &self.id).await
     }
 
-    /// Waits until it is over, whatever it ends with, and tells how. What it asks meanwhile is answered. The bounds are
-    /// those of [`TaskHandle::result`]; dropping the future only ends the waiting.
+    /// Waits until the task has ended in any way, and returns its final state.
+    ///
+    /// Requests of the task for input are handled meanwhile. The limits are those of [`TaskHandle::result`]. Dropping
+    /// the future ends only the waiting.
     ///
     /// # Errors
-    /// As for [`TaskHandle::result`], but a task that failed or was called off is over and no error.
+    /// As for [`TaskHandle::result`], except that a task that has failed or was cancelled is not an error.
     pub async fn wait(&self) -> Result<ExtensionTask, ClientError> {
-        let mut following = Following::new(self.follow(Patience::default(), None, false));
+        let mut following = Following::new(self.follow(Timeouts::default(), None, false));
         poll_fn(|cx| following.poll_end(cx)).await.map(|ended| *ended.task)
     }
 
-    /// Waits until it is over and gives its result.
+    /// Waits until the task has ended, and returns its result.
     pub fn result(&self) -> TaskResult {
-        TaskResult { task: self.clone(), patience: Patience::default(), within: None, stage: Stage::Unsent }
+        TaskResult { task: self.clone(), timeouts: Timeouts::default(), within: None, stage: Stage::Unsent }
     }
 
-    fn follow(&self, patience: Patience, within: Option<Duration>, fetch: bool) -> Follow {
+    fn follow(&self, timeouts: Timeouts, within: Option<Duration>, fetch: bool) -> Follow {
         let (client, id, created) = (self.client.clone(), self.id.clone(), self.created.clone());
-        Follow { client, id, created, patience, within, fetch }
+        Follow { client, id, created, timeouts, within, fetch }
     }
 
-    pub(super) fn following(&self, patience: Patience, within: Option<Duration>) -> Following {
-        Following::new(self.follow(patience, within, true))
+    pub(super) fn following(&self, timeouts: Timeouts, within: Option<Duration>) -> Following {
+        Following::new(self.follow(timeouts, within, true))
     }
 }
 
@@ -117,19 +119,20 @@ impl fmt::Debug for TaskHandle {
     }
 }
 
-/// The result of a task, waited for: zero or more [`CallEvent`]s, then what the call would have given.
+/// The result of a task, in progress: zero or more [`CallEvent`]s, then the result of the call.
 ///
-/// The task is looked at as often as the server wants, but not more often than every 100 ms, not less than every 5 min, and
-/// every second when it says nothing; a server that tells of changes by itself is heard. Up to three looks in a row may be
-/// lost. What the task asks is answered by what the client was built with, each question once, and in at most
-/// [`max_rounds`](super::ClientBuilder::max_rounds) rounds. It always ends: with the task, after the time that
-/// [`TaskResult::within`] says, or once the server keeps the task no longer, a day at most.
+/// The task is polled as often as the server wants, but at least every 5 min and at most every 100 ms; every second if
+/// the server does not say. Notifications about the task are used as well. Up to three polls in a row may be lost.
+/// Requests of the task for input are handled by the functions that the client was built with, each request once, in at
+/// most [`max_rounds`](super::ClientBuilder::max_rounds) rounds. It always ends: with the task, after the time of
+/// [`TaskResult::within`], or when the server does not keep the task any longer, but at most after a day.
 ///
-/// Nothing is sent before the first poll; the setters belong before it. Dropping it leaves the task to go on at the server.
+/// Nothing is sent before the first poll, so call the setters before that. Dropping it leaves the task running at the
+/// server.
 #[must_use = "nothing is sent before it is polled"]
 pub struct TaskResult {
     task: TaskHandle,
-    patience: Patience,
+    timeouts: Timeouts,
     within: Option<Duration>,
     stage: Stage,
 }
@@ -141,42 +144,43 @@ enum Stage {
 }
 
 impl TaskResult {
-    /// How long each round trip may take. Absent: the connection's own
+    /// Sets how long each request may take. Default: the connection's
     /// ([`Limits::request`](mcpjoin_proto::session::Limits), 60 s).
     pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.patience.timeout = Some(timeout);
+        self.timeouts.timeout = Some(timeout);
         self
     }
 
-    /// How long to wait for the end in all. Absent: for as long as the server keeps the task, counted from the first look,
-    /// and a day where it keeps it for ever.
+    /// Sets how long to wait in total. Default: as long as the server keeps the task, from the first poll on, or a day
+    /// if it keeps the task forever.
     pub const fn within(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
     }
 
-    /// How the task stands, each time that it has changed; `None` when the result is there, to be awaited. Cancel-safe.
+    /// Returns the state of the task each time that it has changed, or `None` when the result is ready to be awaited.
+    /// Cancel-safe.
     pub async fn next_event(&mut self) -> Option<CallEvent> {
         poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    /// The result as the server sent it.
+    /// Returns the result as the server has sent it.
     ///
     /// # Errors
-    /// As awaiting does; whether it is the result of a tool is not looked at.
+    /// As awaiting it. The result is not checked against the type of a tool's result.
     pub async fn raw(mut self) -> Result<Raw, ClientError> {
         poll_fn(|cx| self.poll_raw(cx)).await
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
-        match self.begun() {
+        match self.following_mut() {
             Some(following) => following.poll_event(cx),
             None => Poll::Ready(None),
         }
     }
 
     fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Result<Raw, ClientError>> {
-        let Some(following) = self.begun() else {
+        let Some(following) = self.following_mut() else {
             return Poll::Ready(Err(mcpjoin_proto::session::CallError::Cancelled.into()));
         };
         let result = ready!(following.poll_result(cx));
@@ -184,9 +188,9 @@ impl TaskResult {
         Poll::Ready(result)
     }
 
-    fn begun(&mut self) -> Option<&mut Following> {
+    fn following_mut(&mut self) -> Option<&mut Following> {
         if matches!(self.stage, Stage::Unsent) {
-            self.stage = Stage::Following(self.task.following(self.patience, self.within));
+            self.stage = Stage::Following(self.task.following(self.timeouts, self.within));
         }
         match &mut self.stage {
             Stage::Following(following) => Some(following),
@@ -195,8 +199,9 @@ impl TaskResult {
     }
 }
 
-/// The tool's result. The errors are those of the call ([`ClientError::remote`] when the task failed with the server's
-/// error), and besides [`ClientError::UnknownTask`], [`ClientError::TaskCancelled`] and [`ClientError::TaskTimedOut`].
+/// Returns the tool's result. The errors are those of a call ([`ClientError::remote`] if the task has failed with an
+/// error of the server), and [`ClientError::UnknownTask`], [`ClientError::TaskCancelled`] and
+/// [`ClientError::TaskTimedOut`].
 impl Future for TaskResult {
     type Output = Result<CallToolResult, ClientError>;
 
@@ -212,57 +217,58 @@ impl fmt::Debug for TaskResult {
     }
 }
 
-/// What a call came to that was begun and not waited for.
+/// The outcome of a call that was started without waiting for its result.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Begun {
-    /// A task, which goes on at the server.
+pub enum TaskOutcome {
+    /// The call runs as a task at the server.
     Task(TaskHandle),
-    /// A result, at once, as the server sent it: the tool was not run as a task.
+    /// The call has not become a task. The result as the server has sent it.
     Result(Raw),
 }
 
-/// A call being begun: ends as soon as there is a task, or a result where there is none. Made by [`ToolCall::begin`].
+/// A call that is being started. Ready as soon as there is a task, or a result if there is no task. Created by
+/// [`ToolCall::start`].
 ///
-/// Dropping it before its end cancels the request, as with every call; whether a task has begun then is not known.
+/// Dropping it cancels the request, as with every call. Whether a task was started is not known then.
 #[must_use = "nothing is sent before it is polled"]
 #[derive(Debug)]
-pub struct Beginning(ToolCall);
+pub struct StartedCall(ToolCall);
 
-impl Beginning {
+impl StartedCall {
     pub(super) const fn new(call: ToolCall) -> Self {
         Self(call)
     }
 
-    /// What comes before there is a task or a result; `None` when one of them is there, to be awaited. Cancel-safe.
+    /// Returns the next event, or `None` when the outcome is ready to be awaited. Cancel-safe.
     pub async fn next_event(&mut self) -> Option<CallEvent> {
         self.0.next_event().await
     }
 }
 
-impl Future for Beginning {
-    type Output = Result<Begun, ClientError>;
+impl Future for StartedCall {
+    type Output = Result<TaskOutcome, ClientError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.get_mut().0.poll_begun(cx)
+        self.get_mut().0.poll_started(cx)
     }
 }
 
 impl Client {
-    /// A task that was begun before, on this connection or another one, by its id. Nothing is sent. Servers of 2025-11-25
-    /// may know it only in the session in which it began, and others only for the same authorization.
+    /// Returns a handle to a task by its id, which may have started on another connection. Sends nothing. Servers of
+    /// 2025-11-25 may know the task only in the session in which it started, others only for the same authorization.
     pub fn task(&self, id: impl Into<String>) -> TaskHandle {
         TaskHandle::new(self.clone(), id.into(), None)
     }
 
-    /// All tasks that the server keeps for us, page after page: 2025-11-25 alone, and only where the server declares
-    /// `tasks.list`. The extension has no such list, and there it is refused.
+    /// Lists all tasks that the server keeps for this client, at 2025-11-25 and if the server declares `tasks.list`.
+    /// The extension has no such list, so the request is refused there.
     pub fn list_tasks(&self) -> Pages<Task> {
         Pages::new(self.clone())
     }
 }
 
-/// The server's error about a task, told apart when it means that the task is unknown.
+/// Turns an error of the server into [`ClientError::UnknownTask`] if it means that.
 fn unknown(id: &str, error: ClientError) -> ClientError {
     match error.remote() {
         Some(remote) if follow::is_unknown(&error) => {

@@ -1,4 +1,4 @@
-//! A call in progress.
+//! A request to the peer, from its creation to its result.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -13,28 +13,29 @@ use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
 
 use super::Connection;
-use super::core::{Core, Locked, Slot, Waking};
+use super::core::{Core, Locked, Slot, TaskWaker};
 
-/// A call in progress: zero or more [`CallEvent`]s, then the result.
+/// A request in progress: zero or more [`CallEvent`]s, then the result.
 ///
-/// Awaiting it gives the result. [`Calling::next_event`] gives what comes before. Nothing is sent before the
-/// first poll. Dropping it before the result is there cancels the request: the peer is told that nobody waits
-/// any more. It waits when too much is under way, and it always ends: with a result, with the peer's error, at
-/// the deadline, or with the connection. While it waits for room its time begins anew whenever another call gets
-/// some.
+/// Await it for the result, or call [`Calling::next_event`] for the events before it. Nothing is sent before the first
+/// poll. Dropping it before the result is there cancels the request and tells the peer so.
+///
+/// It waits in a queue while too many requests are in flight, and it always ends: with a result, with the peer's error,
+/// with a timeout, or with the connection. The timeout of a queued request starts again whenever another request leaves
+/// the queue.
 #[must_use = "nothing is sent before it is polled"]
 pub struct Calling {
     core: Arc<Core>,
     stage: Stage,
-    /// Its place among those who wait for room.
-    place: Option<Place>,
-    /// When the outcome came that was given.
+    /// Its place in the queue of calls.
+    place: Option<QueuePlace>,
+    /// When the outcome that was returned has arrived.
     arrived: Option<Time>,
 }
 
-/// A place among those who wait for room.
+/// A place in the queue of calls, and since when.
 #[derive(Clone, Copy)]
-struct Place {
+struct QueuePlace {
     number: u64,
     since: Time,
 }
@@ -42,21 +43,21 @@ struct Place {
 enum Stage {
     Unsent(Box<Call>),
     Sent(i64),
-    /// It was not sent, and never will be: nobody has been given the reason yet.
+    /// It was not sent and never will be. The error has not been returned yet.
     Refused(Box<CallError>),
     Over,
 }
 
-/// What a call brings before its result.
+/// What may arrive for a request before its result.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CallEvent {
-    /// How far it is. What nobody looked at in time is replaced by what is newer.
+    /// The progress of the request. A newer one replaces one that was not taken.
     Progress(ProgressParams),
-    /// A notification that belongs to it: what a subscription brings.
+    /// A notification that belongs to the request, such as those of a subscription.
     Notification(Notification),
-    /// How the task stands that it has become, in the shape of the extension in both eras. What nobody looked at in time
-    /// is replaced by what is newer. Only a client that takes tasks sees any.
+    /// The state of the task that the call has become, in the shape of the tasks extension in both eras. A newer one
+    /// replaces one that was not taken. Only clients that accept tasks receive any.
     Task(Box<ExtensionTask>),
 }
 
@@ -65,7 +66,7 @@ impl Calling {
         Self { core, stage: Stage::Unsent(Box::new(call)), place: None, arrived: None }
     }
 
-    /// The id of the request, once it is sent.
+    /// Returns the id of the request, once it was sent.
     #[must_use]
     pub fn id(&self) -> Option<RequestId> {
         match self.stage {
@@ -74,12 +75,12 @@ impl Calling {
         }
     }
 
-    /// When the outcome came that was given, which may be long before somebody took it.
+    /// Returns when the outcome that was returned has arrived, which may be long before it was taken.
     pub(crate) fn arrived(&self) -> Option<Instant> {
         self.arrived.map(|arrived| self.core.instant(arrived))
     }
 
-    /// Notifications that were dropped because nobody looked at them in time.
+    /// Returns how many notifications were dropped because they were not taken in time.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         match self.stage {
@@ -88,20 +89,20 @@ impl Calling {
         }
     }
 
-    /// The next thing that comes before the result; `None` when the result is there, to be awaited. Sends the
-    /// request when it is not sent yet. Cancel-safe.
+    /// Returns the next event, or `None` when the result is ready to be awaited. Sends the request if it was not sent
+    /// yet. Cancel-safe.
     pub async fn next_event(&mut self) -> Option<CallEvent> {
         poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    /// Cancels the request, as dropping it does, and tells the peer why.
+    /// Cancels the request, as dropping it does, and sends the reason to the peer.
     #[doc(hidden)]
     pub fn cancel(mut self, reason: Option<&str>) {
-        self.give_up(reason);
+        self.abandon(reason);
     }
 
-    /// Nobody waits for the answer any more.
-    fn give_up(&mut self, reason: Option<&str>) {
+    /// Cancels the request if it has no outcome yet, and frees its slot.
+    fn abandon(&mut self, reason: Option<&str>) {
         let Stage::Sent(id) = self.stage else { return };
         self.stage = Stage::Over;
         let mut state = self.core.lock();
@@ -117,12 +118,12 @@ impl Calling {
     #[doc(hidden)]
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
         let core = self.core.clone();
-        let mut waking = Waking::new(cx);
+        let mut waker = TaskWaker::new(cx);
         let mut state = core.lock();
         if let Stage::Unsent(call) = &mut self.stage {
-            match send(&core, &mut state, call, &mut self.place, &mut waking) {
+            match send(&core, &mut state, call, &mut self.place, &mut waker) {
                 Poll::Ready(Ok(id)) => self.stage = Stage::Sent(id),
-                // The result says it.
+                // Awaiting it returns the error.
                 Poll::Ready(Err(error)) => {
                     self.stage = Stage::Refused(error);
                     return Poll::Ready(None);
@@ -141,27 +142,27 @@ impl Calling {
         if slot.outcome.is_some() {
             return Poll::Ready(None);
         }
-        waking.put(&mut slot.waker);
+        waker.put(&mut slot.waker);
         Poll::Pending
     }
 }
 
-/// Sends the request, or waits for room.
+/// Sends the request, or enters the queue.
 fn send(
     core: &Core,
     state: &mut Locked<'_>,
     call: &mut Call,
-    place: &mut Option<Place>,
-    waking: &mut Waking,
+    place: &mut Option<QueuePlace>,
+    waker: &mut TaskWaker,
 ) -> Poll<Result<i64, Box<CallError>>> {
     let now = core.now();
     let waited = place.take();
     if let Some(place) = waited {
-        waking.keep(state.room.leave(place.number));
+        waker.keep(state.call_queue.leave(place.number));
     }
     let refused = match state.session.call_taking(now, call) {
         Ok(id) => {
-            // The session counts its ids up from 1.
+            // The session numbers its requests from 1.
             let id = id.as_i64().unwrap_or_default();
             state.slots.insert(id, Slot::default());
             state.wake_driver();
@@ -172,16 +173,13 @@ fn send(
     match (refused, &state.closed) {
         (CallRefused::Full { .. }, None) => {
             let since = waited.map_or(now, |place| place.since);
-            let patience = call.timeout.unwrap_or_else(|| state.session.limits().request);
-            if state.room.is_late(now, since, patience) {
+            let timeout = call.timeout.unwrap_or_else(|| state.session.limits().request);
+            if state.call_queue.has_timed_out(now, since, timeout) {
                 let method = call.method.clone();
-                return Poll::Ready(
-                    Err(CallError::TimedOut { method, after: patience, total: false }.into()),
-                );
+                return Poll::Ready(Err(CallError::TimedOut { method, after: timeout, total: false }.into()));
             }
-            let number =
-                state.wait_for_room(waited.map(|place| place.number), Some((since, patience)), waking);
-            *place = Some(Place { number, since });
+            let number = state.queue_call(waited.map(|place| place.number), Some((since, timeout)), waker);
+            *place = Some(QueuePlace { number, since });
             Poll::Pending
         }
         (CallRefused::Closed, Some(cause)) => Poll::Ready(Err(CallError::Closed(cause.clone()).into())),
@@ -194,10 +192,10 @@ impl Future for Calling {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let mut waking = Waking::new(cx);
+        let mut waker = TaskWaker::new(cx);
         let mut state = this.core.lock();
         if let Stage::Unsent(call) = &mut this.stage {
-            match send(&this.core, &mut state, call, &mut this.place, &mut waking) {
+            match send(&this.core, &mut state, call, &mut this.place, &mut waker) {
                 Poll::Ready(Ok(id)) => this.stage = Stage::Sent(id),
                 Poll::Ready(Err(error)) => this.stage = Stage::Refused(error),
                 Poll::Pending => return Poll::Pending,
@@ -215,7 +213,7 @@ impl Future for Calling {
             return Poll::Ready(Err(CallError::Cancelled));
         };
         let Some(outcome) = slot.outcome.take() else {
-            waking.put(&mut slot.waker);
+            waker.put(&mut slot.waker);
             return Poll::Pending;
         };
         this.arrived = Some(slot.arrived);
@@ -230,9 +228,9 @@ impl Future for Calling {
 impl Drop for Calling {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            Connection::from_core(self.core.clone()).leave_room(place.number);
+            Connection::from_core(self.core.clone()).leave_call_queue(place.number);
         }
-        self.give_up(None);
+        self.abandon(None);
     }
 }
 

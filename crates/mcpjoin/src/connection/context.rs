@@ -1,19 +1,23 @@
-//! What a handler knows about the request it answers, and what it may do meanwhile.
+//! What a handler knows about the request that it answers, and what it can send meanwhile.
+//!
+//! Used by every [`Handler`](crate::Handler). `server::Context` dereferences to it and adds what a server can do.
 
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext, Route};
+use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext, Route, Session};
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
 use mcpjoin_proto::{Notification, Profile, Raw, RequestId};
 
-use super::aside::Place;
-use super::core::{Core, Inner, Waking};
+use super::core::{Core, TaskWaker};
+use super::offload::Permit;
 use super::{Calling, Connection};
 
-/// What a handler knows about what it handles, and what it may do meanwhile. Cheap to clone.
+/// The request or notification that a handler works on, and the connection that it arrived on.
+///
+/// Cheap to clone. A clone may outlive the request: sending on it then fails with [`NotifyRefused::NoSuchRequest`].
 #[derive(Clone)]
 pub struct Context {
     core: Arc<Core>,
@@ -30,131 +34,126 @@ impl Context {
         Self { core, request: None }
     }
 
-    /// The id of the request; `None` for a notification.
+    /// Returns the id of the request, or `None` for a notification.
     #[must_use]
     pub fn request_id(&self) -> Option<&RequestId> {
         self.request.as_ref().map(|(id, _)| id)
     }
 
-    /// What the session knows about the request; `None` for a notification.
+    /// Returns what the session knows about the request, or `None` for a notification.
     #[must_use]
     pub fn request(&self) -> Option<&RequestContext> {
         self.request.as_ref().map(|(_, context)| context)
     }
 
-    /// The facts of the protocol revision that the request is made in; `None` before the peers agree.
+    /// Returns the facts of the protocol revision that the request uses. `None` before the peers have agreed on a revision.
     #[must_use]
     pub fn profile(&self) -> Option<&'static Profile> {
         self.request().map(|context| context.profile).or_else(|| self.core.lock().session.profile())
     }
 
-    /// The client that asks, as it describes itself. Nothing of it is proved.
+    /// Returns how the client that sent the request describes itself. These are its own statements: nothing is verified.
     #[must_use]
     pub fn asker(&self) -> Option<&Arc<Asker>> {
         self.request().map(|context| &context.asker)
     }
 
-    /// A place aside for a result of so many bytes; `None` for one that is written where it is.
-    pub(crate) fn aside(&self, bytes: usize) -> Option<Place> {
-        self.core.aside.place(bytes)
+    /// Returns a permit to encode a result of `bytes` on a blocking thread, or `None` if it is encoded in place.
+    pub(crate) fn offload_permit(&self, bytes: usize) -> Option<Permit> {
+        self.core.offload.permit(bytes)
     }
 
-    /// Over which link the request came.
+    /// Returns which transport the request arrived on, and the verified identity of its sender where there is one.
     #[must_use]
     pub fn origin(&self) -> Option<&Arc<Origin>> {
         self.request().map(|context| &context.origin)
     }
 
-    /// Tells the asker how far its request is. Nothing is sent when it did not ask for progress; what it has
-    /// not read yet is replaced by what is newer, so this may be called as often as there is something new.
-    /// `progress` must grow.
+    /// Reports the progress of the request to its sender.
+    ///
+    /// Nothing is sent if the sender did not ask for progress. A report that has not been sent yet is replaced by a newer
+    /// one, so this may be called as often as there is news. `progress` must increase; it has the same unit as `total`.
     ///
     /// # Errors
-    /// When the request is no longer being handled.
+    /// [`NotifyRefused`] if the request is not being handled any more.
     pub fn progress(
         &self,
         progress: f64,
         total: Option<f64>,
         message: Option<&str>,
     ) -> Result<(), NotifyRefused> {
-        let mut state = self.core.lock();
-        let id = self.handled_in(&state)?;
-        let outcome = state.session.progress(id, progress, total, message);
-        state.wake_driver();
-        outcome
+        self.send(|session, id| session.progress(id, progress, total, message))
     }
 
-    /// Sends a log message to the asker, when it wants messages of that level.
+    /// Sends a log message to the sender of the request, if the sender wants messages of this level.
     ///
     /// # Errors
-    /// When the request is no longer being handled, or the server does not declare logging.
+    /// [`NotifyRefused`] if the request is not being handled any more, or if the server does not declare logging.
     pub fn log(&self, level: LoggingLevel, logger: Option<&str>, data: Raw) -> Result<(), NotifyRefused> {
         let mut message = LogMessageParams::new(level, data);
         message.logger = logger.map(ToOwned::to_owned);
-        let mut state = self.core.lock();
-        let id = self.handled_in(&state)?;
-        let outcome = state.session.log(id, &message);
-        state.wake_driver();
-        outcome
+        self.send(|session, id| session.log(id, &message))
     }
 
-    /// Tells the asker something that belongs to its request, in its order with what else belongs to it. Nothing is looked
-    /// at but what the session must: a server that tells what its client has not asked for breaks a rule.
+    /// Sends a notification that belongs to the request, in order with everything else that belongs to it.
+    ///
+    /// The session checks only what it must. A server that sends notifications which its client did not ask for violates
+    /// the specification.
     ///
     /// # Errors
-    /// When the request is no longer being handled, when the revision has no such notification or what it needs was not
-    /// declared, and when the asker takes too little.
+    /// [`NotifyRefused`] if the request is not being handled any more, if the revision has no such notification, if a
+    /// capability that it needs was not declared, or if the peer reads too slowly.
     pub fn notify(&self, notification: Notification) -> Result<(), NotifyRefused> {
-        let mut state = self.core.lock();
-        let id = self.handled_in(&state)?.clone();
-        let outcome = state.session.notify(notification, Route::ReplyTo(id));
-        state.wake_driver();
-        outcome
+        self.send(|session, id| session.notify(notification, Route::ReplyTo(id.clone())))
     }
 
-    /// Why the request is cancelled, in the peer's words: for what is dropped with its handler.
+    /// Returns the peer's reason for cancelling the request, while the handler's future is being dropped for it.
     #[doc(hidden)]
     pub fn cancel_reason(&self) -> Option<String> {
-        self.core.lock().reason.clone()
+        self.core.lock().cancel_reason.clone()
     }
 
-    /// Closes the event stream of the request where its sender comes back for the rest: over HTTP in 2025-11-25, where
-    /// events are kept. Elsewhere nothing happens.
+    /// Closes the event stream of the request if its sender can resume it: over HTTP at 2025-11-25, with an event store.
+    /// Does nothing elsewhere.
     ///
     /// # Errors
-    /// When the request is no longer being handled.
+    /// [`NotifyRefused`] if the request is not being handled any more.
     pub fn close_sse_stream(&self) -> Result<(), NotifyRefused> {
-        let mut state = self.core.lock();
-        let id = self.handled_in(&state)?;
-        let outcome = state.session.close_stream(id);
-        state.wake_driver();
-        outcome
+        self.send(Session::close_stream)
     }
 
-    /// The id of the request, while it is being handled. Behind it another request may have the same id, of another
-    /// client even, where connections are used again (HTTP).
-    fn handled_in(&self, state: &Inner) -> Result<&RequestId, NotifyRefused> {
-        match &self.request {
-            Some((id, request)) if state.session.is_handling(id, request.number) => Ok(id),
-            _ => Err(NotifyRefused::NoSuchRequest),
-        }
+    /// Sends something that belongs to the request, if the request is still being handled. The number tells it from a later
+    /// request with the same id, which over HTTP may even be another client's.
+    fn send(
+        &self,
+        send: impl FnOnce(&mut Session, &RequestId) -> Result<(), NotifyRefused>,
+    ) -> Result<(), NotifyRefused> {
+        let Some((id, request)) = &self.request else { return Err(NotifyRefused::NoSuchRequest) };
+        self.core.with_session(|session| {
+            if !session.is_handling(id, request.number) {
+                return Err(NotifyRefused::NoSuchRequest);
+            }
+            send(session, id)
+        })
     }
 
-    /// Asks the other side something on behalf of this request. In the modern era a server cannot: it answers
-    /// with what it needs instead (`Reply::NeedInput`).
+    /// Starts a request to the peer on behalf of this request.
+    ///
+    /// In the modern era a server cannot do so: it answers with `Reply::NeedInput` instead.
     pub fn call(&self, mut call: Call) -> Calling {
         call.on_behalf_of = self.request_id().cloned();
         Calling::new(self.core.clone(), call)
     }
 
-    /// The connection that the request came over.
+    /// Returns the connection that the request arrived on.
     #[must_use]
     pub fn connection(&self) -> Connection {
         Connection::from_core(self.core.clone())
     }
 
-    /// Whether nobody waits for the answer any more: the request was cancelled, or the handler has answered it. A
-    /// handler's own future is dropped when it is cancelled; this is for work that it has given to somebody else.
+    /// Returns whether the response is not needed any more: the request was cancelled, or it has its response.
+    ///
+    /// A handler's own future is dropped when its request is cancelled. This is for work that runs elsewhere.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         match &self.request {
@@ -163,33 +162,34 @@ impl Context {
         }
     }
 
-    /// Waits until nobody waits for the answer any more.
+    /// Waits until the response is not needed any more, as [`is_cancelled`](Self::is_cancelled) says. Waits forever for a
+    /// notification. Cancel-safe.
     pub async fn cancelled(&self) {
         let Some((id, request)) = &self.request else { return std::future::pending().await };
-        let mut leaving = Leaving { core: &self.core, id, place: None };
+        let mut watch = EndWatch { core: &self.core, id, place: None };
         poll_fn(|cx| {
-            let mut waking = Waking::new(cx);
+            let mut waker = TaskWaker::new(cx);
             let mut state = self.core.lock();
             if !state.session.is_handling(id, request.number) {
                 return Poll::Ready(());
             }
-            leaving.place = Some(state.wait_for_end(id, leaving.place, &mut waking));
+            watch.place = Some(state.wait_for_end(id, watch.place, &mut waker));
             Poll::Pending
         })
         .await;
     }
 }
 
-/// A place among those who wait for a request to be over, given back when they do not wait any more.
-struct Leaving<'a> {
+/// Removes its waker from the list of those that wait for the end of a request.
+struct EndWatch<'a> {
     core: &'a Core,
     id: &'a RequestId,
     place: Option<u64>,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for EndWatch<'_> {
     fn drop(&mut self) {
-        let waker = self.place.and_then(|place| self.core.lock().leave_end(self.id, place));
+        let waker = self.place.and_then(|place| self.core.lock().unwatch_end(self.id, place));
         drop(waker);
     }
 }

@@ -1,10 +1,11 @@
-//! What a connection is: the session, the slots of the calls under way, and who waits for what, behind one
-//! lock.
+//! The state of a connection behind one lock: the session, the slots of pending calls, and the wakers of everything
+//! that waits.
 //!
-//! The lock is held for moments, never across an await and never while a handler runs.
+//! The lock is held briefly, never across an await and never while a handler runs.
 //!
-//! A waker is somebody else's code: cloning, waking or dropping it may use the connection. So it is cloned before the lock
-//! is taken ([`Waking`]), and what is woken or replaced is handed out and woken or dropped after the lock is released.
+//! A waker is foreign code: cloning, waking or dropping it may use the connection. So it is cloned before the lock is
+//! taken ([`TaskWaker`]); wakers that are woken or replaced are passed out and woken or dropped after the lock is
+//! released.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -17,49 +18,49 @@ use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
 
-use super::aside::Aside;
-use super::room::Room;
+use super::call_queue::CallQueue;
+use super::offload::Offload;
 
 pub(crate) struct Core {
     state: Mutex<Inner>,
     epoch: Instant,
-    pub(crate) aside: Arc<Aside>,
+    pub(crate) offload: Arc<Offload>,
 }
 
 pub(crate) struct Inner {
     pub(crate) session: Session,
-    /// The calls under way, by the id of their request.
+    /// The pending calls, by the id of their request.
     pub(crate) slots: RingMap<Slot>,
-    /// Calls that wait for room.
-    pub(super) room: Room,
-    /// Whoever waits for the opening or the end, by the number of its place.
+    /// Calls that wait for capacity.
+    pub(super) call_queue: CallQueue,
+    /// Wakers of tasks that wait for the opening or the end, by place.
     watchers: BTreeMap<u64, Waker>,
     next_watcher: u64,
-    /// Whoever waits for a request of the peer to have its answer or to be cancelled.
-    leaving: BTreeMap<RequestId, BTreeMap<u64, Waker>>,
+    /// Wakers of tasks that wait for the end of a request of the peer: its response, or its cancellation.
+    end_watchers: BTreeMap<RequestId, BTreeMap<u64, Waker>>,
     driver: Option<Waker>,
-    /// The peers agree.
+    /// The peers have agreed on a revision.
     pub(crate) opened: bool,
-    /// Why the session is over.
+    /// Why the session has ended.
     pub(crate) closed: Option<Arc<CloseCause>>,
-    /// The link and what it has started are gone too.
-    pub(crate) gone: bool,
-    /// Why the request is cancelled whose handler is being dropped.
-    pub(crate) reason: Option<String>,
+    /// The transport and everything that it has started are gone, too.
+    pub(crate) link_closed: bool,
+    /// Why the peer has cancelled the request whose handler is being dropped.
+    pub(crate) cancel_reason: Option<String>,
 }
 
-/// The state, locked. Whoever is to be woken is woken when it is not any more.
+/// The locked state. The driver's waker is woken after the lock is released.
 pub(crate) struct Locked<'a> {
-    // In this order: the lock is released first.
+    // The field order matters: the lock is released first.
     state: MutexGuard<'a, Inner>,
-    driver: WokenLast,
+    driver: WakeOnDrop,
 }
 
-/// A waker that is woken when this is dropped.
+/// Wakes its waker when it is dropped.
 #[derive(Default)]
-struct WokenLast(Option<Waker>);
+struct WakeOnDrop(Option<Waker>);
 
-impl Drop for WokenLast {
+impl Drop for WakeOnDrop {
     fn drop(&mut self) {
         if let Some(waker) = self.0.take() {
             waker.wake();
@@ -67,33 +68,33 @@ impl Drop for WokenLast {
     }
 }
 
-/// The waker of the task that polls, and those that it replaces. Made before the lock is taken, it is dropped after the lock
-/// is released.
-pub(crate) struct Waking {
+/// The waker of the polling task, and the wakers that it replaces. Create it before the lock is taken, drop it after
+/// the lock is released.
+pub(crate) struct TaskWaker {
     own: Option<Waker>,
     replaced: Vec<Waker>,
 }
 
-impl Waking {
+impl TaskWaker {
     pub(crate) fn new(cx: &TaskContext<'_>) -> Self {
         Self { own: Some(cx.waker().clone()), replaced: Vec::new() }
     }
 
-    /// Puts the task's waker in this place, once.
+    /// Puts the task's waker into `place`. Only the first call does so.
     pub(super) fn put(&mut self, place: &mut Option<Waker>) {
         if let Some(own) = self.own.take() {
             self.replaced.extend(place.replace(own));
         }
     }
 
-    /// The same of a numbered place among others.
+    /// Puts the task's waker into a numbered place. Only the first call does so.
     pub(super) fn put_among(&mut self, places: &mut BTreeMap<u64, Waker>, number: u64) {
         if let Some(own) = self.own.take() {
             self.replaced.extend(places.insert(number, own));
         }
     }
 
-    /// The task's waker, once.
+    /// Takes the task's waker. Only the first call returns it.
     pub(super) fn take(&mut self) -> Option<Waker> {
         self.own.take()
     }
@@ -104,24 +105,25 @@ impl Waking {
     }
 }
 
-/// Where the result of a call is put.
+/// Where the outcome and the events of a pending call are put.
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) outcome: Option<Result<Reply, CallError>>,
-    /// When the outcome came.
+    /// When the outcome arrived.
     pub(crate) arrived: Time,
-    /// Progress that nobody has looked at yet: the newest says all.
+    /// Progress that was not taken yet. Only the newest is kept.
     pub(crate) progress: Option<ProgressParams>,
-    /// Notifications that belong to the call and that nobody has looked at yet.
+    /// Notifications of the call that were not taken yet.
     notifications: VecDeque<Notification>,
-    /// Their bytes.
+    /// The bytes of their payloads.
     bytes: usize,
-    /// Notifications that were dropped because nobody looked at them.
+    /// How many notifications were dropped because they were not taken.
     pub(crate) dropped: u64,
     pub(crate) waker: Option<Waker>,
 }
 
-/// Notifications that wait in a slot, and their bytes beside the newest; the oldest are dropped, and counted, beyond it.
+/// Maximum number of notifications in a slot, and maximum bytes beside the newest. Beyond that the oldest are dropped
+/// and counted.
 const SLOT_NOTIFICATIONS: usize = 1024;
 const SLOT_BYTES: usize = 4 * 1024 * 1024;
 
@@ -131,26 +133,33 @@ impl Core {
             state: Mutex::new(Inner {
                 session,
                 slots: RingMap::default(),
-                room: Room::new(),
+                call_queue: CallQueue::new(),
                 watchers: BTreeMap::new(),
                 next_watcher: 0,
-                leaving: BTreeMap::new(),
+                end_watchers: BTreeMap::new(),
                 driver: None,
                 opened: false,
                 closed: None,
-                gone: false,
-                reason: None,
+                link_closed: false,
+                cancel_reason: None,
             }),
             epoch: Instant::now(),
-            aside: Arc::default(),
+            offload: Arc::default(),
         }
     }
 
-    /// The state. A panic while it was held leaves it as consistent as the session is: no user code runs under
-    /// the lock, so the poison means nothing.
+    /// Locks the state. No user code runs under the lock, so a poisoned lock is as consistent as the session is.
     pub(crate) fn lock(&self) -> Locked<'_> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Locked { state, driver: WokenLast::default() }
+        Locked { state, driver: WakeOnDrop::default() }
+    }
+
+    /// Lets the session do something that may give the driver work, and wakes the driver.
+    pub(crate) fn with_session<R>(&self, act: impl FnOnce(&mut Session) -> R) -> R {
+        let mut state = self.lock();
+        let outcome = act(&mut state.session);
+        state.wake_driver();
+        outcome
     }
 
     #[cfg(test)]
@@ -162,9 +171,9 @@ impl Core {
         Time::from_epoch(self.epoch.elapsed())
     }
 
-    /// The moment on the runtime's clock that a point of the session's time is.
+    /// The instant of the runtime's clock that corresponds to a point of the session's time.
     pub(crate) fn instant(&self, time: Time) -> Instant {
-        // Far beyond what a clock can say: half a century is for ever.
+        // Beyond what the clock can represent. Half a century is as good as never.
         const EVER: Duration = Duration::from_secs(50 * 365 * 24 * 60 * 60);
         self.epoch + time.since_epoch().min(EVER)
     }
@@ -185,22 +194,22 @@ impl DerefMut for Locked<'_> {
 }
 
 impl Locked<'_> {
-    /// There is something to do for the driver: it is woken once the lock is released.
+    /// Wakes the driver after the lock is released: there is work for it.
     pub(crate) fn wake_driver(&mut self) {
         if self.driver.0.is_none() {
             self.driver.0 = self.state.driver.take();
         }
     }
 
-    /// Wakes this task when there may be room for a call, or when there was none for too long. Whoever waited before
-    /// keeps its place.
-    pub(super) fn wait_for_room(
+    /// Enters the queue of calls, at `place` if it has been there before. Wakes the task when there may be capacity, or
+    /// at the timeout.
+    pub(super) fn queue_call(
         &mut self,
         place: Option<u64>,
         patience: Option<(Time, Duration)>,
-        waking: &mut Waking,
+        waker: &mut TaskWaker,
     ) -> u64 {
-        let (place, earlier) = self.room.enter(place, patience, waking);
+        let (place, earlier) = self.call_queue.enter(place, patience, waker);
         if earlier {
             self.wake_driver();
         }
@@ -209,13 +218,13 @@ impl Locked<'_> {
 }
 
 impl Inner {
-    /// Where what comes for this request of ours is put; `None` when nobody waits for it any more.
+    /// The slot of one of our requests; `None` if its caller is gone.
     pub(crate) fn slot(&mut self, id: &RequestId) -> Option<&mut Slot> {
         self.slots.get_mut(id.as_i64()?)
     }
 
-    pub(crate) fn set_driver(&mut self, waking: &mut Waking) {
-        waking.put(&mut self.driver);
+    pub(crate) fn set_driver(&mut self, waker: &mut TaskWaker) {
+        waker.put(&mut self.driver);
     }
 
     fn next_watcher(&mut self) -> u64 {
@@ -223,14 +232,14 @@ impl Inner {
         self.next_watcher
     }
 
-    /// Wakes this task at the opening and at the end. Whoever watched before keeps its place.
-    pub(super) fn watch(&mut self, place: Option<u64>, waking: &mut Waking) -> u64 {
+    /// Wakes the task when the connection has opened and when it has ended. `place`: the place from an earlier poll.
+    pub(super) fn watch(&mut self, place: Option<u64>, waker: &mut TaskWaker) -> u64 {
         let place = place.unwrap_or_else(|| self.next_watcher());
-        waking.put_among(&mut self.watchers, place);
+        waker.put_among(&mut self.watchers, place);
         place
     }
 
-    /// Gives a place back. The waker is to be dropped when the lock is not held any more.
+    /// Removes such a waker. Drop it after the lock is released.
     #[must_use]
     pub(super) fn unwatch(&mut self, place: u64) -> Option<Waker> {
         self.watchers.remove(&place)
@@ -242,55 +251,56 @@ impl Inner {
     }
 
     #[cfg(test)]
-    pub(super) fn waiting_for_ends(&self) -> usize {
-        self.leaving.values().map(BTreeMap::len).sum()
+    pub(super) fn end_watchers(&self) -> usize {
+        self.end_watchers.values().map(BTreeMap::len).sum()
     }
 
     pub(super) fn take_watchers(&mut self) -> impl Iterator<Item = Waker> {
         std::mem::take(&mut self.watchers).into_values()
     }
 
-    /// Wakes this task when the request has its answer or is cancelled. Whoever waited before keeps its place.
-    pub(super) fn wait_for_end(&mut self, id: &RequestId, place: Option<u64>, waking: &mut Waking) -> u64 {
+    /// Wakes the task when the request of the peer has its response or was cancelled. `place`: the place from an
+    /// earlier poll.
+    pub(super) fn wait_for_end(&mut self, id: &RequestId, place: Option<u64>, waker: &mut TaskWaker) -> u64 {
         let place = place.unwrap_or_else(|| self.next_watcher());
-        waking.put_among(self.leaving.entry(id.clone()).or_default(), place);
+        waker.put_among(self.end_watchers.entry(id.clone()).or_default(), place);
         place
     }
 
-    /// Gives such a place back. The waker is to be dropped when the lock is not held any more.
+    /// Removes such a waker. Drop it after the lock is released.
     #[must_use]
-    pub(super) fn leave_end(&mut self, id: &RequestId, place: u64) -> Option<Waker> {
-        let wakers = self.leaving.get_mut(id)?;
+    pub(super) fn unwatch_end(&mut self, id: &RequestId, place: u64) -> Option<Waker> {
+        let wakers = self.end_watchers.get_mut(id)?;
         let waker = wakers.remove(&place);
         if wakers.is_empty() {
-            self.leaving.remove(id);
+            self.end_watchers.remove(id);
         }
         waker
     }
 
-    /// The request has its answer, or is cancelled: whoever waits for that is told.
-    pub(super) fn ended(&mut self, id: &RequestId, wake: &mut Vec<Waker>) {
-        if !self.leaving.is_empty() {
-            wake.extend(self.leaving.remove(id).into_iter().flat_map(BTreeMap::into_values));
+    /// The request has its response or was cancelled: collects the wakers that wait for that.
+    pub(super) fn request_ended(&mut self, id: &RequestId, wake: &mut Vec<Waker>) {
+        if !self.end_watchers.is_empty() {
+            wake.extend(self.end_watchers.remove(id).into_iter().flat_map(BTreeMap::into_values));
         }
     }
 
-    /// The same for all requests.
-    pub(super) fn all_ended(&mut self, wake: &mut Vec<Waker>) {
-        wake.extend(std::mem::take(&mut self.leaving).into_values().flat_map(BTreeMap::into_values));
+    /// All requests have ended: collects the wakers that wait for that.
+    pub(super) fn all_requests_ended(&mut self, wake: &mut Vec<Waker>) {
+        wake.extend(std::mem::take(&mut self.end_watchers).into_values().flat_map(BTreeMap::into_values));
     }
 
-    /// Who may try again to make a call, as far as there is room.
-    pub(crate) fn take_room(&mut self, now: Time, wake: &mut Vec<Waker>) {
-        if self.room.is_empty() || !(self.session.has_room() || self.closed.is_some()) {
+    /// Collects the wakers of queued calls that may be sent now, as far as there is capacity.
+    pub(crate) fn grant_calls(&mut self, now: Time, wake: &mut Vec<Waker>) {
+        if self.call_queue.is_empty() || !(self.session.has_room() || self.closed.is_some()) {
             return;
         }
         let in_flight = self.session.calls_in_flight();
         let free = match in_flight {
-            0 => self.room.len(),
-            _ => self.session.limits().in_flight.saturating_sub(in_flight).min(self.room.len()),
+            0 => self.call_queue.len(),
+            _ => self.session.limits().in_flight.saturating_sub(in_flight).min(self.call_queue.len()),
         };
-        self.room.take(now, free, wake);
+        self.call_queue.grant(now, free, wake);
     }
 }
 
@@ -305,7 +315,7 @@ impl Slot {
         self.notifications.push_back(notification);
     }
 
-    /// The oldest notification that nobody has looked at.
+    /// Takes the oldest notification.
     pub(crate) fn pop(&mut self) -> Option<Notification> {
         let oldest = self.notifications.pop_front()?;
         self.bytes -= oldest.payload_len();

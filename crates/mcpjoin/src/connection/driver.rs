@@ -1,10 +1,9 @@
-//! Moves messages between the link and the session, runs handlers, and keeps the time.
+//! Moves messages between transport and session, runs handlers and sets timers.
 //!
-//! One task per connection runs it. A turn reads what is there, handles it, runs handlers where they are,
-//! and sends everything that is ready in one go; after a bounded amount it lets others have the thread.
+//! One task per connection runs it. A turn reads what is available, handles it, polls handlers in place, and sends
+//! everything that is ready in one go. After a limited amount of work it yields to other tasks.
 
-mod ending;
-mod timer;
+mod closing;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,64 +21,65 @@ use mcpjoin_proto::{Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
 use super::context::Context;
-use super::core::{Core, Inner, Waking};
-use super::running::{
-    Answered, Answers, Given, Large, Running, Work, WorkFuture, panicked, poll_answer, poll_notification,
+use super::core::{Core, Inner, TaskWaker};
+use super::handler_tasks::{
+    HandlerResponse, HandlerTasks, LargeResult, ResponseBody, Responses, Work, WorkFuture, panicked,
+    poll_answer, poll_notification,
 };
-use super::{OnViolation, Overhears};
+use super::{NotificationObserver, OnViolation};
 use crate::handler::ErasedHandler;
 use crate::link::Transport;
 
-/// Messages handled in one turn before everything is sent and others get the thread (64, as measured in the
-/// plan: 0.75 to 1.02 of the floor's rate at depth 256).
-const TURN: usize = 64;
+/// Messages handled in one turn before everything is sent and the task yields. 64 was measured: 0.75 to 1.02 of the
+/// rate of a server without any protocol, at 256 requests in flight.
+const TURN_MESSAGES: usize = 64;
 
-/// Messages handled before their handlers run and their answers are gathered. Few, so that what belongs to a request
-/// stays where the processor and the allocator have it at hand.
-const PIECE: usize = 32;
+/// Messages read before their handlers run and their responses are collected. Few, so that the data of a request is
+/// still in the processor's caches.
+const READ_MESSAGES: usize = 32;
 
-/// Bytes of payload handled in one turn, so that 64 large messages do not gather.
+/// Bytes of payload handled in one turn, so that 64 large messages do not add up.
 const TURN_BYTES: usize = 256 * 1024;
 
-/// How long what is left in the queue may take to leave when the connection closes.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the queued messages may take to leave when the connection closes.
+const CLOSE_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs a connection until it is over. Dropping it ends the connection and everything its link has started.
+/// Runs a connection until it has ended. Dropping it ends the connection and everything that its transport has started.
 #[must_use = "a connection does nothing unless its driver is run"]
 pub struct Driver {
     core: Arc<Core>,
     io: Box<dyn Transport>,
     handler: Box<dyn ErasedHandler>,
     on_violation: Option<OnViolation>,
-    overhears: Option<Overhears>,
+    notification_observer: Option<NotificationObserver>,
     /// When this turn began.
     now: Time,
-    /// Made for the first handler that has to wait.
-    running: Option<Box<Running>>,
+    /// Created for the first handler that is not ready immediately.
+    running: Option<Box<HandlerTasks>>,
     timer: Option<Pin<Box<Sleep>>>,
     timer_at: Time,
-    /// What the timer wakes.
-    timer_wakes: Waker,
-    /// When the session, or whoever waits for room, is due next.
+    /// The waker that the timer wakes.
+    timer_waker: Waker,
+    /// The next deadline of the session or of the queue of calls.
     due: Option<Time>,
-    /// Nothing was read, because too many replies wait.
+    /// Nothing was read, because too many replies are queued.
     held_back: bool,
-    /// Whether the session may be waiting for what the link has still to send, or be about to end.
+    /// The session may be waiting until the transport has written, or be about to end.
     watches_link: bool,
     stage: Stage,
-    /// Sending has failed. Until then what the peer may still have said is read.
-    deaf_peer: Option<Box<(LinkEnd, Time)>>,
-    /// One of thousands, which mostly lie idle: between its turns it keeps room for one of each.
-    frugal: bool,
-    /// Room that is used again in every turn.
+    /// Writing has failed. What the peer may still have sent is read until this time.
+    write_failure: Option<Box<(LinkEnd, Time)>>,
+    /// There may be thousands of such connections, most of them idle: between turns it keeps buffers for one item each.
+    shrinks_when_idle: bool,
+    /// Buffers that are reused in every turn.
     inbound: VecDeque<Inbound>,
     events: VecDeque<Event>,
-    answers: Answers,
-    /// Answers that are too large to be finished here.
-    large: Vec<Large>,
-    /// How many log messages were dropped when it was told the last time.
+    responses: Responses,
+    /// Results that are too large to get their envelope here.
+    large: Vec<LargeResult>,
+    /// How many dropped log messages were reported.
     dropped_logs: u64,
-    /// Handlers that have begun in this turn.
+    /// Handlers started in this turn.
     begun: usize,
     wake: Vec<Waker>,
 }
@@ -88,8 +88,8 @@ enum Stage {
     Starting,
     Running,
     Reopening,
-    /// The session is over; what it still has to say may leave until then.
-    Farewell(Box<CloseCause>, Time),
+    /// The session is over. Its queued messages may leave until this time.
+    Flushing(Box<CloseCause>, Time),
     Closing(Box<CloseCause>),
     Gone,
 }
@@ -99,29 +99,29 @@ impl Driver {
         core: Arc<Core>,
         io: Box<dyn Transport>,
         handler: Box<dyn ErasedHandler>,
-        (on_violation, overhears): (Option<OnViolation>, Option<Overhears>),
+        (on_violation, notification_observer): (Option<OnViolation>, Option<NotificationObserver>),
     ) -> Self {
-        core.aside.allow(io.caps().exchanges);
+        core.offload.allow(io.caps().exchanges);
         Self {
             core,
-            frugal: io.caps().exchanges,
+            shrinks_when_idle: io.caps().exchanges,
             io,
             handler,
             on_violation,
-            overhears,
+            notification_observer,
             now: Time::ZERO,
             running: None,
             timer: None,
             timer_at: Time::FAR,
-            timer_wakes: Waker::noop().clone(),
+            timer_waker: Waker::noop().clone(),
             due: None,
             held_back: false,
             watches_link: false,
             stage: Stage::Starting,
-            deaf_peer: None,
+            write_failure: None,
             inbound: VecDeque::new(),
             events: VecDeque::new(),
-            answers: Answers::default(),
+            responses: Responses::default(),
             large: Vec::new(),
             dropped_logs: 0,
             begun: 0,
@@ -139,16 +139,16 @@ impl Driver {
             self.stage = Stage::Running;
         }
         let mut busy = self.read(cx, &core, now);
-        busy |= self.settle_running(cx);
+        busy |= self.poll_handlers(cx);
         busy |= self.send(cx, &core, now) | self.running.as_ref().is_some_and(|running| running.has_new());
-        // Nobody has asked the link for what came in, and nobody will be woken for it.
+        // Nothing polled the transport, so nothing will wake this task for what it has received.
         busy |= mem::take(&mut self.held_back) && core.lock().session.wants_input();
-        // A session that is over because its time is has last words, too: they are sent in the turn that follows.
-        let leaving = matches!(self.stage, Stage::Farewell(..) | Stage::Closing(_));
-        self.keep_time(cx, &core, now);
+        // A session that has timed out also has messages to send. They are sent in the next turn.
+        let leaving = matches!(self.stage, Stage::Flushing(..) | Stage::Closing(_));
+        self.handle_timers(cx, &core, now);
         match self.stage {
             Stage::Reopening => busy |= self.reopen(cx, &core),
-            _ if leaving => self.say_farewell(cx, &core, now),
+            _ if leaving => self.close_link(cx, &core, now),
             _ => {}
         }
         for waker in self.wake.drain(..) {
@@ -159,18 +159,18 @@ impl Driver {
         }
         if busy {
             cx.waker().wake_by_ref();
-        } else if self.frugal {
-            self.rest(&core);
+        } else if self.shrinks_when_idle {
+            self.shrink_buffers(&core);
         }
         Poll::Pending
     }
 
-    /// Gives back the room that the turn has used, but for what a single request needs.
-    fn rest(&mut self, core: &Core) {
+    /// Frees the buffers that the turn has used, apart from what a single request needs.
+    fn shrink_buffers(&mut self, core: &Core) {
         if self.inbound.is_empty() && self.inbound.capacity() > 1 {
             self.inbound = VecDeque::new();
         }
-        self.answers.shrink();
+        self.responses.shrink();
         if self.events.is_empty() && self.events.capacity() > 1 {
             self.events = VecDeque::new();
         }
@@ -179,16 +179,17 @@ impl Driver {
         core.lock().session.shrink();
     }
 
-    /// Reads what is there, up to a bound, and handles it piece by piece. Says whether more may be there.
+    /// Reads what is available, up to the limits of a turn, and handles it batch by batch. Returns whether there may be
+    /// more.
     fn read(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) -> bool {
-        let mut waking = Waking::new(cx);
+        let mut waker = TaskWaker::new(cx);
         let mut wants_input = {
             let mut state = core.lock();
-            // Before anything is looked at: what changes from here on wakes this task.
-            state.set_driver(&mut waking);
+            // First of all: from here on every change wakes this task.
+            state.set_driver(&mut waker);
             state.session.wants_input()
         };
-        drop(waking);
+        drop(waker);
         let (mut count, mut bytes) = (0, 0);
         loop {
             if !matches!(self.stage, Stage::Running) {
@@ -196,12 +197,12 @@ impl Driver {
             }
             self.held_back = !wants_input;
             let mut ended = false;
-            // What is left of the piece before comes first.
+            // What is left of the previous batch comes first.
             let reads = wants_input && self.inbound.is_empty();
-            while reads && !ended && self.inbound.len() < PIECE && bytes < TURN_BYTES {
+            while reads && !ended && self.inbound.len() < READ_MESSAGES && bytes < TURN_BYTES {
                 let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
                 if self.inbound.capacity() == 0 {
-                    // Where messages come one by one, there is never need for more.
+                    // Connections that receive one message at a time never need more.
                     self.inbound.reserve_exact(1);
                 }
                 bytes += inbound.payload_len();
@@ -209,13 +210,13 @@ impl Driver {
                 self.inbound.push_back(inbound);
             }
             count += self.inbound.len();
-            let more = self.inbound.len() == PIECE || !reads;
+            let more = self.inbound.len() == READ_MESSAGES || !reads;
             if !wants_input || self.inbound.is_empty() {
                 return false;
             }
             let mut state = core.lock();
             self.gather(&mut state);
-            // Message by message: each may be the last for which there is room.
+            // One message at a time: each may be the last one that fits.
             while wants_input && let Some(inbound) = self.inbound.pop_front() {
                 state.session.handle(now, inbound);
                 wants_input = state.session.wants_input();
@@ -223,7 +224,7 @@ impl Driver {
             self.take_events(&mut state);
             drop(state);
             self.run_events(cx, core);
-            if count >= TURN || bytes >= TURN_BYTES {
+            if count >= TURN_MESSAGES || bytes >= TURN_BYTES {
                 return true;
             }
             if !more || ended {
@@ -233,14 +234,14 @@ impl Driver {
         }
     }
 
-    /// Gives the answers to the session, and to the link what is ready to be sent, as far as it has room. Says
-    /// whether there was something to send, and whether that was all.
+    /// Passes responses to the session, and messages from the session to the transport while the transport has room.
+    /// Returns whether anything was pushed, and whether that was all.
     fn gather(&mut self, state: &mut Inner) -> (bool, bool) {
         self.respond(state);
         let mut pushed = false;
         while self.io.has_room() {
             let Some(outbound) = state.session.poll_transmit() else {
-                self.tell_of_dropped_logs(state.session.dropped_logs());
+                self.report_dropped_logs(state.session.dropped_logs());
                 return (pushed, true);
             };
             self.io.push(outbound);
@@ -249,8 +250,8 @@ impl Driver {
         (pushed, false)
     }
 
-    /// Once there is nothing left to send: so it is said once for all that were dropped meanwhile.
-    fn tell_of_dropped_logs(&mut self, dropped: u64) {
+    /// Logs the dropped log messages once the queue is empty: once for all that were dropped until then.
+    fn report_dropped_logs(&mut self, dropped: u64) {
         let count = dropped - self.dropped_logs;
         if count > 0 {
             self.dropped_logs = dropped;
@@ -258,44 +259,44 @@ impl Driver {
         }
     }
 
-    /// Notes when to come again.
-    fn note_due(&mut self, state: &Inner) {
-        self.due = [state.session.poll_timeout(), state.room.due()].into_iter().flatten().min();
+    /// Updates the next deadline.
+    fn update_due(&mut self, state: &Inner) {
+        self.due = [state.session.poll_timeout(), state.call_queue.due()].into_iter().flatten().min();
     }
 
-    /// Gives the answers to the session. Says whether it has room for more.
+    /// Passes the collected responses to the session. Returns whether the session accepts more.
     fn respond(&mut self, state: &mut Inner) -> bool {
-        for Answered { id, number, answer } in self.answers.list.drain(..) {
+        for HandlerResponse { id, number, answer } in self.responses.list.drain(..) {
             if !state.session.is_handling(&id, number) {
                 continue;
             }
             match answer {
-                Given::Plain(Ok(Reply::Complete(result))) => {
-                    if self.core.aside.takes(result.len())
+                ResponseBody::Plain(Ok(Reply::Complete(result))) => {
+                    if self.core.offload.takes(result.len())
                         && let Some(enclosure) = state.session.enclosure(&id)
                     {
-                        self.large.push(Large { id, number, enclosure, result });
+                        self.large.push(LargeResult { id, number, enclosure, result });
                         continue;
                     }
                     state.session.respond(&id, Ok(Reply::Complete(result)));
                 }
-                Given::Plain(answer) => state.session.respond(&id, answer),
-                Given::Enclosed(result) => state.session.respond_enclosed(&id, result),
+                ResponseBody::Plain(answer) => state.session.respond(&id, answer),
+                ResponseBody::Enclosed(result) => state.session.respond_enclosed(&id, result),
             }
-            state.ended(&id, &mut self.wake);
+            state.request_ended(&id, &mut self.wake);
         }
         let room = state.session.has_reply_capacity();
         if room {
-            self.answers.bytes = 0;
+            self.responses.bytes = 0;
         }
         room
     }
 
-    /// Takes the events out of the session; what is for a call goes into its slot.
+    /// Takes the events of the session, and puts those of pending calls into their slots.
     fn take_events(&mut self, state: &mut Inner) {
         let known = self.events.len();
         state.session.take_events(&mut self.events);
-        // What is left of those that have been dealt with: an event that asks for nothing.
+        // An event that was handled here is replaced by `Opened`, which needs no action.
         let mut left = known > 0;
         for event in self.events.range_mut(known..) {
             match event {
@@ -319,8 +320,8 @@ impl Driver {
                     }
                 }
                 Event::Notification { call, notification } => {
-                    if let Some(overhears) = &self.overhears {
-                        overhears(notification);
+                    if let Some(notification_observer) = &self.notification_observer {
+                        notification_observer(notification);
                     }
                     let Some(slot) = call.as_ref().and_then(|id| state.slot(id)) else {
                         left = true;
@@ -338,11 +339,11 @@ impl Driver {
                 Event::Closed(cause) => {
                     state.closed = Some(Arc::new(cause.clone()));
                     self.wake.extend(state.take_watchers());
-                    state.all_ended(&mut self.wake);
+                    state.all_requests_ended(&mut self.wake);
                     left = true;
                 }
                 Event::Cancelled { id, .. } => {
-                    state.ended(id, &mut self.wake);
+                    state.request_ended(id, &mut self.wake);
                     left = true;
                 }
                 _ => left = true,
@@ -351,33 +352,34 @@ impl Driver {
         if !left {
             self.events.clear();
         }
-        if !state.room.is_empty() {
-            state.take_room(self.core.now(), &mut self.wake);
+        if !state.call_queue.is_empty() {
+            state.grant_calls(self.core.now(), &mut self.wake);
         }
     }
 
-    /// Does what the events ask for that needs no lock. Says whether anything was done.
+    /// Handles the events that need no lock. Returns whether it handled any.
     fn run_events(&mut self, cx: &TaskContext<'_>, core: &Arc<Core>) -> bool {
         self.enclose_large();
         let waiting = self.events.len();
-        // When the last handler gave the thread back: with nothing in between, the next begins there, and the
-        // clock is read once for both.
+        // When the previous handler returned. The next one starts at that time, so the clock is read once for both.
         let mut clock = None;
         while let Some(event) = self.events.pop_front() {
             let since = clock.take();
             match event {
-                Event::Request { .. } if self.is_tired() => {
-                    // The rest is begun in the next turn, so that others get the thread.
+                Event::Request { .. } if self.turn_is_full() => {
+                    // The rest starts in the next turn, so that other tasks run.
                     self.events.push_front(event);
                     break;
                 }
-                Event::Request { .. } if !core.aside.poll_room(cx.waker()) => {
-                    // When one of the large results is done the driver comes again.
+                Event::Request { .. } if !core.offload.poll_capacity(cx.waker()) => {
+                    // The driver is woken when one of the large results is done.
                     self.events.push_front(event);
                     break;
                 }
-                Event::Request { .. } if self.answers.bytes >= TURN_BYTES && !self.give_answers(core) => {
-                    // The peer takes too little of what it is owed. The rest waits until it has taken more.
+                Event::Request { .. }
+                    if self.responses.bytes >= TURN_BYTES && !self.submit_responses(core) =>
+                {
+                    // The peer reads too slowly. The rest waits until it has read more.
                     self.events.push_front(event);
                     break;
                 }
@@ -393,7 +395,7 @@ impl Driver {
                 }
                 Event::Cancelled { id, reason } => self.cancel(&id, reason),
                 Event::Violation(violation) => {
-                    noted(&violation);
+                    report_violation(&violation);
                     if let Some(on_violation) = &self.on_violation {
                         on_violation(&violation);
                     }
@@ -401,7 +403,7 @@ impl Driver {
                 Event::Reopen => self.stage = Stage::Reopening,
                 Event::Closed(cause) => {
                     self.running = None;
-                    self.stage = Stage::Farewell(Box::new(cause), core.now() + FAREWELL);
+                    self.stage = Stage::Flushing(Box::new(cause), core.now() + CLOSE_FLUSH_TIMEOUT);
                 }
                 _ => {}
             }
@@ -409,19 +411,19 @@ impl Driver {
         self.events.len() < waiting
     }
 
-    /// Whether enough handlers have begun in this turn. As many as messages are read; what waited for the answers of
-    /// others, ten thousands of them perhaps, is what would come beside them.
-    const fn is_tired(&self) -> bool {
-        self.begun >= TURN
+    /// Whether enough handlers were started in this turn: as many as messages are read. Requests that waited for
+    /// capacity come in addition, possibly tens of thousands of them.
+    const fn turn_is_full(&self) -> bool {
+        self.begun >= TURN_MESSAGES
     }
 
-    /// Gives the answers to the session. Says whether it has room for more: a peer that takes nothing is
-    /// owed no more than the bound, however many small questions with large answers it has asked.
-    fn give_answers(&mut self, core: &Core) -> bool {
+    /// Passes the collected responses to the session. Returns whether the session accepts more. This limits what is
+    /// queued for a peer that reads nothing, however many small requests with large responses it has sent.
+    fn submit_responses(&mut self, core: &Core) -> bool {
         let mut state = core.lock();
         let over = state.closed.is_some();
         if over {
-            self.answers.bytes = 0;
+            self.responses.bytes = 0;
         }
         let room = self.respond(&mut state);
         drop(state);
@@ -429,15 +431,15 @@ impl Driver {
         room || over
     }
 
-    /// Has the envelopes of large results put around them, elsewhere.
+    /// Puts the envelopes around large results on other threads.
     fn enclose_large(&mut self) {
         for large in self.large.drain(..) {
-            let place = self.core.aside.place(large.result.len());
-            self.running.get_or_insert_with(|| Box::new(Running::new())).enclose(large, place);
+            let place = self.core.offload.permit(large.result.len());
+            self.running.get_or_insert_with(|| Box::new(HandlerTasks::new())).enclose(large, place);
         }
     }
 
-    /// Runs the handler until it first waits. Says when that was, if nothing went wrong.
+    /// Polls a new handler once. Returns when it returned, unless it panicked before its first poll.
     fn begin_request(
         &mut self,
         request: Request,
@@ -451,18 +453,18 @@ impl Driver {
         let mut future = match called {
             Ok(future) => future,
             Err(panic) => {
-                let answer = Given::Plain(Err(panicked(&method, &*panic)));
-                self.answers.push(Answered { id, number, answer });
+                let answer = ResponseBody::Plain(Err(panicked(&method, &*panic)));
+                self.responses.push(HandlerResponse { id, number, answer });
                 return None;
             }
         };
         let mut cx = TaskContext::from_waker(Waker::noop());
         match poll_answer(&mut future, &method, &mut cx, &mut clock) {
             Poll::Ready(answer) => {
-                self.answers.push(Answered { id, number, answer: Given::Plain(answer) });
+                self.responses.push(HandlerResponse { id, number, answer: ResponseBody::Plain(answer) });
             }
             Poll::Pending => {
-                self.wait_for(Work { method, future: WorkFuture::Request { id, number, future } });
+                self.keep_running(Work { method, future: WorkFuture::Request { id, number, future } });
             }
         }
         Some(clock)
@@ -474,43 +476,43 @@ impl Driver {
             Ok(mut future) => {
                 let mut cx = TaskContext::from_waker(Waker::noop());
                 if poll_notification(&mut future, &method, &mut cx, &mut Instant::now()).is_pending() {
-                    self.wait_for(Work { method, future: WorkFuture::Notification(future) });
+                    self.keep_running(Work { method, future: WorkFuture::Notification(future) });
                 }
             }
             Err(panic) => drop(panicked(&method, &*panic)),
         }
     }
 
-    /// Keeps a handler that was not ready at once.
-    fn wait_for(&mut self, work: Work) {
-        self.running.get_or_insert_with(|| Box::new(Running::new())).push(work);
+    /// Keeps a handler that was not ready immediately.
+    fn keep_running(&mut self, work: Work) {
+        self.running.get_or_insert_with(|| Box::new(HandlerTasks::new())).push(work);
     }
 
-    /// Nobody waits for the answer any more: the handler's future is dropped where it waits.
+    /// The request was cancelled: drops the handler's future.
     fn cancel(&mut self, id: &RequestId, reason: Option<String>) {
         let told = reason.is_some();
         if told {
-            self.core.lock().reason = reason;
+            self.core.lock().cancel_reason = reason;
         }
         if let Some(running) = &mut self.running {
             running.cancel(id);
         }
         if told {
-            self.core.lock().reason = None;
+            self.core.lock().cancel_reason = None;
         }
-        self.answers.list.retain(|answered| answered.id != *id);
+        self.responses.list.retain(|answered| answered.id != *id);
     }
 
-    /// Polls the handlers that were woken. Says whether more were woken than one turn takes.
-    fn settle_running(&mut self, cx: &TaskContext<'_>) -> bool {
-        let Self { running: Some(running), answers, .. } = self else { return false };
-        running.poll(cx, TURN, |answered| answers.push(answered))
+    /// Polls the handlers that were woken. Returns whether more were woken than one turn handles.
+    fn poll_handlers(&mut self, cx: &TaskContext<'_>) -> bool {
+        let Self { running: Some(running), responses, .. } = self else { return false };
+        running.poll(cx, TURN_MESSAGES, |answered| responses.push(answered))
     }
 
-    /// Gives the answers to the session and sends what is ready. Says whether there is more to do at once.
+    /// Passes responses to the session and sends what is ready. Returns whether there is more to do immediately.
     fn send(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) -> bool {
         if matches!(self.stage, Stage::Reopening | Stage::Closing(_)) {
-            self.note_due(&core.lock());
+            self.update_due(&core.lock());
             return false;
         }
         let mut busy = false;
@@ -518,18 +520,18 @@ impl Driver {
             let mut state = core.lock();
             let (pushed, all) = self.gather(&mut state);
             self.take_events(&mut state);
-            self.note_due(&state);
+            self.update_due(&state);
             let draining = state.session.state() == State::ShuttingDown;
             drop(state);
             self.run_events(cx, core);
-            if !self.answers.list.is_empty() {
+            if !self.responses.list.is_empty() {
                 continue;
             }
             let flushed = self.io.poll_flush(cx);
             let waiting = flushed.is_pending();
             if let Poll::Ready(Err(end)) = flushed {
                 tracing::debug!(target: "mcpjoin", %end, "sending has failed");
-                self.deaf_peer.get_or_insert_with(|| Box::new((end, now + FAREWELL)));
+                self.write_failure.get_or_insert_with(|| Box::new((end, now + CLOSE_FLUSH_TIMEOUT)));
             }
             let mut acted = false;
             if waiting || self.watches_link || draining {
@@ -537,28 +539,72 @@ impl Driver {
                 let mut state = core.lock();
                 state.session.link_sent(now, self.io.sent(), waiting);
                 self.take_events(&mut state);
-                self.note_due(&state);
+                self.update_due(&state);
                 drop(state);
                 acted = self.run_events(cx, core);
             }
             busy |= acted;
-            if self.is_tired() && !self.events.is_empty() {
+            if self.turn_is_full() && !self.events.is_empty() {
                 return true;
             }
-            // What did not fit before may fit now, also when nothing fitted, and what has just ended may have last
-            // words.
-            let nothing_to_begin = self.events.is_empty() || !core.aside.has_room();
-            let quiet = all && nothing_to_begin && self.answers.list.is_empty();
+            // What did not fit before may fit now, even if nothing fitted, and what has just ended may have messages to
+            // send.
+            let nothing_to_begin = self.events.is_empty() || !core.offload.has_capacity();
+            let quiet = all && nothing_to_begin && self.responses.list.is_empty();
             let stuck = !pushed && !self.io.has_room();
             if waiting || !acted && (quiet || stuck) {
                 return busy;
             }
         }
     }
+
+    /// Handles what is due, and sets the timer to the next deadline.
+    fn handle_timers(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
+        let failure = self.write_failure.take_if(|failure| failure.1 <= now);
+        if failure.is_some() || self.due.is_some_and(|due| due <= now) {
+            let mut state = core.lock();
+            if let Some((cause, _)) = failure.map(|failure| *failure) {
+                state.session.handle(now, Inbound::Closed { cause });
+            }
+            state.session.handle_timeout(now);
+            self.take_events(&mut state);
+            state.call_queue.expire(now, &mut self.wake);
+            self.update_due(&state);
+            drop(state);
+            self.run_events(cx, core);
+            // This may have left something to send, such as a cancellation, and sending comes earlier in a turn.
+            cx.waker().wake_by_ref();
+        }
+        let flush_until = match &self.stage {
+            Stage::Flushing(_, until) => Some(*until),
+            _ => None,
+        };
+        let failure = self.write_failure.as_ref().map(|failure| failure.1);
+        if let Some(at) = [self.due, flush_until, failure].into_iter().flatten().min() {
+            self.set_timer(cx, core, now, at);
+        }
+    }
+
+    /// Wakes the task at that time or earlier. A timer that fires early costs less than one that is reset for each request.
+    fn set_timer(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time, at: Time) {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
+        if at < self.timer_at || self.timer_at <= now {
+            timer.as_mut().reset(core.instant(at));
+            self.timer_at = at;
+        } else if self.timer_waker.will_wake(cx.waker()) {
+            // The timer wakes the right task already.
+            return;
+        }
+        if timer.as_mut().poll(cx).is_ready() {
+            self.timer_at = Time::ZERO;
+            cx.waker().wake_by_ref();
+        }
+        self.timer_waker.clone_from(cx.waker());
+    }
 }
 
-/// What a peer did wrong, for whoever listens. What was refused for its size alone is our doing as much as its own.
-fn noted(violation: &Violation) {
+/// Logs a violation by the peer. A message that is too large is reported as a warning: our limit may be too low.
+fn report_violation(violation: &Violation) {
     if let Violation::Malformed { error, .. } = violation
         && let DecodeErrorKind::TooLarge { .. } = error.kind
     {

@@ -1,17 +1,17 @@
-//! A session over a link, driven.
+//! A protocol session that runs over a transport.
 //!
-//! The way of a request: `client` makes a [`Calling`]; `core` holds the session, the slots of calls and what
-//! waits for room behind one lock that is never held across an await; `driver` moves messages between
-//! session and link, runs handlers and keeps the time. Nothing here knows tools or resources.
+//! The path of a request: `client` creates a [`Calling`]. `core` holds the session, the slots of pending calls and the queue
+//! of calls that wait for capacity, behind one lock that is never held across an await. `driver` moves messages between
+//! session and transport, runs handlers and sets timers. Nothing here knows tools or resources.
 
-mod aside;
+mod call_queue;
 mod calling;
 mod context;
 mod core;
 mod driver;
-mod room;
+mod handler_tasks;
+mod offload;
 pub(crate) mod rounds;
-mod running;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -23,28 +23,28 @@ use mcpjoin_proto::session::{
 };
 use mcpjoin_proto::{Method, Notification, RequestId};
 
-pub(crate) use aside::Place as AsidePlace;
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;
-pub(crate) use running::panicked;
+pub(crate) use handler_tasks::panicked;
 
-use self::core::{Core, Waking};
+use self::core::{Core, Inner, TaskWaker};
 use crate::handler::ErasedHandler;
 use crate::link::Link;
 
-/// A handle on a connection. Cheap to clone; the connection lives until it is closed or its link ends,
-/// whether handles are left or not.
+/// A handle to a connection. Cheap to clone.
+///
+/// The connection lives until it is closed or its transport ends, with or without handles.
 #[derive(Clone)]
 pub struct Connection {
     core: Arc<Core>,
 }
 
-/// Told of every rule that the peer breaks. Called by the driver; must not block.
+/// Called by the driver for each rule that the peer violates. Must not block.
 #[doc(hidden)]
 pub type OnViolation = Arc<dyn Fn(&Violation) + Send + Sync>;
 
-/// What a connection is made of, beside its link.
+/// The parts of a connection, apart from its transport.
 #[doc(hidden)]
 #[allow(
     missing_debug_implementations,
@@ -54,23 +54,24 @@ pub struct Setup {
     pub role: Role,
     pub limits: Arc<Limits>,
     pub on_violation: Option<OnViolation>,
-    pub overhears: Option<Overhears>,
+    pub notification_observer: Option<NotificationObserver>,
 }
 
-/// Hears every notification when it arrives, before whoever it is for: what belongs to a call may wait there until
-/// somebody looks. Called under the connection's lock: it takes a moment and calls nothing of the connection.
+/// Sees every notification on arrival, before its recipient does: one that belongs to a call may wait in the slot of the
+/// call. Runs under the connection's lock, so it must be short and must not use the connection.
 #[doc(hidden)]
-pub type Overhears = Box<dyn Fn(&Notification) + Send + Sync>;
+pub type NotificationObserver = Box<dyn Fn(&Notification) + Send + Sync>;
 
 impl Connection {
-    /// A connection over a link, and the driver that must be run for anything to happen.
+    /// Creates a connection over a transport. Nothing happens unless the driver is run.
     #[doc(hidden)]
     pub fn new(link: Link, setup: Setup, handler: impl ErasedHandler + 'static) -> (Self, Driver) {
+        let Setup { role, limits, on_violation, notification_observer } = setup;
         let mut io = link.into_io();
-        io.configure(&setup.limits);
-        let session = Session::new(setup.role, io.caps(), setup.limits);
+        io.configure(&limits);
+        let session = Session::new(role, io.caps(), limits);
         let core = Arc::new(Core::new(session));
-        let driver = Driver::new(core.clone(), io, Box::new(handler), (setup.on_violation, setup.overhears));
+        let driver = Driver::new(core.clone(), io, Box::new(handler), (on_violation, notification_observer));
         (Self { core }, driver)
     }
 
@@ -78,84 +79,68 @@ impl Connection {
         Self { core }
     }
 
-    /// Waits until the peers agree.
+    /// Waits until the peers have agreed on a revision, and returns the peer. Cancel-safe.
     ///
     /// # Errors
-    /// When they do not: with what was tried and what came back.
+    /// [`CloseCause`] if they do not agree: what was tried and what was received.
     pub async fn opened(&self) -> Result<Arc<Peer>, CloseCause> {
-        let mut watching = Watching { core: &self.core, place: None };
-        poll_fn(|cx| {
-            let mut waking = Waking::new(cx);
-            let mut state = self.core.lock();
-            if let Some(cause) = &state.closed {
-                return Poll::Ready(Err(CloseCause::clone(cause)));
-            }
-            match state.session.peer().filter(|_| state.opened) {
-                Some(peer) => Poll::Ready(Ok(peer.clone())),
-                None => {
-                    watching.place = Some(state.watch(watching.place, &mut waking));
-                    Poll::Pending
-                }
-            }
+        self.watch(|state| match (&state.closed, state.session.peer()) {
+            (Some(cause), _) => Some(Err(CloseCause::clone(cause))),
+            (None, Some(peer)) if state.opened => Some(Ok(peer.clone())),
+            _ => None,
         })
         .await
     }
 
-    /// Makes a request. Nothing is sent before the [`Calling`] is polled; dropping it cancels the request.
+    /// Starts a request. Nothing is sent before the [`Calling`] is polled; dropping it cancels the request.
     pub fn call(&self, call: Call) -> Calling {
         Calling::new(self.core.clone(), call)
     }
 
-    /// Tells the peer something that belongs to no request.
+    /// Sends a notification that belongs to no request.
     ///
     /// # Errors
-    /// When it may not be told: the session says why.
+    /// [`NotifyRefused`] says why the session does not allow it.
     pub fn notify(&self, notification: Notification) -> Result<(), NotifyRefused> {
-        let mut state = self.core.lock();
-        let outcome = state.session.notify(notification, Route::Session);
-        state.wake_driver();
-        outcome
+        self.core.with_session(|session| session.notify(notification, Route::Session))
     }
 
-    /// The same of what is one principal's alone.
+    /// Sends a notification that only this principal may see.
     pub(crate) fn notify_principal(
         &self,
         notification: Notification,
         principal: &str,
     ) -> Result<(), NotifyRefused> {
-        let mut state = self.core.lock();
-        let outcome = state.session.notify_principal(notification, principal);
-        state.wake_driver();
-        outcome
+        self.core.with_session(|session| session.notify_principal(notification, principal))
     }
 
-    /// Whether the peer would be told of such a change.
-    pub(crate) fn hears(&self, method: &Method) -> bool {
+    /// Returns whether the peer would receive this change notification.
+    pub(crate) fn has_listener(&self, method: &Method) -> bool {
         self.core.lock().session.has_listener(method)
     }
 
-    /// Whether own messages may be sent: else too many of them wait for the peer to take them. `place` is that among
-    /// those who wait, kept by the caller.
+    /// Ready if own messages may be sent. Pending while too many of them wait for the peer to read. The caller keeps
+    /// `place`, its place in the queue, between polls and returns it with [`Connection::leave_call_queue`].
     #[doc(hidden)]
-    pub fn poll_room(&self, place: &mut Option<u64>, cx: &TaskContext<'_>) -> Poll<()> {
-        let mut waking = Waking::new(cx);
+    pub fn poll_call_queue(&self, place: &mut Option<u64>, cx: &TaskContext<'_>) -> Poll<()> {
+        let mut waker = TaskWaker::new(cx);
         let mut state = self.core.lock();
         if let Some(place) = place.take() {
-            waking.keep(state.room.leave(place));
+            waker.keep(state.call_queue.leave(place));
         }
         if state.session.has_room() || state.closed.is_some() {
             return Poll::Ready(());
         }
-        *place = Some(state.wait_for_room(None, None, &mut waking));
+        *place = Some(state.queue_call(None, None, &mut waker));
         Poll::Pending
     }
 
-    /// Gives such a place back.
+    /// Leaves the queue of [`Connection::poll_call_queue`].
     #[doc(hidden)]
-    pub fn leave_room(&self, place: u64) {
+    pub fn leave_call_queue(&self, place: u64) {
         let mut state = self.core.lock();
-        let waker = state.room.leave(place);
-        // Woken and gone: the room that it was told of is for the next one.
+        let waker = state.call_queue.leave(place);
+        // It was woken and leaves without sending: the next one in the queue gets the capacity.
         if waker.is_none() {
             state.wake_driver();
         }
@@ -163,87 +148,92 @@ impl Connection {
         drop(waker);
     }
 
-    /// The other side, once the peers agree.
+    /// Returns the peer, once both have agreed on a revision.
     #[must_use]
     pub fn peer(&self) -> Option<Arc<Peer>> {
         self.core.lock().session.peer().cloned()
     }
 
-    /// Where the session stands.
+    /// Returns the state of the session.
     #[must_use]
     pub fn state(&self) -> State {
         let state = self.core.lock();
         match state.session.state() {
-            // The session is over, and what its link has started is not gone yet.
-            State::Disconnected if !state.gone && (state.opened || state.closed.is_some()) => {
+            // The session is over, and what its transport has started still runs.
+            State::Disconnected if !state.link_closed && (state.opened || state.closed.is_some()) => {
                 State::ShuttingDown
             }
             session => session,
         }
     }
 
-    /// Why the connection is over; `None` while it is not.
+    /// Returns why the connection has ended, or `None` while it lives.
     #[must_use]
     pub fn close_cause(&self) -> Option<CloseCause> {
         self.core.lock().closed.as_deref().cloned()
     }
 
-    /// Requests of ours that have no answer yet, and requests of the peer that have none.
+    /// Returns the number of own requests in flight, and of requests of the peer in flight.
     #[must_use]
     pub fn in_flight(&self) -> (usize, usize) {
         let state = self.core.lock();
         (state.session.calls_in_flight(), state.session.requests_in_flight())
     }
 
-    /// Whether both are handles on the same connection.
+    /// Returns whether both are handles to the same connection.
     #[doc(hidden)]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }
 
-    /// The requests of the peer that a handler works on: how many, and the oldest of them.
+    /// Returns how many requests of the peer a handler works on, and the oldest of them.
     #[doc(hidden)]
     pub fn handled_requests(&self) -> (usize, Option<RequestId>) {
         self.core.lock().session.handled_requests()
     }
 
-    /// Tells the peer something on the stream of a request of its own.
+    /// Sends a notification on the stream of one of the peer's requests.
     #[doc(hidden)]
     pub fn notify_on(&self, request: RequestId, notification: Notification) -> Result<(), NotifyRefused> {
-        let mut state = self.core.lock();
-        let outcome = state.session.notify(notification, Route::ReplyTo(request));
-        state.wake_driver();
-        outcome
+        self.core.with_session(|session| session.notify(notification, Route::ReplyTo(request)))
     }
 
-    /// Ends the connection: calls under way fail, the link is closed and what it has started is ended.
-    /// Returns at once; [`Connection::closed`] waits for the end.
+    /// Closes the connection: pending calls fail, the transport is closed, and a child process that it has started is ended.
+    ///
+    /// Returns immediately. [`Connection::closed`] waits for the end.
     pub fn close(&self) {
-        let mut state = self.core.lock();
-        state.session.close();
-        state.wake_driver();
+        self.core.with_session(Session::close);
     }
 
-    /// Ends the connection of a server in order: nothing more is read, what is in progress is finished within
-    /// [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s), own calls fail, and then the link is closed.
-    /// That of a client is closed as by [`Connection::close`]. Returns at once; [`Connection::closed`] waits for the
-    /// end.
+    /// Shuts down the connection of a server: reads nothing more, waits for the requests in flight for at most
+    /// [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s), fails own calls, then closes the transport.
+    ///
+    /// The connection of a client is closed as by [`Connection::close`]. Returns immediately; [`Connection::closed`] waits
+    /// for the end.
     pub fn drain(&self) {
-        let mut state = self.core.lock();
-        state.session.drain(self.core.now());
-        state.wake_driver();
+        let now = self.core.now();
+        self.core.with_session(|session| session.drain(now));
     }
 
-    /// Waits until the connection is over and everything that its link has started is gone.
+    /// Waits until the connection has ended and everything that its transport has started is gone. Returns why it has ended.
+    /// Cancel-safe.
     pub async fn closed(&self) -> CloseCause {
-        let mut watching = Watching { core: &self.core, place: None };
+        self.watch(|state| {
+            state.closed.as_ref().filter(|_| state.link_closed).map(|cause| CloseCause::clone(cause))
+        })
+        .await
+    }
+
+    /// Waits until `ready` returns a value. It is asked again when the connection has opened and when it has ended.
+    async fn watch<T>(&self, ready: impl Fn(&Inner) -> Option<T>) -> T {
+        let mut watch = Watch { core: &self.core, place: None };
         poll_fn(|cx| {
-            let mut waking = Waking::new(cx);
+            let mut waker = TaskWaker::new(cx);
             let mut state = self.core.lock();
-            match (&state.closed, state.gone) {
-                (Some(cause), true) => Poll::Ready(CloseCause::clone(cause)),
-                _ => {
-                    watching.place = Some(state.watch(watching.place, &mut waking));
+            match ready(&state) {
+                Some(value) => Poll::Ready(value),
+                None => {
+                    watch.place = Some(state.watch(watch.place, &mut waker));
                     Poll::Pending
                 }
             }
@@ -258,13 +248,13 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// A place among those who wait for the opening or the end, given back when they do not wait any more.
-struct Watching<'a> {
+/// Removes its waker from the list of those that wait for the opening or the end.
+struct Watch<'a> {
     core: &'a Core,
     place: Option<u64>,
 }
 
-impl Drop for Watching<'_> {
+impl Drop for Watch<'_> {
     fn drop(&mut self) {
         let waker = self.place.and_then(|place| self.core.lock().unwatch(place));
         drop(waker);

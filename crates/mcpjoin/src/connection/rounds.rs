@@ -1,13 +1,15 @@
-//! The bounds of asking in rounds, the same on both sides: our client, which a server asks for input before it gives a
-//! result, and our server, which plays such rounds for handlers that ask by hand.
+//! The limits of requests that take several rounds, for both sides: a client that is asked for input before it gets a
+//! result, and a server that emulates rounds for clients of the legacy era.
+//!
 //! See <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>.
 
 use std::time::Duration;
 
-/// Rounds before it is given up: as many as the official Inspector allows.
+/// Maximum number of rounds of a request: as many as the official Inspector allows.
 pub const MAX_ROUNDS: usize = 10;
 
-/// The pause before asking again when only a state was given and no question; it doubles from time to time.
+/// The first pause before the next round, if the server returned only a state and asked for nothing. Each pause
+/// doubles.
 pub const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest such pause.

@@ -32,7 +32,7 @@ fn who_does_not_wait_for_the_end_any_more_leaves_nothing_behind() {
     assert_eq!(watchers(), 0);
 }
 
-/// A connection whose server is played by the test, and which nobody drives.
+/// An open connection without a driver, whose server is the test.
 pub(super) fn opened(limits: Limits) -> Arc<Core> {
     let mut role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
     role.ask = Ask::Only(Era::Legacy);
@@ -53,8 +53,8 @@ pub(super) fn said(core: &Core, line: &'static str) {
     core.lock().session.handle(Time::ZERO, inbound);
 }
 
-/// A waker that looks whether the connection is locked when it is woken and when the last of it is dropped: somebody
-/// else's code may then use the connection, and would wait for ever.
+/// A waker that checks that the connection is not locked when it is woken and when its last clone is dropped: foreign
+/// code may use the connection then, and would deadlock.
 struct Probe {
     core: Weak<Core>,
     was_locked: Arc<AtomicBool>,
@@ -80,7 +80,7 @@ impl Drop for Probe {
     }
 }
 
-/// Probes of one connection.
+/// Creates probes for one connection.
 struct Probes {
     core: Weak<Core>,
     was_locked: Arc<AtomicBool>,
@@ -91,12 +91,12 @@ impl Probes {
         Self { core: Arc::downgrade(core), was_locked: Arc::default() }
     }
 
-    /// A waker of a task of its own.
+    /// Returns the waker of a new task.
     fn waker(&self) -> Waker {
         Waker::from(Arc::new(Probe { core: self.core.clone(), was_locked: self.was_locked.clone() }))
     }
 
-    /// Polls as a task of its own, of which nothing is left but what the connection keeps.
+    /// Polls as a new task, of which only the connection keeps the waker.
     fn poll<F: Future>(&self, future: Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut TaskContext::from_waker(&self.waker()))
     }
@@ -140,7 +140,7 @@ fn a_call_is_not_touched_under_the_lock() {
     }
     drop(dropped);
     probes.check();
-    // The outcome comes while the waker of the last poll is still kept.
+    // The outcome arrives while the waker of the last poll is still stored.
     if let Some(slot) = core.lock().slots.get_mut(2) {
         slot.outcome = Some(Ok(Reply::empty()));
     }
@@ -163,14 +163,14 @@ fn who_waits_for_room_is_not_touched_under_the_lock() {
         assert!(probes.poll(Pin::new(&mut second)).is_pending());
         probes.check();
         let waker = probes.waker();
-        assert!(connection.poll_room(&mut place, &TaskContext::from_waker(&waker)).is_pending());
+        assert!(connection.poll_call_queue(&mut place, &TaskContext::from_waker(&waker)).is_pending());
         drop(waker);
         probes.check();
     }
     assert!(matches!(probes.poll(Pin::new(&mut third)), Poll::Ready(Err(CallError::TimedOut { .. }))));
-    connection.leave_room(place.expect("it waits"));
+    connection.leave_call_queue(place.expect("it waits"));
     probes.check();
-    // There is room while the waker of the last poll is still kept.
+    // There is capacity while the waker of the last poll is still stored.
     said(&core, r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
     assert!(probes.poll(Pin::new(&mut second)).is_pending());
     probes.check();
@@ -197,10 +197,10 @@ fn who_waits_for_a_request_to_be_over_is_not_touched_under_the_lock_and_leaves_n
             assert!(probes.poll(over.as_mut()).is_pending());
             probes.check();
         }
-        assert_eq!(core.lock().waiting_for_ends(), 1);
+        assert_eq!(core.lock().end_watchers(), 1);
     }
     probes.check();
-    assert_eq!(core.lock().waiting_for_ends(), 0);
+    assert_eq!(core.lock().end_watchers(), 0);
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn the_task_that_drives_is_not_touched_under_the_lock() {
         role: Role::Client(role.into()),
         limits: Arc::default(),
         on_violation: None,
-        overhears: None,
+        notification_observer: None,
     };
     let (connection, mut driver) = Connection::new(ours, setup, Arc::new(Nothing));
     let probes = Probes::of(&connection.core);
@@ -221,14 +221,14 @@ async fn the_task_that_drives_is_not_touched_under_the_lock() {
     }
     connection.close();
     probes.check();
-    // It says farewell, closes its link, and is gone.
+    // It flushes, closes its transport, and ends.
     let ends = (0..10).any(|_| probes.poll(Pin::new(&mut driver)).is_ready());
     assert!(ends);
     drop(driver);
     probes.check();
 }
 
-/// A waker is cloned before the lock is asked for: here another thread polls while the lock is held.
+/// A waker is cloned before the lock is taken: here another thread polls while the lock is held.
 #[test]
 fn a_waker_is_cloned_before_the_connection_is_locked() {
     let core = opened(Limits::default());
@@ -252,7 +252,7 @@ fn a_waker_is_cloned_before_the_connection_is_locked() {
     probes.check();
 }
 
-/// A waker that says whether it was woken.
+/// A waker that records whether it was woken.
 #[derive(Default)]
 struct Bell(AtomicBool);
 
@@ -280,17 +280,17 @@ fn a_driver_that_is_dropped_ends_the_calls_under_way() {
 #[test]
 fn who_waits_for_a_request_to_be_over_is_woken_when_that_one_is_and_when_all_are() {
     let core = opened(Limits::default());
-    let waking = || Waking::new(&TaskContext::from_waker(Waker::noop()));
+    let waker = || TaskWaker::new(&TaskContext::from_waker(Waker::noop()));
     for id in [1, 2, 3] {
-        core.lock().wait_for_end(&RequestId::from(id), None, &mut waking());
+        core.lock().wait_for_end(&RequestId::from(id), None, &mut waker());
     }
     let mut wake = Vec::new();
-    core.lock().ended(&RequestId::from(2), &mut wake);
-    assert_eq!((wake.len(), core.lock().waiting_for_ends()), (1, 2));
-    core.lock().ended(&RequestId::from(2), &mut wake);
+    core.lock().request_ended(&RequestId::from(2), &mut wake);
+    assert_eq!((wake.len(), core.lock().end_watchers()), (1, 2));
+    core.lock().request_ended(&RequestId::from(2), &mut wake);
     assert_eq!(wake.len(), 1);
-    core.lock().all_ended(&mut wake);
-    assert_eq!((wake.len(), core.lock().waiting_for_ends()), (3, 0));
+    core.lock().all_requests_ended(&mut wake);
+    assert_eq!((wake.len(), core.lock().end_watchers()), (3, 0));
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn the_notifications_of_a_call_that_nobody_looks_at_have_a_total_in_bytes_beside
     let mut cx = TaskContext::from_waker(Waker::noop());
     let mut call = Connection::from_core(core.clone()).call(Call::new(Method::Ping));
     assert!(call.poll_event(&mut cx).is_pending());
-    // The name of an unknown method counts: its sender has chosen it.
+    // The name of an unknown method counts, because its sender has chosen it.
     let told = |name: &str, bytes: usize| {
         let params = Raw::string(&"x".repeat(bytes - 2));
         Notification { method: Method::parse(name), params: Some(Payload::from_raw(params)) }

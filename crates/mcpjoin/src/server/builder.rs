@@ -1,4 +1,4 @@
-//! Describing a server.
+//! Describes a server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,15 +21,15 @@ use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::seal::{Keys, StateKey};
 use super::task::Tasks;
-use super::tools::{TaskUse, ToolEntry};
+use super::tools::{TaskMode, ToolEntry};
 use super::{
     CompletionOutput, Context, Lifetime, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput,
     Server, Shared, ToolOutput, TypedTool,
 };
 use crate::handler::{ErasedHandler, Handler};
 
-/// How many entries a page of a list has unless [`ServerBuilder::page_size`] says otherwise: more than most servers
-/// offer, because not every client reads a second page.
+/// Default number of entries in a page of a list: more than most servers offer, because not every client reads a second
+/// page.
 const PAGE_SIZE: usize = 1000;
 
 /// Why a server cannot be built.
@@ -39,18 +39,18 @@ pub enum BuildError {
     /// Two entries of one list have the same name or URI.
     #[error("there are two of the name `{name}` in the list of {list}")]
     Duplicate {
-        /// Which list.
+        /// The list.
         list: &'static str,
         /// The name or URI.
         name: String,
     },
-    /// The arguments of a tool are an object, and its schema says so.
+    /// The schema of a tool's arguments is not that of an object.
     #[error("the schema of the arguments of the tool `{tool}` is not that of an object")]
     ArgumentsAreNoObject {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
-    /// A URI template that is not of level 1 of RFC 6570.
+    /// A URI template is not of level 1 of RFC 6570.
     #[error("the URI template `{template}` is not of level 1: {problem}")]
     Template {
         /// The template.
@@ -58,27 +58,28 @@ pub enum BuildError {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A description that cannot be written as JSON: a number in it is not finite.
+    /// A description cannot be encoded as JSON: a number in it is not finite.
     #[error("the description of `{name}` cannot be written: {problem}")]
     NotWritable {
-        /// Of what.
+        /// The name of the described entry.
         name: String,
-        /// Why not.
+        /// What is wrong with it.
         problem: String,
     },
-    /// A completion for something that is neither a prompt nor a resource template.
+    /// A completion refers to something that is neither a prompt nor a resource template.
     #[error("there is a completion for something that is neither a prompt nor a resource template")]
     UnknownReference,
-    /// None of the versions that the server was told to speak is known.
+    /// None of the configured protocol versions is known.
     #[error("the server speaks no known protocol version")]
     NoVersion,
 }
 
-/// Describes a [`Server`]. What is registered is what it declares.
+/// Describes a [`Server`]. Created by [`Server::builder`]. The server declares exactly the capabilities for which
+/// something is registered here.
 #[must_use]
 pub struct ServerBuilder(Box<Description>);
 
-/// What is known so far. Boxed, because it goes from hand to hand with each thing that is added.
+/// The description so far. Boxed, because it moves with each call.
 struct Description {
     info: Implementation,
     instructions: Option<String>,
@@ -95,7 +96,7 @@ struct Description {
     offer: Offer,
     inputs: Inputs,
     completions: Completions,
-    elsewhere: Option<(ServerCapabilities, Arc<dyn ErasedHandler>)>,
+    custom_handler: Option<(ServerCapabilities, Arc<dyn ErasedHandler>)>,
     problem: Option<BuildError>,
 }
 
@@ -117,84 +118,89 @@ impl ServerBuilder {
             offer: Offer::default(),
             inputs: Inputs::default(),
             completions: Completions::default(),
-            elsewhere: None,
+            custom_handler: None,
             problem: None,
         }))
     }
 
-    /// Its name, for people.
+    /// Sets the display name of the server.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.0.info = self.0.info.with_title(title);
         self
     }
 
-    /// How it is meant to be used, for a model.
+    /// Sets the instructions for the model: how the server is meant to be used.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.0.instructions = Some(instructions.into());
         self
     }
 
-    /// The protocol versions that it speaks; without this, all five.
+    /// Sets the protocol versions of the server. Default: all five.
     pub fn versions(mut self, versions: impl IntoIterator<Item = Version>) -> Self {
         self.0.versions = versions.into_iter().collect();
         self
     }
 
-    /// It lets in a client that opens a session without saying what it can and who it is, which every client must.
+    /// Accepts clients that open a session without their capabilities and their description, which the specification
+    /// requires.
     pub fn lenient_opening(mut self) -> Self {
         self.0.lenient = true;
         self
     }
 
-    /// The bounds of each connection.
+    /// Sets the limits of each connection: sizes, numbers and timeouts.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.0.limits = limits;
         self
     }
 
-    /// How many entries a page of a list has: at least 1; without this, 1,000.
+    /// Sets the number of entries in a page of a list, at least 1. Default: 1,000.
     pub fn page_size(mut self, entries: usize) -> Self {
         self.0.page_size = entries.max(1);
         self
     }
 
-    /// It sends log messages ([`Context::log`]).
+    /// Declares that the server sends log messages ([`Context::log`]).
     pub fn logging(mut self) -> Self {
         self.0.logging = true;
         self
     }
 
-    /// It tells when resources change ([`ServerHandle::notify_resource_updated`](super::ServerHandle::notify_resource_updated)).
+    /// Declares that clients can subscribe to resources
+    /// ([`ServerHandle::notify_resource_updated`](super::ServerHandle::notify_resource_updated)).
     pub fn subscriptions(mut self) -> Self {
         self.0.subscriptions = true;
         self
     }
 
-    /// It answers calls with tasks: its handlers may begin some ([`Context::begin_task`]). A tool that is a task or
-    /// requires them declares that by itself. Declared are the extension of 2026-07-28, and the tasks of the core at
-    /// 2025-11-25, except over HTTP [without sessions](crate::link::HttpOptions::stateless): there everybody could list
-    /// everybody's tasks.
+    /// Declares tasks: handlers may continue as a task ([`Context::start_task`]). A tool with [`TypedTool::as_task`] or
+    /// [`TypedTool::requires_tasks`] declares them as well.
     ///
-    /// A server keeps 1,024 tasks, 128 of them for one principal or one session, with 256 MiB and 32 MiB of parameters and
-    /// results, each for an hour at most; then it is called off. Whose a task is says the principal
-    /// ([`HttpOptions::principal`](crate::link::HttpOptions::principal)) or, without one, at 2025-11-25 the session, with which it ends. In the modern era a client without a principal
-    /// shows with the task's id, 128 random bits, that the task is its own. A task lives in the process that began it:
-    /// another replica answers that it does not know the task, so requests about a task must reach the same replica.
+    /// This declares the extension of 2026-07-28, and the tasks of the core of 2025-11-25. The latter are not declared
+    /// over HTTP [without sessions](crate::link::HttpOptions::stateless), where every client could list the tasks of
+    /// all others.
+    ///
+    /// A server keeps at most 1,024 tasks with 256 MiB of parameters and results, and for one principal or session at
+    /// most 128 tasks with 32 MiB. Each task is kept for at most an hour, and cancelled if it still runs then.
+    ///
+    /// A task belongs to the principal ([`HttpOptions::principal`](crate::link::HttpOptions::principal)) of its
+    /// request. Without a principal it belongs at 2025-11-25 to the session, and ends with it; in the modern era it
+    /// belongs to everyone who knows its id, which has 128 random bits. A task lives in the process that started it, so
+    /// requests about it must reach the same replica.
     pub fn tasks(mut self) -> Self {
         self.0.tasks = true;
         self
     }
 
-    /// The key for what its clients keep between two requests: the state of a question (`requestState` of 2026-07-28), which
-    /// it encrypts, and the ids of tasks, which it signs. Without this call each server has a random key of its own.
+    /// Sets the key for what clients keep between two requests: the encrypted state of a request for input
+    /// (`requestState` of 2026-07-28), and the signed ids of tasks. Default: a random key for each server.
     ///
-    /// Replicas between which requests alternate
-    /// ([`HttpOptions::stateless`](crate::link::HttpOptions::stateless)) need the same key: otherwise a question that one
-    /// of them asked is refused by the others with -32602. Their clocks may differ by a minute. Tasks stay with their own
-    /// replica ([`ServerBuilder::tasks`]).
+    /// Replicas that share their clients ([`HttpOptions::stateless`](crate::link::HttpOptions::stateless)) need the
+    /// same key; otherwise one replica refuses the states of another with -32602. Their clocks may differ by up to a
+    /// minute. Tasks stay with their replica ([`ServerBuilder::tasks`]).
     ///
-    /// To replace a key: first let every replica accept the new one ([`ServerBuilder::accept_state_key`]), then let every
-    /// replica seal with the new one and accept the old one, and drop the old one ten minutes later.
+    /// To replace a key, first let every replica accept the new one ([`ServerBuilder::accept_state_key`]), then let
+    /// every replica use the new one and accept the old one. Remove the old one ten minutes later.
     ///
     /// ```
     /// use mcpjoin::server::{Server, StateKey};
@@ -211,38 +217,39 @@ impl ServerBuilder {
         self
     }
 
-    /// A further key whose states it accepts, and with which it seals none. May be called for several keys.
+    /// Adds a key whose states are accepted. It is not used for new states. May be called several times.
     pub fn accept_state_key(mut self, key: StateKey) -> Self {
         self.0.accepted_keys.push(key);
         self
     }
 
-    /// Its tools may change while it runs, through [`Server::handle`]; it has a list of them, empty or not.
+    /// Declares that the tools may change while the server runs, through [`Server::handle`]. The server then has a list
+    /// of tools even if it is empty.
     pub fn dynamic_tools(mut self) -> Self {
         self.0.dynamic[0] = true;
         self
     }
 
-    /// The same for its resources and resource templates.
+    /// As [`dynamic_tools`](Self::dynamic_tools), for resources and resource templates.
     pub fn dynamic_resources(mut self) -> Self {
         self.0.dynamic[1] = true;
         self
     }
 
-    /// The same for its prompts.
+    /// As [`dynamic_tools`](Self::dynamic_tools), for prompts.
     pub fn dynamic_prompts(mut self) -> Self {
         self.0.dynamic[2] = true;
         self
     }
 
-    /// A server whose lists come from somewhere else: what its clients ask for is answered by that handler, and what can
-    /// be asked for is what these capabilities declare. What is registered here besides is not seen.
+    /// Answers all requests of clients with `handler`, for a server whose lists come from somewhere else.
+    /// `capabilities` is what the server declares. Everything else that is registered here is ignored.
     ///
-    /// The server still opens every session, agrees on a version, answers `ping`, keeps subscriptions and log levels, and
-    /// puts around each result what its revision wants there. That a list has changed,
-    /// [`ServerHandle`](super::ServerHandle) tells.
+    /// The server still opens sessions, agrees on a version, answers `ping`, keeps subscriptions and log levels, and
+    /// adds to each result what the revision requires. Report changed lists through
+    /// [`ServerHandle`](super::ServerHandle).
     pub fn handler(mut self, capabilities: ServerCapabilities, handler: impl Handler) -> Self {
-        self.0.elsewhere = Some((capabilities, Arc::new(Arc::new(handler))));
+        self.0.custom_handler = Some((capabilities, Arc::new(Arc::new(handler))));
         self
     }
 
@@ -266,7 +273,19 @@ impl ServerBuilder {
         self
     }
 
-    /// A tool. The handler's parameters say what its arguments are, its output what comes back.
+    /// Adds a tool. The first parameter of the handler defines its arguments, the output of the handler its result.
+    ///
+    /// ```
+    /// use mcpjoin::server::{Json, Server, tool};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Add { a: i64, b: i64 }
+    ///
+    /// let server = Server::builder("calculator", "1.0.0")
+    ///     .tool(tool("add").description("Adds two numbers"), |n: Add, _| async move { Json(n.a + n.b) })
+    ///     .build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
     pub fn tool<A, F, Fut>(mut self, tool: TypedTool<A>, f: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + 'static,
@@ -277,16 +296,16 @@ impl ServerBuilder {
         self.with_tool(made)
     }
 
-    /// A tool whose arguments stay JSON: an object, which nobody has held against the schema.
+    /// Adds a tool whose arguments stay JSON. They are an object that was not checked against the schema.
     pub fn raw_tool<F, Fut>(self, tool: Tool, f: F) -> Self
     where
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
-        self.with_tool(ToolEntry::new(tool, TaskUse::default(), f))
+        self.with_tool(ToolEntry::new(tool, TaskMode::default(), f))
     }
 
-    /// A resource.
+    /// Adds a resource.
     pub fn resource<F, Fut>(mut self, resource: Resource, f: F) -> Self
     where
         F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
@@ -299,9 +318,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Resources whose URIs follow a template of level 1 of
-    /// [RFC 6570](https://www.rfc-editor.org/rfc/rfc6570#section-1.2): `{name}` stands for one or more characters
-    /// without `/`, `?` and `#`.
+    /// Adds resources whose URIs match a template of level 1 of [RFC
+    /// 6570](https://www.rfc-editor.org/rfc/rfc6570#section-1.2): `{name}` stands for one or more characters except
+    /// `/`, `?` and `#`.
     pub fn resource_template<F, Fut>(mut self, template: ResourceTemplate, f: F) -> Self
     where
         F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
@@ -314,7 +333,7 @@ impl ServerBuilder {
         self
     }
 
-    /// A prompt. Arguments that it declares as required are there when the handler is called.
+    /// Adds a prompt. Its required arguments are present when the handler is called.
     pub fn prompt<F, Fut>(mut self, prompt: Prompt, f: F) -> Self
     where
         F: Fn(PromptArguments, Context) -> Fut + Send + Sync + 'static,
@@ -327,7 +346,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Proposals for the arguments of a prompt or the variables of a resource template.
+    /// Adds completions for the arguments of a prompt or the variables of a resource template.
     pub fn completion<F, Fut>(mut self, of: impl Into<Reference>, f: F) -> Self
     where
         F: Fn(CompleteParams, Context) -> Fut + Send + Sync + 'static,
@@ -347,10 +366,10 @@ impl ServerBuilder {
         self
     }
 
-    /// The server.
+    /// Builds the server.
     ///
     /// # Errors
-    /// The first thing that was wrong with its description.
+    /// [`BuildError`]: the first problem of the description.
     pub fn build(self) -> Result<Server, BuildError> {
         if let Some(problem) = self.0.problem {
             return Err(problem);
@@ -360,7 +379,7 @@ impl ServerBuilder {
         }
         let registered = self.capabilities();
         let described = *self.0;
-        let (capabilities, elsewhere) = match described.elsewhere {
+        let (capabilities, custom_handler) = match described.custom_handler {
             Some((declared, handler)) => (declared, Some(handler)),
             None => (registered, None),
         };
@@ -373,7 +392,7 @@ impl ServerBuilder {
             limits: Arc::new(described.limits),
             page_size: described.page_size,
             offer: RwLock::new(described.offer),
-            elsewhere,
+            custom_handler,
             completions: described.completions,
             tasks: Tasks::default(),
             connections: Mutex::default(),
@@ -383,7 +402,7 @@ impl ServerBuilder {
         Ok(Server(shared, lifetime))
     }
 
-    /// Exactly what was registered.
+    /// Returns the capabilities of exactly what was registered.
     fn capabilities(&self) -> ServerCapabilities {
         let [tools, resources, prompts] = self.0.dynamic;
         let offer = &self.0.offer;
@@ -411,7 +430,7 @@ impl ServerBuilder {
             capabilities = capabilities.with_logging(Raw::empty_object());
         }
         if self.0.tasks {
-            // The session says the one or the other, as the revision has it.
+            // The session declares the one that the revision has.
             let extensions = BTreeMap::from([(task::EXTENSION.to_owned(), Raw::empty_object())]);
             let calls = Raw::from_value(&BTreeMap::from([("call", Raw::empty_object())]));
             let calls = calls.unwrap_or_else(|_| Raw::empty_object());

@@ -1,7 +1,7 @@
-//! What a client has declared, held against what it is to be asked or relied on for.
+//! Compares the declared capabilities of a client with what a handler needs.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#capability-negotiation>. The session
-//! looks again at what leaves as a question; this says it earlier, and in a handler's words.
+//! checks every request for input again. This check is earlier, and its errors are written for handlers.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use mcpjoin_proto::{ErrorObject, Raw, code};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The capability that a client lacks for this question.
+/// Returns the capability that the client lacks for this request for input.
 pub fn undeclared(question: &InputRequest, capabilities: &ClientCapabilities) -> Option<&'static str> {
     let elicitation = capabilities.elicitation.as_ref();
     let (declared, capability) = match question {
@@ -19,7 +19,7 @@ pub fn undeclared(question: &InputRequest, capabilities: &ClientCapabilities) ->
         InputRequest::Elicit(params) if params.is_url() => {
             (elicitation.is_some_and(|elicitation| elicitation.url.is_some()), "elicitation.url")
         }
-        // A client that declares nothing in particular means forms.
+        // An `elicitation` without members means forms.
         _ => (
             elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none()),
             "elicitation",
@@ -28,12 +28,12 @@ pub fn undeclared(question: &InputRequest, capabilities: &ClientCapabilities) ->
     (!declared).then_some(capability)
 }
 
-/// The first of the needed capabilities that is not declared, as a path.
+/// Returns the path of the first needed capability that is not declared.
 pub(super) fn missing(needed: &ClientCapabilities, declared: &ClientCapabilities) -> Option<String> {
     missing_in("", &object(needed), Some(&object(declared)))
 }
 
-/// Depth and size are those of `needed`, which a handler has written.
+/// The depth and size are those of `needed`, which the handler has written.
 fn missing_in(path: &str, needed: &Value, declared: Option<&Value>) -> Option<String> {
     match (needed, declared) {
         (Value::Bool(false), _) => None,
@@ -47,7 +47,7 @@ fn missing_in(path: &str, needed: &Value, declared: Option<&Value>) -> Option<St
     }
 }
 
-/// As JSON, with forms said in so many words where elicitation says nothing in particular.
+/// Returns the capabilities as JSON. An `elicitation` without members gets the member `form`.
 fn object(capabilities: &ClientCapabilities) -> Value {
     let mut capabilities = capabilities.clone();
     if let Some(elicitation @ ElicitationCapability { form: None, url: None, .. }) =
@@ -58,13 +58,13 @@ fn object(capabilities: &ClientCapabilities) -> Value {
     Raw::from_value(&capabilities).ok().and_then(|raw| raw.decode().ok()).unwrap_or_default()
 }
 
-/// What a client must declare that is to be given tasks.
+/// Returns the capabilities of a client that accepts tasks.
 pub(super) fn of_tasks() -> ClientCapabilities {
     let extensions = BTreeMap::from([(task::EXTENSION.to_owned(), Raw::empty_object())]);
     ClientCapabilities::default().with_extensions(extensions)
 }
 
-/// The error of the modern era for a client that has not declared what a request needs.
+/// Returns the error of the modern era for a missing capability.
 pub(super) fn error(required: &ClientCapabilities, message: &str) -> ErrorObject {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,22 +1,22 @@
-//! Proposals for the value of an argument of a prompt or of a variable of a resource template.
+//! Completions of an argument of a prompt, or of a variable of a resource template.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion>. At most 100 values leave;
-//! a prompt or template without a handler of its own has no proposals.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion>. A response has at most 100
+//! values. A prompt or template without a handler has no completions.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 
+use mcpjoin_proto::ErrorObject;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{CompleteParams, CompleteResult, Completion, Reference};
-use mcpjoin_proto::{ErrorObject, Payload, Raw};
 
-use super::{CompletionOutput, Context, HandlerError};
+use super::{CompletionOutput, Context, HandlerError, encode};
 
 type CompletionFuture = Pin<Box<dyn Future<Output = Result<Completion, HandlerError>> + Send>>;
 type Propose = dyn Fn(CompleteParams, Context) -> CompletionFuture + Send + Sync;
 
-/// The handlers, by what they propose values for.
+/// The handlers, by what they complete.
 #[derive(Default)]
 pub(super) struct Completions(HashMap<Key, Box<Propose>>);
 
@@ -41,7 +41,7 @@ impl Completions {
         self.0.is_empty()
     }
 
-    /// Says whether there was none for that yet.
+    /// Adds a handler. Returns whether there was none yet.
     pub(super) fn insert<F, Fut>(&mut self, reference: &Reference, f: F) -> bool
     where
         F: Fn(CompleteParams, Context) -> Fut + Send + Sync + 'static,
@@ -64,14 +64,6 @@ impl Completions {
                 Err(error) => return error.into_reply(),
             },
         };
-        Raw::from_value(&CompleteResult::new(completion))
-            .map(Reply::Complete)
-            .map_err(|error| ErrorObject::internal(error.to_string()))
+        encode(&CompleteResult::new(completion)).map(Reply::Complete)
     }
-}
-
-/// What `completion/complete` asks for.
-pub(super) fn params(params: Option<&Payload>) -> Result<CompleteParams, ErrorObject> {
-    let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))
 }

@@ -1,42 +1,71 @@
-//! What a handler knows about the request it answers, and what it may do meanwhile.
+//! What a handler of a server knows about its request, and what it can do meanwhile.
 
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
-use mcpjoin_proto::session::{Asker, Origin};
 use mcpjoin_proto::types::{ClientCapabilities, InputResponses, LoggingLevel};
 use mcpjoin_proto::{Method, Payload, Profile, Raw, Request};
 use serde::Serialize;
 
-use super::input::Rounds;
+use super::input::InputState;
 use super::task::{self, Task};
 use super::{HandlerError, ServerHandle, Shared, ToolOutput, ToolReply, capability, tools};
 use crate::connection;
 
-/// What a handler knows about the request it answers, and what it may do meanwhile. Cheap to clone.
+/// The request that a handler of a server works on, and what it can do meanwhile: report progress, log, ask the client for
+/// input, continue as a task, change what the server offers.
+///
+/// Cheap to clone. It dereferences to [`connection::Context`], the context of every [`Handler`](crate::Handler), and has
+/// all its methods. Those that it replaces ([`progress`](Self::progress), [`log`](Self::log) and their siblings) also work
+/// in a task, and report failures to the log instead of the handler.
+///
+/// ```
+/// use mcpjoin::proto::types::LoggingLevel;
+/// use mcpjoin::server::{Context, NoArguments, Server, tool};
+///
+/// async fn count(_: NoArguments, cx: Context) -> &'static str {
+///     for step in 1..=3 {
+///         cx.progress(f64::from(step), Some(3.0), Some("counting"));
+///         cx.log(LoggingLevel::Info, step);
+///     }
+///     "counted"
+/// }
+///
+/// let server = Server::builder("counter", "1.0.0").logging().tool(tool("count"), count).build()?;
+/// # Ok::<(), mcpjoin::server::BuildError>(())
+/// ```
 #[derive(Clone)]
 pub struct Context(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) connection: connection::Context,
-    /// The number of the connection, where it is one client's.
+    connection: connection::Context,
+    /// The number of the connection, if everything on it comes from one client.
     pub(super) session: Option<u64>,
     pub(super) server: Arc<Shared>,
     pub(super) profile: &'static Profile,
     pub(super) method: Method,
     pub(super) params: Option<Payload>,
-    /// The questions of this request in the modern era, from the first one on.
-    pub(super) rounds: Mutex<Option<Rounds>>,
+    /// The input of this request in the modern era, from the first request for input on.
+    pub(super) input: Mutex<Option<InputState>>,
     pub(super) task: Option<Arc<Task>>,
-    /// What the round before has brought, where the rounds are played here.
-    pub(super) answered: Option<Answered>,
+    /// The input of the previous round, if rounds are emulated.
+    pub(super) emulated: Option<EmulatedInput>,
 }
 
-/// What a client that makes its request again would have brought with it.
-pub(super) struct Answered {
+/// What a client that repeats its request would have sent with it.
+pub(super) struct EmulatedInput {
     pub(super) responses: InputResponses,
     pub(super) state: Option<String>,
+}
+
+impl Deref for Context {
+    type Target = connection::Context;
+
+    fn deref(&self) -> &connection::Context {
+        &self.0.connection
+    }
 }
 
 impl Context {
@@ -54,79 +83,69 @@ impl Context {
             profile,
             method: request.method,
             params: request.params,
-            rounds: Mutex::default(),
+            input: Mutex::default(),
             task: None,
-            answered: None,
+            emulated: None,
         }))
     }
 
-    /// The same for work that goes on as a task.
+    /// Returns a context for the same request that continues as a task.
     pub(super) fn in_task(&self, task: Arc<Task>) -> Self {
-        self.again(Some(task), None)
+        self.with(Some(task), None)
     }
 
-    /// The same for the next round, when the rounds are played here.
-    pub(super) fn answered(&self, responses: InputResponses, state: Option<String>) -> Self {
-        self.again(self.0.task.clone(), Some(Answered { responses, state }))
+    /// Returns a context for the next emulated round of the same request.
+    pub(super) fn in_round(&self, responses: InputResponses, state: Option<String>) -> Self {
+        self.with(self.0.task.clone(), Some(EmulatedInput { responses, state }))
     }
 
-    fn again(&self, task: Option<Arc<Task>>, answered: Option<Answered>) -> Self {
+    fn with(&self, task: Option<Arc<Task>>, emulated: Option<EmulatedInput>) -> Self {
+        let inner = &*self.0;
         Self(Arc::new(Inner {
-            connection: self.0.connection.clone(),
-            session: self.0.session,
-            server: self.0.server.clone(),
-            profile: self.0.profile,
-            method: self.0.method.clone(),
-            params: self.0.params.clone(),
-            rounds: Mutex::default(),
+            connection: inner.connection.clone(),
+            session: inner.session,
+            server: inner.server.clone(),
+            profile: inner.profile,
+            method: inner.method.clone(),
+            params: inner.params.clone(),
+            input: Mutex::default(),
             task,
-            answered,
+            emulated,
         }))
     }
 
-    /// The facts of the protocol revision that the request is made in.
+    /// Returns the facts of the protocol revision that the request uses.
     #[must_use]
     pub fn profile(&self) -> &'static Profile {
         self.0.profile
     }
 
-    /// The client that asks, as it describes itself. Nothing of it is proved.
-    #[must_use]
-    pub fn asker(&self) -> Option<&Arc<Asker>> {
-        self.0.connection.asker()
-    }
-
-    /// Over which link the request came.
-    #[must_use]
-    pub fn origin(&self) -> Option<&Arc<Origin>> {
-        self.0.connection.origin()
-    }
-
-    /// In whose name it came, where that is proved ([`Origin::principal`]).
+    /// Returns the verified identity of the request's sender, where there is one
+    /// ([`Origin::principal`](mcpjoin_proto::session::Origin::principal)).
     #[must_use]
     pub fn principal(&self) -> Option<&str> {
         self.origin()?.principal.as_deref()
     }
 
-    /// Whether the credentials of the request have that scope, or one that implies it ([`Origin::scopes`]). `false` where
-    /// nobody has asked for credentials.
+    /// Returns whether the credentials of the request have this scope, or one that implies it
+    /// ([`Origin::scopes`](mcpjoin_proto::session::Origin::scopes)). `false` if no credentials were required.
     #[must_use]
     pub fn has_scope(&self, scope: &str) -> bool {
         let scopes = self.origin().and_then(|origin| origin.scopes.as_deref());
         scopes.is_some_and(|scopes| scopes.iter().any(|one| **one == *scope))
     }
 
-    /// The parameters of the request as they came.
+    /// Returns the parameters of the request, unchanged.
     #[must_use]
     pub fn params(&self) -> Option<&Payload> {
         self.0.params.as_ref()
     }
 
-    /// Makes sure that the client has declared what the handler goes on to rely on.
+    /// Checks that the client has declared the capabilities that the handler needs.
     ///
     /// # Errors
-    /// When it has not; pass it on with `?`. In the modern era that is the error -32021, whose data say what is
-    /// required; the legacy era has no code for it, and the handler fails with a sentence about it.
+    /// [`HandlerError`] if it has not. Pass it on with `?`. In the modern era this is the error -32021 with the required
+    /// capabilities in its data; the legacy era has no such code, and the handler fails with a message.
     pub fn require(&self, needed: &ClientCapabilities) -> Result<(), HandlerError> {
         let nothing = ClientCapabilities::default();
         let declared = self.asker().map_or(&nothing, |asker| &asker.capabilities);
@@ -139,15 +158,17 @@ impl Context {
         })
     }
 
-    /// To change what the server offers, and to tell of it.
+    /// Returns a handle that changes what the server offers, and notifies clients.
     #[must_use]
     pub fn server(&self) -> ServerHandle {
         ServerHandle::new(self.0.server.clone())
     }
 
-    /// Tells the client how far the request is. Does nothing when it did not ask; what it has not read yet is
-    /// replaced by what is newer. `progress` must grow, in whatever unit `total` has too. The extension for tasks has no
-    /// progress: a task of it tells nobody.
+    /// Reports the progress of the request to the client.
+    ///
+    /// Nothing is sent if the client did not ask for progress. A report that has not been sent yet is replaced by a newer
+    /// one. `progress` must increase; it has the same unit as `total`. The tasks extension has no progress, so a task of it
+    /// sends none.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         if let Some(task) = &self.0.task {
             task.progress(self, progress, total, message);
@@ -158,14 +179,15 @@ impl Context {
         }
     }
 
-    /// Sends a log message that belongs to the request. Does nothing when the client does not want messages of that
-    /// level, when the server does not declare logging ([`ServerBuilder::logging`](super::ServerBuilder::logging)), or in
-    /// a task of the extension, which has none.
+    /// Sends a log message that belongs to the request.
+    ///
+    /// Nothing is sent if the client does not want messages of this level, if the server does not declare logging
+    /// ([`ServerBuilder::logging`](super::ServerBuilder::logging)), or in a task of the extension, which has no log messages.
     pub fn log(&self, level: LoggingLevel, data: impl Serialize) {
         self.log_as(None, level, data);
     }
 
-    /// The same in the name of a part of the server.
+    /// As [`log`](Self::log), with the name of a logger.
     pub fn log_as(&self, logger: Option<&str>, level: LoggingLevel, data: impl Serialize) {
         let problem = match Raw::from_value(&data) {
             Ok(data) => match &self.0.task {
@@ -181,14 +203,15 @@ impl Context {
         }
     }
 
-    /// Lets the client hang up and come back for the answer: the event stream of its request is closed, the work goes
-    /// on, and what belongs to the request from here on, its result above all, is kept until the client asks for it
-    /// with `Last-Event-ID`. That is after the time that `HttpOptions::retry` tells it (1 s). For work that takes
-    /// long, so that no connection is held open all the while; it may be called again whenever the client is back.
+    /// Closes the event stream of the request, so that no HTTP connection stays open during long work.
     ///
-    /// Does nothing where the client would not come back, or something would be lost: over other links than
-    /// Streamable HTTP, in other revisions than 2025-11-25, at a server that keeps no sessions or no events or answers
-    /// with plain JSON alone, in a task, and when the client has left already.
+    /// The work continues. What belongs to the request from here on, above all its result, is stored until the client
+    /// resumes the stream with `Last-Event-ID`, after the time that `HttpOptions::retry` states (1 s). May be called again
+    /// whenever the client is back.
+    ///
+    /// Does nothing if the client could not resume or if something would be lost: on transports other than Streamable HTTP,
+    /// in revisions other than 2025-11-25, without sessions or an event store, with responses in plain JSON, in a task, and
+    /// if the client has disconnected already.
     /// <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server>
     pub fn close_sse_stream(&self) {
         if self.0.task.is_some() {
@@ -199,13 +222,9 @@ impl Context {
         }
     }
 
-    /// A place aside for a result of so many bytes; `None` for one that is written where it is.
-    pub(super) fn aside(&self, bytes: usize) -> Option<connection::AsidePlace> {
-        self.0.connection.aside(bytes)
-    }
-
-    /// Whether nobody waits for the answer any more. A handler's own future is dropped then; this is for work
-    /// that it has given to somebody else.
+    /// Returns whether the response is not needed any more: the request or task was cancelled, or has ended.
+    ///
+    /// A handler's own future is dropped when its request is cancelled. This is for work that runs elsewhere.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         match &self.0.task {
@@ -214,34 +233,50 @@ impl Context {
         }
     }
 
-    /// Waits until nobody waits for the answer any more.
+    /// Waits until the response is not needed any more, as [`is_cancelled`](Self::is_cancelled) says. Cancel-safe.
     pub async fn cancelled(&self) {
         match &self.0.task {
-            Some(task) => task.over().await,
+            Some(task) => task.ended().await,
             None => self.0.connection.cancelled().await,
         }
     }
 
-    /// Goes on as a task: the client is given the task in place of the result, which it fetches later. A client that
-    /// does not speak the extension `io.modelcontextprotocol/tasks`, and a server that does not declare it
-    /// ([`ServerBuilder::tasks`](super::ServerBuilder::tasks)), wait for the result instead. At 2025-11-25 the whole
-    /// call is a task when its client has asked for one, and this goes on within it.
+    /// Continues as a task: the client receives the task in place of the result, and fetches the result later.
     ///
-    /// What the handler asks its client before this is asked as in any call; the work asks through its own context.
+    /// If the client does not declare the extension `io.modelcontextprotocol/tasks`, or if the server does not declare it
+    /// ([`ServerBuilder::tasks`](super::ServerBuilder::tasks)), the client waits for the result instead. At 2025-11-25 a
+    /// client asks for a task with its call; then the whole call is a task, and `work` runs within it.
+    ///
+    /// Use this context to ask the client for input before the task starts, and the context that `work` is given afterwards.
+    ///
+    /// ```
+    /// use mcpjoin::server::{Context, HandlerError, NoArguments, Server, ToolReply, tool};
+    ///
+    /// async fn build(_: NoArguments, cx: Context) -> Result<ToolReply, HandlerError> {
+    ///     cx.start_task(|cx| async move {
+    ///         cx.progress(1.0, Some(1.0), Some("built"));
+    ///         "built"
+    ///     })
+    ///     .await
+    /// }
+    ///
+    /// let server = Server::builder("builder", "1.0.0").tasks().tool(tool("build"), build).build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
     ///
     /// # Errors
-    /// When there are too many tasks, or when the work has been waited for and has failed.
-    pub async fn begin_task<F, Fut>(&self, work: F) -> Result<ToolReply, HandlerError>
+    /// [`HandlerError`] if there are too many tasks, or if the client has waited for the work and the work has failed.
+    pub async fn start_task<F, Fut>(&self, work: F) -> Result<ToolReply, HandlerError>
     where
         F: FnOnce(Self) -> Fut,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         let server = &self.0.server;
-        let is_given_tasks = self.0.task.is_none() && server.gives_tasks(self.0.profile, self.asker());
+        let is_given_tasks = self.0.task.is_none() && server.may_return_task(self.0.profile, self.asker());
         if !is_given_tasks {
             return work(self.clone()).await.into_tool_reply();
         }
-        task::go_on(server, self, |cx| {
+        task::start_from_handler(server, self, |cx| {
             let work = work(cx);
             async move { tools::written(work.await.into_tool_reply()) }
         })

@@ -1,4 +1,4 @@
-//! How a handler fails.
+//! The errors of handlers.
 
 use std::any::Any;
 use std::fmt;
@@ -7,77 +7,79 @@ use mcpjoin_proto::ErrorObject;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{CallToolResult, InputRequired};
 
-use super::input::{InputError, Pause};
+use super::input::{InputError, PendingInput};
 
-/// Why a handler has no result. Every [`std::error::Error`] becomes one through `?`.
+/// Why a handler has no result. Every [`std::error::Error`] converts into it with `?`.
 ///
-/// What it becomes for the peer depends on what failed: a tool's own failure is a result that says so
-/// (`isError`), for the model to read and do better; that of a prompt, a resource or a completion is an internal
-/// error (-32603). An [`ErrorObject`] stays the protocol error that it is, and an [`InputError`] asks the client.
+/// What the peer receives depends on the handler. The failure of a tool is a result with `isError`, for the model to
+/// read. The failure of a prompt, a resource or a completion is an internal error (-32603). An [`ErrorObject`] is sent
+/// as it is, and an [`InputError`] asks the client for input.
 pub struct HandlerError(Kind);
 
 enum Kind {
     Failed(String),
     Protocol(ErrorObject),
-    Pause(Box<InputRequired>),
+    NeedInput(Box<InputRequired>),
 }
 
 impl HandlerError {
-    /// A failure, in a sentence that the peer will read.
+    /// Creates a failure with a message for the peer.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self(Kind::Failed(message.into()))
     }
 
-    /// A protocol error, whatever the handler is for.
+    /// Creates a protocol error, for any kind of handler.
     #[must_use]
     pub const fn protocol(error: ErrorObject) -> Self {
         Self(Kind::Protocol(error))
     }
 
-    /// A request for input made by hand, with names and a state of the handler's choice. The handler is called again
-    /// with what came back ([`Context::input_response`](super::Context::input_response)): in the modern era the client
-    /// makes its request again, in the legacy era and in a task the questions are asked for it.
+    /// Creates a request for input with names and a state of your own.
+    ///
+    /// The handler is called again with the input ([`Context::input_response`](super::Context::input_response)): in the
+    /// modern era the client repeats its request; in the legacy era and in a task the server sends the requests for
+    /// input itself.
     #[must_use]
     pub fn need_input(input: InputRequired) -> Self {
-        Self(Kind::Pause(Box::new(input)))
+        Self(Kind::NeedInput(Box::new(input)))
     }
 
-    /// There is no such resource. The session gives it the code that the revision has for that.
+    /// Creates the error for a resource that does not exist. The session gives it the code of the revision.
     #[must_use]
     pub fn resource_not_found(uri: &str) -> Self {
         Self::protocol(super::resources::not_found(uri))
     }
 
-    /// What a tool that failed so answers.
+    /// Returns the response of a tool that has failed with this.
     pub(super) fn into_tool_reply(self) -> Result<super::ToolReply, ErrorObject> {
         match self.0 {
             Kind::Failed(message) => Ok(super::ToolReply::Result(CallToolResult::error(message))),
             Kind::Protocol(error) => Err(error),
-            Kind::Pause(input) => Ok(super::ToolReply::Reply(Reply::NeedInput(input))),
+            Kind::NeedInput(input) => Ok(super::ToolReply::Reply(Reply::NeedInput(input))),
         }
     }
 
-    /// What everything else that failed so answers.
+    /// Returns the response of any other handler that has failed with this.
     pub(super) fn into_reply(self) -> Result<Reply, ErrorObject> {
         match self.0 {
             Kind::Failed(message) => Err(ErrorObject::internal(message)),
             Kind::Protocol(error) => Err(error),
-            Kind::Pause(input) => Ok(Reply::NeedInput(input)),
+            Kind::NeedInput(input) => Ok(Reply::NeedInput(input)),
         }
     }
 }
 
-impl From<Pause> for HandlerError {
-    fn from(pause: Pause) -> Self {
-        Self(Kind::Pause(pause.into_input()))
+impl From<PendingInput> for HandlerError {
+    fn from(pending: PendingInput) -> Self {
+        Self(Kind::NeedInput(pending.into_input()))
     }
 }
 
 impl From<InputError> for HandlerError {
     fn from(error: InputError) -> Self {
         match error {
-            InputError::Needed(pause) => pause.into(),
+            InputError::Needed(pending) => pending.into(),
             InputError::Refused(error) => Self::protocol(error),
             other => Self::new(other.to_string()),
         }
@@ -93,13 +95,13 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for HandlerError {
     }
 }
 
-// Not a `std::error::Error`, so that every error becomes one through `?`.
+// Not a `std::error::Error`, so that every error converts into it with `?`.
 impl fmt::Display for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Failed(message) => f.write_str(message),
             Kind::Protocol(error) => error.fmt(f),
-            Kind::Pause(_) => f.write_str("the client has to be asked first"),
+            Kind::NeedInput(_) => f.write_str("the client has to be asked first"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Changing what a server offers while it runs.
+//! Changes what a server offers while it runs.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,28 +12,37 @@ use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::subscription::ChangedList;
-use super::tools::{TaskUse, ToolEntry};
+use super::tools::{TaskMode, ToolEntry};
 use super::{
-    BuildError, Context, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Shared, ToolOutput,
-    TypedTool,
+    BuildError, Context, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Shared,
+    ToolOutput, TypedTool,
 };
 
-/// Changes what a server offers, and tells every client that wants to hear of it. Cheap to clone.
+/// Changes what a server offers, and notifies the clients that listen for changes. Cheap to clone. Returned by
+/// [`Server::handle`](super::Server::handle) and [`Context::server`].
 ///
-/// A list can be changed when the server was built to tell of its changes
-/// ([`ServerBuilder::dynamic_tools`](super::ServerBuilder::dynamic_tools) and its kind): clients may keep what they
-/// have read of any other.
+/// A list can be changed only if the server declares that it changes
+/// ([`ServerBuilder::dynamic_tools`](super::ServerBuilder::dynamic_tools) and its siblings): clients may keep any other
+/// list.
+///
+/// ```
+/// use mcpjoin::server::{NoArguments, Server, tool};
+///
+/// let server = Server::builder("plugins", "1.0.0").dynamic_tools().build()?;
+/// server.handle().add_tool(tool("new"), |_: NoArguments, _| async { "added while the server runs" })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct ServerHandle(Arc<Shared>);
 
-/// Why a change was not made.
+/// Why a change was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
     /// The server does not declare that this list changes.
     #[error("the server does not declare that its list of {0} changes")]
     Fixed(&'static str),
-    /// What was to be added cannot be.
+    /// The new entry is not valid.
     #[error(transparent)]
     Entry(#[from] BuildError),
 }
@@ -55,14 +64,28 @@ impl ServerHandle {
         if declared == Some(true) { Ok(()) } else { Err(ChangeError::Fixed(name)) }
     }
 
-    fn changed(&self, list: ChangedList) {
+    fn notify(&self, list: ChangedList) {
         self.0.each_connection(|outbox| outbox.list_changed(list));
     }
 
-    /// Adds a tool, or puts it in the place of the one of its name.
+    /// Removes an entry, and notifies clients if it existed.
+    fn remove(
+        &self,
+        list: ChangedList,
+        remove: impl FnOnce(&mut Offer) -> bool,
+    ) -> Result<bool, ChangeError> {
+        self.check(list)?;
+        let removed = remove(&mut self.0.write());
+        if removed {
+            self.notify(list);
+        }
+        Ok(removed)
+    }
+
+    /// Adds a tool, or replaces the tool with its name.
     ///
     /// # Errors
-    /// When the list of tools is fixed, or the arguments are no object.
+    /// [`ChangeError`] if the server does not declare that its tools change, or if the arguments are not an object.
     pub fn add_tool<A, F, Fut>(&self, tool: TypedTool<A>, f: F) -> Result<(), ChangeError>
     where
         A: DeserializeOwned + JsonSchema + 'static,
@@ -73,17 +96,17 @@ impl ServerHandle {
         self.put_tool(ToolEntry::typed(tool, &mut Inputs::default(), f)?)
     }
 
-    /// Adds a tool whose arguments stay JSON, or puts it in the place of the one of its name.
+    /// Adds a tool whose arguments stay JSON, or replaces the tool with its name.
     ///
     /// # Errors
-    /// When the list of tools is fixed, or the schema is not that of an object.
+    /// [`ChangeError`] if the server does not declare that its tools change, or if the schema is not that of an object.
     pub fn add_raw_tool<F, Fut>(&self, tool: Tool, f: F) -> Result<(), ChangeError>
     where
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         self.check(ChangedList::Tools)?;
-        self.put_tool(ToolEntry::new(tool, TaskUse::default(), f)?)
+        self.put_tool(ToolEntry::new(tool, TaskMode::default(), f)?)
     }
 
     fn put_tool(&self, entry: ToolEntry) -> Result<(), ChangeError> {
@@ -92,27 +115,22 @@ impl ServerHandle {
         }
         let name = entry.name().to_owned();
         self.0.write().tools.insert(&name, entry);
-        self.changed(ChangedList::Tools);
+        self.notify(ChangedList::Tools);
         Ok(())
     }
 
-    /// Takes a tool away. Says whether there was one. Calls under way go on.
+    /// Removes a tool, and returns whether it existed. Calls in progress continue.
     ///
     /// # Errors
-    /// When the list of tools is fixed.
+    /// [`ChangeError`] if the server does not declare that its tools change.
     pub fn remove_tool(&self, name: &str) -> Result<bool, ChangeError> {
-        self.check(ChangedList::Tools)?;
-        let removed = self.0.write().tools.remove(name);
-        if removed {
-            self.changed(ChangedList::Tools);
-        }
-        Ok(removed)
+        self.remove(ChangedList::Tools, |offer| offer.tools.remove(name))
     }
 
-    /// Adds a resource, or puts it in the place of the one of its URI.
+    /// Adds a resource, or replaces the resource with its URI.
     ///
     /// # Errors
-    /// When the list of resources is fixed.
+    /// [`ChangeError`] if the server does not declare that its resources change.
     pub fn add_resource<F, Fut>(&self, resource: Resource, f: F) -> Result<(), ChangeError>
     where
         F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
@@ -121,14 +139,14 @@ impl ServerHandle {
         self.check(ChangedList::Resources)?;
         let entry = ResourceEntry::new(&resource, f)?;
         self.0.write().resources.insert(&resource.uri, entry);
-        self.changed(ChangedList::Resources);
+        self.notify(ChangedList::Resources);
         Ok(())
     }
 
-    /// Adds a resource template, or puts it in the place of the same template.
+    /// Adds a resource template, or replaces the same template.
     ///
     /// # Errors
-    /// When the list of resources is fixed, or the template is not of level 1.
+    /// [`ChangeError`] if the server does not declare that its resources change, or if the template is not of level 1.
     pub fn add_resource_template<F, Fut>(&self, template: ResourceTemplate, f: F) -> Result<(), ChangeError>
     where
         F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
@@ -137,30 +155,24 @@ impl ServerHandle {
         self.check(ChangedList::Resources)?;
         let entry = TemplateEntry::new(&template, f)?;
         self.0.write().templates.insert(&template.uri_template, entry);
-        self.changed(ChangedList::Resources);
+        self.notify(ChangedList::Resources);
         Ok(())
     }
 
-    /// Takes a resource or a resource template away. Says whether there was one.
+    /// Removes a resource or a resource template, and returns whether it existed.
     ///
     /// # Errors
-    /// When the list of resources is fixed.
+    /// [`ChangeError`] if the server does not declare that its resources change.
     pub fn remove_resource(&self, uri: &str) -> Result<bool, ChangeError> {
-        self.check(ChangedList::Resources)?;
-        let removed = {
-            let mut offer = self.0.write();
+        self.remove(ChangedList::Resources, |offer| {
             offer.resources.remove(uri) || offer.templates.remove(uri)
-        };
-        if removed {
-            self.changed(ChangedList::Resources);
-        }
-        Ok(removed)
+        })
     }
 
-    /// Adds a prompt, or puts it in the place of the one of its name.
+    /// Adds a prompt, or replaces the prompt with its name.
     ///
     /// # Errors
-    /// When the list of prompts is fixed.
+    /// [`ChangeError`] if the server does not declare that its prompts change.
     pub fn add_prompt<F, Fut>(&self, prompt: Prompt, f: F) -> Result<(), ChangeError>
     where
         F: Fn(PromptArguments, Context) -> Fut + Send + Sync + 'static,
@@ -169,46 +181,41 @@ impl ServerHandle {
         self.check(ChangedList::Prompts)?;
         let entry = PromptEntry::new(&prompt, f)?;
         self.0.write().prompts.insert(&prompt.name, entry);
-        self.changed(ChangedList::Prompts);
+        self.notify(ChangedList::Prompts);
         Ok(())
     }
 
-    /// Takes a prompt away. Says whether there was one.
+    /// Removes a prompt, and returns whether it existed.
     ///
     /// # Errors
-    /// When the list of prompts is fixed.
+    /// [`ChangeError`] if the server does not declare that its prompts change.
     pub fn remove_prompt(&self, name: &str) -> Result<bool, ChangeError> {
-        self.check(ChangedList::Prompts)?;
-        let removed = self.0.write().prompts.remove(name);
-        if removed {
-            self.changed(ChangedList::Prompts);
-        }
-        Ok(removed)
+        self.remove(ChangedList::Prompts, |offer| offer.prompts.remove(name))
     }
 
-    /// Tells everyone who hears of it that the list of tools has changed: for a server whose tools another
-    /// [`handler`](super::ServerBuilder::handler) lists. Several changes may be told as one.
+    /// Notifies all listening clients that the list of tools has changed, for a server with a
+    /// [`handler`](super::ServerBuilder::handler) of its own. Several changes may be sent as one.
     ///
     /// # Errors
-    /// When the server does not declare that it changes.
+    /// [`ChangeError`] if the server does not declare that its tools change.
     pub fn notify_tools_changed(&self) -> Result<(), ChangeError> {
         self.check(ChangedList::Tools)?;
-        self.changed(ChangedList::Tools);
+        self.notify(ChangedList::Tools);
         Ok(())
     }
 
-    /// Whether anybody would be told that the list of tools has changed: a legacy client whose session is open, or a
-    /// modern one that listens for it.
+    /// Returns whether any client would be notified of changed tools: a legacy client with an open session, or a modern
+    /// one that listens.
     #[must_use]
-    pub fn is_heard_of_tools(&self) -> bool {
-        // Asked after the list is free again: each connection has a lock of its own.
+    pub fn has_tool_listeners(&self) -> bool {
+        // Each connection has a lock of its own, which must not be taken under that of the list.
         let open: Vec<_> =
             self.0.connections().open.values().map(|(connection, _)| connection.clone()).collect();
-        open.iter().any(|connection| connection.hears(&Method::ToolListChanged))
+        open.iter().any(|connection| connection.has_listener(&Method::ToolListChanged))
     }
 
-    /// Tells everyone who is subscribed to that resource, or to one around it, that it has changed. Several changes
-    /// of one resource may be told as one. Does nothing when the server was built without
+    /// Notifies all clients that are subscribed to this resource, or to one that contains it, of a change. Several
+    /// changes of one resource may be sent as one. Does nothing if the server was built without
     /// [`subscriptions`](super::ServerBuilder::subscriptions).
     pub fn notify_resource_updated(&self, uri: &str) {
         let limit = self.0.limits.subscriptions;

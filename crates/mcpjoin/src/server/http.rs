@@ -12,9 +12,10 @@ use crate::link::Link;
 use crate::link::http_server::{HttpListener, HttpOptions, HttpService, Served, Serves, Serving};
 
 impl Server {
-    /// Answers HTTP requests: Streamable HTTP in both eras, and HTTP+SSE of 2024-11-05 beside it. The service is
-    /// mounted in any application of hyper, axum or tower, and is called within a tokio runtime with time enabled. In
-    /// axum, beside another route:
+    /// Returns a service that answers HTTP requests: Streamable HTTP in both eras, and HTTP+SSE of 2024-11-05.
+    ///
+    /// Mount it in any application of hyper, axum or tower. It must be called within a tokio runtime with time enabled.
+    /// In axum, beside another route:
     ///
     /// ```
     /// # fn f(server: mcpjoin::Server) -> axum::Router {
@@ -26,9 +27,9 @@ impl Server {
     /// # }
     /// ```
     ///
-    /// Clients of 2024-11-05 need routes to the same service at `/sse` and `/messages`. A router that takes the beginning
-    /// of the path away, as `nest_service` of axum does, needs [`HttpOptions::any_path`]. An application that ends in
-    /// order calls [`HttpService::drain`]: streams of the service end then, and nothing else ends them.
+    /// Clients of 2024-11-05 need routes to the same service at `/sse` and `/messages`. A router that removes the start
+    /// of the path, such as `nest_service` of axum, needs [`HttpOptions::any_path`]. To shut down in order, call
+    /// [`HttpService::drain`]: nothing else ends the streams of the service.
     #[must_use]
     pub fn http(&self, options: HttpOptions) -> HttpService {
         let (limits, versions) = (self.0.limits.clone(), self.0.role.versions.clone());
@@ -36,10 +37,11 @@ impl Server {
         HttpService::new(options, limits, versions, OverHttp { server: self.clone(), sessions })
     }
 
-    /// Serves everyone who comes to the listener until `end` is ready. Then nobody is accepted any more, what is in
-    /// progress is finished, streams get their last words, and it is over when the last connection is: after
-    /// [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s) at the latest, and the 2 s that may be taken to
-    /// say goodbye. Dropping the future ends everything at once.
+    /// Serves all connections that the listener accepts, until `end` is ready.
+    ///
+    /// Then it accepts no more connections, finishes the requests in progress, ends the streams, and returns when the
+    /// last connection has closed: at most [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s) later, plus
+    /// 2 s for closing. Dropping the future ends everything immediately.
     ///
     /// ```no_run
     /// # async fn f(server: mcpjoin::Server) -> Result<(), mcpjoin::link::HttpListenError> {
@@ -65,10 +67,10 @@ impl Server {
     }
 }
 
-/// A server as HTTP serves it.
+/// The server as the HTTP transport uses it.
 struct OverHttp {
     server: Server,
-    /// A connection of the legacy era is one client's.
+    /// Whether a legacy connection belongs to one client.
     sessions: bool,
 }
 

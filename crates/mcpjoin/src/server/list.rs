@@ -1,7 +1,7 @@
-//! Lists that are looked up by name and read in pages, in the order in which their entries were added.
+//! Lists that are looked up by name and read in pages, in insertion order. The only paginator of servers.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor names the last
-//! entry of its page, so pages stay right when entries come and go between them.
+//! entry of its page, so pages stay correct when entries are added and removed between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,9 +11,11 @@ use mcpjoin_proto::{ErrorObject, Payload, Raw, Request};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// Entries with names.
+use super::{decode_params, encode};
+
+/// A list of named entries.
 pub(super) struct List<E> {
-    /// With their numbers, which only grow.
+    /// The entries with their numbers, which only increase.
     entries: Vec<(u64, Arc<E>)>,
     by_name: BTreeMap<Box<str>, Arc<E>>,
     last: u64,
@@ -38,7 +40,7 @@ impl<E> List<E> {
         self.entries.iter().map(|(_, entry)| entry)
     }
 
-    /// Adds an entry, or puts it in the place of the one that has its name. Says whether the name was new.
+    /// Adds an entry, or replaces the one with its name. Returns whether the name was new.
     pub(super) fn insert(&mut self, name: &str, entry: E) -> bool {
         let entry = Arc::new(entry);
         match self.by_name.insert(name.into(), entry.clone()) {
@@ -62,7 +64,7 @@ impl<E> List<E> {
         true
     }
 
-    /// The page that a request asks for, as the result that has it in the member `member`.
+    /// Returns the requested page, as a result with the items in `member`.
     pub(super) fn page(
         &self,
         request: &Request,
@@ -74,7 +76,7 @@ impl<E> List<E> {
     }
 }
 
-/// The page that parameters ask for, of entries in the order of their numbers; `last` is the greatest that was given.
+/// Returns the requested page of entries in the order of their numbers. `last` is the greatest number so far.
 pub(super) fn page_of<E>(
     entries: &[(u64, Arc<E>)],
     last: u64,
@@ -95,8 +97,7 @@ pub(super) fn page_of<E>(
         _ => None,
     };
     let items: Vec<Raw> = page.iter().map(|(_, entry)| show(entry)).collect();
-    Raw::from_value(&Page { member, items, next_cursor })
-        .map_err(|error| ErrorObject::internal(error.to_string()))
+    encode(&Page { member, items, next_cursor })
 }
 
 fn read_cursor(member: &str, cursor: &str, last: u64) -> Result<u64, ErrorObject> {
@@ -113,10 +114,10 @@ fn write_cursor(member: &str, number: u64) -> String {
 }
 
 fn cursor(params: Option<&Payload>) -> Result<Option<String>, ErrorObject> {
-    let Some(params) = params else { return Ok(None) };
-    let params: PageParams =
-        params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
-    Ok(params.cursor)
+    match params {
+        None => Ok(None),
+        Some(_) => decode_params::<PageParams>(params).map(|params| params.cursor),
+    }
 }
 
 struct Page {

@@ -1,4 +1,4 @@
-//! One server for everyone who comes to a listener.
+//! Serves every connection that a listener accepts.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,12 +11,11 @@ use crate::connection::Connection;
 use crate::link::{Link, Listener};
 
 impl Server {
-    /// Serves everyone who comes to the listener, each in a task of its own, until `end` is ready. Then nobody is
-    /// accepted any more and nothing more is read, what is in progress is finished, and it is over when the last
-    /// connection is: after [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s) at the latest, and the 2 s
-    /// that a connection may take to say its last words.
+    /// Serves all connections that the listener accepts, each in a task of its own, until `end` is ready.
     ///
-    /// Dropping the future ends everything at once.
+    /// Then it accepts no more connections, reads no more requests, finishes those in progress, and returns when the
+    /// last connection has closed: at most [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s) later, plus
+    /// 2 s for closing. Dropping the future ends everything immediately.
     ///
     /// ```no_run
     /// # async fn f(server: mcpjoin::Server) -> Result<(), mcpjoin::link::SocketError> {
@@ -36,8 +35,8 @@ impl Server {
     }
 }
 
-/// Serves everyone who comes to the listener until `end` is ready; then `drain` has each connection end in order. `open`
-/// gives what a connection is acted on by, and what runs it.
+/// Serves all connections that the listener accepts, until `end` is ready; then calls `drain` for each. `open` returns
+/// a handle to a connection, and the future that runs it.
 pub async fn serve_each<C, S>(
     mut listener: Listener,
     end: impl Future<Output = ()>,

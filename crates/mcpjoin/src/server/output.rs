@@ -1,4 +1,4 @@
-//! What handlers may return, and what becomes of it.
+//! What handlers may return, and how it is encoded.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-result>,
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools#structured-content>.
@@ -7,7 +7,7 @@ use mcpjoin_proto::Raw;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
     BlobResourceContents, CallToolResult, Completion, Content, GetPromptResult, InputRequired, PromptMessage,
-    ReadResourceResult, ResourceContents, TextResourceContents,
+    ReadResourceResult, ResourceContents, Role, TextResourceContents,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,45 +15,60 @@ use serde::Serialize;
 use super::HandlerError;
 use super::schema;
 
-/// What a tool answers.
+/// The response of a tool.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ToolReply {
-    /// A result.
+    /// A result, which is adapted to the revision.
     Result(CallToolResult),
-    /// Whatever the protocol has besides: a request for input made by hand, or a result in JSON, which is
-    /// passed on as it is.
+    /// Any other reply of the protocol, sent as it is: a request for input, a task, or a result in JSON.
     Reply(Reply),
 }
 
-/// What a tool's handler may return: text, content, a whole [`CallToolResult`], [`Json`], and a [`Result`] of
-/// these.
+/// What the handler of a tool may return: text, content, a whole [`CallToolResult`], [`Json`], or a [`Result`] of these.
+///
+/// Wrap a value that is `Serialize` and `JsonSchema` in [`Json`], and an error that does not implement
+/// [`std::error::Error`] in [`HandlerError::new`].
 pub trait ToolOutput: Send {
-    /// The JSON Schema of the structured result, where there is one.
+    /// Returns the JSON Schema of the structured result, if there is one. Default: none.
     #[must_use]
     fn output_schema() -> Option<Raw> {
         None
     }
 
-    /// About how many bytes of text it has, where that is known. Where each answer has a stream of its own (QUIC, HTTP),
-    /// one from 512 KiB on is written on a thread for blocking work, so that it keeps no other waiting.
+    /// Returns roughly how many bytes of text the output has, if that is known. Default: 0.
+    ///
+    /// Where each response has a stream of its own (QUIC, HTTP), an output of 512 KiB or more is encoded on a blocking
+    /// thread, so that it does not delay other responses.
     #[must_use]
     fn size_hint(&self) -> usize {
         0
     }
 
-    /// The answer.
+    /// Converts the output into the response.
     ///
     /// # Errors
-    /// When the handler has failed.
+    /// [`HandlerError`] if the handler has failed.
     fn into_tool_reply(self) -> Result<ToolReply, HandlerError>;
 }
 
-/// A structured result: its schema is derived from the type and told in the list of tools, and the same value is
-/// given as text for those who read no structured results.
+/// A structured result. Its schema is derived from the type and part of the list of tools. The same value is sent as text,
+/// for clients that read no structured results.
 ///
-/// Until 2025-11-25 a structured result is an object. A value that is none is told to such a client inside an
-/// object, as its member `result`, and so says the schema it sees.
+/// Until 2025-11-25 a structured result must be an object. Other values are sent to such clients as the member `result` of
+/// an object, and the schema that these clients receive says so.
+///
+/// ```
+/// use mcpjoin::server::{Json, NoArguments, Server, tool};
+///
+/// #[derive(serde::Serialize, schemars::JsonSchema)]
+/// struct Weather { celsius: f64 }
+///
+/// let server = Server::builder("weather", "1.0.0")
+///     .tool(tool("now"), |_: NoArguments, _| async { Json(Weather { celsius: 21.5 }) })
+///     .build()?;
+/// # Ok::<(), mcpjoin::server::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -139,49 +154,50 @@ fn size_of_reply(reply: &ToolReply) -> usize {
     }
 }
 
-/// Writes a large answer on a thread for blocking work, where it keeps no other request of the connection waiting.
-pub(super) async fn written_aside<R: Send + 'static>(write: impl FnOnce() -> R + Send + 'static) -> R {
+/// Encodes a large output on a blocking thread, where it does not delay the other requests of the connection.
+pub(super) async fn write_offloaded<R: Send + 'static>(write: impl FnOnce() -> R + Send + 'static) -> R {
     match tokio::task::spawn_blocking(write).await {
         Ok(written) => written,
-        // The driver answers a panic, wherever it happened.
+        // The driver turns a panic into an error, wherever it happened.
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime ends, and with it whoever waits here.
+        // The runtime shuts down, and drops this future.
         Err(_) => std::future::pending().await,
     }
 }
 
-/// What a prompt's handler may return: one text of the user, messages, a whole [`GetPromptResult`], and a
-/// [`Result`] of these.
+/// What the handler of a prompt may return: one text of the user, messages, a whole [`GetPromptResult`], or a [`Result`] of
+/// these.
 pub trait PromptOutput: Send {
-    /// The answer.
+    /// Converts the output into the response.
     ///
     /// # Errors
-    /// When the handler has failed.
+    /// [`HandlerError`] if the handler has failed.
     fn into_prompt_reply(self) -> Result<Reply, HandlerError>;
 }
 
-/// What a resource's handler may return: text, bytes in base64 ([`BlobResourceContents`]), contents, a whole
-/// [`ReadResourceResult`], and a [`Result`] of these.
+/// What the handler of a resource may return: text, bytes in base64 ([`BlobResourceContents`]), contents, a whole
+/// [`ReadResourceResult`], or a [`Result`] of these.
 pub trait ResourceOutput: Send {
-    /// As [`ToolOutput::size_hint`].
+    /// See [`ToolOutput::size_hint`].
     #[must_use]
     fn size_hint(&self) -> usize {
         0
     }
 
-    /// The answer, for the resource of that URI and, where it is known, that media type.
+    /// Converts the output into the response, for the resource with this URI and this media type, if it has one.
     ///
     /// # Errors
-    /// When the handler has failed.
+    /// [`HandlerError`] if the handler has failed.
     fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError>;
 }
 
-/// What a completion's handler may return: the proposals, a whole [`Completion`], and a [`Result`] of these.
+/// What the handler of a completion may return: the values, a whole [`Completion`], or a [`Result`] of these.
 pub trait CompletionOutput: Send {
-    /// The answer. What is beyond [`Completion::MAX_VALUES`] is left out, and the answer says so.
+    /// Converts the output into the response. Values beyond [`Completion::MAX_VALUES`] are left out, and the response says
+    /// so.
     ///
     /// # Errors
-    /// When the handler has failed.
+    /// [`HandlerError`] if the handler has failed.
     fn into_completion(self) -> Result<Completion, HandlerError>;
 }
 
@@ -189,40 +205,24 @@ fn complete<T: Serialize>(result: &T) -> Result<Reply, HandlerError> {
     Ok(Reply::Complete(Raw::from_value(result)?))
 }
 
-impl PromptOutput for GetPromptResult {
-    fn into_prompt_reply(self) -> Result<Reply, HandlerError> {
-        complete(&self)
-    }
+macro_rules! prompt_output {
+    ($($type:ty: $value:ident => $reply:expr;)*) => {
+        $(impl PromptOutput for $type {
+            fn into_prompt_reply(self) -> Result<Reply, HandlerError> {
+                let $value = self;
+                $reply
+            }
+        })*
+    };
 }
 
-impl PromptOutput for Vec<PromptMessage> {
-    fn into_prompt_reply(self) -> Result<Reply, HandlerError> {
-        GetPromptResult::new(self).into_prompt_reply()
-    }
-}
-
-impl PromptOutput for String {
-    fn into_prompt_reply(self) -> Result<Reply, HandlerError> {
-        vec![PromptMessage::new(mcpjoin_proto::types::Role::User, Content::text(self))].into_prompt_reply()
-    }
-}
-
-impl PromptOutput for &'static str {
-    fn into_prompt_reply(self) -> Result<Reply, HandlerError> {
-        self.to_owned().into_prompt_reply()
-    }
-}
-
-impl PromptOutput for InputRequired {
-    fn into_prompt_reply(self) -> Result<Reply, HandlerError> {
-        Ok(Reply::NeedInput(Box::new(self)))
-    }
-}
-
-impl PromptOutput for Reply {
-    fn into_prompt_reply(self) -> Result<Reply, HandlerError> {
-        Ok(self)
-    }
+prompt_output! {
+    GetPromptResult: result => complete(&result);
+    Vec<PromptMessage>: messages => complete(&GetPromptResult::new(messages));
+    String: text => vec![PromptMessage::new(Role::User, Content::text(text))].into_prompt_reply();
+    &'static str: text => text.to_owned().into_prompt_reply();
+    InputRequired: input => Ok(Reply::NeedInput(Box::new(input)));
+    Reply: reply => Ok(reply);
 }
 
 impl<T: PromptOutput, E: Into<HandlerError> + Send> PromptOutput for Result<T, E> {
@@ -231,84 +231,41 @@ impl<T: PromptOutput, E: Into<HandlerError> + Send> PromptOutput for Result<T, E
     }
 }
 
-impl ResourceOutput for ReadResourceResult {
-    fn size_hint(&self) -> usize {
-        self.contents.iter().map(size_of_contents).sum()
-    }
+macro_rules! resource_output {
+    ($($type:ty: $value:ident $(has $size:expr)?, ($uri:ident, $mime_type:ident) => $reply:expr;)*) => {
+        $(impl ResourceOutput for $type {
+            $(fn size_hint(&self) -> usize {
+                let $value = self;
+                $size
+            })?
 
-    fn into_resource_reply(self, _: &str, _: Option<&str>) -> Result<Reply, HandlerError> {
-        complete(&self)
-    }
+            fn into_resource_reply(self, $uri: &str, $mime_type: Option<&str>) -> Result<Reply, HandlerError> {
+                let $value = self;
+                $reply
+            }
+        })*
+    };
 }
 
-impl ResourceOutput for Vec<ResourceContents> {
-    fn size_hint(&self) -> usize {
-        self.iter().map(size_of_contents).sum()
-    }
-
-    fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
-        ReadResourceResult::new(self).into_resource_reply(uri, mime_type)
-    }
-}
-
-impl ResourceOutput for ResourceContents {
-    fn size_hint(&self) -> usize {
-        size_of_contents(self)
-    }
-
-    fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
-        vec![self].into_resource_reply(uri, mime_type)
-    }
-}
-
-impl ResourceOutput for TextResourceContents {
-    fn size_hint(&self) -> usize {
-        self.text.len()
-    }
-
-    fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
-        ResourceContents::Text(self).into_resource_reply(uri, mime_type)
-    }
-}
-
-impl ResourceOutput for BlobResourceContents {
-    fn size_hint(&self) -> usize {
-        self.blob.len()
-    }
-
-    fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
-        ResourceContents::Blob(self).into_resource_reply(uri, mime_type)
-    }
-}
-
-impl ResourceOutput for String {
-    fn size_hint(&self) -> usize {
-        self.len()
-    }
-
-    fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
-        let mut contents = TextResourceContents::new(uri, self);
+resource_output! {
+    ReadResourceResult: result has result.contents.iter().map(size_of_contents).sum(), (_uri, _type)
+        => complete(&result);
+    Vec<ResourceContents>: contents has contents.iter().map(size_of_contents).sum(), (_uri, _type)
+        => complete(&ReadResourceResult::new(contents));
+    ResourceContents: contents has size_of_contents(contents), (uri, mime_type)
+        => vec![contents].into_resource_reply(uri, mime_type);
+    TextResourceContents: text has text.text.len(), (uri, mime_type)
+        => ResourceContents::Text(text).into_resource_reply(uri, mime_type);
+    BlobResourceContents: blob has blob.blob.len(), (uri, mime_type)
+        => ResourceContents::Blob(blob).into_resource_reply(uri, mime_type);
+    String: text has text.len(), (uri, mime_type) => {
+        let mut contents = TextResourceContents::new(uri, text);
         contents.mime_type = mime_type.map(ToOwned::to_owned);
         contents.into_resource_reply(uri, mime_type)
-    }
-}
-
-impl ResourceOutput for &'static str {
-    fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
-        self.to_owned().into_resource_reply(uri, mime_type)
-    }
-}
-
-impl ResourceOutput for InputRequired {
-    fn into_resource_reply(self, _: &str, _: Option<&str>) -> Result<Reply, HandlerError> {
-        Ok(Reply::NeedInput(Box::new(self)))
-    }
-}
-
-impl ResourceOutput for Reply {
-    fn into_resource_reply(self, _: &str, _: Option<&str>) -> Result<Reply, HandlerError> {
-        Ok(self)
-    }
+    };
+    &'static str: text, (uri, mime_type) => text.to_owned().into_resource_reply(uri, mime_type);
+    InputRequired: input, (_uri, _type) => Ok(Reply::NeedInput(Box::new(input)));
+    Reply: reply, (_uri, _type) => Ok(reply);
 }
 
 impl<T: ResourceOutput, E: Into<HandlerError> + Send> ResourceOutput for Result<T, E> {

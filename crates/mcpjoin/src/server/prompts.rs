@@ -1,28 +1,29 @@
-//! Prompts: listed, and given with their arguments filled in.
+//! Prompts: listed, and returned with their arguments filled in.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/prompts>. Arguments are strings. One that is
-//! declared as required and missing is an error (-32602) that names it.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/prompts>. Arguments are strings. A missing required
+//! argument is an error (-32602) that names it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
 use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::types::{GetPromptParams, Prompt};
-use mcpjoin_proto::{ErrorObject, Payload, Raw};
+use mcpjoin_proto::types::Prompt;
+use mcpjoin_proto::{ErrorObject, Raw};
 
-use super::{BuildError, Context, HandlerError, PromptOutput, played};
+use super::input::run_in_rounds;
+use super::{BuildError, Context, HandlerError, PromptOutput};
 
-/// The arguments of a prompt, by their names.
+/// The arguments of a prompt, by name.
 pub type PromptArguments = BTreeMap<String, String>;
 
 type PromptFuture = Pin<Box<dyn Future<Output = Result<Reply, HandlerError>> + Send>>;
 
-/// A prompt as the server keeps it.
+/// A registered prompt.
 pub(super) struct PromptEntry {
     pub(super) shown: Raw,
     required: Vec<Box<str>>,
-    give: Box<dyn Fn(PromptArguments, Context) -> PromptFuture + Send + Sync>,
+    get: Box<dyn Fn(PromptArguments, Context) -> PromptFuture + Send + Sync>,
 }
 
 impl PromptEntry {
@@ -38,29 +39,18 @@ impl PromptEntry {
             .filter(|argument| argument.required == Some(true))
             .map(|argument| argument.name.as_str().into())
             .collect();
-        let give = Box::new(move |arguments: PromptArguments, cx: Context| -> PromptFuture {
+        let get = Box::new(move |arguments: PromptArguments, cx: Context| -> PromptFuture {
             let future = f(arguments, cx);
             Box::pin(async move { future.await.into_prompt_reply() })
         });
-        Ok(Self { shown: super::shown(&prompt.name, prompt)?, required, give })
+        Ok(Self { shown: super::description_json(&prompt.name, prompt)?, required, get })
     }
 
-    pub(super) async fn give(&self, arguments: PromptArguments, cx: Context) -> Result<Reply, ErrorObject> {
+    pub(super) async fn get(&self, arguments: PromptArguments, cx: Context) -> Result<Reply, ErrorObject> {
         if let Some(missing) = self.required.iter().find(|name| !arguments.contains_key(&***name)) {
             return Err(ErrorObject::invalid_params(format!("the argument `{missing}` is missing")));
         }
-        let give = async |cx| (self.give)(arguments.clone(), cx).await.or_else(HandlerError::into_reply);
-        match give(cx.clone()).await {
-            Ok(Reply::NeedInput(input)) if cx.plays_rounds() => {
-                played::play(cx, *input, give).await.or_else(HandlerError::into_reply)
-            }
-            outcome => outcome,
-        }
+        let get = async |cx| (self.get)(arguments.clone(), cx).await.or_else(HandlerError::into_reply);
+        run_in_rounds(cx, get).await
     }
-}
-
-/// What `prompts/get` asks for.
-pub(super) fn params(params: Option<&Payload>) -> Result<GetPromptParams, ErrorObject> {
-    let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))
 }

@@ -1,7 +1,7 @@
 //! Resources and resource templates: listed and read.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources>. A URI is first looked for among the
-//! resources, then among the templates, of which the one with the longest literal text wins.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources>. A URI is looked up in the resources
+//! first. Otherwise the matching template with the most literal text is used.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,23 +11,24 @@ use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{Resource, ResourceTemplate};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw, code};
 
+use super::input::run_in_rounds;
 use super::list::List;
-use super::output::written_aside;
+use super::output::write_offloaded;
 use super::template::{Template, Variables};
-use super::{BuildError, Context, HandlerError, ResourceOutput, played};
+use super::{BuildError, Context, HandlerError, ResourceOutput};
 
-/// What is to be read.
+/// The resource to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadRequest {
-    /// The URI, as it was asked for.
+    /// The requested URI.
     pub uri: String,
-    /// The values that make the template that URI; empty for a resource.
+    /// The values of the template's variables; empty for a resource.
     pub variables: Variables,
 }
 
 impl ReadRequest {
-    /// The value of a variable; empty when the template has none of that name.
+    /// Returns the value of a variable, or an empty string if the template has no such variable.
     #[must_use]
     pub fn variable(&self, name: &str) -> &str {
         self.variables.get(name).map_or("", String::as_str)
@@ -37,13 +38,13 @@ impl ReadRequest {
 type ReadFuture = Pin<Box<dyn Future<Output = Result<Reply, HandlerError>> + Send>>;
 type Read = dyn Fn(ReadRequest, Context) -> ReadFuture + Send + Sync;
 
-/// A resource as the server keeps it.
+/// A registered resource.
 pub(super) struct ResourceEntry {
     pub(super) shown: Raw,
     read: Box<Read>,
 }
 
-/// A template as the server keeps it.
+/// A registered resource template.
 pub(super) struct TemplateEntry {
     pub(super) shown: Raw,
     template: Template,
@@ -61,7 +62,7 @@ where
         let future = f(request, cx.clone());
         Box::pin(async move {
             let output = future.await;
-            match cx.aside(output.size_hint()) {
+            match cx.offload_permit(output.size_hint()) {
                 None => output.into_resource_reply(&uri, mime_type.as_deref()),
                 Some(place) => {
                     let write = move || {
@@ -69,7 +70,7 @@ where
                         drop(place);
                         written
                     };
-                    Box::pin(written_aside(write)).await
+                    Box::pin(write_offloaded(write)).await
                 }
             }
         })
@@ -82,7 +83,7 @@ impl ResourceEntry {
         F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ResourceOutput> + Send + 'static,
     {
-        let shown = super::shown(&resource.uri, resource)?;
+        let shown = super::description_json(&resource.uri, resource)?;
         Ok(Self { shown, read: read_with(resource.mime_type.clone(), f) })
     }
 }
@@ -96,12 +97,12 @@ impl TemplateEntry {
         let text = &template.uri_template;
         let parsed = Template::parse(text)
             .map_err(|problem| BuildError::Template { template: text.clone(), problem })?;
-        let shown = super::shown(text, template)?;
+        let shown = super::description_json(text, template)?;
         Ok(Self { shown, template: parsed, read: read_with(template.mime_type.clone(), f) })
     }
 }
 
-/// Whoever reads that URI.
+/// The entry that reads a URI.
 pub(super) enum Reader {
     Resource(Arc<ResourceEntry>),
     Template(Arc<TemplateEntry>, Variables),
@@ -135,17 +136,12 @@ impl Reader {
         };
         let request = ReadRequest { uri, variables };
         let read = async |cx| read(request.clone(), cx).await.or_else(HandlerError::into_reply);
-        match read(cx.clone()).await {
-            Ok(Reply::NeedInput(input)) if cx.plays_rounds() => {
-                played::play(cx, *input, read).await.or_else(HandlerError::into_reply)
-            }
-            outcome => outcome,
-        }
+        run_in_rounds(cx, read).await
     }
 }
 
-/// The error for a resource that does not exist. Its code is that of the legacy era; the session puts the one of
-/// the modern era in its place.
+/// Returns the error for a resource that does not exist, with the code of the legacy era. The session replaces the code
+/// in the modern era.
 pub(super) fn not_found(uri: &str) -> ErrorObject {
     let data = Raw::from_value(&std::collections::BTreeMap::from([("uri", uri)]));
     let error = ErrorObject::new(code::RESOURCE_NOT_FOUND, "resource not found");
@@ -155,12 +151,12 @@ pub(super) fn not_found(uri: &str) -> ErrorObject {
     }
 }
 
-/// The code that the revision has for a resource that does not exist.
+/// Returns the same error with the code of the revision.
 pub(super) fn not_found_in(profile: &Profile, uri: &str) -> ErrorObject {
     ErrorObject { code: profile.resource_not_found, ..not_found(uri) }
 }
 
-/// The URI of a request about one resource.
+/// Returns the URI of a request about one resource.
 pub(super) fn uri(params: Option<&Payload>) -> Result<String, ErrorObject> {
     let uri = params.and_then(Payload::uri).ok_or_else(|| ErrorObject::invalid_params("`uri` is missing"))?;
     match uri.to_string_value() {

@@ -1,6 +1,6 @@
-//! JSON Schemas of types, and what older revisions are told in their place.
+//! JSON Schemas of types, and their replacements for older revisions.
 //!
-//! 2020-12 is the dialect that the specification assumes:
+//! The dialect is 2020-12, the default of the specification:
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic#json-schema-usage>.
 
 use std::any::TypeId;
@@ -14,7 +14,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-/// The schema of arguments as it was made from their type. It becomes a text when somebody asks for it.
+/// The schema of arguments, derived from their type. It is encoded when it is first needed.
 #[derive(Clone)]
 pub(super) struct Input(Arc<Value>);
 
@@ -24,24 +24,26 @@ impl Input {
     }
 }
 
-/// The schemas of arguments, each of which is made once: many a tool takes no arguments at all.
+/// The schemas of arguments by type. Each is derived once: many tools take no arguments.
 #[derive(Default)]
 pub(super) struct Inputs(BTreeMap<TypeId, Option<Input>>);
 
 impl Inputs {
-    /// The schema of arguments. `None` when the type does not describe an object, or one too deep to be read.
+    /// Returns the schema of arguments. `None` if the type does not describe an object, or describes one that is too
+    /// deep.
     pub(super) fn of<T: JsonSchema + 'static>(&mut self) -> Option<Input> {
         self.0.entry(TypeId::of::<T>()).or_insert_with(of_input::<T>).clone()
     }
 }
 
-/// What both kinds of schema are made with.
+/// The settings of both kinds of schemas.
 fn settings() -> SchemaSettings {
     SchemaSettings::draft2020_12().with_transform(RecursiveTransform(without_widths))
 }
 
-/// Leaves out the names of Rust's integer types as formats. Validators of other languages do not know them, and warn of
-/// each (ajv, in every TypeScript client) or refuse the schema. What a type does not hold is refused when it is read.
+/// Removes the names of Rust's integer types from `format`. Validators of other languages do not know them, and warn of
+/// each (ajv, in every TypeScript client) or refuse the schema. Values that do not fit the type are refused when they
+/// are decoded.
 fn without_widths(schema: &mut Schema) {
     const WIDTHS: [&str; 10] =
         ["int", "int8", "int16", "int128", "uint", "uint8", "uint16", "uint32", "uint64", "uint128"];
@@ -56,17 +58,17 @@ fn of_input<T: JsonSchema>() -> Option<Input> {
     match object.get("type") {
         Some(kind) if kind == "object" => {}
         Some(_) => return None,
-        // An enum of objects says so in each alternative; the specification wants it at the root.
+        // The schema of an enum of objects has the type in each alternative. The specification requires it at the root.
         None => {
             object.insert("type".into(), json!("object"));
         }
     }
     let schema = Value::Object(object);
-    // Then it has a text, and one that everybody reads.
+    // This makes sure that it can be encoded, and that every client can decode it.
     is_shallow(&schema, MAX_DEPTH / 2).then(|| Input(Arc::new(schema)))
 }
 
-/// Whether arrays and objects lie no deeper in each other than that.
+/// Whether arrays and objects are nested at most `depth` deep.
 fn is_shallow(value: &Value, depth: usize) -> bool {
     let inner = |value: &Value| depth.checked_sub(1).is_some_and(|depth| is_shallow(value, depth));
     match value {
@@ -76,7 +78,7 @@ fn is_shallow(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// The schema of a structured result.
+/// Returns the schema of a structured result.
 pub(super) fn of_output<T: JsonSchema>() -> Option<Raw> {
     let schema = settings().for_serialize().into_generator().into_root_schema_for::<T>();
     Raw::from_value(schema.as_value()).ok()
@@ -89,13 +91,13 @@ fn object(schema: Schema) -> Option<Map<String, Value>> {
     }
 }
 
-/// Whether a schema says that its values are objects.
+/// Returns whether a schema describes objects.
 pub fn is_of_object(schema: &Raw) -> bool {
     schema.member("type").is_some_and(|kind| kind.to_string_value().as_deref() == Some("object"))
 }
 
-/// The schema of an object that holds a value of `schema` as its member `result`. `None` when the schema speaks of
-/// itself as a whole: inside another one it would speak of that.
+/// Returns the schema of an object with a value of `schema` as its member `result`. `None` if the schema refers to its
+/// own root, which would be another one inside the object.
 pub fn wrapped(schema: &Raw) -> Option<Raw> {
     let mut inner: Value = schema.decode().ok()?;
     if refers_to_root(&inner) {
@@ -112,12 +114,12 @@ pub fn wrapped(schema: &Raw) -> Option<Raw> {
     Raw::from_value(&outer).ok()
 }
 
-/// An object with that value as its member `result`.
+/// Returns an object with the value as its member `result`.
 pub fn wrap(value: &Raw) -> Option<Raw> {
     Raw::from_value(&BTreeMap::from([("result", value)])).ok()
 }
 
-/// Whether a reference leads anywhere but into `$defs`.
+/// Whether a reference points outside of `$defs`.
 fn refers_to_root(schema: &Value) -> bool {
     match schema {
         Value::Object(object) => object.iter().any(|(key, value)| match (key.as_str(), value) {

@@ -1,8 +1,8 @@
-//! Values that a server hands to its clients and takes back: encrypted states, and the ids of tasks.
+//! Values that a server gives to its clients and takes back: encrypted states, and the ids of tasks.
 //!
-//! Called by `input` and `task`. A state is `base64url(version | key id | nonce | XChaCha20-Poly1305(time | content))`; the
-//! associated data bind it to its purpose and to the digest of the request that it belongs to. The id of a task is 128
-//! random bits with a MAC. Each purpose has a key of its own, derived from the server's [`StateKey`].
+//! Used by `input` and `task`. A state is `base64url(version | key id | nonce | XChaCha20-Poly1305(time | content))`.
+//! Its associated data bind it to its purpose and to the digest of its request. The id of a task is 128 random bits and
+//! a MAC. Each purpose has a key of its own, derived from the server's [`StateKey`].
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,36 +16,36 @@ use mcpjoin_proto::ErrorObject;
 use sha2::Sha256;
 
 /// How long a state is accepted: long enough for a person to fill in a form.
-const LIFETIME: Duration = Duration::from_secs(600);
+const STATE_LIFETIME: Duration = Duration::from_secs(600);
 
-/// How far the clock of the replica that sealed a state may be ahead of ours: more than hosts that synchronise their
-/// clocks ever differ.
-const SKEW: Duration = Duration::from_secs(60);
+/// How far the clock of the replica that sealed a state may be ahead of ours. Synchronised hosts never differ by that
+/// much.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-/// The version of the format, and of what the keys are derived for.
+/// The version of the format and of the key derivation.
 const VERSION: u8 = 1;
 
-/// Bytes that name the key: enough to tell the few keys of a server apart. A collision costs one failed decryption.
-const KEY_ID: usize = 4;
+/// Bytes of a key id: enough to tell the few keys of a server apart. A collision costs one failed decryption.
+const KEY_ID_BYTES: usize = 4;
 
-/// Bytes of a nonce of XChaCha20. Random nonces of 192 bits do not repeat.
-const NONCE: usize = 24;
+/// Bytes of an XChaCha20 nonce. Random nonces of 192 bits do not repeat.
+const NONCE_BYTES: usize = 24;
 
 /// Bytes before the ciphertext.
-const HEAD: usize = 1 + KEY_ID + NONCE;
+const HEADER_BYTES: usize = 1 + KEY_ID_BYTES + NONCE_BYTES;
 
-/// Random bytes in the id of a task, and bytes of its MAC: neither is guessed.
-const TASK_ID: usize = 16;
+/// Random bytes in the id of a task, and bytes of its MAC: neither can be guessed.
+const TASK_ID_BYTES: usize = 16;
 
-/// The secret with which a server encrypts the states that its clients keep for it (`requestState`) and signs the ids of
-/// its tasks. Replicas of one server share it: [`ServerBuilder::state_key`](super::ServerBuilder::state_key).
+/// The secret key of a server. It encrypts the states that clients keep (`requestState`) and signs the ids of tasks.
+/// Replicas of one server share it: [`ServerBuilder::state_key`](super::ServerBuilder::state_key).
 ///
-/// `Debug` shows nothing of it.
+/// `Debug` does not show it.
 #[derive(Clone)]
 pub struct StateKey([u8; 32]);
 
 impl StateKey {
-    /// A key of 256 random bits, such as `openssl rand 32` writes. A password is no key.
+    /// Creates a key from 256 random bits, such as those of `openssl rand 32`. Do not use a password.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -55,7 +55,8 @@ impl StateKey {
         random().map(Self)
     }
 
-    /// The key for one use: one block of HKDF-Expand (RFC 5869), for which this key is random enough without the extraction.
+    /// Derives the key for one purpose: one block of HKDF-Expand (RFC 5869). The key is random enough without
+    /// HKDF-Extract.
     fn derive(&self, label: &str) -> [u8; 32] {
         let mut mac = hmac(&self.0);
         mac.update(b"mcpjoin ");
@@ -64,7 +65,7 @@ impl StateKey {
         mac.finalize().into_bytes().into()
     }
 
-    fn id(&self) -> [u8; KEY_ID] {
+    fn id(&self) -> [u8; KEY_ID_BYTES] {
         let [a, b, c, d, ..] = self.derive("key id");
         [a, b, c, d]
     }
@@ -86,12 +87,12 @@ impl fmt::Debug for StateKey {
     }
 }
 
-/// What a state is for. A state of one purpose is refused for the other.
+/// The purpose of a state. A state of one purpose is refused for the other.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
-    /// The answers so far.
+    /// The input so far.
     Answers = 1,
-    /// What a handler that asks by hand gives along.
+    /// The state of a handler that requests input itself.
     ByHand = 2,
 }
 
@@ -106,23 +107,23 @@ impl Purpose {
 
 /// Why a state is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unopened {
-    /// None of our keys opens it for this purpose and request, or its time lies in the future.
+pub(super) enum OpenError {
+    /// None of our keys decrypts it for this purpose and request, or its time is in the future.
     Foreign,
-    /// It is older than [`LIFETIME`].
+    /// It is older than [`STATE_LIFETIME`].
     Expired,
 }
 
 /// The keys of a server.
 pub(super) struct Keys {
-    /// The key that seals; `None` when the system gave no random numbers for one.
+    /// The key for new states; `None` if the system provided no random numbers.
     own: Option<StateKey>,
-    /// Further keys that open.
+    /// Further keys whose states are accepted.
     accepted: Vec<StateKey>,
 }
 
 impl Keys {
-    /// Without a key of the user's: a random one.
+    /// Uses a random key if the user has given none.
     pub(super) fn new(own: Option<StateKey>, accepted: Vec<StateKey>) -> Self {
         Self { own: own.or_else(StateKey::random), accepted }
     }
@@ -135,7 +136,7 @@ impl Keys {
         self.own.iter().chain(&self.accepted)
     }
 
-    /// Encrypts `content` for the request with that digest.
+    /// Encrypts `content` for the request with this digest.
     pub(super) fn seal(
         &self,
         purpose: Purpose,
@@ -144,15 +145,15 @@ impl Keys {
         now: Duration,
     ) -> Result<String, ErrorObject> {
         let key = self.own()?;
-        let nonce: [u8; NONCE] = random().ok_or_else(no_random_numbers)?;
+        let nonce: [u8; NONCE_BYTES] = random().ok_or_else(no_random_numbers)?;
         let mut plain = millis(now).to_be_bytes().to_vec();
         plain.extend_from_slice(content.as_bytes());
-        let (id, aad) = (key.id(), associated(purpose, &key.id(), request));
+        let (id, aad) = (key.id(), associated_data(purpose, &key.id(), request));
         let sealed = key
             .cipher(purpose)
             .encrypt(&XNonce::from(nonce), Payload { msg: &plain, aad: &aad })
             .map_err(|_| ErrorObject::internal("the state is too large to be sealed"))?;
-        let mut state = Vec::with_capacity(HEAD + sealed.len());
+        let mut state = Vec::with_capacity(HEADER_BYTES + sealed.len());
         state.push(VERSION);
         state.extend_from_slice(&id);
         state.extend_from_slice(&nonce);
@@ -160,67 +161,68 @@ impl Keys {
         Ok(URL_SAFE_NO_PAD.encode(state))
     }
 
-    /// The content of a state that one of our keys has sealed for that purpose and request. `now`: the time of day;
-    /// without it the age does not count.
+    /// Decrypts a state for this purpose and request. `now`: the time since 1970; without it the age does not count.
     pub(super) fn open(
         &self,
         purpose: Purpose,
         request: &[u8; 32],
         state: &str,
         now: Option<Duration>,
-    ) -> Result<String, Unopened> {
-        let state = URL_SAFE_NO_PAD.decode(state).map_err(|_| Unopened::Foreign)?;
-        let (head, sealed) = state.split_first_chunk::<HEAD>().ok_or(Unopened::Foreign)?;
-        let (version, rest) = head.split_first().ok_or(Unopened::Foreign)?;
-        let (id, nonce) = rest.split_first_chunk::<KEY_ID>().ok_or(Unopened::Foreign)?;
-        let nonce = XNonce::try_from(nonce).map_err(|_| Unopened::Foreign)?;
+    ) -> Result<String, OpenError> {
+        let state = URL_SAFE_NO_PAD.decode(state).map_err(|_| OpenError::Foreign)?;
+        let (head, sealed) = state.split_first_chunk::<HEADER_BYTES>().ok_or(OpenError::Foreign)?;
+        let (version, rest) = head.split_first().ok_or(OpenError::Foreign)?;
+        let (id, nonce) = rest.split_first_chunk::<KEY_ID_BYTES>().ok_or(OpenError::Foreign)?;
+        let nonce = XNonce::try_from(nonce).map_err(|_| OpenError::Foreign)?;
         if *version != VERSION {
-            return Err(Unopened::Foreign);
+            return Err(OpenError::Foreign);
         }
-        let aad = associated(purpose, id, request);
+        let aad = associated_data(purpose, id, request);
         let plain = self
             .all()
             .filter(|key| key.id() == *id)
             .find_map(|key| key.cipher(purpose).decrypt(&nonce, Payload { msg: sealed, aad: &aad }).ok())
-            .ok_or(Unopened::Foreign)?;
-        let (sealed_at, content) = plain.split_first_chunk::<8>().ok_or(Unopened::Foreign)?;
+            .ok_or(OpenError::Foreign)?;
+        let (sealed_at, content) = plain.split_first_chunk::<8>().ok_or(OpenError::Foreign)?;
         if let Some(now) = now {
             let sealed_at = Duration::from_millis(u64::from_be_bytes(*sealed_at));
-            if sealed_at > now.saturating_add(SKEW) {
-                return Err(Unopened::Foreign);
+            if sealed_at > now.saturating_add(MAX_CLOCK_SKEW) {
+                return Err(OpenError::Foreign);
             }
-            if now.saturating_sub(sealed_at) > LIFETIME {
-                return Err(Unopened::Expired);
+            if now.saturating_sub(sealed_at) > STATE_LIFETIME {
+                return Err(OpenError::Expired);
             }
         }
-        String::from_utf8(content.to_vec()).map_err(|_| Unopened::Foreign)
+        String::from_utf8(content.to_vec()).map_err(|_| OpenError::Foreign)
     }
 
-    /// An id for a task, which nobody guesses.
+    /// Creates an id for a task that cannot be guessed.
     pub(super) fn task_id(&self) -> Result<String, ErrorObject> {
-        let random: [u8; TASK_ID] = random().ok_or_else(no_random_numbers)?;
+        let random: [u8; TASK_ID_BYTES] = random().ok_or_else(no_random_numbers)?;
         let mac = self.own()?.task_mac(&random).finalize().into_bytes();
-        Ok(hex(&random) + &hex(&mac[..TASK_ID]))
+        Ok(hex(&random) + &hex(&mac[..TASK_ID_BYTES]))
     }
 
-    /// Whether one of our keys has signed the id of a task: in this process or in another replica.
+    /// Returns whether one of our keys has signed the id of a task, in this process or in another replica.
     pub(super) fn has_issued(&self, task_id: &str) -> bool {
-        let Some(bytes) = unhex(task_id).filter(|bytes| bytes.len() == 2 * TASK_ID) else { return false };
-        let (random, mac) = bytes.split_at(TASK_ID);
+        let Some(bytes) = unhex(task_id).filter(|bytes| bytes.len() == 2 * TASK_ID_BYTES) else {
+            return false;
+        };
+        let (random, mac) = bytes.split_at(TASK_ID_BYTES);
         self.all().any(|key| key.task_mac(random).verify_truncated_left(mac).is_ok())
     }
 }
 
-/// The time of day since 1970: the replicas of a server have no other clock in common. It runs ahead where a test moves the
-/// clock of the runtime, and nowhere else.
-pub(super) fn now() -> Duration {
+/// Returns the time since 1970, the only clock that replicas share. It is ahead only if a test moves the clock of the
+/// runtime.
+pub(super) fn unix_time() -> Duration {
     let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let moved = tokio::time::Instant::now().into_std();
     day + moved.saturating_duration_since(Instant::now())
 }
 
-/// What a state is bound to beside its key.
-fn associated(purpose: Purpose, id: &[u8; KEY_ID], request: &[u8; 32]) -> Vec<u8> {
+/// Returns the associated data of a state.
+fn associated_data(purpose: Purpose, id: &[u8; KEY_ID_BYTES], request: &[u8; 32]) -> Vec<u8> {
     let mut data = b"mcpjoin state".to_vec();
     data.extend_from_slice(&[VERSION, purpose as u8]);
     data.extend_from_slice(id);
@@ -245,7 +247,7 @@ fn no_random_numbers() -> ErrorObject {
     ErrorObject::internal("this system gives no random numbers")
 }
 
-/// A name of 128 random bits.
+/// Creates a name of 128 random bits.
 pub(super) fn random_name() -> Result<String, ErrorObject> {
     random::<16>().map(|bytes| hex(&bytes)).ok_or_else(no_random_numbers)
 }
@@ -259,7 +261,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes of lower-case digits: each id has one spelling.
+/// Decodes lower-case digits only, so each id has one spelling.
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     let digit = |digit: u8| match digit {

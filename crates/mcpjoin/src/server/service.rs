@@ -1,4 +1,4 @@
-//! The server as the connection's handler: which request goes where.
+//! The handler of a server's connections: passes each request to its entry.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -6,30 +6,30 @@ use std::sync::Arc;
 
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::text::Line;
+use mcpjoin_proto::types::{CompleteParams, GetPromptParams, Reference};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Request};
 
-use super::prompts;
 use super::resources::{self, Reader};
-use super::{Context, Shared, completion, task, tools};
+use super::{Context, Shared, decode_params, task, tools};
 use crate::connection;
-use crate::handler::{Answer, ErasedHandler};
+use crate::handler::{ErasedHandler, ResponseFuture};
 
-/// How many characters of an unknown name an error shows.
+/// Maximum number of characters of an unknown name in an error.
 const MAX_NAME_CHARS: usize = 100;
 
 /// Answers the requests of one connection.
 pub(super) struct Service {
     pub(super) server: Arc<Shared>,
-    /// The number of the connection, where all that comes over it comes from one client.
+    /// The number of the connection, if everything on it comes from one client.
     pub(super) session: Option<u64>,
 }
 
 impl ErasedHandler for Service {
-    fn request(&self, request: Request, cx: connection::Context) -> Answer {
+    fn request(&self, request: Request, cx: connection::Context) -> ResponseFuture {
         let Some(profile) = cx.profile() else {
             return Box::pin(ready(Err(ErrorObject::invalid_request("the session is not open"))));
         };
-        if let Some(handler) = &self.server.elsewhere {
+        if let Some(handler) = &self.server.custom_handler {
             return handler.request(request, cx);
         }
         match request.method {
@@ -54,7 +54,7 @@ impl ErasedHandler for Service {
 }
 
 impl Service {
-    /// Answers what is no call of a tool.
+    /// Answers all requests other than tool calls.
     async fn other(
         &self,
         profile: &'static Profile,
@@ -82,7 +82,7 @@ impl Service {
                 reader.read(uri, context(request)).await
             }
             Method::Subscribe => self.reader(profile, &request).map(|_| Reply::empty()),
-            // Taking back what was never asked for does no harm.
+            // Ending a subscription that does not exist does no harm.
             Method::Unsubscribe => resources::uri(request.params.as_ref()).map(|_| Reply::empty()),
             Method::ListPrompts => {
                 let offer = server.read();
@@ -90,13 +90,13 @@ impl Service {
                 page.map(Reply::Complete)
             }
             Method::GetPrompt => {
-                let params = prompts::params(request.params.as_ref())?;
+                let params: GetPromptParams = decode_params(request.params.as_ref())?;
                 let prompt = server.read().prompts.get(&params.name).cloned();
                 let prompt = prompt.ok_or_else(|| unknown("prompt", &params.name))?;
-                prompt.give(params.arguments.unwrap_or_default(), context(request)).await
+                prompt.get(params.arguments.unwrap_or_default(), context(request)).await
             }
             Method::Complete => {
-                let params = completion::params(request.params.as_ref())?;
+                let params: CompleteParams = decode_params(request.params.as_ref())?;
                 self.check_reference(&params.reference)?;
                 server.completions.complete(params, context(request)).await
             }
@@ -109,8 +109,8 @@ impl Service {
         }
     }
 
-    /// The call of a tool, on its way.
-    fn call_tool(&self, cx: Context) -> Result<Answer, ErrorObject> {
+    /// Starts the call of a tool.
+    fn call_tool(&self, cx: Context) -> Result<ResponseFuture, ErrorObject> {
         let entry = {
             let name = tools::name(cx.params())?;
             let entry = self.server.read().tools.get(&name).cloned();
@@ -136,8 +136,7 @@ impl Service {
         }
     }
 
-    fn check_reference(&self, reference: &mcpjoin_proto::types::Reference) -> Result<(), ErrorObject> {
-        use mcpjoin_proto::types::Reference;
+    fn check_reference(&self, reference: &Reference) -> Result<(), ErrorObject> {
         let offer = self.server.read();
         let (known, kind, name) = match reference {
             Reference::Prompt(prompt) => {
@@ -154,7 +153,7 @@ impl Service {
     }
 }
 
-/// The error for a name that is not known. The name is the peer's, so it is escaped and truncated.
+/// Returns the error for an unknown name. The peer has chosen the name, so it is escaped and truncated.
 fn unknown(kind: &str, name: &str) -> ErrorObject {
     ErrorObject::invalid_params(format!("unknown {kind}: {}", Line::of(name).truncated(MAX_NAME_CHARS)))
 }

@@ -1,8 +1,8 @@
-//! Tells the clients that something has changed.
+//! Notifies clients of changes.
 //!
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>. What a client wants to
-//! hear the session knows. Changes are gathered here, beside each connection, and told when it has room: of ten
-//! thousand changes of a list that a client does not keep up with, it is told once.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>. The session knows what a
+//! client listens for. Changes are collected here for each connection, and sent when the connection has capacity: a
+//! client that reads slowly gets one notification for ten thousand changes of a list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -14,16 +14,16 @@ use mcpjoin_proto::{Method, Notification, Payload, Raw};
 
 use crate::connection::Connection;
 
-/// What a connection has to be told.
+/// The changes that a connection has to send.
 #[derive(Default)]
 pub(super) struct Outbox(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
-    /// Made for the first of them.
+    /// Allocated for the first change.
     changes: Option<Box<Changes>>,
-    /// Whoever tells them.
-    teller: Option<Waker>,
+    /// The task that sends them.
+    sender: Option<Waker>,
 }
 
 /// Each change once.
@@ -31,19 +31,19 @@ struct Waiting {
 struct Changes {
     lists: BTreeSet<ChangedList>,
     resources: BTreeSet<String>,
-    /// How far each task is.
+    /// The newest progress of each task.
     progress: BTreeMap<String, Raw>,
-    /// The newest word about each task.
+    /// The newest state of each task.
     tasks: BTreeMap<String, TaskChange>,
     dropped: u64,
 }
 
-/// How a task stands.
+/// The state of a task.
 pub(super) struct TaskChange {
-    /// By which method it is said.
+    /// The method of its notification.
     pub(super) method: Method,
     pub(super) task: Raw,
-    /// In whose name it was begun, where that is proved: nobody else is told.
+    /// The verified principal of the task. Nobody else is notified.
     pub(super) principal: Option<Box<str>>,
 }
 
@@ -70,14 +70,14 @@ impl Outbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a change known. It says whether there is something new to tell.
+    /// Records a change. `change` returns whether there is something new to send.
     fn change(&self, change: impl FnOnce(&mut Changes) -> bool) {
         let mut waiting = self.lock();
         let new = change(waiting.changes.get_or_insert_default());
-        let teller = waiting.teller.take_if(|_| new);
+        let sender = waiting.sender.take_if(|_| new);
         drop(waiting);
-        if let Some(teller) = teller {
-            teller.wake();
+        if let Some(sender) = sender {
+            sender.wake();
         }
     }
 
@@ -85,7 +85,7 @@ impl Outbox {
         self.change(|changes| changes.lists.insert(list));
     }
 
-    /// `limit`: how many resources may wait to be told of.
+    /// `limit`: the maximum number of resources in the outbox.
     pub(super) fn resource_updated(&self, uri: &str, limit: usize) {
         self.change(|changes| {
             if changes.resources.len() >= limit && !changes.resources.contains(uri) {
@@ -98,7 +98,8 @@ impl Outbox {
         });
     }
 
-    /// `limit`: how many tasks may wait to be told of. What is not told, a client learns when it asks.
+    /// `limit`: the maximum number of tasks in the outbox. A client that misses a notification sees the state at its
+    /// next poll.
     pub(super) fn task_changed(&self, id: &str, change: TaskChange, limit: usize) {
         self.change(|changes| {
             let fits = changes.tasks.len() < limit || changes.tasks.contains_key(id);
@@ -109,7 +110,7 @@ impl Outbox {
         });
     }
 
-    /// The same of how far a task is: the newest alone.
+    /// Records the newest progress of a task.
     pub(super) fn task_progress(&self, id: &str, progress: Raw, limit: usize) {
         self.change(|changes| {
             let fits = changes.progress.len() < limit || changes.progress.contains_key(id);
@@ -120,11 +121,11 @@ impl Outbox {
         });
     }
 
-    /// Tells the peer of every change that there is, as far as there is room. `place` is that among those who wait for
-    /// room. Whoever calls this is woken when there is more to tell.
-    pub(super) fn tell(&self, connection: &Connection, place: &mut Option<u64>, cx: &mut Context<'_>) {
+    /// Sends all changes for which there is capacity. `place` is the place in the queue of calls. The caller is woken
+    /// when there is more to send.
+    pub(super) fn send(&self, connection: &Connection, place: &mut Option<u64>, cx: &mut Context<'_>) {
         while self.has_changes(cx) {
-            if connection.poll_room(place, cx).is_pending() {
+            if connection.poll_call_queue(place, cx).is_pending() {
                 return;
             }
             let Some((notification, principal)) = self.next() else { continue };
@@ -139,21 +140,21 @@ impl Outbox {
         }
     }
 
-    /// Whether there is something to tell. If not, whoever asks is woken when there is.
+    /// Whether there is something to send. Otherwise the caller is woken when there is.
     fn has_changes(&self, cx: &Context<'_>) -> bool {
         // A waker is cloned before the lock is taken, and dropped after it is released.
-        let mut teller = Some(cx.waker().clone());
+        let mut sender = Some(cx.waker().clone());
         let mut waiting = self.lock();
         let known = waiting.changes.as_ref().is_some_and(|changes| !changes.is_empty());
         if !known {
             waiting.changes = None;
-            mem::swap(&mut waiting.teller, &mut teller);
+            mem::swap(&mut waiting.sender, &mut sender);
         }
         drop(waiting);
         known
     }
 
-    /// What to tell next, and to whom alone.
+    /// Returns the next notification, and the only principal that may see it.
     fn next(&self) -> Option<(Notification, Option<Box<str>>)> {
         let mut waiting = self.lock();
         let changes = waiting.changes.as_mut()?;
@@ -163,7 +164,7 @@ impl Outbox {
         let (method, params, principal) = if let Some(uri) = changes.resources.pop_first() {
             (Method::ResourceUpdated, Payload::from_value(&ResourceUpdatedParams::new(uri)).ok()?, None)
         } else if let Some((_, progress)) = changes.progress.pop_first() {
-            // How far a task is before how it ended: behind the end it would be wrong.
+            // Progress is sent before the final state, as it is not allowed after that.
             (Method::Progress, Payload::from_raw(progress), None)
         } else {
             let (_, TaskChange { method, task, principal }) = changes.tasks.pop_first()?;

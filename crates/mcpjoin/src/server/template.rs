@@ -1,28 +1,27 @@
-//! URI templates of level 1: literal text and `{name}`
-//! ([RFC 6570, section 1.2](https://www.rfc-editor.org/rfc/rfc6570#section-1.2)).
+//! URI templates of level 1: literal text and `{name}` ([RFC 6570, section
+//! 1.2](https://www.rfc-editor.org/rfc/rfc6570#section-1.2)).
 //!
-//! Matching takes time linear in the URI: each literal is looked for once, leftmost first. That finds a match when
-//! there is one, because a value holds no `/`, `?` or `#`: moving a literal to the right only makes the value
-//! before it longer, with characters that would have stood in a later value, or in the literal itself.
+//! Matching takes time linear in the length of the URI: each literal is searched once, leftmost first. This finds a
+//! match if there is one, because a value contains no `/`, `?` or `#`: a literal further to the right only makes the
+//! value before it longer, by characters of a later value or of the literal itself.
 
 use std::collections::BTreeMap;
 
 use memchr::memmem;
 
-/// The values of the places in a template, by their names, percent-decoded: what is in them is the peer's word,
-/// `../` and all.
+/// The values of a template's variables, by name, percent-decoded. The peer has chosen them: they may contain `../`.
 pub type Variables = BTreeMap<String, String>;
 
-/// A template, read.
+/// A parsed template.
 #[derive(Debug)]
 pub(super) struct Template {
     first: Box<str>,
-    /// Each place with the literal behind it. Only the last literal may be empty.
+    /// Each variable with the literal after it. Only the last literal may be empty.
     places: Vec<(Box<str>, Box<str>)>,
 }
 
 impl Template {
-    /// Reads a template; says what is wrong with it.
+    /// Parses a template. The error says what is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let mut parts = text.split('{');
         let first = parts.next().unwrap_or_default();
@@ -53,12 +52,12 @@ impl Template {
         Ok(Self { first: first.into(), places })
     }
 
-    /// How much of it is literal, in bytes: of two templates that match, the one with more says more.
+    /// Returns how many bytes are literal. Of two matching templates, the one with more is more specific.
     pub(super) fn literal(&self) -> usize {
         self.first.len() + self.places.iter().map(|(_, literal)| literal.len()).sum::<usize>()
     }
 
-    /// The values that make the template that URI.
+    /// Returns the values for which the template gives this URI.
     pub(super) fn matches(&self, uri: &str) -> Option<Variables> {
         let mut rest = uri.strip_prefix(&*self.first)?;
         let mut variables = Variables::new();
@@ -81,7 +80,7 @@ impl Template {
     }
 }
 
-/// Percent-decoded; `None` when that is no text.
+/// Decodes percent-encoding. `None` if the result is not UTF-8.
 fn decoded(value: &str) -> Option<String> {
     if !value.contains('%') {
         return Some(value.to_owned());

@@ -1,7 +1,7 @@
-//! Tools: declared with a name, arguments and a function; listed and called.
+//! Tools: a name, arguments and a function. Listed and called.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. A call whose arguments do not fit is a
-//! result that says so (`isError`), for the model to read; a tool that does not exist is an error (-32602).
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. A call with invalid arguments returns a
+//! result with `isError`, for the model to read. A call of an unknown tool is an error (-32602).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,11 +19,12 @@ use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::output::written_aside;
-use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, played, schema};
-use crate::handler::Answer;
+use super::input::emulate_rounds;
+use super::output::write_offloaded;
+use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, encode, schema};
+use crate::handler::ResponseFuture;
 
-/// A tool whose arguments are a Rust type, which the handler's first parameter says.
+/// Describes a tool whose arguments are the Rust type `A`, usually inferred from the first parameter of its handler.
 ///
 /// ```
 /// use mcpjoin::server::tool;
@@ -35,33 +36,33 @@ use crate::handler::Answer;
 #[must_use]
 pub fn tool<A>(name: impl Into<String>) -> TypedTool<A> {
     let tool = Tool::new(name, Raw::empty_object());
-    TypedTool { tool, tasks: TaskUse::default(), arguments: PhantomData }
+    TypedTool { tool, tasks: TaskMode::default(), arguments: PhantomData }
 }
 
-/// A tool that is being described; see [`tool`].
+/// The description of a tool. Created by [`tool`].
 pub struct TypedTool<A> {
     tool: Tool,
-    tasks: TaskUse,
+    tasks: TaskMode,
     arguments: PhantomData<fn(A)>,
 }
 
-/// What a tool has to do with tasks.
+/// How a tool uses tasks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TaskUse {
-    /// A call of it is one, from its beginning.
+pub(super) struct TaskMode {
+    /// Each call is a task from its start.
     pub(super) whole: bool,
-    /// It is of no use to clients without them.
+    /// Clients without tasks are refused.
     pub(super) required: bool,
 }
 
-impl TaskUse {
-    /// Whether the server has to declare tasks for it.
+impl TaskMode {
+    /// Whether the server must declare tasks for this tool.
     pub(super) const fn any(self) -> bool {
         self.whole || self.required
     }
 
-    /// What is said of the tool where its client asks for a task. One that would begin its task itself, once it has
-    /// asked what it needs, is a task from its beginning there.
+    /// Returns the declared support where a client asks for a task with its call. A tool that requires tasks and starts
+    /// them itself is a task from its start there.
     pub(super) const fn support(self) -> Option<TaskSupport> {
         match (self.required, self.whole) {
             (true, _) => Some(TaskSupport::Required),
@@ -71,59 +72,62 @@ impl TaskUse {
     }
 }
 
-/// For tools that take no arguments.
+/// The arguments of a tool that takes none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 pub struct NoArguments {}
 
 impl<A> TypedTool<A> {
-    /// What it does, for a model.
+    /// Sets the description, for the model.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.tool = self.tool.with_description(description);
         self
     }
 
-    /// Its name, for people.
+    /// Sets the display name.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.tool = self.tool.with_title(title);
         self
     }
 
-    /// What it does to the world.
+    /// Sets the annotations: what the tool does to its environment.
     #[must_use]
     pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.tool = self.tool.with_annotations(annotations);
         self
     }
 
-    /// It changes nothing: the annotation `readOnlyHint`.
+    /// Declares that the tool changes nothing: the annotation `readOnlyHint`.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         let annotations = self.tool.annotations.take().unwrap_or_default();
         self.annotations(annotations.with_read_only_hint(true))
     }
 
-    /// Everything else that a description may have: icons, `_meta`.
+    /// Changes any other part of the description: icons, `_meta`.
     #[must_use]
     pub fn describe(mut self, change: impl FnOnce(Tool) -> Tool) -> Self {
         self.tool = change(self.tool);
         self
     }
 
-    /// A client that speaks the extension `io.modelcontextprotocol/tasks` is given a task in place of the result,
-    /// which it asks for later; so is one at 2025-11-25 that asks for a task (`execution.taskSupport` is `optional`). All
-    /// others wait for the result. A tool that has to ask its client before it knows what to do begins its task itself:
-    /// [`Context::begin_task`].
+    /// Runs each call as a task, for clients that accept tasks: those with the extension
+    /// `io.modelcontextprotocol/tasks`, and those of 2025-11-25 that ask for a task (`execution.taskSupport` is
+    /// `optional`). All other clients wait for the result.
+    ///
+    /// A tool that first has to ask its client for input starts its task itself: [`Context::start_task`].
     #[must_use]
     pub const fn as_task(mut self) -> Self {
         self.tasks.whole = true;
         self
     }
 
-    /// The result may be there so late that only a task can bring it: a client of the modern era that does not
-    /// speak the extension for tasks is refused, with the error -32021, and one at 2025-11-25 that asks for no task
-    /// (`execution.taskSupport` is `required`) with -32601. Clients of older revisions, which know no tasks, wait.
+    /// Refuses clients that could only wait for the result, for a tool that takes too long for that.
+    ///
+    /// A client of the modern era without the extension for tasks gets the error -32021. A client of 2025-11-25 that
+    /// does not ask for a task (`execution.taskSupport` is `required`) gets -32601. Clients of older revisions, which
+    /// have no tasks, wait.
     #[must_use]
     pub const fn requires_tasks(mut self) -> Self {
         self.tasks.required = true;
@@ -132,7 +136,7 @@ impl<A> TypedTool<A> {
 }
 
 impl<A: JsonSchema + 'static> TypedTool<A> {
-    /// What its types say: the schema of the arguments, and of the output where it has one.
+    /// Adds the schemas of the arguments and of the output.
     fn finish<O: ToolOutput>(&mut self, inputs: &mut schema::Inputs) -> Result<schema::Input, BuildError> {
         if self.tool.output_schema.is_none() {
             self.tool.output_schema = O::output_schema();
@@ -147,39 +151,39 @@ impl<A> fmt::Debug for TypedTool<A> {
     }
 }
 
-type ToolCall = dyn Fn(Arc<ToolEntry>, Context) -> Answer + Send + Sync;
+type ToolCall = dyn Fn(Arc<ToolEntry>, Context) -> ResponseFuture + Send + Sync;
 
-/// A tool as the server keeps it.
+/// A registered tool.
 pub(super) struct ToolEntry {
-    /// What is said of it.
+    /// Its description.
     tool: Tool,
-    /// The schema of its arguments, where it is made from their type and not part of `tool`.
+    /// The schema of its arguments, if it was derived and is not part of `tool`.
     input: Option<schema::Input>,
     call: Box<ToolCall>,
-    pub(super) tasks: TaskUse,
-    /// Values of its structured result go into an object where a structured result must be one.
+    pub(super) tasks: TaskMode,
+    /// Structured results are wrapped in an object, where the revision requires an object.
     wraps: bool,
-    /// The arguments that a client repeats in headers over HTTP, once somebody has asked for them.
+    /// The arguments that clients repeat in headers over HTTP. Computed when they are first needed.
     #[cfg(feature = "http-server")]
     header_marks: OnceLock<Arc<[HeaderMark]>>,
-    /// Its entry in the list, once somebody has asked for it.
-    shown: OnceLock<Shown>,
+    /// Its entries in lists. Encoded when they are first needed.
+    listings: OnceLock<Listings>,
 }
 
-/// A tool in the list, in the words of each revision.
-struct Shown {
-    /// Where structured results may be anything.
+/// The entry of a tool in the list, for each kind of revision.
+struct Listings {
+    /// Structured results may be any value.
     any: Raw,
-    /// Where they are objects.
+    /// Structured results are objects.
     objects: Raw,
-    /// There, with what is said of tasks.
+    /// Structured results are objects, and there is support for tasks.
     as_task: Raw,
-    /// Where there are none.
+    /// There are no structured results.
     none: Raw,
 }
 
 impl ToolEntry {
-    pub(super) fn new<F, Fut>(tool: Tool, tasks: TaskUse, f: F) -> Result<Self, BuildError>
+    pub(super) fn new<F, Fut>(tool: Tool, tasks: TaskMode, f: F) -> Result<Self, BuildError>
     where
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
@@ -205,7 +209,7 @@ impl ToolEntry {
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         let input = tool.finish::<Fut::Output>(inputs)?;
-        let call = Box::new(move |entry: Arc<Self>, cx: Context| -> Answer {
+        let call = Box::new(move |entry: Arc<Self>, cx: Context| -> ResponseFuture {
             let arguments = match cx.params() {
                 Some(params) => params.decode_arguments::<A>(),
                 None => Raw::empty_object().decode::<A>(),
@@ -224,7 +228,7 @@ impl ToolEntry {
         Ok(Self::of(tool.tool, Some(input), tool.tasks, call))
     }
 
-    fn of(tool: Tool, input: Option<schema::Input>, tasks: TaskUse, call: Box<ToolCall>) -> Self {
+    fn of(tool: Tool, input: Option<schema::Input>, tasks: TaskMode, call: Box<ToolCall>) -> Self {
         let wraps = tool.output_schema.as_ref().is_some_and(|output| !schema::is_of_object(output));
         Self {
             tool,
@@ -234,7 +238,7 @@ impl ToolEntry {
             wraps,
             #[cfg(feature = "http-server")]
             header_marks: OnceLock::new(),
-            shown: OnceLock::new(),
+            listings: OnceLock::new(),
         }
     }
 
@@ -242,8 +246,8 @@ impl ToolEntry {
         &self.tool.name
     }
 
-    /// What is written: not before somebody asks for it, so that a server with many tools is there at once.
-    fn written(&self) -> Shown {
+    /// Encodes the list entries. Done on demand, so that a server with many tools starts fast.
+    fn write_listings(&self) -> Listings {
         let mut tool = self.tool.clone();
         if let Some(input) = &self.input {
             tool.input_schema = input.write();
@@ -268,11 +272,11 @@ impl ToolEntry {
             Some(support) => with(object, Some(ToolExecution::default().with_task_support(support))),
             None => objects.clone(),
         };
-        Shown { any, objects, as_task, none }
+        Listings { any, objects, as_task, none }
     }
 
-    /// The arguments that a client repeats in headers over HTTP. A client leaves out a tool whose marks are invalid, so
-    /// nobody repeats anything then.
+    /// Returns the arguments that clients repeat in headers over HTTP: none if the marks are invalid, because clients
+    /// skip such a tool.
     #[cfg(feature = "http-server")]
     pub(super) fn header_marks(&self) -> &Arc<[HeaderMark]> {
         self.header_marks.get_or_init(|| {
@@ -284,59 +288,64 @@ impl ToolEntry {
         })
     }
 
-    /// Its entry in the list.
+    /// Returns its list entry for a revision.
     pub(super) fn show(&self, profile: &Profile) -> Raw {
-        let shown = self.shown.get_or_init(|| self.written());
+        let listings = self.listings.get_or_init(|| self.write_listings());
         match profile {
-            profile if profile.structured_any => shown.any.clone(),
-            profile if profile.core_tasks => shown.as_task.clone(),
-            profile if profile.structured_content => shown.objects.clone(),
-            _ => shown.none.clone(),
+            profile if profile.structured_any => listings.any.clone(),
+            profile if profile.core_tasks => listings.as_task.clone(),
+            profile if profile.structured_content => listings.objects.clone(),
+            _ => listings.none.clone(),
         }
     }
 
-    /// Calls it with the arguments of the request, and again with the answers to what it asks by hand where
-    /// nobody else brings them.
-    pub(super) fn call(self: Arc<Self>, cx: Context) -> Answer {
+    /// Calls the tool, and emulates rounds if it requests input and the client does not repeat its request.
+    pub(super) fn call(self: Arc<Self>, cx: Context) -> ResponseFuture {
         let entry = self.clone();
         (self.call)(entry, cx)
     }
 
-    /// The answer that its handler's future leads to. One box for all of it: every call has one.
-    fn answer<Fut>(entry: Arc<Self>, cx: Context, future: Fut) -> Answer
+    /// Turns the handler's future into a response. One box for everything, as each call needs one.
+    fn answer<Fut>(entry: Arc<Self>, cx: Context, future: Fut) -> ResponseFuture
     where
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         Box::pin(async move {
             let (output, profile) = (future.await, cx.profile());
-            let written = match cx.aside(output.size_hint()) {
+            let written = match cx.offload_permit(output.size_hint()) {
                 None => entry.finish(profile, output.into_tool_reply()),
                 Some(place) => {
-                    // Boxed: few calls come here, and the others need not have the room.
+                    // Boxed: few calls come here, and the others do not need the memory.
                     let entry = entry.clone();
                     let write = move || {
                         let written = entry.finish(profile, output.into_tool_reply());
                         drop(place);
                         written
                     };
-                    Box::pin(written_aside(write)).await
+                    Box::pin(write_offloaded(write)).await
                 }
             };
             match written {
-                // Boxed: few calls come here, and the others need not have the room.
-                Ok(Reply::NeedInput(input)) if cx.begins_rounds() => Box::pin(entry.play(cx, *input)).await,
+                // Boxed: few calls come here, and the others do not need the memory.
+                Ok(Reply::NeedInput(input)) if cx.starts_emulated_rounds() => {
+                    Box::pin(entry.emulate_rounds(cx, *input)).await
+                }
                 outcome => outcome,
             }
         })
     }
 
-    async fn play(self: Arc<Self>, cx: Context, input: InputRequired) -> Result<Reply, ErrorObject> {
+    async fn emulate_rounds(
+        self: Arc<Self>,
+        cx: Context,
+        input: InputRequired,
+    ) -> Result<Reply, ErrorObject> {
         let profile = cx.profile();
-        let played = played::play(cx, input, |cx| self.clone().call(cx)).await;
-        played.or_else(|error| self.finish(profile, Err(error)))
+        let emulated_rounds = emulate_rounds(cx, input, |cx| self.clone().call(cx)).await;
+        emulated_rounds.or_else(|error| self.finish(profile, Err(error)))
     }
 
-    /// What a handler gave, as the answer in that revision.
+    /// Encodes the output of a handler for the revision.
     fn finish(
         &self,
         profile: &Profile,
@@ -350,7 +359,7 @@ impl ToolEntry {
         }))
     }
 
-    /// Says in the words of the revision what only a newer one has words for.
+    /// Replaces what only newer revisions have.
     fn adapt(&self, profile: &Profile, result: &mut CallToolResult) {
         if let Some(value) = &result.structured_content {
             if !profile.structured_content {
@@ -367,7 +376,7 @@ impl ToolEntry {
     }
 }
 
-/// Says of content that a revision has no word for what it is, as text.
+/// Replaces content that the revision does not have with a text that describes it.
 pub fn in_words_of(profile: &Profile, content: &mut [Content]) {
     if profile.audio && profile.resource_links {
         return;
@@ -382,7 +391,7 @@ pub fn in_words_of(profile: &Profile, content: &mut [Content]) {
     }
 }
 
-/// What a handler gave, as the answer in the newest revision, which has words for everything.
+/// Encodes the output of a handler for the newest revision, which has everything.
 pub(super) fn written(outcome: Result<ToolReply, HandlerError>) -> Result<Reply, ErrorObject> {
     let reply = match outcome {
         Ok(reply) => reply,
@@ -390,13 +399,11 @@ pub(super) fn written(outcome: Result<ToolReply, HandlerError>) -> Result<Reply,
     };
     match reply {
         ToolReply::Reply(reply) => Ok(reply),
-        ToolReply::Result(result) => Raw::from_value(&result)
-            .map(Reply::Complete)
-            .map_err(|error| ErrorObject::internal(error.to_string())),
+        ToolReply::Result(result) => encode(&result).map(Reply::Complete),
     }
 }
 
-/// The name of the tool that is called, once it is clear that the arguments are some.
+/// Returns the name of the called tool, after checking that the arguments are an object.
 pub(super) fn name(params: Option<&Payload>) -> Result<Cow<'_, str>, ErrorObject> {
     let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
     let name = params.name_string().ok_or_else(|| {
@@ -409,7 +416,7 @@ pub(super) fn name(params: Option<&Payload>) -> Result<Cow<'_, str>, ErrorObject
     }
 }
 
-/// The arguments of a call; without any, or with `null`, an object without members.
+/// Returns the arguments of a call. Without arguments, or with `null`, an empty object.
 fn arguments(params: Option<&Payload>) -> Raw {
     let arguments = params.and_then(Payload::arguments);
     arguments.filter(|arguments| arguments.kind() == Kind::Object).unwrap_or_else(Raw::empty_object)

@@ -31,7 +31,7 @@ fn server() -> Server {
         .tool(tool("asks-first").requires_tasks(), |_: NoArguments, cx: Context| async move {
             let question = ElicitFormParams::new("Begin?", ElicitationSchema::new(Members::new()));
             let begin = cx.elicit(question).await?.action;
-            cx.begin_task(move |cx| async move {
+            cx.start_task(move |cx| async move {
                 let question = ElicitFormParams::new("Go on?", ElicitationSchema::new(Members::new()));
                 let go_on = cx.elicit(question).await?.action;
                 Ok::<_, HandlerError>(format!("{} {}", begin.as_str(), go_on.as_str()))
@@ -191,7 +191,7 @@ fn a_task_begun_by_hand_is_waited_for_where_there_are_none() {
         let counts = |builder: ServerBuilder| {
             builder
                 .tool(tool("count"), |_: NoArguments, cx: Context| async move {
-                    cx.begin_task(|_| async { mcpjoin::server::Json(3) }).await
+                    cx.start_task(|_| async { mcpjoin::server::Json(3) }).await
                 })
                 .build()
                 .unwrap()

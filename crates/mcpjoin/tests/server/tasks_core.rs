@@ -64,7 +64,7 @@ fn builder() -> ServerBuilder {
                 let input = InputRequired::default().with_input_requests(questions);
                 return Err(HandlerError::need_input(input));
             }
-            cx.begin_task(|cx| async move {
+            cx.start_task(|cx| async move {
                 let answer = cx.elicit(form("Go on?")).await?;
                 Ok::<_, HandlerError>(answer.action.as_str().to_owned())
             })

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcpjoin::Link;
-use mcpjoin::client::{NoClient, RunEnd};
+use mcpjoin::client::{RestartError, RunExit};
 
 use crate::connect::Endpoint;
 use crate::exit::Exit;
@@ -53,22 +53,22 @@ impl Upstream {
     }
 
     /// Why the server does not run.
-    pub(super) fn failure(&self, end: &RunEnd) -> Failure {
+    pub(super) fn failure(&self, end: &RunExit) -> Failure {
         let Shared { endpoint, first, failed, .. } = &*self.0;
         let not_started = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let failure = match (end, not_started) {
-            (RunEnd::NotStarted(_), Some(failure)) => failure,
-            (RunEnd::NotOpened(error), _) => Failure::closed(&error.cause, *first),
-            (RunEnd::Ended(cause), _) => Failure::closed(cause, Phase::Serve),
+            (RunExit::NotStarted(_), Some(failure)) => failure,
+            (RunExit::NotOpened(error), _) => Failure::closed(&error.cause, *first),
+            (RunExit::Ended(cause), _) => Failure::closed(cause, Phase::Serve),
             (end, _) => Failure::new("E_SPAWN", Exit::Connection, Phase::Spawn, end.to_string()),
         };
         endpoint.explain(failure)
     }
 
     /// Why the server is gone.
-    pub(super) fn gone(&self, gone: &NoClient) -> Failure {
+    pub(super) fn gone(&self, gone: &RestartError) -> Failure {
         match gone {
-            NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. } => self.failure(last),
+            RestartError::GivenUp { last, .. } | RestartError::TimedOut { last, .. } => self.failure(last),
             gone => Failure::new("E_CLOSED", Exit::Connection, Phase::Serve, gone.to_string())
                 .hint("see what the server itself says about it: -v shows it"),
         }

@@ -1,12 +1,14 @@
-//! The two kinds of tasks, and the only place that knows in what they differ.
+//! The two kinds of tasks. The only place that knows the differences.
 //!
-//! Those of the core of 2025-11-25 (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>)
-//! are asked for with the request, are told of without being listened for, and keep their result for `tasks/result`,
-//! which also carries what they ask. Those of the extension (<https://modelcontextprotocol.io/seps/2663-tasks-extension>)
-//! are the server's choice, are told of on a stream, have their result and their questions in themselves, and are
-//! answered with `tasks/update`. Both are seen here in the shape of the extension.
+//! Tasks of the core of 2025-11-25 (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>)
+//! are requested with the call. Their changes are notified without a subscription. Their result is fetched with
+//! `tasks/result`, which also carries their requests for input.
 //!
-//! Used by `task` and its parts. It waits for nothing but an answer.
+//! Tasks of the extension (<https://modelcontextprotocol.io/seps/2663-tasks-extension>) are the server's choice. Their
+//! changes are notified on a stream. They contain their result and their requests for input, which are answered with
+//! `tasks/update`.
+//!
+//! Both are represented in the shape of the extension. Used by `task` and its parts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,51 +22,52 @@ use mcpjoin_proto::{Method, Payload, Raw};
 use serde::Serialize;
 
 use super::super::{Client, ClientError, complete, decode, encode};
-use super::board::News;
+use super::registry::TaskUpdates;
 
-/// How long a server of 2025-11-25 is asked to keep a task when the caller says nothing: an hour from its creation, as our
-/// own server keeps them, long enough for a person to come back after a break.
-const KEPT: Duration = Duration::from_secs(60 * 60);
+/// How long a server of 2025-11-25 is asked to keep a task by default, from its creation: an hour, as our own server
+/// does. Long enough for a person to return from a break.
+const DEFAULT_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// Which tasks the revision has that is spoken.
+/// The kind of tasks that the revision has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(in super::super) enum Dialect {
     /// Those of 2025-11-25.
     Core,
-    /// Those of the extension. Where there are none of either kind, its requests are refused before they are sent.
+    /// Those of the extension. If the revision has neither kind, the requests are refused before they are sent.
     Extension,
 }
 
-/// The time limits of a round trip; absent: the connection's own.
+/// The timeouts of a request; `None`: the connection's.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Patience {
+pub(in super::super) struct Timeouts {
     /// Without a sign of life.
     pub(in super::super) timeout: Option<Duration>,
-    /// In all.
+    /// In total.
     pub(in super::super) total: Option<Duration>,
 }
 
 impl Dialect {
-    pub(super) fn of(client: &Client) -> Self {
+    pub(in super::super) fn of(client: &Client) -> Self {
         if client.profile().core_tasks { Self::Core } else { Self::Extension }
     }
 
-    /// Whether the result stays behind when the task is over, to be fetched by itself.
+    /// Whether the result is kept apart from the task, and has to be fetched.
     pub(super) const fn fetches(self) -> bool {
         matches!(self, Self::Core)
     }
 
-    /// How the task stands now.
+    /// Returns the current state of the task.
     pub(super) async fn status(
         self,
         client: &Client,
         id: &str,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Result<ExtensionTask, ClientError> {
         let method = Method::GetTask;
-        let reply = ask(client, method.clone(), &TaskParams::new(id), patience).await?;
+        let reply = send(client, method.clone(), &TaskParams::new(id), timeouts).await?;
         let result = match reply {
-            // Two examples of the extension's own specification call this answer `task`, and its text `complete`.
+            // Two examples in the extension's specification give this result the type `task`, and its text the type
+            // `complete`.
             Reply::Complete(result) | Reply::Task(result) => result,
             Reply::Verbatim(result) => result.into_raw(),
             other @ Reply::NeedInput(_) => complete(&method, other)?,
@@ -76,45 +79,45 @@ impl Dialect {
         Ok(task)
     }
 
-    /// Calls the task off.
+    /// Cancels the task.
     pub(super) async fn cancel(self, client: &Client, id: &str) -> Result<(), ClientError> {
         let method = Method::CancelTask;
-        let reply = ask(client, method.clone(), &TaskParams::new(id), Patience::default()).await?;
-        // What it says beyond that it has come, the next look at the task says better.
+        let reply = send(client, method.clone(), &TaskParams::new(id), Timeouts::default()).await?;
+        // The content does not matter: the next poll of the task says more.
         complete(&method, reply).map(drop)
     }
 
-    /// The result of a task that is kept apart from it; waits for the end of the task.
+    /// Fetches the result of a task that is kept apart from it. The server responds when the task has ended.
     pub(super) async fn fetch(
         self,
         client: &Client,
         id: &str,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Result<Raw, ClientError> {
         let method = Method::GetTaskResult;
-        let reply = ask(client, method.clone(), &TaskParams::new(id), patience).await?;
+        let reply = send(client, method.clone(), &TaskParams::new(id), timeouts).await?;
         complete(&method, reply)
     }
 
-    /// Answers what the task has asked.
+    /// Sends the input that the task has asked for.
     pub(super) async fn update(
         self,
         client: &Client,
         id: &str,
         answers: InputResponses,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Result<(), ClientError> {
         let method = Method::UpdateTask;
-        let reply = ask(client, method.clone(), &UpdateTaskParams::new(id, answers), patience).await?;
+        let reply = send(client, method.clone(), &UpdateTaskParams::new(id, answers), timeouts).await?;
         decode::<EmptyResult>(&method, &complete(&method, reply)?).map(drop)
     }
 
-    /// Hears of every change of the task for as long as somebody tells. Whoever tells nothing is no fault: the task is
-    /// looked at all the same.
-    pub(super) async fn listen(self, client: &Client, id: &str, news: &Arc<News>) {
+    /// Receives every change of the task that the server notifies. A server that notifies nothing is no problem,
+    /// because the task is polled anyway.
+    pub(super) async fn listen(self, client: &Client, id: &str, updates: &Arc<TaskUpdates>) {
         match self {
             Self::Core => {
-                let _heard = client.inner.tasks.hear(id, news);
+                let _watch = client.inner.tasks.watch(id, updates);
                 std::future::pending::<()>().await;
             }
             Self::Extension => {
@@ -126,53 +129,48 @@ impl Dialect {
                         return;
                     }
                 };
-                // Whatever has happened before the stream was there is told by nobody.
-                news.hurry();
+                // Changes before the stream was open are not notified.
+                updates.poll_now();
                 while let Some(Ok(notification)) = stream.next().await {
                     if notification.method == Method::Tasks {
                         let task = notification.params.map(Payload::into_raw);
-                        news.tell(task.and_then(|task| self.read(&Method::Tasks, &task).ok()), id);
+                        updates.publish(task.and_then(|task| self.read(&Method::Tasks, &task).ok()), id);
                     }
                 }
             }
         }
     }
 
-    /// A task as it was sent.
+    /// Decodes a task.
     pub(super) fn read(self, method: &Method, task: &Raw) -> Result<ExtensionTask, ClientError> {
         match self {
-            Self::Core => decode::<Task>(method, task).map(neutral),
+            Self::Core => decode::<Task>(method, task).map(to_extension),
             Self::Extension => decode(method, task),
         }
     }
 
-    /// The task that a call has become, where its result is one.
-    fn created(self, asked: bool, result: &Raw) -> Result<Option<ExtensionTask>, ClientError> {
+    /// Returns the task that a call has become, if its result is one. `asked`: the server was asked for a task.
+    pub(in super::super) fn created(
+        self,
+        asked: bool,
+        result: &Raw,
+    ) -> Result<Option<ExtensionTask>, ClientError> {
         let method = Method::CallTool;
         match self {
-            // A server may answer at once although it was asked for a task: then there is none.
+            // A server may return a result although it was asked for a task.
             Self::Core if !asked || result.member("task").is_none() || result.member("content").is_some() => {
                 Ok(None)
             }
             Self::Core => {
-                decode::<CreateTaskResult>(&method, result).map(|created| Some(neutral(created.task)))
+                decode::<CreateTaskResult>(&method, result).map(|created| Some(to_extension(created.task)))
             }
             Self::Extension => decode(&method, result).map(Some),
         }
     }
 }
 
-/// The task that a call has become, where its result is one; `asked`: the server was asked for it.
-pub(in super::super) fn created(
-    client: &Client,
-    asked: bool,
-    result: &Raw,
-) -> Result<Option<ExtensionTask>, ClientError> {
-    Dialect::of(client).created(asked, result)
-}
-
-/// Whether a call has to look first whether it must ask for a task.
-pub(in super::super) fn must_ask(client: &Client, params: &CallToolParams) -> bool {
+/// Whether a call must find out first if its tool requires a task.
+pub(in super::super) fn needs_task_support(client: &Client, params: &CallToolParams) -> bool {
     let server = client.inner.peer.server_capabilities();
     client.inner.answers.takes_tasks
         && params.task.is_none()
@@ -182,33 +180,34 @@ pub(in super::super) fn must_ask(client: &Client, params: &CallToolParams) -> bo
             .is_some_and(|tasks| tasks.covers(&Method::CallTool))
 }
 
-/// What a call says to be given a task, when the tool is run as one; `wanted`: also when it need not be.
-pub(in super::super) async fn asking(
+/// Returns what a call sends to ask for a task, if its tool runs as one. `requested`: even if the tool does not require
+/// it.
+pub(in super::super) async fn look_up_task_metadata(
     client: Client,
     tool: String,
-    wanted: bool,
+    requested: bool,
     within: Option<Duration>,
 ) -> Option<TaskMetadata> {
-    wish(client.inner.tasks.support(&client, &tool).await.as_ref(), wanted, within)
+    task_metadata(client.inner.tasks.support(&client, &tool).await.as_ref(), requested, within)
 }
 
-/// The same, of a tool of which it is known whether it can be a task.
-pub(in super::super) fn wish(
+/// As [`look_up_task_metadata`], if the tool's support for tasks is known.
+pub(in super::super) fn task_metadata(
     support: Option<&TaskSupport>,
-    wanted: bool,
+    requested: bool,
     within: Option<Duration>,
 ) -> Option<TaskMetadata> {
     let asks = match support {
         Some(TaskSupport::Required) => true,
-        Some(TaskSupport::Optional) => wanted,
+        Some(TaskSupport::Optional) => requested,
         _ => false,
     };
-    let kept = i64::try_from(within.unwrap_or(KEPT).as_millis()).unwrap_or(i64::MAX);
-    asks.then(|| TaskMetadata::default().with_ttl(kept))
+    let ttl = i64::try_from(within.unwrap_or(DEFAULT_TTL).as_millis()).unwrap_or(i64::MAX);
+    asks.then(|| TaskMetadata::default().with_ttl(ttl))
 }
 
-/// Whether everything is there that a task has in this state.
-pub(super) const fn is_whole(dialect: Dialect, task: &ExtensionTask) -> bool {
+/// Whether the task contains everything that its status requires.
+pub(super) const fn is_complete(dialect: Dialect, task: &ExtensionTask) -> bool {
     match (dialect, &task.status) {
         (Dialect::Extension, TaskStatus::Completed) => task.result.is_some(),
         (Dialect::Extension, TaskStatus::Failed) => task.error.is_some(),
@@ -216,8 +215,8 @@ pub(super) const fn is_whole(dialect: Dialect, task: &ExtensionTask) -> bool {
     }
 }
 
-/// In the shape of the extension, in which nothing gets lost.
-fn neutral(task: Task) -> ExtensionTask {
+/// Converts a task of the core to the shape of the extension, without loss.
+fn to_extension(task: Task) -> ExtensionTask {
     let mut neutral =
         ExtensionTask::new(task.task_id, task.status, task.created_at, task.last_updated_at, task.ttl);
     neutral.status_message = task.status_message;
@@ -226,15 +225,15 @@ fn neutral(task: Task) -> ExtensionTask {
     neutral
 }
 
-async fn ask<P: Serialize + Sync>(
+async fn send<P: Serialize + Sync>(
     client: &Client,
     method: Method,
     params: &P,
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Result<Reply, ClientError> {
     let mut call = client.call(method.clone()).with_params(encode(&method, params)?);
-    call.timeout = patience.timeout;
-    call.total = patience.total;
+    call.timeout = timeouts.timeout;
+    call.total = timeouts.total;
     let reply: Result<Reply, CallError> = client.inner.connection.call(call).await;
     Ok(reply?)
 }

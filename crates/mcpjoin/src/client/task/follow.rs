@@ -1,10 +1,10 @@
-//! Following a task to its end: looks at it from time to time and when something is told, answers what it asks, and ends
-//! with what it ends with.
+//! Waits for the end of a task: polls it, follows its notifications, provides the input that it asks for, and returns
+//! what it ends with.
 //!
-//! Driven by whoever polls it, in no task of its own: when that is dropped, nothing of it is left here, and the task goes
-//! on at the server.
+//! It runs in the future of its caller, not in a task of its own. Dropping that future leaves nothing behind here; the
+//! task continues at the server.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,89 +18,87 @@ use mcpjoin_proto::{Method, Raw, code};
 use tokio::time::{Instant, sleep_until};
 
 use super::super::{Client, ClientError};
-use super::board::News;
-use super::dialect::{Dialect, Patience, is_whole};
+use super::dialect::{Dialect, Timeouts, is_complete};
+use super::registry::TaskUpdates;
 use crate::connection::CallEvent;
 
-/// Between two looks at a task that says nothing of it: what the TypeScript SDK takes, too.
-const USUAL: Duration = Duration::from_secs(1);
-/// A look is never sooner than this after the one before: what asking in rounds begins with (`connection::rounds`).
-const SHORTEST: Duration = Duration::from_millis(100);
-/// A look is never later than this: well before the half hour after which a session that is at rest is ended.
-const LONGEST: Duration = Duration::from_secs(5 * 60);
-/// So many looks one after the other may go astray; then the last one's error is the end. As often as a lost request is made
-/// again elsewhere: a look changes nothing.
-const ASTRAY: u32 = 3;
-/// The longest that a task is followed which the server keeps for ever and whose caller says nothing: a day.
-const AT_MOST: Duration = Duration::from_secs(24 * 60 * 60);
+/// Interval between polls if the server states none. The TypeScript SDK uses the same.
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum interval between polls: the first pause of multi-round requests (`connection::rounds`).
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum interval between polls: well below the half hour after which an idle session is ended.
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// How many polls in a row may be lost before the error of the last one is returned. A poll changes nothing, so it may
+/// be repeated.
+const MAX_POLL_RETRIES: u32 = 3;
+/// How long a task is followed at most, if the server keeps it forever and the caller sets no limit: a day.
+const MAX_FOLLOW_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is followed, and how.
+/// Which task is followed, and how.
 pub(super) struct Follow {
     pub(super) client: Client,
     pub(super) id: String,
-    /// As the server said when it began.
+    /// The task as the server described it when it started.
     pub(super) created: Option<Arc<ExtensionTask>>,
-    pub(super) patience: Patience,
+    pub(super) timeouts: Timeouts,
     pub(super) within: Option<Duration>,
-    /// Whether its result is wanted, or only its end.
+    /// Whether to return the result, or only the final state.
     pub(super) fetch: bool,
 }
 
-/// How it ended.
+/// The end of a task.
 pub(super) struct Ended {
     pub(super) task: Box<ExtensionTask>,
-    /// What came of it; `None`: only the end was wanted.
+    /// The result; `None` if only the final state was wanted.
     pub(super) result: Option<Result<Raw, ClientError>>,
 }
 
-/// A task being followed.
+/// A task that is being followed.
 pub(in super::super) struct Following {
-    ending: Pin<Box<dyn Future<Output = Result<Ended, ClientError>> + Send>>,
+    run: Pin<Box<dyn Future<Output = Result<Ended, ClientError>> + Send>>,
     events: Arc<Events>,
     ended: Option<Result<Ended, ClientError>>,
 }
 
-/// How it stood, for whoever wants to know: the newest replaces those that nobody has taken, as with progress.
+/// The state that the caller has not taken yet. A newer one replaces it, as with progress.
 #[derive(Default)]
-struct Events(Mutex<VecDeque<ExtensionTask>>);
+struct Events(Mutex<Option<ExtensionTask>>);
 
 impl Events {
-    fn tell(&self, task: &ExtensionTask) {
-        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        events.clear();
-        events.push_back(task.clone());
+    fn set(&self, task: &ExtensionTask) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.clone());
     }
 
     fn take(&self) -> Option<ExtensionTask> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// What was learned of it.
-enum Told {
-    /// How it stands.
+/// What was received about the task.
+enum Update {
+    /// Its state.
     Task(Box<ExtensionTask>),
-    /// What came of it.
+    /// Its result.
     Result(Result<Raw, ClientError>),
-    /// That it has changed.
-    Something,
+    /// It has changed.
+    Changed,
 }
 
-/// What the task makes us do beside looking at it: gives its result, where that is what it is waited for there.
-type Side = Pin<Box<dyn Future<Output = Result<Option<Raw>, ClientError>> + Send>>;
-type Look = Pin<Box<dyn Future<Output = Result<ExtensionTask, ClientError>> + Send>>;
+/// Work for a task that needs input. Returns the task's result where the result is what it waits for.
+type InputTask = Pin<Box<dyn Future<Output = Result<Option<Raw>, ClientError>> + Send>>;
+type PollFuture = Pin<Box<dyn Future<Output = Result<ExtensionTask, ClientError>> + Send>>;
 
 impl Following {
     pub(super) fn new(follow: Follow) -> Self {
         let events = Arc::new(Events::default());
-        let ending = Box::pin(follow.run(events.clone()));
-        Self { ending, events, ended: None }
+        let run = Box::pin(follow.run(events.clone()));
+        Self { run, events, ended: None }
     }
 
-    /// The next change; `None` at the end. It runs in here, so whoever is woken finds what was told.
+    /// Returns the next change, or `None` at the end. The whole work runs in here, so every wake leads to this poll.
     pub(in super::super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
         if self.ended.is_none()
-            && let Poll::Ready(ended) = self.ending.as_mut().poll(cx)
+            && let Poll::Ready(ended) = self.run.as_mut().poll(cx)
         {
             self.ended = Some(ended);
         }
@@ -114,11 +112,11 @@ impl Following {
     pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<Ended, ClientError>> {
         match self.ended.take() {
             Some(ended) => Poll::Ready(ended),
-            None => self.ending.as_mut().poll(cx),
+            None => self.run.as_mut().poll(cx),
         }
     }
 
-    /// The result. Polled to its end once.
+    /// Returns the result. Must not be polled again after that.
     pub(in super::super) fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<Raw, ClientError>> {
         self.poll_end(cx).map(|ended| match ended?.result {
             Some(result) => result,
@@ -128,150 +126,153 @@ impl Following {
 }
 
 impl Follow {
-    /// Follows it to its end.
+    /// Follows the task until it ends.
     async fn run(self, events: Arc<Events>) -> Result<Ended, ClientError> {
         let dialect = Dialect::of(&self.client);
-        let news = Arc::new(News::default());
-        let mut listening = Box::pin(dialect.listen(&self.client, &self.id, &news)).fuse();
+        let updates = Arc::new(TaskUpdates::default());
+        let mut listening = Box::pin(dialect.listen(&self.client, &self.id, &updates)).fuse();
         let began = Instant::now();
-        let mut course = Course {
-            until: after(began, self.within.unwrap_or(AT_MOST)),
+        let mut follow_state = FollowState {
+            until: after(began, self.within.unwrap_or(MAX_FOLLOW_TIME)),
             began,
-            astray: 0,
+            failures: 0,
             answered: BTreeSet::new(),
             rounds: 0,
-            seen: None,
+            last: None,
         };
-        let mut side: Option<Side> = None;
-        // What was said at the beginning is no news to be checked, but how often to look is.
-        let mut look = match &self.created {
+        let mut input: Option<InputTask> = None;
+        // The first description needs no check, but its poll interval counts.
+        let mut poll = match &self.created {
             Some(task) => {
-                course.see(&self, task, &events);
+                follow_state.record(&self, task, &events);
                 if task.status.is_final() {
-                    self.look(dialect, began, &news)
+                    self.poll(dialect, began, &updates)
                 } else {
-                    self.later(dialect, task, &news)
+                    self.poll_later(dialect, task, &updates)
                 }
             }
-            None => self.look(dialect, began, &news),
+            None => self.poll(dialect, began, &updates),
         };
         loop {
-            let told = tokio::select! {
+            let update = tokio::select! {
                 biased;
-                done = async { side.as_mut().expect("it is there").await }, if side.is_some() => {
-                    side = None;
+                done = async { input.as_mut().expect("it is there").await }, if input.is_some() => {
+                    input = None;
                     match done {
-                        Ok(Some(result)) => Told::Result(Ok(result)),
-                        Ok(None) => Told::Something,
-                        Err(error) if dialect.fetches() && error.is_retryable() => Told::Something,
-                        Err(error) if dialect.fetches() && error.remote().is_some() => Told::Result(Err(error)),
+                        Ok(Some(result)) => Update::Result(Ok(result)),
+                        Ok(None) => Update::Changed,
+                        Err(error) if dialect.fetches() && error.is_retryable() => Update::Changed,
+                        Err(error) if dialect.fetches() && error.remote().is_some() => Update::Result(Err(error)),
                         Err(error) => return Err(error),
                     }
                 }
-                task = news.next() => Told::Task(Box::new(task)),
+                task = updates.next() => Update::Task(Box::new(task)),
                 () = &mut listening => continue,
-                looked = &mut look => match looked {
+                polled = &mut poll => match polled {
                     Ok(task) => {
-                        course.astray = 0;
-                        look = self.later(dialect, &task, &news);
-                        if !is_whole(dialect, &task) {
+                        follow_state.failures = 0;
+                        poll = self.poll_later(dialect, &task, &updates);
+                        if !is_complete(dialect, &task) {
                             let what = format!("a task that is {} lacks what it ended with", task.status.as_str());
                             return Err(ClientError::BadResult { method: Method::GetTask, what });
                         }
-                        Told::Task(Box::new(task))
+                        Update::Task(Box::new(task))
                     }
-                    Err(error) if error.is_retryable() && course.astray < ASTRAY => {
-                        course.astray += 1;
-                        look = self.look(dialect, Instant::now() + USUAL, &news);
+                    Err(error) if error.is_retryable() && follow_state.failures < MAX_POLL_RETRIES => {
+                        follow_state.failures += 1;
+                        poll = self.poll(dialect, Instant::now() + DEFAULT_POLL_INTERVAL, &updates);
                         continue;
                     }
                     Err(error) => return Err(self.unknown(error)),
                 },
-                () = sleep_until(course.until) => {
+                () = sleep_until(follow_state.until) => {
                     let (id, after) = (self.id.clone(), began.elapsed());
                     return Err(ClientError::TaskTimedOut { id, after });
                 }
             };
-            let task = match told {
-                Told::Something => {
-                    news.hurry();
+            let task = match update {
+                Update::Changed => {
+                    updates.poll_now();
                     continue;
                 }
-                Told::Task(task) => *task,
-                Told::Result(result) => return self.over_there(dialect, result, course.seen).await,
-            };
-            course.see(&self, &task, &events);
-            if task.status.is_final() {
-                if is_whole(dialect, &task) {
-                    return self.end(dialect, task, side).await;
+                Update::Task(task) => *task,
+                Update::Result(result) => {
+                    return self.end_with_result(dialect, result, follow_state.last).await;
                 }
-                news.hurry();
-            } else if task.status == TaskStatus::InputRequired && side.is_none() {
-                side = self.give(dialect, &task, &mut course)?;
+            };
+            follow_state.record(&self, &task, &events);
+            if task.status.is_final() {
+                if is_complete(dialect, &task) {
+                    return self.end(dialect, task, input).await;
+                }
+                updates.poll_now();
+            } else if task.status == TaskStatus::InputRequired && input.is_none() {
+                input = self.answer_input(dialect, &task, &mut follow_state)?;
             }
         }
     }
 
-    /// What a task that waits for input is given.
-    fn give(
+    /// Provides the input that the task asks for.
+    fn answer_input(
         &self,
         dialect: Dialect,
         task: &ExtensionTask,
-        course: &mut Course,
-    ) -> Result<Option<Side>, ClientError> {
-        let (client, id, patience) = (self.client.clone(), self.id.clone(), self.patience);
+        follow_state: &mut FollowState,
+    ) -> Result<Option<InputTask>, ClientError> {
+        let (client, id, timeouts) = (self.client.clone(), self.id.clone(), self.timeouts);
         let limit = client.inner.max_rounds;
         let too_many = || ClientError::TooManyRounds { method: Method::CallTool, limit };
         if dialect.fetches() {
-            // More than once only when it went astray.
-            if course.rounds >= limit {
+            // A second round happens only if the first request was lost.
+            if follow_state.rounds >= limit {
                 return Err(too_many());
             }
-            course.rounds += 1;
-            // It asks on the answer to this, which comes when the task is over: only the task's own time bounds it.
-            let left = course.until.saturating_duration_since(Instant::now());
-            let patience = Patience { timeout: Some(left), total: Some(left) };
-            return Ok(Some(Box::pin(async move { dialect.fetch(&client, &id, patience).await.map(Some) })));
+            follow_state.rounds += 1;
+            // The server sends its requests for input during this request and responds when the task has ended. Only
+            // the time limit of the task applies.
+            let left = follow_state.until.saturating_duration_since(Instant::now());
+            let timeouts = Timeouts { timeout: Some(left), total: Some(left) };
+            return Ok(Some(Box::pin(async move { dialect.fetch(&client, &id, timeouts).await.map(Some) })));
         }
         let asked = task.input_requests.iter().flat_map(InputRequests::iter);
         let fresh: InputRequests = asked
-            .filter(|(key, _)| !course.answered.contains(*key))
+            .filter(|(key, _)| !follow_state.answered.contains(*key))
             .map(|(key, question)| (key, question.clone()))
             .collect();
         if fresh.is_empty() {
             return Ok(None);
         }
-        if course.rounds >= limit {
+        if follow_state.rounds >= limit {
             return Err(too_many());
         }
-        course.rounds += 1;
-        course.answered.extend(fresh.keys().map(str::to_owned));
+        follow_state.rounds += 1;
+        follow_state.answered.extend(fresh.keys().map(str::to_owned));
         Ok(Some(Box::pin(async move {
             let answers = client.inner.answers.clone().answer_all(Method::CallTool, fresh).await?;
-            let mut astray = 0;
+            let mut failures = 0;
             loop {
-                // Answers to what is answered already are passed over, so they may be sent again.
-                match dialect.update(&client, &id, answers.clone(), patience).await {
-                    Err(error) if error.is_retryable() && astray < ASTRAY => astray += 1,
+                // Input that was received already is ignored, so it may be sent again.
+                match dialect.update(&client, &id, answers.clone(), timeouts).await {
+                    Err(error) if error.is_retryable() && failures < MAX_POLL_RETRIES => failures += 1,
                     outcome => return outcome.map(|()| None),
                 }
             }
         })))
     }
 
-    /// The task is over.
+    /// Returns what the task has ended with.
     async fn end(
         &self,
         dialect: Dialect,
         mut task: ExtensionTask,
-        side: Option<Side>,
+        input: Option<InputTask>,
     ) -> Result<Ended, ClientError> {
         if !self.fetch {
             return Ok(Ended { task: Box::new(task), result: None });
         }
         let result = match &task.status {
             TaskStatus::Cancelled => Err(self.cancelled(&task)),
-            _ if dialect.fetches() => self.fetched(dialect, side).await,
+            _ if dialect.fetches() => self.fetched(dialect, input).await,
             TaskStatus::Completed => Ok(task.result.take().unwrap_or_else(Raw::empty_object)),
             _ => {
                 let lost = || mcpjoin_proto::ErrorObject::internal("the task has failed");
@@ -281,35 +282,35 @@ impl Follow {
         Ok(Ended { task: Box::new(task), result: Some(result) })
     }
 
-    /// The result of a task that is over, which has to be fetched.
-    async fn fetched(&self, dialect: Dialect, side: Option<Side>) -> Result<Raw, ClientError> {
-        if let Some(side) = side {
-            match side.await {
+    /// Fetches the result of a task that has ended.
+    async fn fetched(&self, dialect: Dialect, input: Option<InputTask>) -> Result<Raw, ClientError> {
+        if let Some(input) = input {
+            match input.await {
                 Ok(Some(result)) => return Ok(result),
                 Err(error) if !error.is_retryable() => return Err(error),
                 _ => {}
             }
         }
-        let mut astray = 0;
+        let mut failures = 0;
         loop {
-            match dialect.fetch(&self.client, &self.id, self.patience).await {
-                Err(error) if error.is_retryable() && astray < ASTRAY => astray += 1,
+            match dialect.fetch(&self.client, &self.id, self.timeouts).await {
+                Err(error) if error.is_retryable() && failures < MAX_POLL_RETRIES => failures += 1,
                 outcome => return outcome,
             }
         }
     }
 
-    /// The result came, or an error in its place, before the task was seen to be over.
-    async fn over_there(
+    /// Returns a result or error that arrived before the final state of the task.
+    async fn end_with_result(
         &self,
         dialect: Dialect,
         result: Result<Raw, ClientError>,
-        seen: Option<ExtensionTask>,
+        last: Option<ExtensionTask>,
     ) -> Result<Ended, ClientError> {
-        let now = dialect.status(&self.client, &self.id, self.patience).await;
-        let task = match (now, seen) {
+        let now = dialect.status(&self.client, &self.id, self.timeouts).await;
+        let task = match (now, last) {
             (Ok(task), _) => task,
-            // It may be gone with its result.
+            // The server may have removed it together with its result.
             (Err(_), Some(task)) if result.is_ok() => task,
             (Err(error), _) => return Err(self.unknown(error)),
         };
@@ -328,79 +329,80 @@ impl Follow {
         super::unknown(&self.id, error)
     }
 
-    /// The next look, as soon as the task wants it.
-    fn later(&self, dialect: Dialect, task: &ExtensionTask, news: &Arc<News>) -> Look {
-        self.look(dialect, Instant::now() + pause(task), news)
+    /// Polls the task at the interval that it states.
+    fn poll_later(&self, dialect: Dialect, task: &ExtensionTask, updates: &Arc<TaskUpdates>) -> PollFuture {
+        self.poll(dialect, Instant::now() + pause(task), updates)
     }
 
-    /// A look at the task then, or when it is due before.
-    fn look(&self, dialect: Dialect, at: Instant, news: &Arc<News>) -> Look {
-        let (client, id, patience, news) =
-            (self.client.clone(), self.id.clone(), self.patience, news.clone());
+    /// Polls the task at that time, or earlier on request.
+    fn poll(&self, dialect: Dialect, at: Instant, updates: &Arc<TaskUpdates>) -> PollFuture {
+        let (client, id, timeouts, updates) =
+            (self.client.clone(), self.id.clone(), self.timeouts, updates.clone());
         Box::pin(async move {
             tokio::select! {
                 () = sleep_until(at) => {}
-                () = news.hurried() => {}
+                () = updates.poll_requested() => {}
             }
-            dialect.status(&client, &id, patience).await
+            dialect.status(&client, &id, timeouts).await
         })
     }
 }
 
-/// How far it is followed.
-struct Course {
+/// How far the task was followed.
+struct FollowState {
     began: Instant,
-    /// It is given up then.
+    /// The time limit.
     until: Instant,
-    /// Looks that went astray one after the other.
-    astray: u32,
-    /// The names of the questions that were answered: each has one answer in the life of the task.
+    /// Polls that were lost in a row.
+    failures: u32,
+    /// The names of the input requests that were answered. Each is answered once in the life of the task.
     answered: BTreeSet<String>,
     rounds: usize,
-    /// As it was seen last.
-    seen: Option<ExtensionTask>,
+    /// The last known state.
+    last: Option<ExtensionTask>,
 }
 
-impl Course {
-    /// Takes note of how it stands now.
-    fn see(&mut self, follow: &Follow, task: &ExtensionTask, events: &Events) {
-        // The server may throw it away then, counted by its own clock from a moment that was not after we began to look.
-        let kept = task.ttl_ms.map_or(AT_MOST, |ttl| Duration::from_millis(u64::try_from(ttl).unwrap_or(0)));
-        // One look more is due after its time, and may take its own.
-        let grace = pause(task).saturating_add(follow.patience.timeout.unwrap_or(GRACE));
-        let until = follow.within.unwrap_or_else(|| kept.saturating_add(grace).min(AT_MOST));
+impl FollowState {
+    /// Records the current state.
+    fn record(&mut self, follow: &Follow, task: &ExtensionTask, events: &Events) {
+        // The server may remove it then, by its own clock, which started no later than ours.
+        let kept =
+            task.ttl_ms.map_or(MAX_FOLLOW_TIME, |ttl| Duration::from_millis(u64::try_from(ttl).unwrap_or(0)));
+        // One more poll is due after that time, and may take as long as a request.
+        let grace = pause(task).saturating_add(follow.timeouts.timeout.unwrap_or(FINAL_POLL_TIMEOUT));
+        let until = follow.within.unwrap_or_else(|| kept.saturating_add(grace).min(MAX_FOLLOW_TIME));
         self.until = after(self.began, until);
-        let same = |seen: &ExtensionTask| {
-            seen.status == task.status
-                && seen.status_message == task.status_message
-                && seen.last_updated_at == task.last_updated_at
+        let same = |last: &ExtensionTask| {
+            last.status == task.status
+                && last.status_message == task.status_message
+                && last.last_updated_at == task.last_updated_at
         };
-        if !self.seen.as_ref().is_some_and(same) {
-            events.tell(task);
-            self.seen = Some(task.clone());
+        if !self.last.as_ref().is_some_and(same) {
+            events.set(task);
+            self.last = Some(task.clone());
         }
     }
 }
 
-/// For the last look at a task whose time is up: as long as a request may take
-/// ([`Limits::request`](mcpjoin_proto::session::Limits)) by default.
-const GRACE: Duration = Duration::from_secs(60);
+/// The timeout of the last poll after the time limit: the default of
+/// [`Limits::request`](mcpjoin_proto::session::Limits).
+const FINAL_POLL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// That much later; a year later where there is no such time.
+/// Returns a later instant; a year later if the clock cannot represent it.
 fn after(began: Instant, time: Duration) -> Instant {
-    began.checked_add(time).unwrap_or_else(|| began + AT_MOST * 365)
+    began.checked_add(time).unwrap_or_else(|| began + MAX_FOLLOW_TIME * 365)
 }
 
-/// How long until the next look: what the server asks for, within bounds, and never so long that a task which is kept for
-/// a moment is gone before.
+/// Returns the time until the next poll: what the server asks for, within limits, and at most half of the time for
+/// which the server keeps the task.
 fn pause(task: &ExtensionTask) -> Duration {
     let asked = |milliseconds: i64| Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
-    let pause = task.poll_interval_ms.map_or(USUAL, asked);
-    let half = task.ttl_ms.map_or(LONGEST, |ttl| asked(ttl) / 2);
-    pause.min(half).clamp(SHORTEST, LONGEST)
+    let pause = task.poll_interval_ms.map_or(DEFAULT_POLL_INTERVAL, asked);
+    let half = task.ttl_ms.map_or(MAX_POLL_INTERVAL, |ttl| asked(ttl) / 2);
+    pause.min(half).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
 }
 
-/// An error of the server that means that it does not know the task.
+/// Whether the error of the server means that the task is unknown.
 pub(super) fn is_unknown(error: &ClientError) -> bool {
     error.remote().is_some_and(|error| error.code == code::INVALID_PARAMS)
 }

@@ -1,4 +1,4 @@
-//! What the driver does in one turn, and between two.
+//! The turns of a driver.
 
 use mcpjoin_proto::session::{Limits, LinkCaps, Origin, Outbound, Role, ServerRole, Session};
 use mcpjoin_proto::types::Implementation;
@@ -15,7 +15,7 @@ fn driver(core: &Arc<Core>, io: Box<dyn Transport>) -> Driver {
     driver
 }
 
-/// A notification of so many bytes.
+/// Returns a notification with this many bytes.
 fn notification(bytes: usize) -> Inbound {
     let params = Raw::parse(format!("{{\"x\":\"{}\"}}", "y".repeat(bytes))).expect("JSON");
     let notification = Notification { method: Method::parse("x/y"), params: Some(Payload::from_raw(params)) };
@@ -31,14 +31,14 @@ fn what_rests_gives_back_its_room_and_nothing_that_is_in_it() {
     driver.events.reserve(8);
     driver.events.push_back(Event::Opened);
     let never = Box::pin(std::future::pending());
-    driver.wait_for(Work { method: Method::Ping, future: WorkFuture::Notification(never) });
-    driver.rest(&core);
+    driver.keep_running(Work { method: Method::Ping, future: WorkFuture::Notification(never) });
+    driver.shrink_buffers(&core);
     assert_eq!((driver.inbound.len(), driver.events.len()), (1, 1));
     assert!(driver.running.is_some());
     driver.inbound.clear();
     driver.events.clear();
-    driver.running = Some(Box::new(Running::new()));
-    driver.rest(&core);
+    driver.running = Some(Box::new(HandlerTasks::new()));
+    driver.shrink_buffers(&core);
     assert_eq!((driver.inbound.capacity(), driver.events.capacity()), (0, 0));
     assert!(driver.running.is_none());
 }
@@ -60,7 +60,7 @@ async fn large_messages_are_read_up_to_a_total_in_one_turn() {
     assert_eq!(left.count(), 1);
 }
 
-/// A link that has sent everything and takes nothing more.
+/// A transport that has sent everything and accepts nothing more.
 #[derive(Default)]
 struct Full {
     flushed: usize,
@@ -119,13 +119,13 @@ fn a_link_that_is_made_afresh_is_waited_for() {
     driver.stage = Stage::Reopening;
     assert!(!driver.reopen(&mut cx, &core));
     assert!(matches!(driver.stage, Stage::Reopening));
-    // This one cannot be made afresh, which is the end.
+    // This transport cannot be reopened, so the connection ends.
     driver.io = Link::pair(LinkCaps::default()).0.into_io();
     assert!(driver.reopen(&mut cx, &core));
-    assert!(matches!(driver.stage, Stage::Farewell(..)));
+    assert!(matches!(driver.stage, Stage::Flushing(..)));
 }
 
-/// Answers with this.
+/// Answers every request with this.
 struct Gives(Raw);
 
 impl Handler for Gives {

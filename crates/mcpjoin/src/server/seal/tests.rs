@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{KEY_ID, Keys, LIFETIME, Purpose, SKEW, StateKey, Unopened};
+use super::{KEY_ID_BYTES, Keys, MAX_CLOCK_SKEW, OpenError, Purpose, STATE_LIFETIME, StateKey};
 
 const REQUEST: [u8; 32] = [7; 32];
 const NOW: Duration = Duration::from_secs(1_785_196_800);
@@ -17,7 +17,7 @@ fn sealed(keys: &Keys, content: &str) -> String {
     keys.seal(Purpose::Answers, &REQUEST, content, NOW).expect("random numbers")
 }
 
-fn open(keys: &Keys, state: &str, now: Duration) -> Result<String, Unopened> {
+fn open(keys: &Keys, state: &str, now: Duration) -> Result<String, OpenError> {
     keys.open(Purpose::Answers, &REQUEST, state, Some(now))
 }
 
@@ -27,9 +27,9 @@ fn a_state_opens_under_its_key_purpose_and_request_alone() {
     let state = sealed(&ours, "content");
     assert_eq!(open(&ours, &state, NOW), Ok("content".into()));
     assert_eq!(open(&keys(1, &[2]), &state, NOW), Ok("content".into()), "another replica");
-    assert_eq!(open(&other, &state, NOW), Err(Unopened::Foreign));
-    assert_eq!(ours.open(Purpose::ByHand, &REQUEST, &state, Some(NOW)), Err(Unopened::Foreign));
-    assert_eq!(ours.open(Purpose::Answers, &[8; 32], &state, Some(NOW)), Err(Unopened::Foreign));
+    assert_eq!(open(&other, &state, NOW), Err(OpenError::Foreign));
+    assert_eq!(ours.open(Purpose::ByHand, &REQUEST, &state, Some(NOW)), Err(OpenError::Foreign));
+    assert_eq!(ours.open(Purpose::Answers, &[8; 32], &state, Some(NOW)), Err(OpenError::Foreign));
 }
 
 #[test]
@@ -41,13 +41,13 @@ fn every_byte_of_a_state_counts() {
     for place in 0..state.len() {
         let mut changed = state.clone();
         changed[place] ^= 1;
-        assert_eq!(open(&ours, &URL_SAFE_NO_PAD.encode(changed), NOW), Err(Unopened::Foreign), "{place}");
+        assert_eq!(open(&ours, &URL_SAFE_NO_PAD.encode(changed), NOW), Err(OpenError::Foreign), "{place}");
         let cut = URL_SAFE_NO_PAD.encode(&state[..place]);
-        assert_eq!(open(&ours, &cut, NOW), Err(Unopened::Foreign), "{place}");
+        assert_eq!(open(&ours, &cut, NOW), Err(OpenError::Foreign), "{place}");
     }
     let longer = URL_SAFE_NO_PAD.encode([&state[..], b"x"].concat());
-    assert_eq!(open(&ours, &longer, NOW), Err(Unopened::Foreign));
-    assert_eq!(open(&ours, "not base64!", NOW), Err(Unopened::Foreign));
+    assert_eq!(open(&ours, &longer, NOW), Err(OpenError::Foreign));
+    assert_eq!(open(&ours, "not base64!", NOW), Err(OpenError::Foreign));
 }
 
 #[test]
@@ -67,10 +67,10 @@ fn an_accepted_key_opens_and_does_not_seal() {
     let (before, rotated, after) = (keys(1, &[]), keys(2, &[1]), keys(2, &[]));
     let old = sealed(&before, "old");
     assert_eq!(open(&rotated, &old, NOW), Ok("old".into()));
-    assert_eq!(open(&after, &old, NOW), Err(Unopened::Foreign));
+    assert_eq!(open(&after, &old, NOW), Err(OpenError::Foreign));
     let new = sealed(&rotated, "new");
     assert_eq!(open(&after, &new, NOW), Ok("new".into()));
-    assert_eq!(open(&before, &new, NOW), Err(Unopened::Foreign));
+    assert_eq!(open(&before, &new, NOW), Err(OpenError::Foreign));
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn a_state_lives_for_ten_minutes_of_the_clock_that_reads_it_and_clocks_may_diffe
     let ours = keys(1, &[]);
     let state = sealed(&ours, "content");
     let millisecond = Duration::from_millis(1);
-    assert_eq!(open(&ours, &state, NOW + LIFETIME), Ok("content".into()));
-    assert_eq!(open(&ours, &state, NOW + LIFETIME + millisecond), Err(Unopened::Expired));
-    assert_eq!(open(&ours, &state, NOW - SKEW), Ok("content".into()));
-    assert_eq!(open(&ours, &state, NOW - SKEW - millisecond), Err(Unopened::Foreign));
+    assert_eq!(open(&ours, &state, NOW + STATE_LIFETIME), Ok("content".into()));
+    assert_eq!(open(&ours, &state, NOW + STATE_LIFETIME + millisecond), Err(OpenError::Expired));
+    assert_eq!(open(&ours, &state, NOW - MAX_CLOCK_SKEW), Ok("content".into()));
+    assert_eq!(open(&ours, &state, NOW - MAX_CLOCK_SKEW - millisecond), Err(OpenError::Foreign));
     assert_eq!(ours.open(Purpose::Answers, &REQUEST, &state, None), Ok("content".into()));
-    assert_eq!((LIFETIME, SKEW), (Duration::from_secs(600), Duration::from_secs(60)));
+    assert_eq!((STATE_LIFETIME, MAX_CLOCK_SKEW), (Duration::from_secs(600), Duration::from_secs(60)));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn the_format_and_the_keys_of_version_1_stay() {
         "21520049ed62a786845c5376095f88484540a44bb0f16065ca3b9cc50ddc2734"
     );
     assert_eq!(super::hex(&key(1).id()), "e286cb50");
-    assert_eq!(key(1).id().len(), KEY_ID);
+    assert_eq!(key(1).id().len(), KEY_ID_BYTES);
     let state = "AeKGy1B71aRo8mac6Kytpjf8_tV9ZzeRCuedPNC0teJ3R2YPnWjVCKkXRxdCyAFfKfpqSlSETs012njS";
     assert_eq!(open(&keys(1, &[]), state, NOW), Ok("content".into()));
 }
@@ -131,5 +131,5 @@ fn without_a_key_each_server_has_one_of_its_own() {
     let (one, two) = (Keys::new(None, Vec::new()), Keys::new(None, Vec::new()));
     let state = sealed(&one, "content");
     assert_eq!(open(&one, &state, NOW), Ok("content".into()));
-    assert_eq!(open(&two, &state, NOW), Err(Unopened::Foreign));
+    assert_eq!(open(&two, &state, NOW), Err(OpenError::Foreign));
 }

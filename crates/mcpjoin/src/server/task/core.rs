@@ -1,9 +1,9 @@
-//! Tasks as they are part of the core of 2025-11-25.
+//! Tasks of the core of 2025-11-25.
 //!
-//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>. The client asks for a task with its
-//! call (`task`), polls it (`tasks/get`), and fetches the result with a request that waits for it (`tasks/result`). What
-//! a task asks its client meanwhile are requests of the server's own, sent on the stream of such a request: of the one
-//! that was made last, for those before it may have been left without a word.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>. The client asks for a task with
+//! its call (`task`), polls it (`tasks/get`), and fetches the result with a request that waits for it (`tasks/result`).
+//! Requests of the task for input are requests of the server, sent on the stream of the newest `tasks/result`: older
+//! ones may have been abandoned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Notification, Payload
 use super::super::list::page_of;
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
-use super::super::{Context, InputError, Shared};
-use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, State, Task, begin, find};
+use super::super::{Context, InputError, Shared, decode_params, encode};
+use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, State, Task, find, start};
 
-/// The shortest time for which a task is kept: a client that asks as often as it is told to has two tries.
-const SHORTEST_TTL: Duration = Duration::from_millis(2 * POLL_INTERVAL as u64);
+/// The minimum time for which a task is kept: a client that polls as asked has two tries.
+const MIN_TTL: Duration = Duration::from_millis(2 * POLL_INTERVAL_MS as u64);
 
-/// What of a tool's own words is said about its failure: so many characters.
-const STATUS_MESSAGE: usize = 200;
+/// Maximum number of characters of a tool's error text in `statusMessage`.
+const MAX_STATUS_MESSAGE_CHARS: usize = 200;
 
-/// The task that a call becomes; `None`: it is to be called in place.
+/// Returns the task that a call becomes; `None` if the tool is called in place.
 pub(super) fn call(
     server: &Arc<Shared>,
     entry: &Arc<ToolEntry>,
@@ -45,23 +45,23 @@ pub(super) fn call(
         (None, _) => Ok(None),
         (Some(asked), Some(_)) => {
             let ttl = granted(asked.ttl)?;
-            begin(server, cx, Kind::Core, ttl, |cx| entry.clone().call(cx)).map(Some)
+            start(server, cx, Protocol::Core, ttl, |cx| entry.clone().call(cx)).map(Some)
         }
     }
 }
 
-/// What a call says that asks for a task.
+/// Decodes the request for a task in a call.
 fn metadata(params: Option<&Payload>) -> Result<Option<TaskMetadata>, ErrorObject> {
     let asked = params.and_then(|params| params.raw().member("task"));
     let Some(asked) = asked.filter(|asked| asked.kind() != JsonKind::Null) else { return Ok(None) };
     asked.decode().map(Some).map_err(|error| ErrorObject::invalid_params(format!("`task`: {error}")))
 }
 
-/// For how long a task is kept that was asked for so, in milliseconds.
+/// Returns how long a task is kept, for a requested time in milliseconds.
 fn granted(ttl: Option<i64>) -> Result<Duration, ErrorObject> {
     match ttl.map(u64::try_from) {
-        None => Ok(LONGEST_TTL),
-        Some(Ok(ttl)) => Ok(Duration::from_millis(ttl).clamp(SHORTEST_TTL, LONGEST_TTL)),
+        None => Ok(MAX_TTL),
+        Some(Ok(ttl)) => Ok(Duration::from_millis(ttl).clamp(MIN_TTL, MAX_TTL)),
         Some(Err(_)) => Err(ErrorObject::invalid_params("`task`: `ttl` is below 0")),
     }
 }
@@ -72,22 +72,20 @@ fn wrong_use(text: &str) -> ErrorObject {
 
 /// Answers `tasks/get`, `tasks/list`, `tasks/cancel` and `tasks/result`.
 pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
-    let whose = Kind::Core.whose(&cx);
+    let scope = Protocol::Core.scope(&cx);
     if cx.0.method == Method::ListTasks {
-        let (tasks, last) = server.tasks.of(&whose);
+        let (tasks, last) = server.tasks.of(&scope);
         let page = page_of(&tasks, last, cx.params(), "tasks", server.page_size, |task| {
             Raw::from_value(&shown(task, &task.state())).unwrap_or_else(|_| Raw::empty_object())
         });
         return page.map(Reply::Complete);
     }
-    let params = cx.params().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    let params: TaskParams =
-        params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
-    let task = find(server, &params.task_id, &whose)?;
+    let params: TaskParams = decode_params(cx.params())?;
+    let task = find(server, &params.task_id, &scope)?;
     match cx.0.method {
         Method::GetTask => {}
         Method::CancelTask => {
-            if !task.end(End::Cancelled("The task was cancelled by request.")) {
+            if !task.end(Outcome::Cancelled("The task was cancelled by request.")) {
                 let status = task.state().status();
                 let text = format!("the task cannot be cancelled: its status is `{}`", status.as_str());
                 return Err(ErrorObject::invalid_params(text));
@@ -96,15 +94,10 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
         Method::GetTaskResult => return result(&task, &cx).await,
         _ => return Err(ErrorObject::method_not_found(cx.0.method.as_str())),
     }
-    written(&shown(&task, &task.state())).map(Reply::Complete)
+    encode(&shown(&task, &task.state())).map(Reply::Complete)
 }
 
-fn written<T: serde::Serialize>(value: &T) -> Result<Raw, ErrorObject> {
-    Raw::from_value(value).map_err(|error| ErrorObject::internal(error.to_string()))
-}
-
-/// The result of a task, as soon as it is there. Until then its questions are asked here, unless another request for the
-/// result comes later.
+/// Waits for the result of a task. Meanwhile sends its requests for input, unless a later `tasks/result` takes over.
 async fn result(task: &Task, cx: &Context) -> Result<Reply, ErrorObject> {
     let waiting = Waiting::new(task);
     let (mut states, mut newest) = (task.watch(), task.waiting.subscribe());
@@ -126,7 +119,7 @@ async fn result(task: &Task, cx: &Context) -> Result<Reply, ErrorObject> {
                     }
                 }
             } else {
-                // Taken back: whoever came later asks them anew.
+                // The later request sends them again.
                 asking.clear();
                 asked.clear();
             }
@@ -137,7 +130,7 @@ async fn result(task: &Task, cx: &Context) -> Result<Reply, ErrorObject> {
             _ = states.changed() => {}
             _ = newest.changed() => {}
             Some((name, answer)) = asking.next(), if !asking.is_empty() => match answer {
-                // The question stays: its owner may come back in another session.
+                // The request for input stays open: its owner may return in another session.
                 Err(InputError::Failed(CallError::Closed(_))) => {}
                 answer => task.answer([(name, answer)]),
             },
@@ -170,18 +163,19 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// What the request would have been answered with that the task stands for.
-fn outcome(task: &Task, end: &End) -> Result<Reply, ErrorObject> {
+/// Returns what the call would have returned without a task.
+fn outcome(task: &Task, end: &Outcome) -> Result<Reply, ErrorObject> {
     match end {
-        End::Completed(result) | End::Unsuccessful(result, _) => {
+        Outcome::Completed(result) | Outcome::ToolError(result, _) => {
             Ok(Reply::Complete(related(result.clone(), &task.id)))
         }
-        End::Failed(error) => Err(error.clone()),
-        End::Cancelled(why) => Err(ErrorObject::internal(*why)),
+        Outcome::Failed(error) => Err(error.clone()),
+        Outcome::Cancelled(why) => Err(ErrorObject::internal(*why)),
     }
 }
 
-/// The object with the name of the task in its `_meta`. One that cannot be read (a name stands twice) stays as it is.
+/// Adds the id of the task to the `_meta` of an object. An object that cannot be decoded (because of a duplicate name)
+/// is returned unchanged.
 pub(in super::super) fn related(object: Raw, task: &str) -> Raw {
     let with = || {
         let mut members: Members<Raw> = object.decode().ok()?;
@@ -197,53 +191,53 @@ fn meta_of(meta: Option<Meta>, task: &str) -> Option<Meta> {
     Some(meta.unwrap_or_default().with(key::RELATED_TASK, related))
 }
 
-/// The result of a call that asked for a task.
+/// Returns the result of a call that asked for a task.
 pub(super) fn created(task: &Task) -> Result<Raw, ErrorObject> {
-    written(&CreateTaskResult::new(shown(task, &task.state())))
+    encode(&CreateTaskResult::new(shown(task, &task.state())))
 }
 
-/// As the client sees it.
+/// Returns the task as the client sees it.
 fn shown(task: &Task, state: &State) -> ShownTask {
     let ttl = i64::try_from(task.ttl.as_millis()).ok();
     let shown = ShownTask::new(&task.id, state.status(), &task.created_at, &state.updated_at, ttl)
-        .with_poll_interval(POLL_INTERVAL);
+        .with_poll_interval(POLL_INTERVAL_MS);
     match &state.end {
-        Some(End::Unsuccessful(_, Some(message))) => shown.with_status_message(message),
-        Some(End::Failed(error)) => shown.with_status_message(&error.message),
-        Some(End::Cancelled(why)) => shown.with_status_message(*why),
+        Some(Outcome::ToolError(_, Some(message))) => shown.with_status_message(message),
+        Some(Outcome::Failed(error)) => shown.with_status_message(&error.message),
+        Some(Outcome::Cancelled(why)) => shown.with_status_message(*why),
         _ => shown,
     }
 }
 
-/// How a task ends whose tool has this result: one that says `isError` is a failure.
-pub(super) fn end_of(result: Raw) -> End {
+/// Returns the outcome of a task whose tool returned this result. A result with `isError` is a failure.
+pub(super) fn end_of(result: Raw) -> Outcome {
     if result.member("isError").is_none_or(|is_error| is_error.as_str() != "true") {
-        return End::Completed(result);
+        return Outcome::Completed(result);
     }
     let said = result.decode::<CallToolResult>().ok().and_then(|result| {
         let text = result.content.iter().find_map(|content| content.as_text())?;
-        Some(text.chars().take(STATUS_MESSAGE).collect())
+        Some(text.chars().take(MAX_STATUS_MESSAGE_CHARS).collect())
     });
-    End::Unsuccessful(result, said)
+    Outcome::ToolError(result, said)
 }
 
-/// Tells the session that it was begun in when its status is another one.
-pub(super) fn tell(server: &Shared, task: &Task, told: &mut TaskStatus) {
+/// Notifies the session of the task if the status has changed.
+pub(super) fn notify(server: &Shared, task: &Task, last_status: &mut TaskStatus) {
     let shown = shown(task, &task.state());
     let status = shown.status.clone();
-    if status == *told {
+    if status == *last_status {
         return;
     }
-    if let (Some(session), Ok(shown)) = (task.session, written(&shown)) {
-        // A session is one client's.
+    if let (Some(session), Ok(shown)) = (task.session, encode(&shown)) {
+        // A session belongs to one client.
         let change = TaskChange { method: Method::TaskStatus, task: shown, principal: None };
-        server.tell(session, |outbox| outbox.task_changed(&task.id, change, MAX_TASKS));
+        server.with_connection(session, |outbox| outbox.task_changed(&task.id, change, MAX_TASKS));
     }
-    *told = status;
+    *last_status = status;
 }
 
 impl Task {
-    /// Tells the session that it was begun in how far it is, when its request wanted to know.
+    /// Notifies the session of the task of its progress, if the call asked for progress.
     pub(in super::super) fn progress(
         &self,
         cx: &Context,
@@ -251,9 +245,11 @@ impl Task {
         total: Option<f64>,
         message: Option<&str>,
     ) {
-        let token = cx.0.connection.request().and_then(|request| request.progress_token.clone());
-        let (Kind::Core, Some(session), Some(token)) = (self.whose.kind, self.session, token) else { return };
-        if self.is_over() || !self.progresses(progress) {
+        let token = cx.request().and_then(|request| request.progress_token.clone());
+        let (Protocol::Core, Some(session), Some(token)) = (self.scope.protocol, self.session, token) else {
+            return;
+        };
+        if self.is_over() || !self.record_progress(progress) {
             return;
         }
         let mut params = ProgressParams::new(token, progress);
@@ -261,11 +257,11 @@ impl Task {
         params.message = message.map(ToOwned::to_owned);
         params.meta = meta_of(None, &self.id);
         if let Ok(params) = Raw::from_value(&params) {
-            cx.0.server.tell(session, |outbox| outbox.task_progress(&self.id, params, MAX_TASKS));
+            cx.0.server.with_connection(session, |outbox| outbox.task_progress(&self.id, params, MAX_TASKS));
         }
     }
 
-    /// Says something in the session that it was begun in.
+    /// Sends a log message to the session of the task.
     pub(in super::super) fn log(
         &self,
         cx: &Context,
@@ -273,7 +269,7 @@ impl Task {
         logger: Option<&str>,
         data: Raw,
     ) -> Result<(), NotifyRefused> {
-        if self.whose.kind != Kind::Core || self.is_over() {
+        if self.scope.protocol != Protocol::Core || self.is_over() {
             return Ok(());
         }
         let mut params = LogMessageParams::new(level, data);
@@ -281,6 +277,6 @@ impl Task {
         params.meta = meta_of(None, &self.id);
         let params =
             Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
-        cx.0.connection.connection().notify(Notification { method: Method::LogMessage, params: Some(params) })
+        cx.connection().notify(Notification { method: Method::LogMessage, params: Some(params) })
     }
 }

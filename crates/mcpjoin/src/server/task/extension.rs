@@ -1,7 +1,7 @@
-//! Tasks as the extension `io.modelcontextprotocol/tasks` of 2026-07-28 has them.
+//! Tasks of the extension `io.modelcontextprotocol/tasks` of 2026-07-28.
 //!
-//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. The server answers a call with a task when its client
-//! declares the extension; the client polls the task, and gives it the answers that it waits for.
+//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. The server answers a call with a task if the client
+//! declares the extension. The client polls the task, and sends the input that it asks for.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use mcpjoin_proto::{ErrorObject, Method, Raw};
 
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
-use super::super::{Context, Shared, capability};
-use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, Task, begin, find};
+use super::super::{Context, Shared, capability, decode_params, encode};
+use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, find, start};
 
-/// Whether the client speaks the extension.
+/// Whether the client declares the extension.
 pub(in super::super) fn is_declared(asker: &Asker) -> bool {
     asker.capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(task::EXTENSION))
 }
 
-/// The error for a client that does not.
+/// Returns the error for a client that does not.
 fn undeclared() -> ErrorObject {
     capability::error(
         &capability::of_tasks(),
@@ -27,7 +27,7 @@ fn undeclared() -> ErrorObject {
     )
 }
 
-/// The task that a call becomes; `None`: it is to be called in place.
+/// Returns the task that a call becomes; `None` if the tool is called in place.
 pub(super) fn call(
     server: &Arc<Shared>,
     entry: &Arc<ToolEntry>,
@@ -43,7 +43,7 @@ pub(super) fn call(
     if !(entry.tasks.whole && declared) {
         return Ok(None);
     }
-    begin(server, cx, Kind::Extension, LONGEST_TTL, |cx| entry.clone().call(cx)).map(Some)
+    start(server, cx, Protocol::Extension, MAX_TTL, |cx| entry.clone().call(cx)).map(Some)
 }
 
 /// Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
@@ -51,53 +51,51 @@ pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject
     if !cx.asker().is_some_and(|asker| is_declared(asker)) {
         return Err(undeclared());
     }
-    let params = cx.params().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    let invalid = |error: mcpjoin_proto::json::ReadError| ErrorObject::invalid_params(error.to_string());
-    let whose = Kind::Extension.whose(cx);
+    let scope = Protocol::Extension.scope(cx);
     match cx.0.method {
         Method::UpdateTask => {
-            let params: UpdateTaskParams = params.raw().decode().map_err(invalid)?;
-            let task = find(server, &params.task_id, &whose)?;
+            let params: UpdateTaskParams = decode_params(cx.params())?;
+            let task = find(server, &params.task_id, &scope)?;
             task.answer(
                 params.input_responses.into_iter().map(|(name, answer)| (name, Ok(answer.into_raw()))),
             );
             Ok(Reply::empty())
         }
         Method::CancelTask => {
-            let params: TaskParams = params.raw().decode().map_err(invalid)?;
-            find(server, &params.task_id, &whose)?.end(End::Cancelled("cancelled by request"));
+            let params: TaskParams = decode_params(cx.params())?;
+            find(server, &params.task_id, &scope)?.end(Outcome::Cancelled("cancelled by request"));
             Ok(Reply::empty())
         }
         _ => {
-            let params: TaskParams = params.raw().decode().map_err(invalid)?;
-            shown(&*find(server, &params.task_id, &whose)?).map(Reply::Complete)
+            let params: TaskParams = decode_params(cx.params())?;
+            shown(&*find(server, &params.task_id, &scope)?).map(Reply::Complete)
         }
     }
 }
 
-/// As the client sees it.
+/// Returns the task as the client sees it.
 pub(super) fn shown(task: &Task) -> Result<Raw, ErrorObject> {
     let state = task.state();
     let ttl = i64::try_from(task.ttl.as_millis()).ok();
     let shown = ExtensionTask::new(&task.id, state.status(), &task.created_at, &state.updated_at, ttl)
-        .with_poll_interval_ms(POLL_INTERVAL);
+        .with_poll_interval_ms(POLL_INTERVAL_MS);
     let shown = match &state.end {
-        Some(End::Completed(result) | End::Unsuccessful(result, _)) => shown.with_result(result.clone()),
-        Some(End::Failed(error)) => {
+        Some(Outcome::Completed(result) | Outcome::ToolError(result, _)) => shown.with_result(result.clone()),
+        Some(Outcome::Failed(error)) => {
             shown.with_status_message(error.message.as_str()).with_error(error.clone())
         }
-        Some(End::Cancelled(_)) => shown,
+        Some(Outcome::Cancelled(_)) => shown,
         None if state.questions.is_empty() => shown,
         None => shown.with_input_requests(state.questions.clone()),
     };
     drop(state);
-    Raw::from_value(&shown).map_err(|error| ErrorObject::internal(error.to_string()))
+    encode(&shown)
 }
 
-/// Tells everybody who listens to it, and to whom it belongs, how it stands.
-pub(super) fn tell(server: &Shared, task: &Task) {
+/// Notifies everyone who listens to the task and to whom it belongs.
+pub(super) fn notify(server: &Shared, task: &Task) {
     if let Ok(shown) = shown(task) {
-        let principal = task.whose.principal();
+        let principal = task.scope.principal();
         server.each_connection(|outbox| {
             let (task_id, task, principal) = (&task.id, shown.clone(), principal.map(Into::into));
             outbox.task_changed(task_id, TaskChange { method: Method::Tasks, task, principal }, MAX_TASKS);

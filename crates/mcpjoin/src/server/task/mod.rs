@@ -1,20 +1,19 @@
 //! Tasks: calls whose result is fetched later.
 //!
-//! Two protocols, one store. At 2025-11-25 tasks are part of the core, and a client asks for one with its call
-//! (`core`); at 2026-07-28 they are the extension `io.modelcontextprotocol/tasks`, and the server answers with one
-//! (`extension`). A tool that is marked ([`TypedTool::as_task`](super::TypedTool::as_task)) or begins a task itself
-//! ([`Context::begin_task`]) serves both, and clients that know neither wait for its result.
+//! Two protocols share one store. At 2025-11-25 tasks are part of the core, and a client asks for one with its call
+//! (`core`). At 2026-07-28 they are the extension `io.modelcontextprotocol/tasks`, and the server decides to return one
+//! (`extension`). A tool that is marked ([`TypedTool::as_task`](super::TypedTool::as_task)) or starts a task itself
+//! ([`Context::start_task`]) serves both; other clients wait for its result. Used by `service` and `context`.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>,
-//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. Called by `service` and `context`.
+//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>
 //!
-//! A task is its owner's alone (`Owner`). It outlives its request, and its connection where its owner does; it never
-//! outlives its server. The bounds: [`MAX_TASKS`] and [`MAX_BYTES`] in all, [`MAX_OF_ONE`] and [`MAX_BYTES_OF_ONE`] of one
-//! owner, each for [`LONGEST_TTL`] from its creation at most; a task that still runs then is called off.
+//! Only its owner can see a task (`Owner`). A task outlives its request, and its connection if its owner does. It never
+//! outlives its server. The limits are [`MAX_TASKS`] and [`MAX_BYTES`] in total, [`MAX_TASKS_PER_OWNER`] and
+//! [`MAX_BYTES_PER_OWNER`] per owner, and [`MAX_TTL`] from creation, after which a running task is cancelled.
 
 mod core;
 mod extension;
 mod store;
-mod time;
 
 use std::future::{Future, ready};
 use std::panic::AssertUnwindSafe;
@@ -30,61 +29,62 @@ use tokio::time::{sleep_until, timeout_at};
 
 pub(super) use self::core::related;
 pub(super) use self::extension::is_declared;
-use self::store::{End, State};
+use self::store::{Outcome, State};
 pub(super) use self::store::{Task, Tasks};
 use super::tools::ToolEntry;
 use super::{Context, Shared};
-use crate::handler::Answer;
+use crate::handler::ResponseFuture;
 
-/// Tasks that a server keeps at once. Beyond, the oldest that is over makes room; when none is, a call is refused.
+/// Maximum number of tasks of a server. Beyond that the oldest ended task is removed; if none has ended, the call is
+/// refused.
 const MAX_TASKS: usize = 1024;
 
-/// Tasks that are kept for one principal or one session, by the same rule: an eighth of them all, so that one who
-/// begins many leaves room for others.
-const MAX_OF_ONE: usize = MAX_TASKS / 8;
+/// Maximum number of tasks of one principal or session, by the same rule: an eighth, so that others find capacity.
+const MAX_TASKS_PER_OWNER: usize = MAX_TASKS / 8;
 
-/// Bytes of the parameters of tasks under way and of the results of those that are over, by the same rule.
+/// Maximum bytes of the parameters of running tasks and of the results of ended ones, by the same rule.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
-/// The same for one principal or one session: three of the longest messages.
-const MAX_BYTES_OF_ONE: usize = MAX_BYTES / 8;
+/// The same for one principal or session: three messages of maximum size.
+const MAX_BYTES_PER_OWNER: usize = MAX_BYTES / 8;
 
-/// How long a task is kept from its creation, unless its client asks for less: long enough for a person to come back
-/// after a break.
-const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
+/// How long a task is kept from its creation, unless the client asks for less. Long enough for a person to return from
+/// a break.
+const MAX_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// How often a client is asked to look, in milliseconds.
-const POLL_INTERVAL: i64 = 1000;
+/// The poll interval that clients are asked to use, in milliseconds.
+const POLL_INTERVAL_MS: i64 = 1000;
 
-/// Which of the two protocols.
+/// The protocol of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// That of the core of 2025-11-25.
+pub(super) enum Protocol {
+    /// Tasks of the core of 2025-11-25.
     Core,
-    /// That of the extension.
+    /// Tasks of the extension.
     Extension,
 }
 
-/// Whom a task belongs to. Nobody else learns that it exists.
+/// The owner of a task. Nobody else learns that it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Owner {
-    /// Whoever speaks in this name, over any session.
+    /// The verified principal, in any session.
     Principal(Box<str>),
-    /// The client of this session, until it ends.
+    /// The client of this session, until the session ends.
     Session(u64),
-    /// Whoever knows its id: where there are neither sessions nor names. 128 random bits are not guessed.
+    /// Everyone who knows the id, where there are neither sessions nor principals. Its 128 random bits cannot be
+    /// guessed.
     Bearer,
 }
 
-/// What sets tasks apart: one of the other protocol has no words for what a task of this one holds.
+/// Which requests can see a task: those of the same protocol and owner. The other protocol cannot express its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Whose {
-    kind: Kind,
+struct TaskScope {
+    protocol: Protocol,
     owner: Owner,
 }
 
-impl Whose {
-    /// In whose name it was begun, where that is proved.
+impl TaskScope {
+    /// The verified principal that owns it.
     fn principal(&self) -> Option<&str> {
         match &self.owner {
             Owner::Principal(principal) => Some(principal),
@@ -93,8 +93,8 @@ impl Whose {
     }
 }
 
-impl Kind {
-    /// That in which a request may speak of tasks; `None` where it may not.
+impl Protocol {
+    /// Returns the protocol in which a request may use tasks; `None` if it may not.
     fn of(server: &Shared, cx: &Context) -> Option<Self> {
         if !server.offers_tasks() {
             return None;
@@ -105,24 +105,24 @@ impl Kind {
         }
     }
 
-    fn whose(self, cx: &Context) -> Whose {
+    fn scope(self, cx: &Context) -> TaskScope {
         let owner = match (cx.origin().and_then(|origin| origin.principal.clone()), self, cx.0.session) {
             (Some(principal), ..) => Owner::Principal(principal),
             (None, Self::Core, Some(session)) => Owner::Session(session),
             (None, ..) => Owner::Bearer,
         };
-        Whose { kind: self, owner }
+        TaskScope { protocol: self, owner }
     }
 
-    /// How a task ends whose work has this result.
-    fn end_of(self, result: Raw) -> End {
+    /// Returns the outcome of a task whose work has returned this result.
+    fn end_of(self, result: Raw) -> Outcome {
         match self {
             Self::Core => core::end_of(result),
-            Self::Extension => End::Completed(result),
+            Self::Extension => Outcome::Completed(result),
         }
     }
 
-    /// What a call is answered with that is a task now.
+    /// Returns the response to a call that has become a task.
     fn reply(self, task: &Task) -> Result<Reply, ErrorObject> {
         match self {
             Self::Core => core::created(task).map(Reply::Complete),
@@ -131,11 +131,15 @@ impl Kind {
     }
 }
 
-/// Answers the call of a tool: with its result, or with a task that it goes on as.
-pub(super) fn call(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: Context) -> Result<Answer, ErrorObject> {
-    let reply = match Kind::of(server, &cx) {
-        Some(Kind::Core) => core::call(server, &entry, &cx)?,
-        Some(Kind::Extension) => extension::call(server, &entry, &cx)?,
+/// Answers the call of a tool: with its result, or with a task.
+pub(super) fn call(
+    server: &Arc<Shared>,
+    entry: Arc<ToolEntry>,
+    cx: Context,
+) -> Result<ResponseFuture, ErrorObject> {
+    let reply = match Protocol::of(server, &cx) {
+        Some(Protocol::Core) => core::call(server, &entry, &cx)?,
+        Some(Protocol::Extension) => extension::call(server, &entry, &cx)?,
         None => None,
     };
     Ok(match reply {
@@ -144,18 +148,19 @@ pub(super) fn call(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: Context) -> 
     })
 }
 
-/// Answers what is asked of tasks.
+/// Answers a request about tasks.
 pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
-    match Kind::of(server, &cx) {
-        Some(Kind::Core) => core::answer(server, cx).await,
-        Some(Kind::Extension) => extension::answer(server, &cx),
+    match Protocol::of(server, &cx) {
+        Some(Protocol::Core) => core::answer(server, cx).await,
+        Some(Protocol::Extension) => extension::answer(server, &cx),
         None => Err(ErrorObject::method_not_found(cx.0.method.as_str())),
     }
 }
 
-/// The task of that id, for whom it belongs to. The error does not tell a task that is over from somebody else's.
-fn find(server: &Shared, id: &str, whose: &Whose) -> Result<Arc<Task>, ErrorObject> {
-    server.tasks.find(id, whose).ok_or_else(|| {
+/// Returns the task with this id, if it is in scope. The error does not tell a removed task from a task of another
+/// owner.
+fn find(server: &Shared, id: &str, scope: &TaskScope) -> Result<Arc<Task>, ErrorObject> {
+    server.tasks.find(id, scope).ok_or_else(|| {
         ErrorObject::invalid_params(if server.keys.has_issued(id) {
             "unknown task: this server process keeps none of that id, or no longer"
         } else {
@@ -164,11 +169,11 @@ fn find(server: &Shared, id: &str, whose: &Whose) -> Result<Arc<Task>, ErrorObje
     })
 }
 
-/// Begins work as a task of that protocol, to be kept for that long.
-fn begin<Fut>(
+/// Starts work as a task, which is kept for `ttl`.
+fn start<Fut>(
     server: &Arc<Shared>,
     cx: &Context,
-    kind: Kind,
+    protocol: Protocol,
     ttl: Duration,
     work: impl FnOnce(Context) -> Fut,
 ) -> Result<Reply, ErrorObject>
@@ -176,36 +181,36 @@ where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
     let asked = cx.params().map_or(0, |params| params.raw().len());
-    let task = Arc::new(Task::new(server.keys.task_id()?, kind.whose(cx), cx.0.session, ttl, asked));
+    let task = Arc::new(Task::new(server.keys.task_id()?, protocol.scope(cx), cx.0.session, ttl, asked));
     if server.tasks.insert(&task)? {
-        tokio::spawn(clear_away(Arc::downgrade(server)));
+        tokio::spawn(expire_tasks(Arc::downgrade(server)));
     }
     tracing::debug!(target: "mcpjoin", task = task.shown(), "a task has begun");
     let work = {
         let (task, work) = (task.clone(), work(cx.in_task(task.clone())));
         async move {
             let end = match AssertUnwindSafe(work).catch_unwind().await {
-                Err(_) => End::Failed(ErrorObject::internal("the handler of this task failed")),
-                Ok(Ok(Reply::Complete(result))) => kind.end_of(result),
-                Ok(Ok(_)) => End::Failed(ErrorObject::internal(
+                Err(_) => Outcome::Failed(ErrorObject::internal("the handler of this task failed")),
+                Ok(Ok(Reply::Complete(result))) => protocol.end_of(result),
+                Ok(Ok(_)) => Outcome::Failed(ErrorObject::internal(
                     "a task asks through its context, and does not answer with a question",
                 )),
-                Ok(Err(error)) => End::Failed(error),
+                Ok(Err(error)) => Outcome::Failed(error),
             };
             task.end(end);
         }
     };
-    // As it begins: it may be over before the client hears of it.
-    let reply = kind.reply(&task)?;
+    // The first state: the task may end before the client has received it.
+    let reply = protocol.reply(&task)?;
     let states = task.watch();
-    // The task is in the store already, and the first part of its handler has run: it may be cancelled by now.
-    task.aborts(tokio::spawn(work).abort_handle());
-    tokio::spawn(tell(Arc::downgrade(server), task, states));
+    // The task is in the store, and the first part of its handler has run. It may have been cancelled.
+    task.set_abort_handle(tokio::spawn(work).abort_handle());
+    tokio::spawn(notify(Arc::downgrade(server), task, states));
     Ok(reply)
 }
 
-/// The same from within a handler, for clients of the extension.
-pub(super) fn go_on<Fut>(
+/// Starts a task from within a handler, for clients of the extension.
+pub(super) fn start_from_handler<Fut>(
     server: &Arc<Shared>,
     cx: &Context,
     work: impl FnOnce(Context) -> Fut,
@@ -213,39 +218,39 @@ pub(super) fn go_on<Fut>(
 where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
-    begin(server, cx, Kind::Extension, LONGEST_TTL, work)
+    start(server, cx, Protocol::Extension, MAX_TTL, work)
 }
 
-/// Lets go of tasks whose time is up, as long as there are tasks: one for all, so that what is over and has made room leaves
-/// nothing behind.
-async fn clear_away(server: Weak<Shared>) {
+/// Removes expired tasks, as long as there are tasks. One for all tasks, so a task that is removed early leaves nothing
+/// behind.
+async fn expire_tasks(server: Weak<Shared>) {
     loop {
         let Some(there) = server.upgrade() else { return };
-        let Some(next) = there.tasks.next() else { return };
-        let sooner = there.tasks.sooner();
+        let Some(next) = there.tasks.next_expiry() else { return };
+        let expiry_changed = there.tasks.expiry_changed();
         drop(there);
         tokio::select! {
             () = sleep_until(next) => {}
-            () = sooner.notified() => {}
+            () = expiry_changed.notified() => {}
         }
     }
 }
 
-/// Tells those who listen of every change, until the task is over.
-async fn tell(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
-    let mut told = TaskStatus::Working;
+/// Notifies clients of every change of a task until it ends.
+async fn notify(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
+    let mut last_status = TaskStatus::Working;
     loop {
         let changed = timeout_at(task.expires, states.changed()).await;
         let Some(server) = server.upgrade() else { return };
         match changed {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return,
-            // That ends it.
+            // Ends the task.
             Err(_) => server.tasks.purge(),
         }
-        match task.whose.kind {
-            Kind::Core => core::tell(&server, &task, &mut told),
-            Kind::Extension => extension::tell(&server, &task),
+        match task.scope.protocol {
+            Protocol::Core => core::notify(&server, &task, &mut last_status),
+            Protocol::Extension => extension::notify(&server, &task),
         }
         if task.is_over() {
             server.tasks.keep_result(&task);

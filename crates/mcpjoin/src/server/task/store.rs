@@ -1,8 +1,8 @@
-//! The tasks that a server keeps, and how each stands.
+//! The tasks of a server, and their states.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mcpjoin_proto::types::{InputRequest, InputRequests, TaskStatus};
 use mcpjoin_proto::{ErrorObject, Raw};
@@ -11,88 +11,89 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::super::InputError;
-use super::{MAX_BYTES, MAX_BYTES_OF_ONE, MAX_OF_ONE, MAX_TASKS, Owner, Whose, time};
+use super::{MAX_BYTES, MAX_BYTES_PER_OWNER, MAX_TASKS, MAX_TASKS_PER_OWNER, Owner, TaskScope};
 
 /// The tasks of a server.
 #[derive(Default)]
 pub(in super::super) struct Tasks {
-    kept: Mutex<Kept>,
-    /// Another one than before is to be let go of next.
-    sooner: Arc<Notify>,
+    table: Mutex<TaskTable>,
+    /// Another task expires next.
+    expiry_changed: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Kept {
-    /// With their numbers, which only grow.
+struct TaskTable {
+    /// The tasks with their numbers, which only increase.
     tasks: Vec<(u64, Arc<Task>)>,
     last: u64,
-    /// Somebody lets go of those whose time is up.
-    watched: bool,
+    /// Whether the task that removes expired tasks is running.
+    has_expiry_task: bool,
 }
 
 /// A task.
 pub(in super::super) struct Task {
     pub(super) id: String,
-    pub(super) whose: Whose,
-    /// The session that it was begun in, which is told of its changes where there is one.
+    pub(super) scope: TaskScope,
+    /// The session that it was started in, which receives its notifications.
     pub(super) session: Option<u64>,
     pub(super) created_at: String,
     pub(super) ttl: Duration,
     pub(super) expires: Instant,
-    /// The bytes of the parameters that its work has.
-    asked: usize,
-    /// Told of every change.
+    /// The bytes of the parameters of its call.
+    param_bytes: usize,
+    /// Notifies of every change.
     state: watch::Sender<State>,
-    /// The requests that wait for its result, by their numbers; the newest carries its questions.
+    /// The numbers of the requests that wait for its result. The newest carries its requests for input.
     pub(super) waiting: watch::Sender<BTreeSet<u64>>,
-    /// The greatest progress that was told.
+    /// The greatest progress so far.
     progress: Mutex<Option<f64>>,
-    /// Ends its work.
+    /// Aborts its work.
     abort: Mutex<Option<AbortHandle>>,
 }
 
-/// How a task stands.
+/// The state of a task.
 pub(super) struct State {
     pub(super) updated_at: String,
-    asked: u64,
-    /// What it waits for, by names of its own.
+    question_count: u64,
+    /// The open requests for input, by name.
     pub(super) questions: InputRequests,
     answers: BTreeMap<String, Result<Raw, InputError>>,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<Outcome>,
 }
 
 /// How a task has ended.
-pub(super) enum End {
+pub(super) enum Outcome {
     /// With a result.
     Completed(Raw),
-    /// With a result that says that the tool has failed, and what it says about it.
-    Unsuccessful(Raw, Option<String>),
+    /// With a result that says that the tool has failed, and its error text.
+    ToolError(Raw, Option<String>),
     /// With an error.
     Failed(ErrorObject),
-    /// It was called off, and why.
+    /// It was cancelled, and why.
     Cancelled(&'static str),
 }
 
-impl Kept {
+impl TaskTable {
     fn purge(&mut self) {
         let now = Instant::now();
         self.tasks.retain(|(_, task)| {
             let keep = now < task.expires;
             if !keep {
-                task.end(End::Cancelled("the time of this task is up"));
+                task.end(Outcome::Cancelled("the time of this task is up"));
             }
             keep
         });
     }
 
-    /// Keeps those that are counted here and this one within bounds: the oldest of them that are over make room.
+    /// Removes the oldest ended tasks until those that `counts` selects and this one are within the limits. Returns
+    /// whether they are.
     fn make_room(&mut self, one: &Task, limits: (usize, usize), counts: impl Fn(&Task) -> bool) -> bool {
         let counts = |task: &Task| task.id != one.id && counts(task);
         loop {
-            let (mut number, mut bytes) = (1, one.held());
+            let (mut number, mut bytes) = (1, one.held_bytes());
             for (_, task) in self.tasks.iter().filter(|(_, task)| counts(task)) {
                 number += 1;
-                bytes += task.held();
+                bytes += task.held_bytes();
             }
             if number == 1 || number <= limits.0 && bytes <= limits.1 {
                 return true;
@@ -103,13 +104,13 @@ impl Kept {
         }
     }
 
-    /// Makes room for this one among those of its owner and among all.
+    /// Makes room for this task among those of its owner and among all.
     fn make_room_for(&mut self, one: &Task) -> Result<(), ErrorObject> {
-        let is_of_one = |other: &Task| other.whose.owner == one.whose.owner;
-        let of_one = (MAX_OF_ONE, MAX_BYTES_OF_ONE);
-        if one.whose.owner != Owner::Bearer && !self.make_room(one, of_one, is_of_one) {
+        let is_of_one = |other: &Task| other.scope.owner == one.scope.owner;
+        let of_one = (MAX_TASKS_PER_OWNER, MAX_BYTES_PER_OWNER);
+        if one.scope.owner != Owner::Bearer && !self.make_room(one, of_one, is_of_one) {
             let text = format!(
-                "too many tasks: {MAX_OF_ONE} of this client are under way, or they hold {MAX_BYTES_OF_ONE} bytes"
+                "too many tasks: {MAX_TASKS_PER_OWNER} of this client are under way, or they hold {MAX_BYTES_PER_OWNER} bytes"
             );
             return Err(ErrorObject::internal(text));
         }
@@ -123,82 +124,82 @@ impl Kept {
 }
 
 impl Tasks {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, TaskTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of those whose time is up.
+    /// Removes expired tasks.
     pub(super) fn purge(&self) {
         self.lock().purge();
     }
 
-    /// The same. Says when the next one's time is up; `None`: there is none, and nobody waits for it any more.
-    pub(super) fn next(&self) -> Option<Instant> {
-        let mut kept = self.lock();
-        kept.purge();
-        let next = kept.tasks.iter().map(|(_, task)| task.expires).min();
-        kept.watched = next.is_some();
+    /// Removes expired tasks. Returns when the next task expires; `None` if there are no tasks, and the caller ends.
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        let mut table = self.lock();
+        table.purge();
+        let next = table.tasks.iter().map(|(_, task)| task.expires).min();
+        table.has_expiry_task = next.is_some();
         next
     }
 
-    /// Told when it is another one, or there is no server any more.
-    pub(super) fn sooner(&self) -> Arc<Notify> {
-        self.sooner.clone()
+    /// Notified when another task expires next, or when the server is gone.
+    pub(super) fn expiry_changed(&self) -> Arc<Notify> {
+        self.expiry_changed.clone()
     }
 
-    /// Puts a task in. Says whether nobody waits for the end of its time.
+    /// Adds a task. Returns whether no task removes expired tasks yet.
     pub(super) fn insert(&self, task: &Arc<Task>) -> Result<bool, ErrorObject> {
-        let mut kept = self.lock();
-        kept.purge();
-        kept.make_room_for(task)?;
-        kept.last += 1;
-        let number = kept.last;
-        if kept.tasks.iter().all(|(_, other)| task.expires < other.expires) {
-            self.sooner.notify_one();
+        let mut table = self.lock();
+        table.purge();
+        table.make_room_for(task)?;
+        table.last += 1;
+        let number = table.last;
+        if table.tasks.iter().all(|(_, other)| task.expires < other.expires) {
+            self.expiry_changed.notify_one();
         }
-        kept.tasks.push((number, task.clone()));
-        Ok(!std::mem::replace(&mut kept.watched, true))
+        table.tasks.push((number, task.clone()));
+        Ok(!std::mem::replace(&mut table.has_expiry_task, true))
     }
 
-    /// A task is over, and its result takes the room of older ones.
+    /// A task has ended. Its result takes the room of older ones.
     pub(super) fn keep_result(&self, task: &Task) {
-        let mut kept = self.lock();
-        if kept.tasks.iter().any(|(_, other)| other.id == task.id) {
-            // Those under way hold no more than before: it is kept beside them.
-            let _ = kept.make_room_for(task);
+        let mut table = self.lock();
+        if table.tasks.iter().any(|(_, other)| other.id == task.id) {
+            // Running tasks hold no more than before, so the result is kept in any case.
+            let _ = table.make_room_for(task);
         }
     }
 
-    /// The task of that name, for whom it belongs to.
-    pub(super) fn find(&self, id: &str, whose: &Whose) -> Option<Arc<Task>> {
-        let mut kept = self.lock();
-        kept.purge();
-        let found = kept.tasks.iter().find(|(_, task)| task.id == id && task.whose == *whose);
+    /// Returns the task with this id, if it is in scope.
+    pub(super) fn find(&self, id: &str, scope: &TaskScope) -> Option<Arc<Task>> {
+        let mut table = self.lock();
+        table.purge();
+        let found = table.tasks.iter().find(|(_, task)| task.id == id && task.scope == *scope);
         found.map(|(_, task)| task.clone())
     }
 
-    /// Those that belong to somebody, in the order of their creation, and the last number that was given.
-    pub(super) fn of(&self, whose: &Whose) -> (Vec<(u64, Arc<Task>)>, u64) {
-        let mut kept = self.lock();
-        kept.purge();
-        let tasks = kept.tasks.iter().filter(|(_, task)| task.whose == *whose).cloned().collect();
-        (tasks, kept.last)
+    /// Returns the tasks in scope, in the order of their creation, and the last number so far.
+    pub(super) fn of(&self, scope: &TaskScope) -> (Vec<(u64, Arc<Task>)>, u64) {
+        let mut table = self.lock();
+        table.purge();
+        let tasks = table.tasks.iter().filter(|(_, task)| task.scope == *scope).cloned().collect();
+        (tasks, table.last)
     }
 
-    /// There is neither a handle of the server nor a connection any more, so no client can ask for a task.
+    /// There is neither a handle of the server nor a connection left, so no client can ask for a task.
     pub(in super::super) fn server_ended(&self) {
         for (_, task) in self.lock().tasks.drain(..) {
-            task.end(End::Cancelled("the server of this task is gone"));
+            task.end(Outcome::Cancelled("the server of this task is gone"));
         }
-        self.sooner.notify_one();
+        self.expiry_changed.notify_one();
     }
 
-    /// A session is over, and whoever could ask for its tasks with it.
+    /// A session has ended, and nothing can ask for its tasks any more.
     pub(in super::super) fn session_ended(&self, session: u64) {
         self.lock().tasks.retain(|(_, task)| {
-            let keep = task.whose.owner != Owner::Session(session);
+            let keep = task.scope.owner != Owner::Session(session);
             if !keep {
-                task.end(End::Cancelled("the session of this task is over"));
+                task.end(Outcome::Cancelled("the session of this task is over"));
             }
             keep
         });
@@ -207,33 +208,39 @@ impl Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        self.sooner.notify_one();
+        self.expiry_changed.notify_one();
     }
 }
 
 impl Task {
-    /// The beginning of its id, for logs: the whole is a secret where nobody says who he is.
+    /// The start of its id, for logs. The whole id is a secret where clients are not authenticated.
     pub(super) fn shown(&self) -> &str {
         self.id.get(..8).unwrap_or_default()
     }
 
-    pub(super) fn new(id: String, whose: Whose, session: Option<u64>, ttl: Duration, asked: usize) -> Self {
-        let created_at = time::now();
+    pub(super) fn new(
+        id: String,
+        scope: TaskScope,
+        session: Option<u64>,
+        ttl: Duration,
+        param_bytes: usize,
+    ) -> Self {
+        let created_at = now_iso_8601();
         let state = State {
             updated_at: created_at.clone(),
-            asked: 0,
+            question_count: 0,
             questions: InputRequests::new(),
             answers: BTreeMap::new(),
             end: None,
         };
         Self {
             id,
-            whose,
+            scope,
             session,
             created_at,
             ttl,
             expires: Instant::now() + ttl,
-            asked,
+            param_bytes,
             state: watch::Sender::new(state),
             waiting: watch::Sender::new(BTreeSet::new()),
             progress: Mutex::default(),
@@ -241,13 +248,13 @@ impl Task {
         }
     }
 
-    /// The bytes that it holds: of its parameters while it goes on, then of its result.
-    fn held(&self) -> usize {
+    /// Returns the bytes that it holds: those of its parameters while it runs, those of its result afterwards.
+    fn held_bytes(&self) -> usize {
         match &self.state().end {
-            None => self.asked,
-            Some(End::Completed(result) | End::Unsuccessful(result, _)) => result.len(),
-            Some(End::Failed(error)) => error.message.len() + error.data.as_ref().map_or(0, Raw::len),
-            Some(End::Cancelled(_)) => 0,
+            None => self.param_bytes,
+            Some(Outcome::Completed(result) | Outcome::ToolError(result, _)) => result.len(),
+            Some(Outcome::Failed(error)) => error.message.len() + error.data.as_ref().map_or(0, Raw::len),
+            Some(Outcome::Cancelled(_)) => 0,
         }
     }
 
@@ -263,22 +270,22 @@ impl Task {
         self.state.borrow().end.is_some()
     }
 
-    /// Waits until the task is over.
-    pub(in super::super) async fn over(&self) {
+    /// Waits until the task has ended.
+    pub(in super::super) async fn ended(&self) {
         // The sender lives as long as `self`.
         let _ = self.watch().wait_for(|state| state.end.is_some()).await;
     }
 
-    /// Asks the client, and waits for its answer. Dropping it takes the question back.
+    /// Requests input from the client, and waits for it. Dropping the future withdraws the request.
     pub(in super::super) async fn ask(&self, question: InputRequest) -> Result<Raw, InputError> {
         let mut name = String::new();
         let mut states = self.watch();
         self.change(|state| {
-            state.asked += 1;
-            name = format!("ask-{}", state.asked);
+            state.question_count += 1;
+            name = format!("ask-{}", state.question_count);
             state.questions.insert(name.clone(), question);
         });
-        let _asked = Asked { task: self, name: &name };
+        let _asked = OpenQuestion { task: self, name: &name };
         // The sender lives as long as `self`.
         let _ = states.wait_for(|state| state.answers.contains_key(&name)).await;
         let mut answer = None;
@@ -289,7 +296,7 @@ impl Task {
         answer.unwrap_or_else(|| Ok(Raw::empty_object()))
     }
 
-    /// The answers to some of its questions. What was not asked, or is answered already, is passed over.
+    /// Takes input for open requests. Input for other names is ignored.
     pub(super) fn answer(&self, answers: impl IntoIterator<Item = (String, Result<Raw, InputError>)>) {
         self.change(|state| {
             for (name, answer) in answers {
@@ -303,12 +310,12 @@ impl Task {
     fn change(&self, change: impl FnOnce(&mut State)) {
         self.state.send_modify(|state| {
             change(state);
-            state.updated_at = time::now();
+            state.updated_at = now_iso_8601();
         });
     }
 
-    /// Has the end of the task abort this work: at once when the task is over already.
-    pub(super) fn aborts(&self, work: AbortHandle) {
+    /// Sets the handle that aborts the work when the task ends. Aborts immediately if the task has ended.
+    pub(super) fn set_abort_handle(&self, work: AbortHandle) {
         *self.abort.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
         if self.is_over() {
             self.abort_work();
@@ -321,14 +328,14 @@ impl Task {
         }
     }
 
-    /// Ends it, once. Says whether this was it.
-    pub(super) fn end(&self, end: End) -> bool {
+    /// Ends the task, once. Returns whether this call has ended it.
+    pub(super) fn end(&self, end: Outcome) -> bool {
         let mut ended = false;
         self.state.send_if_modified(|state| {
             if state.end.is_none() {
                 state.questions = InputRequests::new();
                 state.end = Some(end);
-                state.updated_at = time::now();
+                state.updated_at = now_iso_8601();
                 ended = true;
             }
             ended
@@ -339,8 +346,8 @@ impl Task {
         ended
     }
 
-    /// Whether this is more progress than was told before.
-    pub(super) fn progresses(&self, progress: f64) -> bool {
+    /// Records progress. Returns whether it is greater than before.
+    pub(super) fn record_progress(&self, progress: f64) -> bool {
         let mut last = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let grows = progress.is_finite() && last.is_none_or(|last| progress > last);
         if grows {
@@ -351,33 +358,66 @@ impl Task {
 }
 
 impl State {
-    /// How it stands; with a result that says that the tool has failed, it has `failed`.
+    /// Returns the status. A result that says that the tool has failed means `failed`.
     pub(super) fn status(&self) -> TaskStatus {
         match &self.end {
-            Some(End::Completed(_)) => TaskStatus::Completed,
-            Some(End::Unsuccessful(..) | End::Failed(_)) => TaskStatus::Failed,
-            Some(End::Cancelled(_)) => TaskStatus::Cancelled,
+            Some(Outcome::Completed(_)) => TaskStatus::Completed,
+            Some(Outcome::ToolError(..) | Outcome::Failed(_)) => TaskStatus::Failed,
+            Some(Outcome::Cancelled(_)) => TaskStatus::Cancelled,
             None if self.questions.is_empty() => TaskStatus::Working,
             None => TaskStatus::InputRequired,
         }
     }
 }
 
-/// A question that somebody waits for the answer to.
-struct Asked<'a> {
+/// An open request for input, withdrawn when this is dropped.
+struct OpenQuestion<'a> {
     task: &'a Task,
     name: &'a str,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.task.state.send_if_modified(|state| {
             state.answers.remove(self.name);
             let open = state.questions.remove(self.name).is_some();
             if open {
-                state.updated_at = time::now();
+                state.updated_at = now_iso_8601();
             }
             open
         });
+    }
+}
+
+/// Returns the current time in ISO 8601.
+fn now_iso_8601() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    iso_8601(since.as_secs())
+}
+
+/// Computes the date in the Gregorian calendar from days, in eras of 400 years that start on 1 March.
+fn iso_8601(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::iso_8601;
+
+    #[test]
+    fn seconds_become_dates() {
+        assert_eq!(iso_8601(0), "1970-01-01T00:00:00Z");
+        assert_eq!(iso_8601(951_827_696), "2000-02-29T12:34:56Z");
+        assert_eq!(iso_8601(1_785_196_800), "2026-07-28T00:00:00Z");
+        assert_eq!(iso_8601(4_107_542_399), "2100-02-28T23:59:59Z");
     }
 }

@@ -6,8 +6,8 @@ use mcpjoin_proto::{Era, Raw};
 use tokio::sync::oneshot;
 
 use super::super::{NoArguments, Server, Shared, tool};
-use super::store::{End, Task, Tasks};
-use super::{Kind, MAX_BYTES, MAX_BYTES_OF_ONE, Owner, Whose};
+use super::store::{Outcome, Task, Tasks};
+use super::{MAX_BYTES, MAX_BYTES_PER_OWNER, Owner, Protocol, TaskScope};
 use crate::{Client, Link};
 
 #[tokio::test(start_paused = true)]
@@ -32,30 +32,30 @@ async fn a_task_that_ends_while_its_handler_begins_is_aborted() {
     server.connect(theirs);
     let builder = Client::builder("c", "1").ask(Ask::Only(Era::Modern)).tasks(true);
     let client = builder.connect(ours).await.expect("a connection");
-    client.call_tool("held", None).begin().await.expect("a task");
+    client.call_tool("held", None).start().await.expect("a task");
     let dropped = tokio::time::timeout(Duration::from_secs(60), released).await;
     assert!(dropped.expect("the work runs on").is_err(), "the work was dropped");
 }
 
-fn whose(owner: Owner) -> Whose {
-    Whose { kind: Kind::Extension, owner }
+fn scope(owner: Owner) -> TaskScope {
+    TaskScope { protocol: Protocol::Extension, owner }
 }
 
-/// A task whose parameters have so many bytes.
+/// Creates a task whose parameters have this many bytes.
 fn task(id: &str, owner: Owner, asked: usize) -> Arc<Task> {
-    Arc::new(Task::new(id.to_owned(), whose(owner), None, Duration::from_secs(60), asked))
+    Arc::new(Task::new(id.to_owned(), scope(owner), None, Duration::from_secs(60), asked))
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_parameters_of_tasks_have_a_total_in_bytes_and_each_client_a_share() {
     let tasks = Tasks::default();
     let begins = |task: &Arc<Task>| tasks.insert(task).is_ok();
-    let first = task("1", Owner::Session(1), MAX_BYTES_OF_ONE - 1);
+    let first = task("1", Owner::Session(1), MAX_BYTES_PER_OWNER - 1);
     assert!(begins(&first) && begins(&task("2", Owner::Session(1), 1)));
     assert!(!begins(&task("3", Owner::Session(1), 1)), "it has its share");
     assert!(begins(&task("4", Owner::Session(2), 1)));
     // What is over has its parameters no more.
-    first.end(End::Cancelled("by the test"));
+    first.end(Outcome::Cancelled("by the test"));
     assert!(begins(&task("5", Owner::Session(1), 1)));
     assert!(begins(&task("6", Owner::Bearer, MAX_BYTES - 3)), "all of the rest");
     assert!(!begins(&task("7", Owner::Bearer, 1)), "there is no more");
@@ -67,15 +67,15 @@ async fn the_results_of_tasks_that_are_over_have_a_total_in_bytes_and_the_newest
     let ends = |id: &str, bytes: usize| {
         let task = task(id, Owner::Session(1), 0);
         tasks.insert(&task).expect("room");
-        task.end(End::Completed(Raw::string(&"x".repeat(bytes - 2))));
+        task.end(Outcome::Completed(Raw::string(&"x".repeat(bytes - 2))));
         tasks.keep_result(&task);
     };
-    let kept = |id: &str| tasks.find(id, &whose(Owner::Session(1))).is_some();
-    ends("1", MAX_BYTES_OF_ONE / 2);
-    ends("2", MAX_BYTES_OF_ONE / 2);
+    let kept = |id: &str| tasks.find(id, &scope(Owner::Session(1))).is_some();
+    ends("1", MAX_BYTES_PER_OWNER / 2);
+    ends("2", MAX_BYTES_PER_OWNER / 2);
     assert!(kept("1") && kept("2"));
     ends("3", 2);
     assert!(!kept("1") && kept("2") && kept("3"));
-    ends("4", MAX_BYTES_OF_ONE + 2);
+    ends("4", MAX_BYTES_PER_OWNER + 2);
     assert!(!kept("2") && !kept("3") && kept("4"), "one is always kept");
 }

@@ -243,7 +243,7 @@ impl Bridge {
     /// Tells the clients when the tools are others than those that one was told of last.
     async fn look(&self) {
         let handle = self.server.handle();
-        if !handle.is_heard_of_tools() {
+        if !handle.has_tool_listeners() {
             return;
         }
         match self.shared.orchestrator.list_tools().await {

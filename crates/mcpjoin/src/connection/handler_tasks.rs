@@ -1,4 +1,4 @@
-//! Handlers at work: polled where the driver is, with their panics caught and their long polls reported.
+//! The handlers that are running. They are polled in the driver's task; panics are caught, and long polls are reported.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,16 +17,16 @@ use mcpjoin_proto::session::{Enclosed, Enclosure, Reply};
 use mcpjoin_proto::{ErrorObject, Method, Raw, RequestId};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::aside;
-use crate::handler::Answer;
+use super::offload;
+use crate::handler::ResponseFuture;
 
-/// A handler that keeps the thread for longer than this at a time is reported; what others on the machine took of it does
-/// not count.
+/// A handler that occupies the thread for longer than this in one poll is reported. Time during which the thread waited
+/// for a processor does not count.
 const LONG_POLL: Duration = Duration::from_millis(50);
-/// So many places are kept when nobody works any more.
-const KEPT_PLACES: usize = 64;
+/// Slots that are kept when no handler runs any more.
+const MAX_IDLE_SLOTS: usize = 64;
 
-/// A handler that was not ready at once.
+/// A handler that was not ready immediately.
 pub(super) struct Work {
     pub(super) method: Method,
     pub(super) future: WorkFuture,
@@ -36,9 +36,9 @@ pub(super) enum WorkFuture {
     Request {
         id: RequestId,
         number: u64,
-        future: Answer,
+        future: ResponseFuture,
     },
-    /// A large result that gets its envelope.
+    /// A large result that gets its envelope on another thread.
     Enclosing {
         id: RequestId,
         number: u64,
@@ -47,41 +47,43 @@ pub(super) enum WorkFuture {
     Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-/// A large result whose envelope is to be put around it.
-pub(super) struct Large {
+/// A large result that needs its envelope.
+pub(super) struct LargeResult {
     pub(super) id: RequestId,
     pub(super) number: u64,
     pub(super) enclosure: Enclosure,
     pub(super) result: Raw,
 }
 
-/// The answer of a handler, and to which request.
-pub(super) struct Answered {
+/// The response of a handler to a request.
+pub(super) struct HandlerResponse {
     pub(super) id: RequestId,
-    /// Tells it from a later one, when it was cancelled and its id is used again.
+    /// Tells the request from a later one with the same id.
     pub(super) number: u64,
-    pub(super) answer: Given,
+    pub(super) answer: ResponseBody,
 }
 
-pub(super) enum Given {
-    /// As the handler gave it.
+pub(super) enum ResponseBody {
+    /// As the handler returned it.
     Plain(Result<Reply, ErrorObject>),
-    /// With its envelope around it.
+    /// With its envelope.
     Enclosed(Result<Enclosed, ErrorObject>),
 }
 
-/// Answers that the session has not been given, with the bytes of all it has not taken in yet.
+/// Responses that the session does not have yet, and the bytes of all that it has not accepted yet.
 #[derive(Default)]
-pub(super) struct Answers {
-    pub(super) list: Vec<Answered>,
+pub(super) struct Responses {
+    pub(super) list: Vec<HandlerResponse>,
     pub(super) bytes: usize,
 }
 
-impl Answers {
-    pub(super) fn push(&mut self, answered: Answered) {
+impl Responses {
+    pub(super) fn push(&mut self, answered: HandlerResponse) {
         match &answered.answer {
-            Given::Plain(Ok(Reply::Complete(result) | Reply::Task(result))) => self.bytes += result.len(),
-            Given::Plain(Ok(Reply::Verbatim(result))) => self.bytes += result.raw().len(),
+            ResponseBody::Plain(Ok(Reply::Complete(result) | Reply::Task(result))) => {
+                self.bytes += result.len();
+            }
+            ResponseBody::Plain(Ok(Reply::Verbatim(result))) => self.bytes += result.raw().len(),
             _ => {}
         }
         if self.list.capacity() == 0 {
@@ -90,7 +92,7 @@ impl Answers {
         self.list.push(answered);
     }
 
-    /// Gives back the room for more than one.
+    /// Frees the memory for more than one.
     pub(super) fn shrink(&mut self) {
         if self.list.is_empty() && self.list.capacity() > 1 {
             self.list = Vec::new();
@@ -98,57 +100,57 @@ impl Answers {
     }
 }
 
-/// The handlers at work. Whoever is woken is polled once in the turn that follows, in the order of the wakes.
+/// The running handlers. One that was woken is polled once in the next turn, in the order of the wakes.
 ///
-/// A place and its waker are used again, so a handler that waits costs no memory of its own. A wake that comes too
-/// late polls whoever has the place now, which does no harm.
-pub(super) struct Running {
-    places: Vec<Place>,
+/// A slot and its waker are reused, so a waiting handler needs no memory of its own. A late wake polls the current
+/// owner of the slot, which does no harm.
+pub(super) struct HandlerTasks {
+    slots: Vec<HandlerSlot>,
     free: Vec<usize>,
-    /// Where the work on each request is.
+    /// The slot of each request.
     requests: BTreeMap<RequestId, usize>,
-    woken: Arc<Mutex<Woken>>,
-    /// Those of them whose turn it is, and how many of these have had it.
+    wake_list: Arc<Mutex<WakeList>>,
+    /// The slots to be polled in this round, and how many of them were polled.
     due: Vec<usize>,
     polled: usize,
     has_new: bool,
 }
 
-struct Place {
+struct HandlerSlot {
     work: Option<Work>,
-    alarm: Arc<Alarm>,
+    waker_state: Arc<HandlerWaker>,
     waker: Waker,
 }
 
-/// What wakes the handler in one place.
-struct Alarm {
-    place: usize,
-    rung: AtomicBool,
-    woken: Arc<Mutex<Woken>>,
+/// Wakes the handler in one slot.
+struct HandlerWaker {
+    slot: usize,
+    is_woken: AtomicBool,
+    wake_list: Arc<Mutex<WakeList>>,
 }
 
 #[derive(Default)]
-struct Woken {
-    places: Vec<usize>,
+struct WakeList {
+    slots: Vec<usize>,
     driver: Option<Waker>,
 }
 
-fn locked(woken: &Mutex<Woken>) -> MutexGuard<'_, Woken> {
+fn locked(woken: &Mutex<WakeList>) -> MutexGuard<'_, WakeList> {
     woken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Wake for Alarm {
+impl Wake for HandlerWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.rung.swap(true, Ordering::AcqRel) {
+        if self.is_woken.swap(true, Ordering::AcqRel) {
             return;
         }
         let driver = {
-            let mut woken = locked(&self.woken);
-            woken.places.push(self.place);
+            let mut woken = locked(&self.wake_list);
+            woken.slots.push(self.slot);
             woken.driver.take()
         };
         if let Some(driver) = driver {
@@ -157,79 +159,84 @@ impl Wake for Alarm {
     }
 }
 
-impl Running {
+impl HandlerTasks {
     pub(super) fn new() -> Self {
         Self {
-            places: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
             requests: BTreeMap::new(),
-            woken: Arc::default(),
+            wake_list: Arc::default(),
             due: Vec::new(),
             polled: 0,
             has_new: false,
         }
     }
 
-    /// Puts the envelope around a large result, elsewhere.
-    pub(super) fn enclose(&mut self, large: Large, place: Option<aside::Place>) {
-        let Large { id, number, enclosure, result } = large;
+    /// Puts the envelope around a large result on a blocking thread.
+    pub(super) fn enclose(&mut self, large: LargeResult, slot: Option<offload::Permit>) {
+        let LargeResult { id, number, enclosure, result } = large;
         let method = enclosure.method().clone();
         let task = spawn_blocking(move || {
             let enclosed = enclosure.around(result);
-            drop(place);
+            drop(slot);
             enclosed
         });
         self.push(Work { method, future: WorkFuture::Enclosing { id, number, task } });
     }
 
-    /// Whether there is work that has never been polled here, so that nothing will wake the driver for it.
+    /// Whether there is a handler that has never been polled here, so that nothing would wake the driver for it.
     pub(super) const fn has_new(&self) -> bool {
         self.has_new
     }
 
     pub(super) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
-    /// Takes work in that is to be polled soon.
+    /// Takes a handler that is to be polled soon.
     pub(super) fn push(&mut self, work: Work) {
-        let place = self.free.pop().unwrap_or_else(|| {
-            let place = self.places.len();
-            let alarm = Arc::new(Alarm { place, rung: AtomicBool::new(false), woken: self.woken.clone() });
-            self.places.push(Place { work: None, waker: Waker::from(alarm.clone()), alarm });
-            place
+        let slot = self.free.pop().unwrap_or_else(|| {
+            let slot = self.slots.len();
+            let waker_state = Arc::new(HandlerWaker {
+                slot,
+                is_woken: AtomicBool::new(false),
+                wake_list: self.wake_list.clone(),
+            });
+            self.slots.push(HandlerSlot { work: None, waker: Waker::from(waker_state.clone()), waker_state });
+            slot
         });
         if let WorkFuture::Request { id, .. } | WorkFuture::Enclosing { id, .. } = &work.future {
-            self.requests.insert(id.clone(), place);
+            self.requests.insert(id.clone(), slot);
         }
-        let entry = &mut self.places[place];
+        let entry = &mut self.slots[slot];
         entry.work = Some(work);
         self.has_new = true;
-        entry.alarm.wake_by_ref();
+        entry.waker_state.wake_by_ref();
     }
 
-    /// Drops the work on that request.
+    /// Drops the handler of that request.
     pub(super) fn cancel(&mut self, id: &RequestId) {
-        let work = self.requests.remove(id).and_then(|place| self.leave(place));
+        let work = self.requests.remove(id).and_then(|slot| self.leave(slot));
         work.into_iter().for_each(discard);
     }
 
-    fn leave(&mut self, place: usize) -> Option<Work> {
-        let work = self.places.get_mut(place)?.work.take()?;
-        self.free.push(place);
+    fn leave(&mut self, slot: usize) -> Option<Work> {
+        let work = self.slots.get_mut(slot)?.work.take()?;
+        self.free.push(slot);
         Some(work)
     }
 
-    /// Polls up to so many of those who were woken; `done` hears of every answer. Says whether there are more.
+    /// Polls up to `count` handlers that were woken, and calls `done` with each response. Returns whether there are
+    /// more.
     pub(super) fn poll(
         &mut self,
         cx: &TaskContext<'_>,
         mut count: usize,
-        mut done: impl FnMut(Answered),
+        mut done: impl FnMut(HandlerResponse),
     ) -> bool {
         self.has_new = false;
         if self.len() == 0 {
-            if self.places.len() > KEPT_PLACES {
+            if self.slots.len() > MAX_IDLE_SLOTS {
                 *self = Self::new();
             }
             return false;
@@ -241,8 +248,8 @@ impl Running {
                 // A waker is cloned before the lock is taken, and dropped after it is released.
                 let driver = cx.waker().clone();
                 let replaced = {
-                    let mut woken = locked(&self.woken);
-                    mem::swap(&mut self.due, &mut woken.places);
+                    let mut woken = locked(&self.wake_list);
+                    mem::swap(&mut self.due, &mut woken.slots);
                     woken.driver.replace(driver)
                 };
                 drop(replaced);
@@ -250,37 +257,37 @@ impl Running {
                     return false;
                 }
             }
-            while let Some(place) = self.due.get(self.polled).copied() {
+            while let Some(slot) = self.due.get(self.polled).copied() {
                 if count == 0 {
                     return true;
                 }
                 count -= 1;
                 self.polled += 1;
-                self.poll_place(place, &mut done);
+                self.poll_slot(slot, &mut done);
             }
         }
     }
 
-    fn poll_place(&mut self, place: usize, done: &mut impl FnMut(Answered)) {
-        let Some(entry) = self.places.get_mut(place) else { return };
-        // Before it is polled: a wake during the poll counts for the next one.
-        entry.alarm.rung.store(false, Ordering::Release);
+    fn poll_slot(&mut self, slot: usize, done: &mut impl FnMut(HandlerResponse)) {
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        // Reset before the poll: a wake during the poll counts for the next one.
+        entry.waker_state.is_woken.store(false, Ordering::Release);
         let Some(work) = &mut entry.work else { return };
         let mut cx = TaskContext::from_waker(&entry.waker);
         let mut clock = Instant::now();
         let answer = match &mut work.future {
             WorkFuture::Request { future, .. } => {
                 match poll_answer(future, &work.method, &mut cx, &mut clock) {
-                    Poll::Ready(answer) => Some(Given::Plain(answer)),
+                    Poll::Ready(answer) => Some(ResponseBody::Plain(answer)),
                     Poll::Pending => return,
                 }
             }
             WorkFuture::Enclosing { task, .. } => match Pin::new(task).poll(&mut cx) {
-                Poll::Ready(Ok(enclosed)) => Some(Given::Enclosed(enclosed)),
-                // It does not panic, and is not begun when the runtime ends.
-                Poll::Ready(Err(error)) => {
-                    Some(Given::Plain(Err(ErrorObject::internal(format!("the result was lost: {error}")))))
-                }
+                Poll::Ready(Ok(enclosed)) => Some(ResponseBody::Enclosed(enclosed)),
+                // It does not panic. It does not run if the runtime shuts down.
+                Poll::Ready(Err(error)) => Some(ResponseBody::Plain(Err(ErrorObject::internal(format!(
+                    "the result was lost: {error}"
+                ))))),
                 Poll::Pending => return,
             },
             WorkFuture::Notification(future) => {
@@ -290,26 +297,26 @@ impl Running {
                 None
             }
         };
-        let Some(work) = self.leave(place) else { return };
+        let Some(work) = self.leave(slot) else { return };
         if let (
             WorkFuture::Request { id, number, .. } | WorkFuture::Enclosing { id, number, .. },
             Some(answer),
         ) = (&work.future, answer)
         {
             self.requests.remove(id);
-            done(Answered { id: id.clone(), number: *number, answer });
+            done(HandlerResponse { id: id.clone(), number: *number, answer });
         }
         discard(work);
     }
 }
 
-impl Drop for Running {
+impl Drop for HandlerTasks {
     fn drop(&mut self) {
-        self.places.drain(..).filter_map(|place| place.work).for_each(discard);
+        self.slots.drain(..).filter_map(|slot| slot.work).for_each(discard);
     }
 }
 
-/// Drops a handler. A panic in that ends nothing but the handler.
+/// Drops a handler. A panic in its drop ends nothing else.
 fn discard(work: Work) {
     let Work { method, future } = work;
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
@@ -317,7 +324,7 @@ fn discard(work: Work) {
     }
 }
 
-/// The same as [`poll_answer`] for what has no answer.
+/// Polls a notification handler, as [`poll_answer`] does.
 pub(super) fn poll_notification(
     future: &mut Pin<Box<dyn Future<Output = ()> + Send>>,
     method: &Method,
@@ -333,10 +340,10 @@ pub(super) fn poll_notification(
     })
 }
 
-/// Polls a handler where it is. A panic ends its request alone, and a poll that takes long is reported. `clock`
-/// says when the poll begins, and then when it has ended, which is when the next one may begin.
+/// Polls a handler. A panic only fails its request, and a long poll is reported. `clock` is when the poll starts; it is
+/// set to when the poll ended, which is when the next poll may start.
 pub(super) fn poll_answer(
-    future: &mut Answer,
+    future: &mut ResponseFuture,
     method: &Method,
     cx: &mut TaskContext<'_>,
     clock: &mut Instant,
@@ -350,26 +357,27 @@ pub(super) fn poll_answer(
     }
 }
 
-/// How old what was read of the system's account may be when a poll begins. Reading it takes some microseconds, so it is
-/// not read for each poll; what a poll is not charged for may be too much by this.
-const ACCOUNT_AGE: Duration = Duration::from_millis(10);
+/// How old the sample of the run-queue wait may be when a poll starts. A sample takes some microseconds, so there is
+/// none for each poll; a poll may be credited with this much too much.
+const MAX_SAMPLE_AGE: Duration = Duration::from_millis(10);
 
-/// What a busy machine takes of a thread's time, which is not its handlers'.
+/// How long this thread has waited for a processor, which is not the handlers' time.
 #[derive(Clone, Copy, Default)]
-struct Account {
-    /// When it was read, and how long the thread had waited for a processor by then.
+struct RunQueueClock {
+    /// When it was sampled, and how long the thread had waited until then.
     read: Option<(Instant, Duration)>,
 }
 
-impl Account {
-    /// A poll begins.
+impl RunQueueClock {
+    /// A poll starts.
     fn begin(&mut self, now: Instant, waited: impl FnOnce() -> Duration) {
-        if self.read.is_none_or(|(read, _)| now.saturating_duration_since(read) > ACCOUNT_AGE) {
+        if self.read.is_none_or(|(read, _)| now.saturating_duration_since(read) > MAX_SAMPLE_AGE) {
             self.read = Some((now, waited()));
         }
     }
 
-    /// A poll has ended that began then. How long it took of what was the thread's own, if that is long.
+    /// A poll that started at `began` has ended. Returns how long it took, if it was long without the time that the
+    /// thread waited for a processor.
     fn end(&mut self, began: Instant, now: Instant, waited: impl FnOnce() -> Duration) -> Option<Duration> {
         let took = now.saturating_duration_since(began);
         if took <= LONG_POLL {
@@ -383,31 +391,32 @@ impl Account {
 }
 
 thread_local! {
-    static ACCOUNT: Cell<Account> = const { Cell::new(Account { read: None }) };
+    static RUN_QUEUE_CLOCK: Cell<RunQueueClock> = const { Cell::new(RunQueueClock { read: None }) };
 }
 
-/// How long this thread has waited for a processor in its life. Linux alone says it.
+/// How long this thread has waited for a processor since it started. Known on Linux only.
 fn waited() -> Duration {
     let stated = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanos = stated.and_then(|stated| stated.split_whitespace().nth(1)?.parse().ok());
     nanos.map_or(Duration::ZERO, Duration::from_nanos)
 }
 
-/// A poll begins at that time.
+/// A poll starts at this time.
 fn begin_poll(now: Instant) {
-    let mut account = ACCOUNT.get();
-    account.begin(now, waited);
-    ACCOUNT.set(account);
+    let mut clock = RUN_QUEUE_CLOCK.get();
+    clock.begin(now, waited);
+    RUN_QUEUE_CLOCK.set(clock);
 }
 
-/// Says what time it is now.
+/// Reports a long poll. Returns the current time.
 fn report_long_poll(method: &Method, began: Instant) -> Instant {
     let now = Instant::now();
-    let mut account = ACCOUNT.get();
-    let long = account.end(began, now, waited);
-    ACCOUNT.set(account);
+    let mut clock = RUN_QUEUE_CLOCK.get();
+    let long = clock.end(began, now, waited);
+    RUN_QUEUE_CLOCK.set(clock);
     if let Some(took) = long {
-        // For who writes the handler. Whoever runs a program with it can do nothing about it, and tells it by this target.
+        // For the author of the handler. A program's user can do nothing about it; programs recognise it by this
+        // target.
         tracing::warn!(
             target: "mcpjoin::handlers",
             %method,
@@ -418,7 +427,7 @@ fn report_long_poll(method: &Method, began: Instant) -> Instant {
     now
 }
 
-/// The answer to a request whose handler has panicked. What the panic said stays on this side: it may hold
+/// Returns the error for a request whose handler has panicked. The panic's message is not sent to the peer: it may hold
 /// secrets.
 pub(crate) fn panicked(method: &impl fmt::Display, panic: &(dyn Any + Send)) -> ErrorObject {
     let said = panic
@@ -442,26 +451,26 @@ mod tests {
     fn only_what_the_thread_waited_during_a_poll_is_taken_off() {
         let began = Instant::now();
         let poll =
-            |account: &mut Account, began: Instant, took: Duration, before: Duration, after: Duration| {
-                account.begin(began, || before);
-                account.end(began, began + took, || after)
+            |clock: &mut RunQueueClock, began: Instant, took: Duration, before: Duration, after: Duration| {
+                clock.begin(began, || before);
+                clock.end(began, began + took, || after)
             };
         // The thread has waited an hour before its first poll, which is none of its business.
         let life = Duration::from_secs(3600);
-        let mut account = Account::default();
-        assert_eq!(poll(&mut account, began, millis(60), life, life + millis(1)), Some(millis(60)));
+        let mut clock = RunQueueClock::default();
+        assert_eq!(poll(&mut clock, began, millis(60), life, life + millis(1)), Some(millis(60)));
         // Long, and mostly waited for a processor.
         let later = began + Duration::from_secs(1);
         let waited = life + millis(500);
-        assert_eq!(poll(&mut account, later, millis(600), waited, waited + millis(560)), None);
+        assert_eq!(poll(&mut clock, later, millis(600), waited, waited + millis(560)), None);
         // Between two polls it has waited again.
         let later = began + Duration::from_secs(9);
         let waited = life + Duration::from_secs(5);
-        assert_eq!(poll(&mut account, later, millis(51), waited, waited), Some(millis(51)));
-        assert_eq!(poll(&mut account, later + millis(60), millis(50), waited, waited), None, "not long");
+        assert_eq!(poll(&mut clock, later, millis(51), waited, waited), Some(millis(51)));
+        assert_eq!(poll(&mut clock, later + millis(60), millis(50), waited, waited), None, "not long");
         let (later, before) = (later + Duration::from_secs(1), waited);
         assert_eq!(
-            poll(&mut account, later, millis(60), before, before + millis(10)),
+            poll(&mut clock, later, millis(60), before, before + millis(10)),
             None,
             "50 ms of its own"
         );
@@ -470,7 +479,7 @@ mod tests {
     #[test]
     fn the_account_is_read_a_hundred_times_a_second_at_most() {
         let began = Instant::now();
-        let mut account = Account::default();
+        let mut clock = RunQueueClock::default();
         let reads = Cell::new(0);
         let read = || {
             reads.set(reads.get() + 1);
@@ -478,36 +487,40 @@ mod tests {
         };
         for micros in (0..1_000_000).step_by(100) {
             let now = began + Duration::from_micros(micros);
-            account.begin(now, read);
-            assert_eq!(account.end(now, now + Duration::from_micros(50), read), None);
+            clock.begin(now, read);
+            assert_eq!(clock.end(now, now + Duration::from_micros(50), read), None);
         }
         assert!((90..=100).contains(&reads.get()), "{} times", reads.get());
     }
 
     #[test]
     fn places_are_used_again_and_those_of_a_crowd_are_given_back() {
-        let mut running = Running::new();
+        let mut running = HandlerTasks::new();
         let cx = TaskContext::from_waker(Waker::noop());
-        for (crowd, kept) in [(2, 2), (KEPT_PLACES, KEPT_PLACES), (KEPT_PLACES + 1, 0)] {
+        for (crowd, kept) in [(2, 2), (MAX_IDLE_SLOTS, MAX_IDLE_SLOTS), (MAX_IDLE_SLOTS + 1, 0)] {
             for _ in 0..crowd {
                 let future = Box::pin(std::future::ready(()));
                 running.push(Work { method: Method::Ping, future: WorkFuture::Notification(future) });
             }
             assert!(!running.poll(&cx, usize::MAX, |_| {}));
-            assert_eq!((running.len(), running.places.len()), (0, crowd));
+            assert_eq!((running.len(), running.slots.len()), (0, crowd));
             assert!(!running.poll(&cx, usize::MAX, |_| {}));
-            assert_eq!(running.places.len(), kept, "{crowd}");
+            assert_eq!(running.slots.len(), kept, "{crowd}");
         }
     }
 
     #[test]
     fn the_bytes_of_every_kind_of_result_are_counted() {
         let raw = || Raw::parse("{\"x\":1}").expect("JSON");
-        let mut answers = Answers::default();
+        let mut answers = Responses::default();
         for (reply, bytes) in
             [(Reply::Complete(raw()), 7), (Reply::Verbatim(mcpjoin_proto::Payload::from_raw(raw())), 14)]
         {
-            answers.push(Answered { id: RequestId::from(1), number: 1, answer: Given::Plain(Ok(reply)) });
+            answers.push(HandlerResponse {
+                id: RequestId::from(1),
+                number: 1,
+                answer: ResponseBody::Plain(Ok(reply)),
+            });
             assert_eq!(answers.bytes, bytes);
         }
     }
@@ -520,7 +533,7 @@ mod tests {
                 panic!("on purpose");
             }
         }
-        let mut running = Running::new();
+        let mut running = HandlerTasks::new();
         let bomb = Bomb;
         let future = Box::pin(async move { drop(bomb) });
         running.push(Work { method: Method::Ping, future: WorkFuture::Notification(future) });

@@ -1,9 +1,9 @@
-//! Requests that a server may answer with questions: `tools/call`, `prompts/get`, `resources/read`.
+//! Requests for which a server may ask for input: `tools/call`, `prompts/get`, `resources/read`.
 //!
-//! Whatever the server needs is answered by what the client was built with, and the request is made again with a
-//! new id, the answers and the server's state, until there is a result.
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>. A request that failed is never
-//! made again: a tool may have run although its answer was lost.
+//! The handlers of the client provide the input, and the request is sent again with a new id, the input and the
+//! server's state, until there is a result.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>. A request that failed is never sent
+//! again, because a tool may have run although its response was lost.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -22,35 +22,38 @@ use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 
 use super::cache::ttl;
-use super::remembered::{Asked, Known};
-use super::task::{Beginning, Begun, Following, Patience, TaskHandle, asking, created, must_ask, wish};
+use super::connection_cache::{CacheTicket, Lookup};
+use super::task::{
+    Dialect, Following, StartedCall, TaskHandle, TaskOutcome, Timeouts, look_up_task_metadata,
+    needs_task_support, task_metadata,
+};
 use super::{Client, ClientError, decode, encode};
 use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::connection::{CallEvent, Calling};
 
-/// A tool being called.
+/// A call of a tool in progress.
 pub type ToolCall = RoundTrip<CallToolParams>;
 
-/// A prompt being filled in.
+/// A request for a prompt in progress.
 pub type PromptCall = RoundTrip<GetPromptParams>;
 
-/// A resource being read.
+/// A request for a resource in progress.
 pub type ResourceRead = RoundTrip<ReadResourceParams>;
 
 /// A request in progress that may take several rounds: zero or more [`CallEvent`]s, then the result.
 ///
-/// Awaiting it gives the result; [`RoundTrip::next_event`] gives what comes before. Nothing is sent before the first
-/// poll; the setters belong before it. Dropping it before the result is there cancels it: the server is told that nobody
-/// waits any more.
+/// Await it for the result, or call [`RoundTrip::next_event`] for the events before it. Nothing is sent before the
+/// first poll, so call the setters before that. Dropping it before the result is there cancels the request and tells
+/// the server so.
 ///
-/// Each round has the timeouts of a request of its own; while a question is being answered no clock runs.
+/// Each round has the timeouts of a request of its own. No timeout runs while input is being collected.
 ///
-/// A tool that a server runs as a task, for a client that takes tasks
-/// ([`ClientBuilder::tasks`](super::ClientBuilder::tasks)), is followed to its end, within the bounds of
-/// [`TaskResult`](super::TaskResult): from then on the events are [`CallEvent::Task`], and dropping it leaves the task to
-/// go on at the server.
+/// If a server runs the call as a task, and the client accepts tasks
+/// ([`ClientBuilder::tasks`](super::ClientBuilder::tasks)), the task is polled until it ends, within the limits of
+/// [`TaskResult`](super::TaskResult). From then on the events are [`CallEvent::Task`], and dropping the call leaves the
+/// task running at the server.
 #[must_use = "nothing is sent before it is polled"]
-pub struct RoundTrip<P: Question> {
+pub struct RoundTrip<P: RoundTripParams> {
     client: Client,
     params: P,
     timeout: Option<Duration>,
@@ -59,36 +62,36 @@ pub struct RoundTrip<P: Question> {
     log_level: Option<LoggingLevel>,
     rounds: usize,
     pause: Duration,
-    task: TaskWish,
-    /// Whether the tool can be a task, when the caller knows it.
+    task: TaskOptions,
+    /// Whether the tool supports tasks, if the caller knows.
     support: Option<TaskSupport>,
     stage: Stage,
-    /// What the answer to the request under way may be kept under.
-    asked: Option<Asked>,
+    /// Permission to cache the result of the current request.
+    cache_ticket: Option<CacheTicket>,
 }
 
-/// What is to become of a call that may be a task.
+/// How a call of a tool deals with tasks.
 #[derive(Clone, Copy, Default)]
-struct TaskWish {
-    /// It shall be one where it need not be.
-    wanted: bool,
-    /// It is handed over and not followed.
-    handed: bool,
-    /// How long it is followed.
+struct TaskOptions {
+    /// The caller prefers a task, even if the tool does not require one.
+    requested: bool,
+    /// The caller wants the task itself, and does not wait for its end.
+    detached: bool,
+    /// How long to wait for the end of the task.
     within: Option<Duration>,
-    /// The server was asked, or need not be.
-    settled: bool,
+    /// Whether to ask for a task is known.
+    resolved: bool,
 }
 
 enum Stage {
     Unsent,
-    Asking(Pin<Box<dyn Future<Output = Option<TaskMetadata>> + Send>>),
+    CheckingTaskSupport(Pin<Box<dyn Future<Output = Option<TaskMetadata>> + Send>>),
     Calling(Calling),
-    Answering(Pin<Box<dyn Future<Output = Result<InputResponses, ClientError>> + Send>>),
+    AnsweringInput(Pin<Box<dyn Future<Output = Result<InputResponses, ClientError>> + Send>>),
     Pausing(Pin<Box<Sleep>>),
     Following(Following),
-    Begun(TaskHandle),
-    /// Not decoded yet: who wants it as it is may have it so.
+    TaskStarted(TaskHandle),
+    /// Not decoded yet: the caller may want the raw result.
     Done(Result<Raw, ClientError>),
     Over,
 }
@@ -97,16 +100,16 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The parameters of a request that a server may answer with questions. Nobody else implements it.
-pub trait Question: sealed::Sealed + Serialize + Unpin + Send {
-    /// What the request ends with.
+/// The parameters of a request for which a server may ask for input. Sealed.
+pub trait RoundTripParams: sealed::Sealed + Serialize + Unpin + Send {
+    /// The result of the request.
     type Result: DeserializeOwned + Unpin + Send;
 
     /// The method of the request.
     #[doc(hidden)]
     const METHOD: Method;
 
-    /// The members that make it a further round.
+    /// Sets the members that make it a further round.
     #[doc(hidden)]
     fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>);
 
@@ -119,16 +122,16 @@ pub trait Question: sealed::Sealed + Serialize + Unpin + Send {
     #[doc(hidden)]
     fn meta_is_absent(&self) -> bool;
 
-    /// The call of a tool, which may become a task.
+    /// The parameters of a tool call, which may become a task.
     #[doc(hidden)]
     fn tool(&mut self) -> Option<&mut CallToolParams>;
 }
 
-macro_rules! question {
+macro_rules! round_trip_params {
     ($($params:ident, $method:ident => $result:ident, $tool:expr;)*) => {$(
         impl sealed::Sealed for $params {}
 
-        impl Question for $params {
+        impl RoundTripParams for $params {
             type Result = $result;
             const METHOD: Method = Method::$method;
 
@@ -157,13 +160,13 @@ macro_rules! question {
     )*};
 }
 
-question! {
+round_trip_params! {
     CallToolParams, CallTool => CallToolResult, |call| Some(call);
     GetPromptParams, GetPrompt => GetPromptResult, |_| None;
     ReadResourceParams, ReadResource => ReadResourceResult, |_| None;
 }
 
-impl<P: Question> RoundTrip<P> {
+impl<P: RoundTripParams> RoundTrip<P> {
     pub(super) const fn new(client: Client, params: P, progress: bool) -> Self {
         Self {
             client,
@@ -174,47 +177,47 @@ impl<P: Question> RoundTrip<P> {
             log_level: None,
             rounds: 0,
             pause: FIRST_PAUSE,
-            task: TaskWish { wanted: false, handed: false, within: None, settled: false },
+            task: TaskOptions { requested: false, detached: false, within: None, resolved: false },
             support: None,
             stage: Stage::Unsent,
-            asked: None,
+            cache_ticket: None,
         }
     }
 
-    /// How long each round may take without a sign of life. Absent: the connection's own
-    /// ([`Limits::request`](mcpjoin_proto::session::Limits), 60 s). Progress starts it again.
+    /// Sets how long each round may take without a sign of life. Progress resets it. Default: the connection's
+    /// ([`Limits::request`](mcpjoin_proto::session::Limits), 60 s).
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How long each round may take in all, progress or not. Absent: the connection's own
+    /// Sets how long each round may take in total, with or without progress. Default: the connection's
     /// ([`Limits::request_total`](mcpjoin_proto::session::Limits), 10 min).
     pub const fn total(mut self, total: Duration) -> Self {
         self.total = Some(total);
         self
     }
 
-    /// Whether to ask for progress. Tools are asked unless this says no; prompts and resources are not.
+    /// Sets whether to ask for progress. Default: `true` for tools, `false` for prompts and resources.
     pub const fn progress(mut self, progress: bool) -> Self {
         self.progress = progress;
         self
     }
 
-    /// From which level on log messages are wanted, for this request alone; in the modern era. Absent: what
-    /// [`Client::set_level`] said last.
+    /// Sets the minimum level of log messages for this request, in the modern era. Default: the level of
+    /// [`Client::set_level`].
     pub const fn log_level(mut self, level: LoggingLevel) -> Self {
         self.log_level = Some(level);
         self
     }
 
-    /// What is said beside the request, in its `_meta`.
+    /// Sets the `_meta` of the request.
     pub fn meta(mut self, meta: Meta) -> Self {
         *self.params.meta() = Some(meta);
         self
     }
 
-    /// The id of the request under way: another one in each round; `None` between rounds.
+    /// Returns the id of the current request. Each round has another one; `None` between rounds.
     #[must_use]
     pub fn id(&self) -> Option<RequestId> {
         match &self.stage {
@@ -223,17 +226,17 @@ impl<P: Question> RoundTrip<P> {
         }
     }
 
-    /// The next thing that comes before the result; `None` when the result is there, to be awaited. Sends the
-    /// request when it is not sent yet. Cancel-safe.
+    /// Returns the next event, or `None` when the result is ready to be awaited. Sends the request if it was not sent
+    /// yet. Cancel-safe.
     pub async fn next_event(&mut self) -> Option<CallEvent> {
         poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    /// The result as the server sent it, with whatever it has that the specification does not name. Otherwise as
-    /// awaiting does; dropping the future cancels.
+    /// Returns the result as the server has sent it, including members that the specification does not name. Dropping
+    /// the future cancels the request.
     ///
     /// # Errors
-    /// See [`ClientError`]; whether the result is one of this method is not looked at.
+    /// See [`ClientError`]. The result is not checked against the type of the method.
     pub async fn raw(mut self) -> Result<Raw, ClientError> {
         poll_fn(|cx| self.poll_raw(cx)).await
     }
@@ -246,7 +249,7 @@ impl<P: Question> RoundTrip<P> {
                         return Poll::Ready(result);
                     }
                 }
-                Stage::Begun(_) | Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
+                Stage::TaskStarted(_) | Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
                 _ => ready!(self.step(cx)),
             }
         }
@@ -262,19 +265,19 @@ impl<P: Question> RoundTrip<P> {
             if event.is_some() {
                 return Poll::Ready(event);
             }
-            if matches!(self.stage, Stage::Done(_) | Stage::Begun(_) | Stage::Over) {
+            if matches!(self.stage, Stage::Done(_) | Stage::TaskStarted(_) | Stage::Over) {
                 return Poll::Ready(None);
             }
             ready!(self.step(cx));
         }
     }
 
-    /// One stage further.
+    /// Advances by one stage.
     fn step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.stage = match &mut self.stage {
-            Stage::Unsent => self.begin_round(),
-            Stage::Asking(asking) => {
-                let task = ready!(asking.as_mut().poll(cx));
+            Stage::Unsent => self.start_round(),
+            Stage::CheckingTaskSupport(lookup) => {
+                let task = ready!(lookup.as_mut().poll(cx));
                 if let Some(call) = self.params.tool() {
                     call.task = task;
                 }
@@ -283,14 +286,14 @@ impl<P: Question> RoundTrip<P> {
             Stage::Calling(calling) => {
                 let reply = ready!(Pin::new(&mut *calling).poll(cx));
                 let arrived = calling.arrived();
-                if let (Ok(Reply::Complete(result)), Some(asked)) = (&reply, self.asked.take())
+                if let (Ok(Reply::Complete(result)), Some(ticket)) = (&reply, self.cache_ticket.take())
                     && (ttl(result).is_zero() || result.decode::<P::Result>().is_ok())
                 {
-                    self.client.inner.remembered.keep(asked, result, arrived, true);
+                    self.client.inner.cache.keep(ticket, result, arrived, true);
                 }
-                self.judge(reply)
+                self.handle_reply(reply)
             }
-            Stage::Answering(answers) => match ready!(answers.as_mut().poll(cx)) {
+            Stage::AnsweringInput(answers) => match ready!(answers.as_mut().poll(cx)) {
                 Ok(responses) => {
                     let state = self.params.state();
                     self.params.set_input(Some(responses), state);
@@ -303,24 +306,26 @@ impl<P: Question> RoundTrip<P> {
                 Stage::Unsent
             }
             Stage::Following(following) => Stage::Done(ready!(following.poll_result(cx))),
-            Stage::Done(_) | Stage::Begun(_) | Stage::Over => return Poll::Ready(()),
+            Stage::Done(_) | Stage::TaskStarted(_) | Stage::Over => return Poll::Ready(()),
         };
         Poll::Ready(())
     }
 
-    /// Sends the request, unless something has to be known before.
-    fn begin_round(&mut self) -> Stage {
-        if !self.task.settled {
-            self.task.settled = true;
+    /// Sends the request, unless the client must first find out whether the tool requires a task.
+    fn start_round(&mut self) -> Stage {
+        if !self.task.resolved {
+            self.task.resolved = true;
             if let Some(call) = self.params.tool()
-                && must_ask(&self.client, call)
+                && needs_task_support(&self.client, call)
             {
-                let TaskWish { wanted, within, .. } = self.task;
+                let TaskOptions { requested, within, .. } = self.task;
                 match &self.support {
-                    Some(support) => call.task = wish(Some(support), wanted, within),
+                    Some(support) => call.task = task_metadata(Some(support), requested, within),
                     None => {
                         let (client, tool) = (self.client.clone(), call.name.clone());
-                        return Stage::Asking(Box::pin(asking(client, tool, wanted, within)));
+                        return Stage::CheckingTaskSupport(Box::pin(look_up_task_metadata(
+                            client, tool, requested, within,
+                        )));
                     }
                 }
             }
@@ -330,28 +335,28 @@ impl<P: Question> RoundTrip<P> {
 
     fn send(&mut self) -> Result<Stage, ClientError> {
         let params = encode(&P::METHOD, &self.params)?;
-        self.asked = match self.client.known(&P::METHOD, Some(&params)) {
-            Known::Fresh(result) => return Ok(Stage::Done(Ok(result))),
-            Known::Nothing(asked) => asked,
+        self.cache_ticket = match self.client.look_up(&P::METHOD, Some(&params)) {
+            Lookup::Hit(result) => return Ok(Stage::Done(Ok(result))),
+            Lookup::Miss(ticket) => ticket,
         };
         let mut call = Call::new(P::METHOD).with_params(params);
         call.lacks_meta = self.params.meta_is_absent();
         call.timeout = self.timeout;
         call.total = self.total;
-        // A task may tell of its progress for as long as it lives, when nobody listens for that any more.
-        call.progress = self.progress && !self.asks_for_a_task();
-        call.log_level = self.log_level.or_else(|| self.client.remembered_level());
+        // A task may report progress as long as it lives, when nothing listens any more.
+        call.progress = self.progress && !self.requests_task();
+        call.log_level = self.log_level.or_else(|| self.client.requested_log_level());
         Ok(Stage::Calling(self.client.inner.connection.call(call)))
     }
 
-    fn judge(&mut self, reply: Result<Reply, CallError>) -> Stage {
+    fn handle_reply(&mut self, reply: Result<Reply, CallError>) -> Stage {
         match reply {
-            Ok(Reply::Complete(result)) if self.asks_for_a_task() => self.begun(result),
+            Ok(Reply::Complete(result)) if self.requests_task() => self.task_started(result),
             Ok(Reply::Complete(result)) => Stage::Done(Ok(result)),
             Ok(Reply::NeedInput(input)) => self.next_round(*input),
-            // Of a client that hands results on, which plays no rounds.
+            // The client forwards results unchanged, and handles no rounds.
             Ok(Reply::Verbatim(result)) => Stage::Done(Ok(result.into_raw())),
-            Ok(Reply::Task(task)) if self.params.tool().is_some() => self.begun(task),
+            Ok(Reply::Task(task)) if self.params.tool().is_some() => self.task_started(task),
             Ok(Reply::Task(_)) => Stage::Done(Err(ClientError::BadResult {
                 method: P::METHOD,
                 what: "it is a task, which only the call of a tool can become".into(),
@@ -360,28 +365,28 @@ impl<P: Question> RoundTrip<P> {
         }
     }
 
-    fn asks_for_a_task(&mut self) -> bool {
+    fn requests_task(&mut self) -> bool {
         self.client.inner.answers.takes_tasks && self.params.tool().is_some_and(|call| call.task.is_some())
     }
 
-    /// The call has become a task, or it was asked for one and answered all the same.
-    fn begun(&mut self, result: Raw) -> Stage {
-        let asked = self.asks_for_a_task();
-        match created(&self.client, asked, &result) {
+    /// The call has become a task, or the server has returned a result although it was asked for a task.
+    fn task_started(&mut self, result: Raw) -> Stage {
+        let asked = self.requests_task();
+        match Dialect::of(&self.client).created(asked, &result) {
             Ok(None) => Stage::Done(Ok(result)),
             Err(error) => Stage::Done(Err(error)),
             Ok(Some(task)) => {
                 let task = TaskHandle::new(self.client.clone(), task.task_id.clone(), Some(task));
-                if self.task.handed {
-                    return Stage::Begun(task);
+                if self.task.detached {
+                    return Stage::TaskStarted(task);
                 }
-                let patience = Patience { timeout: self.timeout, total: self.total };
-                Stage::Following(task.following(patience, self.task.within))
+                let timeouts = Timeouts { timeout: self.timeout, total: self.total };
+                Stage::Following(task.following(timeouts, self.task.within))
             }
         }
     }
 
-    /// Each reply's state replaces the one before it, and each round's answers those before them.
+    /// The state and the input of each round replace those of the round before.
     fn next_round(&mut self, input: InputRequired) -> Stage {
         let limit = self.client.inner.max_rounds;
         if self.rounds >= limit {
@@ -393,9 +398,9 @@ impl<P: Question> RoundTrip<P> {
             Some(questions) if !questions.is_empty() => {
                 self.pause = FIRST_PAUSE;
                 let answers = self.client.inner.answers.clone();
-                Stage::Answering(Box::pin(answers.answer_all(P::METHOD, questions)))
+                Stage::AnsweringInput(Box::pin(answers.answer_all(P::METHOD, questions)))
             }
-            // The server sheds load, or waits for something of its own.
+            // The server is overloaded, or waits for something of its own.
             _ => {
                 let sleep = tokio::time::sleep(self.pause);
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -406,39 +411,52 @@ impl<P: Question> RoundTrip<P> {
 }
 
 impl ToolCall {
-    /// The tool shall be run as a task also where it need not be. Changes nothing where that is the server's choice, and
-    /// nothing for a client that takes no tasks.
+    /// Prefers to run the tool as a task, even if the tool does not require it. Has no effect where the server decides,
+    /// or if the client does not accept tasks.
     pub const fn as_task(mut self) -> Self {
-        self.task.wanted = true;
+        self.task.requested = true;
         self
     }
 
-    /// How long the task is followed that the call may become, and how long a server of 2025-11-25 is asked to keep it.
-    /// Absent: for as long as the server keeps it, which is asked to do so for an hour.
+    /// Sets how long to wait for the end of the task that the call may become, and how long a server of 2025-11-25 is
+    /// asked to keep it. Default: as long as the server keeps it; it is asked to keep it for an hour.
     pub const fn within(mut self, within: Duration) -> Self {
         self.task.within = Some(within);
         self
     }
 
-    /// What the server's list says of the tool (`execution.taskSupport`; [`TaskSupport::Forbidden`] where it says nothing),
-    /// for callers that have read it. Otherwise the client reads the list itself when the answer matters.
+    /// Sets what the server's list says about the tool (`execution.taskSupport`; [`TaskSupport::Forbidden`] if it says
+    /// nothing), for callers that have read the list. Otherwise the client reads the list when it needs to know.
     pub fn task_support(mut self, support: TaskSupport) -> Self {
         self.support = Some(support);
         self
     }
 
-    /// Begins the call and waits for no task: gives the task as soon as there is one, and the result where there is none.
-    /// The tool is run as a task where it can be, as [`ToolCall::as_task`] says.
-    pub const fn begin(mut self) -> Beginning {
-        self.task.handed = true;
-        Beginning::new(self.as_task())
+    /// Starts the call without waiting for the end of a task. The tool runs as a task if it can, as with
+    /// [`ToolCall::as_task`].
+    ///
+    /// ```no_run
+    /// use mcpjoin::client::TaskOutcome;
+    ///
+    /// # async fn example(client: mcpjoin::Client) -> Result<(), mcpjoin::client::ClientError> {
+    /// match client.call_tool("build", None).start().await? {
+    ///     TaskOutcome::Task(task) => println!("it runs as {}", task.id()),
+    ///     TaskOutcome::Result(result) => println!("{}", result.as_str()),
+    ///     _ => {}
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn start(mut self) -> StartedCall {
+        self.task.detached = true;
+        StartedCall::new(self.as_task())
     }
 
-    pub(super) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<Result<Begun, ClientError>> {
+    pub(super) fn poll_started(&mut self, cx: &mut Context<'_>) -> Poll<Result<TaskOutcome, ClientError>> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Done(result) => return Poll::Ready(result.map(Begun::Result)),
-                Stage::Begun(task) => return Poll::Ready(Ok(Begun::Task(task))),
+                Stage::Done(result) => return Poll::Ready(result.map(TaskOutcome::Result)),
+                Stage::TaskStarted(task) => return Poll::Ready(Ok(TaskOutcome::Task(task))),
                 Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
                 stage => self.stage = stage,
             }
@@ -447,7 +465,7 @@ impl ToolCall {
     }
 }
 
-impl<P: Question> Future for RoundTrip<P> {
+impl<P: RoundTripParams> Future for RoundTrip<P> {
     type Output = Result<P::Result, ClientError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -456,7 +474,7 @@ impl<P: Question> Future for RoundTrip<P> {
     }
 }
 
-impl<P: Question> fmt::Debug for RoundTrip<P> {
+impl<P: RoundTripParams> fmt::Debug for RoundTrip<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RoundTrip")
             .field("method", &P::METHOD)

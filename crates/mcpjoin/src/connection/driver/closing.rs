@@ -1,6 +1,6 @@
-//! How a connection ends, or its link is made afresh.
+//! Closes the transport at the end of a connection, or reopens it.
 //!
-//! Part of the driver, called at the end of its turns. It says nothing to the peer: the session has said it.
+//! Part of the driver, called at the end of its turns. It sends nothing to the peer: the session has done so.
 
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -31,9 +31,9 @@ impl Driver {
         true
     }
 
-    /// Lets the last messages leave, then closes the link.
-    pub(super) fn say_farewell(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
-        if let Stage::Farewell(cause, until) = &self.stage {
+    /// Lets the queued messages leave, then closes the transport.
+    pub(super) fn close_link(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
+        if let Stage::Flushing(cause, until) = &self.stage {
             let flushed = self.io.poll_flush(cx);
             if flushed.is_pending() && now < *until {
                 return;
@@ -48,21 +48,22 @@ impl Driver {
         let cause = with_exit(CloseCause::clone(cause), end);
         let mut state = core.lock();
         state.closed = Some(Arc::new(cause));
-        state.gone = true;
+        state.link_closed = true;
         self.wake.extend(state.take_watchers());
-        state.take_room(now, &mut self.wake);
+        state.grant_calls(now, &mut self.wake);
         drop(state);
         self.stage = Stage::Gone;
     }
 }
 
-/// The cause with what is known only after the link has ended: the exit status of a child, answers that were not written.
+/// Adds to the cause what is known only after the transport has ended: the exit status of a child, replies that were
+/// not written.
 fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
     match cause {
         CloseCause::Link(first) if first.exit.is_none() && end.exit.is_some() => {
             CloseCause::Link(LinkEnd { kind: first.kind, ..end })
         }
-        // The peer had said everything, and was not told everything.
+        // The peer closed the stream in order, and some replies could not be written.
         CloseCause::Link(first) if first.kind.is_closed() && matches!(end.kind, LinkEndKind::Failed(_)) => {
             CloseCause::Link(LinkEnd { kind: end.kind, ..first })
         }
@@ -70,7 +71,7 @@ fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
     }
 }
 
-/// Whoever still waits is told: the driver was dropped before the connection was over.
+/// Wakes everything that still waits: the driver was dropped before the connection had ended.
 impl Drop for Driver {
     fn drop(&mut self) {
         self.running = None;
@@ -82,10 +83,10 @@ impl Drop for Driver {
         state.session.close();
         self.take_events(&mut state);
         state.closed.get_or_insert_with(|| Arc::new(CloseCause::Local));
-        state.gone = true;
+        state.link_closed = true;
         self.wake.extend(state.take_watchers());
-        self.wake.extend(state.room.take_all());
-        state.all_ended(&mut self.wake);
+        self.wake.extend(state.call_queue.drain());
+        state.all_requests_ended(&mut self.wake);
         drop(state);
         for waker in self.wake.drain(..) {
             waker.wake();
