@@ -295,7 +295,7 @@ struct Backpressure {
 impl Drop for Backpressure {
     fn drop(&mut self) {
         if let (Some(waiting), Some(client)) = (self.waiting, &*self.client.borrow()) {
-            client.leave_room(waiting);
+            client.leave_call_queue(waiting);
         }
     }
 }
@@ -311,7 +311,7 @@ impl TransportLayer for Backpressure {
 
     fn poll_inbound(&mut self, cx: &mut TaskContext<'_>) -> Poll<Inbound> {
         if let Some(client) = &*self.client.borrow()
-            && client.poll_room(&mut self.waiting, cx).is_pending()
+            && client.poll_call_queue(&mut self.waiting, cx).is_pending()
         {
             return Poll::Pending;
         }

@@ -30,7 +30,7 @@ pub(super) async fn enable_logs(ui: &Ui, client: &Client) {
 }
 
 /// Waits for the result, in as many rounds as the server needs, and returns it as it was sent.
-pub(super) async fn result<P: Question>(
+pub(super) async fn result<P: RoundTripParams>(
     ui: &Ui,
     request: RoundTrip<P>,
     phase: Phase,
