@@ -341,7 +341,7 @@ mod tests {
         let asked = ResponseFraming::new(&Request::get("/").body(()).expect("a request"));
         let body = HttpBody::stream([], None, Duration::from_secs(1));
         let response =
-            ResponseBody::response(Response::new(body), framing, ActiveRequest::new(&connection, false));
+            ResponseBody::response(Response::new(body), asked, ActiveRequest::new(&connection, false));
         assert!(connection.handover.given().is_some());
         drop(response);
         assert!(connection.handover.given().is_none(), "the body keeps the connection, which keeps the body");

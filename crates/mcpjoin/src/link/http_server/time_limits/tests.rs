@@ -28,7 +28,7 @@ struct Client {
     gate: Arc<Semaphore>,
     began: Instant,
     /// Kept, because nothing ends all connections.
-    _ending: time_limits::Sender<bool>,
+    _ending: watch::Sender<bool>,
 }
 
 impl Client {
@@ -55,7 +55,7 @@ impl Client {
             })
             .build()
             .unwrap();
-        let (ending, ended) = time_limits::channel(false);
+        let (ending, ended) = watch::channel(false);
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let serving = super::super::serve::connection(other, peer, server.http(options), ended);
         let served = tokio::spawn(serving);
