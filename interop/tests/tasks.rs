@@ -12,9 +12,9 @@ use interop::{Listening, Peer, URL, Way, first_text, server};
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::connection::CallEvent;
-use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::types::ElicitResult;
 use mcpjoin::proto::{ErrorObject, Raw};
+use mcpjoin::transport::ChildCommand;
 use tokio::sync::Notify;
 
 const EVERYTHING: &str = "node_modules/.bin/mcp-server-everything";

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use interop::{Folder, Listening, Peer, Way};
 use mcpjoin::Link;
-use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::session::Limits;
+use mcpjoin::transport::ChildCommand;
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Outcome, Report, Selection, client_rules, judge, rules};
 

@@ -44,13 +44,13 @@ const AREAS: [Area; 7] = [
     Area {
         name: "http-server",
         package: "mcpjoin",
-        files: "crates/mcpjoin/src/link/http_server/**/*.rs",
+        files: "crates/mcpjoin/src/transport/http_server/**/*.rs",
         tests: &["http_server", "http_both", "http_axum"],
     },
     Area {
         name: "http-client",
         package: "mcpjoin",
-        files: "crates/mcpjoin/src/link/http_client/**/*.rs",
+        files: "crates/mcpjoin/src/transport/http_client/**/*.rs",
         tests: &["http_client", "http_both"],
     },
     Area {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use mcpjoin::Client;
-use mcpjoin::link::ChildCommand;
+use mcpjoin::transport::ChildCommand;
 use mcpjoin::proto::session::Ask;
 use mcpjoin::proto::types::Content;
 use mcpjoin::proto::{Era, Raw};

@@ -15,7 +15,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use mcpjoin_proto::http::challenge::Challenge;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::resource::{canonical, covers, origin_of, protected_resource_urls};
-use mcpjoin_proto::session::LinkErrorKind;
+use mcpjoin_proto::session::TransportErrorKind;
 use mcpjoin_proto::{Era, Version};
 
 use self::server::Document;
@@ -153,7 +153,7 @@ pub struct DiscoveryError {
     /// What the owner of the server, or the user, should do.
     pub advice: Option<String>,
     /// The kind of outage, when a server was unreachable or temporarily unavailable ([`AuthError::outage`](super::AuthError::outage)).
-    pub outage: Option<LinkErrorKind>,
+    pub outage: Option<TransportErrorKind>,
 }
 
 /// Runs discovery. Without a challenge it begins with a request to the server without authorization.

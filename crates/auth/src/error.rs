@@ -2,7 +2,7 @@
 //!
 //! No message contains a token, code, verifier, secret or query. Texts of a server are escaped and shortened.
 
-use mcpjoin_proto::session::LinkErrorKind;
+use mcpjoin_proto::session::TransportErrorKind;
 
 use super::discovery::DiscoveryError;
 use super::fetch::cut;
@@ -76,7 +76,7 @@ impl AuthError {
     /// The kind of outage, when a needed server was unreachable or temporarily unavailable and nothing else is wrong: a retry may
     /// succeed, and a login does not help. `None` for every other error.
     #[must_use]
-    pub fn outage(&self) -> Option<(LinkErrorKind, String)> {
+    pub fn outage(&self) -> Option<(TransportErrorKind, String)> {
         let (kind, what) = match self {
             Self::Discovery(error) => {
                 let who = match error.rung {
@@ -90,7 +90,7 @@ impl AuthError {
             | Self::Token(TokenError::Unreached(error)) => (error.kind.of_network()?, error.to_string()),
             Self::Token(error @ TokenError::Unavailable { .. }) => {
                 let what = format!("{AUTHORIZATION_SERVER} cannot answer now: {error}");
-                return Some((LinkErrorKind::Unreached, what));
+                return Some((TransportErrorKind::Unreached, what));
             }
             _ => return None,
         };

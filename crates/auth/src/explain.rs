@@ -14,7 +14,7 @@ use super::fetch::{FetchOptions, Fetcher, cut};
 use super::registration::{ClientIdentity, Way, choose};
 use super::rules;
 use super::steps::{Ladder, Rung, Step, Verdict};
-use mcpjoin::link::HttpSetupError;
+use mcpjoin::transport::HttpSetupError;
 
 /// Called with each step of the discovery.
 pub type OnStep = Arc<dyn Fn(&Step) + Send + Sync>;

@@ -22,7 +22,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::http::origin::{Origin, OriginError, resolve_same_origin};
-use mcpjoin_proto::session::LinkErrorKind;
+use mcpjoin_proto::session::TransportErrorKind;
 use url::Url;
 
 use super::address::{AddressClass, class};
@@ -129,10 +129,10 @@ pub enum FetchErrorKind {
 impl FetchErrorKind {
     /// The kind of error of a link if the network is the cause, so that the same may succeed later. `None`: a server has
     /// responded, or nothing was sent.
-    pub(super) const fn of_network(self) -> Option<LinkErrorKind> {
+    pub(super) const fn of_network(self) -> Option<TransportErrorKind> {
         match self {
-            Self::TimedOut | Self::Unreached | Self::Broken => Some(LinkErrorKind::Unreached),
-            Self::Untrusted => Some(LinkErrorKind::Untrusted),
+            Self::TimedOut | Self::Unreached | Self::Broken => Some(TransportErrorKind::Unreached),
+            Self::Untrusted => Some(TransportErrorKind::Untrusted),
             Self::Url | Self::Address | Self::Redirect | Self::TooLarge => None,
         }
     }
@@ -513,8 +513,8 @@ impl Fetcher {
             what = format!("{what} ({proxy})");
         }
         let kind = match kind {
-            LinkErrorKind::Unreached => FetchErrorKind::Unreached,
-            LinkErrorKind::Untrusted => FetchErrorKind::Untrusted,
+            TransportErrorKind::Unreached => FetchErrorKind::Unreached,
+            TransportErrorKind::Untrusted => FetchErrorKind::Untrusted,
             _ => FetchErrorKind::Broken,
         };
         failed(&request.method, url.as_str(), kind, what)

@@ -1,8 +1,8 @@
 //! Authorization of the Model Context Protocol over HTTP: OAuth 2.1 on both sides.
 //!
 //! Added by programs that log in to servers, or that admit only clients with a token. It implements two seams of
-//! `mcpjoin`: a client gives an [`OAuth`] to [`HttpConnect::credentials`](mcpjoin::link::HttpConnect::credentials), a server
-//! gives a [`ResourceServer`](resource::ResourceServer) to [`HttpOptions::admission`](mcpjoin::link::HttpOptions::admission).
+//! `mcpjoin`: a client gives an [`OAuth`] to [`HttpConnect::credentials`](mcpjoin::transport::HttpConnect::credentials), a server
+//! gives a [`ResourceServer`](resource::ResourceServer) to [`HttpOptions::admission`](mcpjoin::transport::HttpOptions::admission).
 //! Transports and sessions know nothing about tokens.
 //!
 //! Nothing here prints. No error text and no `Debug` output contains a secret.

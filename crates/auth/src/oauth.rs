@@ -1,6 +1,6 @@
 //! `OAuth`: the credentials of a client by OAuth 2.1, and login, logout and status for its user.
 //!
-//! Given to [`HttpConnect::credentials`](mcpjoin::link::HttpConnect::credentials). It uses and refreshes the stored login; a user
+//! Given to [`HttpConnect::credentials`](mcpjoin::transport::HttpConnect::credentials). It uses and refreshes the stored login; a user
 //! is involved only through the user agent, if one is set.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
@@ -28,7 +28,7 @@ use super::store::{ErasedStore, MemoryStore, TokenStore};
 use super::stored_login::StoredLogin;
 use super::token::{ClientAssertion, Possession, TokenError, TokenKind, refusal};
 use super::user_agent::{ErasedUserAgent, UserAgent};
-use mcpjoin::link::{
+use mcpjoin::transport::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
     HttpSetupError,
 };

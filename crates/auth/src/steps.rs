@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use mcpjoin_proto::session::LinkErrorKind;
+use mcpjoin_proto::session::TransportErrorKind;
 
 use super::discovery::{Discovered, DiscoveryError};
 use super::fetch::FetchError;
@@ -41,7 +41,7 @@ pub struct Step {
     /// What the owner of the server, or the user, should do.
     pub advice: Option<String>,
     /// The kind of outage, where that is the problem.
-    pub(super) outage: Option<LinkErrorKind>,
+    pub(super) outage: Option<TransportErrorKind>,
 }
 
 impl Step {
@@ -83,7 +83,7 @@ impl Step {
 
     /// Marks the step as failed by a response that says that the server is unavailable.
     pub(super) fn failing(self, what: &str) -> Self {
-        let outage = self.status.is_some_and(|status| status >= 500).then_some(LinkErrorKind::Unreached);
+        let outage = self.status.is_some_and(|status| status >= 500).then_some(TransportErrorKind::Unreached);
         Self { outage, ..self.broken(what) }
     }
 

@@ -12,7 +12,7 @@ use super::Gateway;
 use super::end::GatewayEvent;
 use super::settings::{Settings, Start, Starting};
 use mcpjoin::client::Restart;
-use mcpjoin::link::Link;
+use mcpjoin::transport::Link;
 
 /// Servers at once.
 const UPSTREAMS: usize = 100;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin_proto::session::{CallError, CallRefused, CloseCause, LinkEnd, OpeningFailure, ProcessExit};
+use mcpjoin_proto::session::{CallError, CallRefused, CloseCause, OpeningFailure, ProcessExit, TransportEnd};
 use mcpjoin_proto::{ErrorObject, Raw};
 use tokio::time::timeout;
 
@@ -150,7 +150,7 @@ impl ErrorTexts {
     }
 
     fn server_ended(&self, cause: &CloseCause) -> ErrorObject {
-        let end: Option<&LinkEnd> = match cause {
+        let end: Option<&TransportEnd> = match cause {
             CloseCause::Link(end) | CloseCause::Opening(OpeningFailure::Ended { last: end, .. }) => Some(end),
             _ => None,
         };
@@ -159,7 +159,7 @@ impl ErrorTexts {
 }
 
 /// The exit status of a process, as members of `data`.
-fn exit_of(end: Option<&LinkEnd>) -> Vec<(&'static str, String)> {
+fn exit_of(end: Option<&TransportEnd>) -> Vec<(&'static str, String)> {
     match end.and_then(|end| end.exit) {
         Some(ProcessExit::Code(code)) => vec![("exitCode", code.to_string())],
         Some(ProcessExit::Signal(signal)) => vec![("signal", signal.to_string())],

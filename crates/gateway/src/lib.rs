@@ -25,7 +25,7 @@
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
 //! use mcpjoin_gateway::Gateway;
-//! use mcpjoin::link::{ChildCommand, Listener};
+//! use mcpjoin::transport::{ChildCommand, Listener};
 //!
 //! let command = ChildCommand::new("my-server");
 //! let gateway = Gateway::builder(move || command.clone().start()).build();
@@ -74,7 +74,7 @@ use self::settings::Settings;
 use self::tools::HeaderMarks;
 use self::upstream::Launcher;
 use mcpjoin::internal::serve_each;
-use mcpjoin::link::{HttpListener, HttpOptions, HttpService, Link, Listener};
+use mcpjoin::transport::{HttpListener, HttpOptions, HttpService, Link, Listener};
 
 /// Connects any client to any server of one kind. Made by [`Gateway::builder`], cheap to clone.
 ///

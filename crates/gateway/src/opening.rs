@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{
-    CloseCause, Event, Inbound, Limits, LinkCaps, LinkEnd, Outbound, Presents, Role, Route, ServerRole,
-    Session,
+    CloseCause, Event, Inbound, Limits, Outbound, Presents, Role, Route, ServerRole, Session, TransportCaps,
+    TransportEnd,
 };
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{ClientCapabilities, Implementation, ServerCapabilities};
@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::capacity::Caller;
 use super::end::{GatewayEnd, Refusal};
 use super::upstream::ClientHello;
-use mcpjoin::link::{Link, Transport, TransportLayer};
+use mcpjoin::transport::{Link, Transport, TransportLayer};
 
 /// Messages that are buffered. Their bytes are limited by `Limits::waiting`.
 const MAX_BUFFERED_MESSAGES: usize = 1024;
@@ -47,7 +47,7 @@ pub(super) struct Opening {
     session: Session,
     began: Instant,
     /// How the client has left, if it has.
-    left: Option<LinkEnd>,
+    left: Option<TransportEnd>,
     /// How long a client that has closed its side waits for its responses.
     drain: Duration,
 }
@@ -68,7 +68,7 @@ struct Buffered {
 
 impl Opening {
     pub(super) fn new(link: Link, limits: &Arc<Limits>) -> Self {
-        let mut io = link.into_io();
+        let mut io = link.into_transport();
         io.configure(limits);
         let mut role = ServerRole::new(Implementation::new("", ""), ServerCapabilities::default());
         role.relays = true;
@@ -86,7 +86,7 @@ impl Opening {
         }
     }
 
-    pub(super) fn caps(&self) -> LinkCaps {
+    pub(super) fn caps(&self) -> TransportCaps {
         self.io.caps()
     }
 
@@ -147,7 +147,7 @@ impl Opening {
 
     /// Waits for the start of a server and buffers messages meanwhile. `Err`: the client has left. A client that has
     /// closed its side in order may wait as long as a server that drains.
-    pub(super) async fn wait_for<T>(&mut self, start: impl Future<Output = T>) -> Result<T, LinkEnd> {
+    pub(super) async fn wait_for<T>(&mut self, start: impl Future<Output = T>) -> Result<T, TransportEnd> {
         let mut start = pin!(start);
         let mut drain: Option<Pin<Box<tokio::time::Sleep>>> = None;
         poll_fn(|cx| {
@@ -193,7 +193,7 @@ impl Opening {
     }
 
     /// Closes the link of a client that left before there was a server for it.
-    pub(super) async fn client_left(self, left: LinkEnd) -> GatewayEnd {
+    pub(super) async fn client_left(self, left: TransportEnd) -> GatewayEnd {
         self.close(CloseCause::Link(left)).await
     }
 

@@ -20,7 +20,7 @@ use super::upstream::UpstreamHandler;
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
 use mcpjoin::handler::Handler;
-use mcpjoin::link::{Link, Transport, TransportLayer};
+use mcpjoin::transport::{Link, Transport, TransportLayer};
 
 /// Notifications of a server, in number and in bytes, that are stored until the client is connected.
 const MAX_EARLY_NOTIFICATIONS: usize = 256;
@@ -272,7 +272,11 @@ impl UpstreamHandler for FromServer {
         if self.0.exchanges {
             return link;
         }
-        Link::new(Backpressure { io: link.into_io(), client: self.0.client.subscribe(), waiting: None })
+        Link::new(Backpressure {
+            io: link.into_transport(),
+            client: self.0.client.subscribe(),
+            waiting: None,
+        })
     }
 
     async fn restarted(&self, client: &Client) {

@@ -13,7 +13,7 @@ use mcpjoin_proto::session::{Ask, Limits};
 
 use super::end::GatewayEvent;
 use mcpjoin::client::Restart;
-use mcpjoin::link::Link;
+use mcpjoin::transport::Link;
 
 /// A link to the server that is being made.
 pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Link, Box<dyn Error + Send + Sync>>> + Send>>;

@@ -13,9 +13,9 @@ use tokio::sync::{oneshot, watch};
 use super::capacity::{Slot, Slots};
 use super::end::{GatewayEvent, Refusal};
 use super::settings::Settings;
-use mcpjoin::client::{Client, RestartError, RestartingClient, RunExit, RunEvent};
+use mcpjoin::client::{Client, RestartError, RestartingClient, RunEvent, RunExit};
 use mcpjoin::handler::Handler;
-use mcpjoin::link::Link;
+use mcpjoin::transport::Link;
 
 /// A server that runs or is restarting. It is ended when this is dropped.
 #[derive(Debug)]

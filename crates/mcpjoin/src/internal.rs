@@ -8,25 +8,22 @@ pub use crate::http::is_excepted as is_proxy_excepted;
 pub use crate::http::{
     EXCEPTIONS as PROXY_EXCEPTIONS, VARIABLES as PROXY_VARIABLES, first as first_variable,
 };
-pub use crate::link::cannot_reopen;
+pub use crate::transport::cannot_reopen;
 #[cfg(all(unix, feature = "child"))]
-pub use crate::link::child::ProgramOutput;
-pub use crate::link::gather::Gather;
+pub use crate::transport::child::ProgramOutput;
+pub use crate::transport::gather::Gather;
 #[cfg(feature = "http-client")]
-pub use crate::link::http_client::{Checked, ErasedCredentials, Exchanged, readable, refusal};
+pub use crate::transport::http_client::{Checked, ErasedCredentials, Exchanged, readable, refusal};
+pub use crate::transport::inspect::beside;
 #[cfg(feature = "socket")]
-pub use crate::link::socket::{SocketPlace, host_and_port, in_turn, tcp_stream};
-pub use crate::link::stream::{decoded, is_cut_off, too_long};
-pub use crate::link::tap::beside;
+pub use crate::transport::socket::{SocketPlace, host_and_port, in_turn, tcp_stream};
+pub use crate::transport::stream::{decoded, is_cut_off, too_long};
 pub mod der {
     //! Reads what a certificate says, element by element.
     pub use crate::der::{element, shown, value};
 }
 pub use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE, MAX_ROUNDS};
 pub use crate::known_tools::{KnownTools, MOST as MAX_KNOWN_TOOLS, MOST_BYTES as MAX_KNOWN_TOOL_BYTES};
-#[cfg(feature = "http-server")]
-pub use crate::link::http_server::entry::{Served, Serves, Serving};
-pub use crate::link::subscriber;
 #[cfg(feature = "server")]
 pub use crate::server::capability::undeclared;
 #[cfg(feature = "server")]
@@ -37,6 +34,9 @@ pub use crate::server::listening::serve_each;
 pub use crate::server::schema::{is_of_object, wrap, wrapped};
 #[cfg(feature = "server")]
 pub use crate::server::tools::in_words_of;
+#[cfg(feature = "http-server")]
+pub use crate::transport::http_server::entry::{Served, Serves, Serving};
+pub use crate::transport::subscriber;
 #[cfg(feature = "http-client")]
 pub mod http {
     //! The HTTP client of the transport, for examinations that send requests of their own.

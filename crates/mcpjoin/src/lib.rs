@@ -40,11 +40,11 @@ mod http;
 #[doc(hidden)]
 pub mod internal;
 mod known_tools;
-pub mod link;
 #[cfg(all(unix, feature = "child"))]
 mod process;
 #[cfg(feature = "server")]
 pub mod server;
+pub mod transport;
 
 pub use mcpjoin_proto as proto;
 #[cfg(all(target_os = "linux", feature = "child"))]
@@ -53,9 +53,9 @@ pub use process::guard;
 #[cfg(feature = "client")]
 pub use client::Client;
 pub use handler::Handler;
-pub use link::Link;
 #[cfg(feature = "server")]
 pub use server::Server;
+pub use transport::Link;
 
 /// The pages whose programs are compiled, and run where they can be, as examples of this crate.
 #[cfg(all(doctest, unix, feature = "child", feature = "http-client", feature = "http-server"))]

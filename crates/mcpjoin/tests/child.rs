@@ -6,8 +6,8 @@ use mcpjoin_test_support as support;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcpjoin::link::{ChildCommand, Crossed, Forced, SpawnErrorKind, Way};
-use mcpjoin::proto::session::{Inbound, LinkEndKind, ProcessExit};
+use mcpjoin::proto::session::{Inbound, ProcessExit, TransportEndKind};
+use mcpjoin::transport::{ChildCommand, Direction, Forced, Inspected, SpawnErrorKind};
 use support::{READY, bare, big, end, lives, note, params, poll_once, run, sh, takes_less_than};
 
 /// Says `{"pid":…}` of its last background job.
@@ -57,8 +57,8 @@ fn a_tap_of_a_command_sees_every_link_that_it_makes() {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let kept = seen.clone();
         let script = r#"printf '{"jsonrpc":"2.0","method":"x","params":{"n":%d}}\n' "$N""#;
-        let command = sh(script).tapped(move |way, crossed| {
-            if let Crossed::Line(line) = crossed {
+        let command = sh(script).inspected(move |way, crossed| {
+            if let Inspected::Line(line) = crossed {
                 kept.lock().expect("nobody panics").push((way, String::from_utf8_lossy(line).into_owned()));
             }
         });
@@ -67,7 +67,8 @@ fn a_tap_of_a_command_sees_every_link_that_it_makes() {
             params(&mut link).await;
             end(&mut link).await;
         }
-        let line = |n: u32| (Way::In, format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"n":{n}}}}}"#));
+        let line =
+            |n: u32| (Direction::In, format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"n":{n}}}}}"#));
         assert_eq!(*seen.lock().expect("nobody panics"), [line(1), line(2)]);
     });
 }
@@ -120,7 +121,7 @@ fn r11_f11_an_exit_is_told_with_its_status_and_the_last_words() {
             let start = Instant::now();
             let end = end(&mut link).await;
             let took = start.elapsed();
-            assert_eq!(end.kind, LinkEndKind::EndOfStream);
+            assert_eq!(end.kind, TransportEndKind::EndOfStream);
             assert_eq!(end.exit, Some(ProcessExit::Code(3)));
             assert_eq!(&end.stderr[..], b"one\nlast words\n");
             let text = end.to_string();
@@ -530,7 +531,7 @@ fn d82_writing_to_a_child_that_has_closed_its_input_is_an_error_and_the_status_i
         let mut link = bare(command.start().await.expect("a shell"));
         params(&mut link).await;
         let error = link.send(note("{}")).await.expect_err("nobody reads");
-        assert!(matches!(error.kind, LinkEndKind::Failed(_)), "{error:?}");
+        assert!(matches!(error.kind, TransportEndKind::Failed(_)), "{error:?}");
         let pid = handle.pid().expect("a pid").to_string();
         assert!(std::process::Command::new("kill").args(["-USR1", &pid]).status().expect("kill").success());
         // Told once; what can be read, is read.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use mcpjoin::Client;
 use mcpjoin::client::{ClientBuilder, ClientError};
-use mcpjoin::link::{ChildCommand, ChildHandle, Forced};
 use mcpjoin::proto::session::{Ask, CallError, CloseCause, Limits, ProcessExit};
 use mcpjoin::proto::{Era, Raw};
+use mcpjoin::transport::{ChildCommand, ChildHandle, Forced};
 use support::{lives, poll_once, run, sh, takes_less_than};
 
 /// Within this time every call under way learns of a death: 0.5 s, and what it takes to tell them.

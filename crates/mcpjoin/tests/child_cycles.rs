@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use mcpjoin::link::{BareLink, ChildCommand, Forced, ShutdownReport};
-use mcpjoin::proto::session::{LinkEnd, ProcessExit};
+use mcpjoin::proto::session::{ProcessExit, TransportEnd};
+use mcpjoin::transport::{ChildCommand, Forced, RawLink, ShutdownReport};
 use support::{READY, bare, end, note, params, poll_once, settled, sh, zombies};
 
 /// So many of each kind.
@@ -37,11 +37,11 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 
 /// One child, from its start to the report of its end.
 struct Cycle {
-    end: Option<LinkEnd>,
+    end: Option<TransportEnd>,
     report: ShutdownReport,
 }
 
-async fn cycle(command: ChildCommand, live: impl AsyncFnOnce(BareLink) -> Option<LinkEnd>) -> Cycle {
+async fn cycle(command: ChildCommand, live: impl AsyncFnOnce(RawLink) -> Option<TransportEnd>) -> Cycle {
     let command = command.env(MARK, std::process::id().to_string());
     let handle = command.handle();
     let end = live(bare(command.start().await.expect("a shell"))).await;
@@ -50,12 +50,12 @@ async fn cycle(command: ChildCommand, live: impl AsyncFnOnce(BareLink) -> Option
 }
 
 /// Closes it at once.
-async fn close(mut link: BareLink) -> Option<LinkEnd> {
+async fn close(mut link: RawLink) -> Option<TransportEnd> {
     Some(link.close().await)
 }
 
 /// Closes it when it has said that it is there.
-async fn close_ready(mut link: BareLink) -> Option<LinkEnd> {
+async fn close_ready(mut link: RawLink) -> Option<TransportEnd> {
     params(&mut link).await;
     Some(link.close().await)
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use mcpjoin::Client;
 use mcpjoin::client::{ConnectError, Phase};
-use mcpjoin::link::Link;
 use mcpjoin::proto::session::{Ask, CloseCause, Limits, OpeningFailure, State};
 use mcpjoin::proto::types::{Implementation, Root};
 use mcpjoin::proto::{Era, ErrorObject, Message, Method, Raw, Version};
+use mcpjoin::transport::Link;
 use scripted::{Scripted, builder, legacy, modern, note_violations, text, value};
 use serde_json::json;
 

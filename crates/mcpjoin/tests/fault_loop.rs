@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use mcpjoin::link::{BareLink, Link};
 use mcpjoin::proto::session::Inbound;
 use mcpjoin::proto::{Message, Method};
+use mcpjoin::transport::{Link, RawLink};
 use support::{bare, note, run};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex, split};
 
@@ -144,7 +144,7 @@ fn sizes() -> impl Iterator<Item = usize> {
 }
 
 /// Sends all, then closes.
-async fn say(mut link: BareLink) -> bool {
+async fn say(mut link: RawLink) -> bool {
     for (number, size) in sizes().enumerate() {
         let text = "y".repeat(size);
         if link.send(note(&format!("{{\"n\":{number},\"y\":\"{text}\"}}"))).await.is_err() {
@@ -156,7 +156,7 @@ async fn say(mut link: BareLink) -> bool {
 }
 
 /// Whether what came is the beginning of what was sent, and how much it was.
-async fn hear(mut link: BareLink) -> usize {
+async fn hear(mut link: RawLink) -> usize {
     let mut heard = 0;
     let sizes: Vec<_> = sizes().collect();
     loop {

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mcpjoin::client::{ClientError, ToolCall};
-use mcpjoin::link::ChildHandle;
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, CallError, Violation};
+use mcpjoin::transport::ChildHandle;
 use mcpjoin::{Client, proto::types::CallToolResult};
 use support::{fixture, run};
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use mcpjoin::Client;
 use mcpjoin::client::{ClientBuilder, ConnectError};
-use mcpjoin::link::{ChildCommand, SpawnErrorKind};
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, Limits, ProcessExit, Violation};
+use mcpjoin::transport::{ChildCommand, SpawnErrorKind};
 use tokio::time::timeout;
 
 /// What answers `initialize` with the id 1.

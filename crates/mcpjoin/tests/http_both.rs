@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::link::{HttpListener, HttpOptions};
 use mcpjoin::proto::session::Ask;
 use mcpjoin::proto::types::LoggingLevel;
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::server::{NoArguments, tool};
+use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin::{Client, Link, Server};
 use ports::Port;
 use serde_json::json;

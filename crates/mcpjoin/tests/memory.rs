@@ -85,8 +85,8 @@ async fn ask(stream: &mut tokio::net::TcpStream, method: &str, headers: &str, bo
 
 #[test]
 fn an_http_session_that_lies_idle_holds_4_kib_at_most_and_10_with_an_open_stream() {
-    use mcpjoin::link::{HttpListener, HttpOptions};
     use mcpjoin::server::{NoArguments, Server, tool};
+    use mcpjoin::transport::{HttpListener, HttpOptions};
     use tokio::net::TcpStream;
 
     const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use mcpjoin::client::{ClientBuilder, ClientError, ConnectError};
-use mcpjoin::link::{ChildCommand, ChildHandle, SpawnErrorKind};
 use mcpjoin::proto::json::WriteError;
 use mcpjoin::proto::session::{
-    Ask, CallError, CloseCause, Inbound, Limits, LinkEndKind, OpeningFailure, ProcessExit, Violation,
+    Ask, CallError, CloseCause, Inbound, Limits, OpeningFailure, ProcessExit, TransportEndKind, Violation,
 };
 use mcpjoin::proto::types::CallToolResult;
 use mcpjoin::proto::{Era, Message, Method, Payload, Raw, Request, RequestId, code};
+use mcpjoin::transport::{ChildCommand, ChildHandle, SpawnErrorKind};
 use mcpjoin::{Client, Link};
 use serde_json::{Value, json};
 use support::{bare, fixture, raw, run, sh, takes_less_than};
@@ -409,13 +409,13 @@ fn r6_every_kind_of_failure_has_its_own_type() {
         let mut deaf = bare(sh(&format!("exec <&-; {ready}; exec sleep 1000")).start().await.unwrap());
         support::params(&mut deaf).await;
         let written = deaf.send(support::note("{}")).await.unwrap_err();
-        assert!(matches!(written.kind, LinkEndKind::Failed(_)), "{written:?}");
+        assert!(matches!(written.kind, TransportEndKind::Failed(_)), "{written:?}");
         let mut mute = bare(sh("exec >&-; exec sleep 1000").start().await.unwrap());
         let ended = support::end(&mut mute).await;
-        assert_eq!((ended.kind, ended.exit), (LinkEndKind::EndOfStream, None));
+        assert_eq!((ended.kind, ended.exit), (TransportEndKind::EndOfStream, None));
         let mut gone = bare(sh("exit 5").start().await.unwrap());
         let ended = support::end(&mut gone).await;
-        assert_eq!((ended.kind, ended.exit), (LinkEndKind::EndOfStream, Some(ProcessExit::Code(5))));
+        assert_eq!((ended.kind, ended.exit), (TransportEndKind::EndOfStream, Some(ProcessExit::Code(5))));
     });
     // What is to be sent cannot be written as JSON.
     let unwritable = std::collections::HashMap::from([(vec![1, 2], 3)]);

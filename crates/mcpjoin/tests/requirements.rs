@@ -6,7 +6,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::link::Way;
 use mcpjoin::proto::session::{Ask, Limits, Role, ServerRole, Session, State};
 use mcpjoin::proto::types::{
     CallToolParams, CallToolResult, ClientCapabilities, Implementation, InitializeParams, InitializeResult,
@@ -14,6 +13,7 @@ use mcpjoin::proto::types::{
 };
 use mcpjoin::proto::{Era, ErrorObject, Raw, RequestId, Version, code};
 use mcpjoin::server::{NoArguments, tool};
+use mcpjoin::transport::Direction;
 use mcpjoin::{Client, Link, Server};
 
 fn text(value: &impl serde::Serialize) -> String {
@@ -138,13 +138,13 @@ async fn r56_a_connection_sends_requests_notifies_and_closes_over_any_link() {
     let (ours, theirs) = Link::memory();
     let kinds = Arc::new(Mutex::new(Vec::new()));
     let seen = kinds.clone();
-    let tapped = ours.tapped(move |way, crossed| {
-        if way == Way::Out {
+    let inspected = ours.inspected(move |way, crossed| {
+        if way == Direction::Out {
             seen.lock().unwrap().push(format!("{crossed:?}"));
         }
     });
     server().connect(theirs);
-    let client = Client::builder("c", "1").ask(Ask::Only(Era::Legacy)).connect(tapped).await.unwrap();
+    let client = Client::builder("c", "1").ask(Ask::Only(Era::Legacy)).connect(inspected).await.unwrap();
     client.ping().await.unwrap();
     assert_eq!(client.state(), State::Ready);
     client.close().await;

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::client::{ClientBuilder, Restart, RestartError, RestartingClient, RunEvent, RunExit};
-use mcpjoin::link::Link;
 use mcpjoin::proto::session::{Ask, CloseCause, Limits, State};
 use mcpjoin::proto::types::Root;
 use mcpjoin::proto::{Era, ErrorObject, Method};
+use mcpjoin::transport::Link;
 use scripted::{Scripted, builder, text, value};
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -447,9 +447,9 @@ async fn what_was_registered_holds_for_every_run() {
 mod real {
     use std::path::PathBuf;
 
-    use mcpjoin::link::{ChildCommand, Listener};
     use mcpjoin::proto::session::ProcessExit;
     use mcpjoin::server::{NoArguments, Server, tool};
+    use mcpjoin::transport::{ChildCommand, Listener};
 
     use super::*;
     use crate::support::{lives, run, sh, zombies};

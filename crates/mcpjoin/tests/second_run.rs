@@ -12,8 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mcpjoin::link::Link;
 use mcpjoin::proto::session::{Inbound, Outbound, Route};
+use mcpjoin::transport::Link;
 
 const ROLE: &str = "MCPJOIN_TEST_ROLE";
 
@@ -214,7 +214,7 @@ fn out_of_files() {
 
 /// The second run: has no file descriptor left, at each place where one is needed, and then has them again.
 fn starve() {
-    use mcpjoin::link::SpawnErrorKind;
+    use mcpjoin::transport::SpawnErrorKind;
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     let open = || std::fs::read_dir("/proc/self/fd").expect("/proc").count();
@@ -261,7 +261,7 @@ fn blind() {
 
 /// The second run: has no file descriptor to look into `/proc` with while a child is closed.
 fn close_blindly() {
-    use mcpjoin::link::Forced;
+    use mcpjoin::transport::Forced;
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     support::run(async {

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mcpjoin::Client;
-use mcpjoin::link::{Link, ListenAddress, Listener, SocketErrorKind};
-use mcpjoin::proto::session::{Ask, CloseCause, Inbound, Limits, LinkEndKind};
+use mcpjoin::proto::session::{Ask, CloseCause, Inbound, Limits, TransportEndKind};
 use mcpjoin::proto::{Era, Message};
 use mcpjoin::server::{NoArguments, Server, tool};
+use mcpjoin::transport::{Link, ListenAddress, Listener, SocketErrorKind};
 use ports::Closed;
 use serde_json::{Value, json};
 use support::{bare, big, end, note, params, run};
@@ -194,7 +194,7 @@ fn a12_a21_bytes_that_come_one_by_one_make_the_same_message() {
             }
             let mut link = bare(listener.accept().await);
             assert_eq!(params(&mut link).await["x"], "é€😀");
-            assert_eq!(end(&mut link).await.kind, LinkEndKind::EndOfStream);
+            assert_eq!(end(&mut link).await.kind, TransportEndKind::EndOfStream);
         }
     });
 }
@@ -238,7 +238,7 @@ fn a_reset_in_the_middle_of_a_message_ends_that_connection_alone() {
                 other => panic!("{other:?}"),
             }
         };
-        let LinkEndKind::Failed(error) = &cause.kind else { panic!("an orderly end: {cause:?}") };
+        let TransportEndKind::Failed(error) = &cause.kind else { panic!("an orderly end: {cause:?}") };
         assert!(error.retryable && error.message.contains("reset"), "{error}");
         assert_eq!(handle.open(), 1);
         drop(link);
@@ -332,7 +332,7 @@ fn a_server_that_ends_finishes_what_it_has_begun_and_accepts_nobody() {
         stop.send(()).unwrap();
         // Whoever does nothing is told at once, and nobody finds the socket.
         let CloseCause::Link(end) = idle.closed().await else { panic!("{:?}", idle.close_cause()) };
-        assert_eq!(end.kind, LinkEndKind::EndOfStream);
+        assert_eq!(end.kind, TransportEndKind::EndOfStream);
         assert!(!path.exists());
         assert!(!serving.is_finished() && !calling.is_finished());
         gate.go_on.notify_one();

@@ -5,7 +5,7 @@
 use mcpjoin_test_support as support;
 use std::time::{Duration, Instant};
 
-use mcpjoin::link::Listener;
+use mcpjoin::transport::Listener;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpSocket;
 

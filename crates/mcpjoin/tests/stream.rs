@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use mcpjoin::link::{BareLink, Crossed, Link, Way};
 use mcpjoin::proto::decode::Shape;
-use mcpjoin::proto::session::{Inbound, Limits, LinkCaps, LinkEndKind, Origin, Outbound};
+use mcpjoin::proto::session::{Inbound, Limits, Origin, Outbound, TransportCaps, TransportEndKind};
 use mcpjoin::proto::{DecodeErrorKind, Message, Method, Notification, Payload, Request, RequestId, Response};
+use mcpjoin::transport::{Direction, Inspected, Link, RawLink};
 use support::{bare, big, end, note, params, raw, run};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, split};
 
@@ -22,20 +22,20 @@ fn limit(message: usize) -> Limits {
 }
 
 /// A link, and the far end of its stream.
-fn over(buffer: usize, limits: &Limits) -> (BareLink, DuplexStream) {
+fn over(buffer: usize, limits: &Limits) -> (RawLink, DuplexStream) {
     let (ours, theirs) = duplex(buffer);
     let (reader, writer) = split(ours);
-    (Link::stream(reader, writer, "test").bare(limits), theirs)
+    (Link::stream(reader, writer, "test").raw(limits), theirs)
 }
 
 /// What comes out of a link for these bytes, the end left out.
 async fn read(bytes: &[u8], limits: &Limits) -> Vec<Inbound> {
-    let mut link = Link::stream(io::Cursor::new(bytes.to_vec()), tokio::io::sink(), "test").bare(limits);
+    let mut link = Link::stream(io::Cursor::new(bytes.to_vec()), tokio::io::sink(), "test").raw(limits);
     let mut all = Vec::new();
     loop {
         match link.recv().await {
             Inbound::Closed { cause } => {
-                assert_eq!(cause.kind, LinkEndKind::EndOfStream);
+                assert_eq!(cause.kind, TransportEndKind::EndOfStream);
                 return all;
             }
             inbound => all.push(inbound),
@@ -73,9 +73,9 @@ fn a1_a_line_without_end_is_dropped_at_the_limit_and_the_next_is_read() {
 }
 
 /// What comes out of a link for these bytes, and how it ends.
-async fn read_to(bytes: impl AsRef<[u8]>) -> (Vec<Inbound>, LinkEndKind) {
+async fn read_to(bytes: impl AsRef<[u8]>) -> (Vec<Inbound>, TransportEndKind) {
     let bytes = bytes.as_ref().to_vec();
-    let mut link = Link::stream(io::Cursor::new(bytes), tokio::io::sink(), "test").bare(&Limits::default());
+    let mut link = Link::stream(io::Cursor::new(bytes), tokio::io::sink(), "test").raw(&Limits::default());
     let mut all = Vec::new();
     loop {
         match link.recv().await {
@@ -92,7 +92,7 @@ fn a_last_line_that_is_cut_off_ends_the_link_and_fails_no_call() {
         let reply = r#"{"jsonrpc":"2.0","id":1,"result":{"x":["é€😀"]}}"#;
         for length in 1..reply.len() {
             let (all, end) = read_to([NOTE.as_bytes(), b"\n", &reply.as_bytes()[..length]].concat()).await;
-            assert_eq!(end, LinkEndKind::CutOff { received: length });
+            assert_eq!(end, TransportEndKind::CutOff { received: length });
             assert_eq!(messages(&all), 1);
             let names_a_call =
                 |inbound: &Inbound| matches!(inbound, Inbound::Malformed { error, .. } if error.id.is_some());
@@ -101,10 +101,10 @@ fn a_last_line_that_is_cut_off_ends_the_link_and_fails_no_call() {
         // Whole, with its line feed or without; a request, which is answered; what is no message anyway.
         for (bytes, count) in [(reply.to_owned(), 1), (format!("{reply}\n"), 1), ("hello".to_owned(), 0)] {
             let (all, end) = read_to(&bytes).await;
-            assert_eq!((messages(&all), end), (count, LinkEndKind::EndOfStream), "{bytes}");
+            assert_eq!((messages(&all), end), (count, TransportEndKind::EndOfStream), "{bytes}");
         }
         let (all, end) = read_to(r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"#).await;
-        assert_eq!(end, LinkEndKind::EndOfStream);
+        assert_eq!(end, TransportEndKind::EndOfStream);
         let [Inbound::Malformed { error, .. }] = &all[..] else { panic!("{all:?}") };
         assert_eq!((error.shape, error.id.clone()), (Shape::Request, Some(RequestId::from(1))));
     });
@@ -209,7 +209,7 @@ fn a18_a19_the_last_line_needs_no_end_but_must_be_whole() {
         let all = read(format!("{NOTE}\n{NOTE}").as_bytes(), &Limits::default()).await;
         assert_eq!((all.len(), messages(&all)), (2, 2));
         let (all, end) = read_to(&format!("{NOTE}\n{}", &NOTE[..20])).await;
-        assert_eq!(end, LinkEndKind::CutOff { received: 20 });
+        assert_eq!(end, TransportEndKind::CutOff { received: 20 });
         let [Inbound::Message { .. }, Inbound::Malformed { error, .. }] = &all[..] else { panic!("{all:?}") };
         assert!(error.to_string().contains("end"), "{error}");
     });
@@ -223,7 +223,7 @@ fn a22_full_pipes_both_ways_do_not_lock() {
             let (reader, writer) = split(stream);
             bare(Link::stream(reader, writer, "test"))
         };
-        let talk = async |mut link: BareLink| {
+        let talk = async |mut link: RawLink| {
             let (mut pushed, mut received) = (0, 0);
             while received < 50 {
                 while pushed < 50 && link.has_room() {
@@ -335,13 +335,13 @@ fn a_batch_is_one_line_and_comes_back_as_a_batch() {
 fn a_tap_sees_the_bytes_of_a_stream_and_the_messages_of_a_memory_link() {
     run(async {
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let tap = |name: &'static str| {
+        let inspector = |name: &'static str| {
             let seen = Arc::clone(&seen);
-            move |way: Way, crossed: Crossed<'_>| {
-                let what = match crossed {
-                    Crossed::Line(line) => String::from_utf8_lossy(line).into_owned(),
-                    Crossed::Inbound(Inbound::Message { .. })
-                    | Crossed::Outbound(Outbound::Message { .. }) => "message".to_owned(),
+            move |way: Direction, inspected: Inspected<'_>| {
+                let what = match inspected {
+                    Inspected::Line(line) => String::from_utf8_lossy(line).into_owned(),
+                    Inspected::Inbound(Inbound::Message { .. })
+                    | Inspected::Outbound(Outbound::Message { .. }) => "message".to_owned(),
                     other => format!("{other:?}"),
                 };
                 seen.lock().unwrap().push((name, way, what));
@@ -349,24 +349,27 @@ fn a_tap_sees_the_bytes_of_a_stream_and_the_messages_of_a_memory_link() {
         };
         let (ours, mut far) = duplex(4096);
         let (reader, writer) = split(ours);
-        let mut link = bare(Link::stream(reader, writer, "test").tapped(tap("first")).tapped(tap("second")));
+        let mut link = bare(
+            Link::stream(reader, writer, "test").inspected(inspector("first")).inspected(inspector("second")),
+        );
         far.write_all(b" {} \r\n").await.unwrap();
         assert!(matches!(link.recv().await, Inbound::Malformed { .. }));
         link.send(note(r#"{"x":1}"#)).await.unwrap();
         let (left, right) = Link::memory();
-        let (mut left, mut right) = (bare(left.tapped(tap("left"))), bare(right.tapped(tap("right"))));
+        let (mut left, mut right) =
+            (bare(left.inspected(inspector("left"))), bare(right.inspected(inspector("right"))));
         left.send(note("{}")).await.unwrap();
         params(&mut right).await;
         let sent = r#"{"jsonrpc":"2.0","method":"test/note","params":{"x":1}}"#.to_owned();
         assert_eq!(
             *seen.lock().unwrap(),
             [
-                ("first", Way::In, " {} ".to_owned()),
-                ("second", Way::In, " {} ".to_owned()),
-                ("first", Way::Out, sent.clone()),
-                ("second", Way::Out, sent),
-                ("left", Way::Out, "message".to_owned()),
-                ("right", Way::In, "message".to_owned()),
+                ("first", Direction::In, " {} ".to_owned()),
+                ("second", Direction::In, " {} ".to_owned()),
+                ("first", Direction::Out, sent.clone()),
+                ("second", Direction::Out, sent),
+                ("left", Direction::Out, "message".to_owned()),
+                ("right", Direction::In, "message".to_owned()),
             ]
         );
     });
@@ -379,8 +382,8 @@ fn bytes_are_sent_as_they_are_and_a_tap_sees_their_lines() {
         let (reader, writer) = split(ours);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&seen);
-        let link = Link::stream(reader, writer, "test").tapped(move |way, crossed| {
-            if let (Way::Out, Crossed::Line(line)) = (way, crossed) {
+        let link = Link::stream(reader, writer, "test").inspected(move |way, inspected| {
+            if let (Direction::Out, Inspected::Line(line)) = (way, inspected) {
                 noted.lock().unwrap().push(line.to_vec());
             }
         });
@@ -415,7 +418,7 @@ fn the_pair_in_memory_keeps_order_is_bounded_and_tells_the_end() {
             for number in 0..5000 {
                 assert_eq!(params(&mut right).await["x"], number);
             }
-            assert_eq!(end(&mut right).await.kind, LinkEndKind::EndOfStream);
+            assert_eq!(end(&mut right).await.kind, TransportEndKind::EndOfStream);
             assert!(right.send(note("{}")).await.is_err());
         };
         tokio::join!(send, receive);
@@ -436,7 +439,8 @@ fn the_pair_in_memory_keeps_order_is_bounded_and_tells_the_end() {
 #[test]
 fn a_custom_transport_is_pumped_by_hand() {
     run(async {
-        let (link, mut driver) = Link::pair(LinkCaps { exchanges: true, reopens: true, remote: false });
+        let (link, mut driver) =
+            Link::channel(TransportCaps { exchanges: true, reopens: true, remote: false });
         assert_eq!(link_caps(&link), "exchanges");
         let mut link = bare(link);
         link.send(Outbound::Abort { id: RequestId::from(7) }).await.unwrap();
@@ -451,7 +455,7 @@ fn a_custom_transport_is_pumped_by_hand() {
         end(&mut link).await;
         assert!(link.reopen().await.is_err());
 
-        let (link, mut driver) = Link::pair(LinkCaps::default());
+        let (link, mut driver) = Link::channel(TransportCaps::default());
         let mut link = bare(link);
         link.push(note("{}"));
         link.close().await;

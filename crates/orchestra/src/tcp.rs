@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use mcpjoin::internal::tcp_stream;
-use mcpjoin::link::SocketError;
+use mcpjoin::transport::SocketError;
 
 /// Connects to the plain TCP port of an orchestrator, `host:port`. Every address of a name is tried, IPv4 and IPv6 side
 /// by side, and `timeout` bounds all of it.

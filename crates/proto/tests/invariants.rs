@@ -53,7 +53,7 @@ const CRATES: [(&str, &[&str]); 9] = [
 /// The modules of the library, each above what it may import. Modules in one row may import each other.
 const LAYERS: [&[&str]; 4] = [
     &["der", "http", "known_tools", "process"],
-    &["link", "transport"],
+    &["transport"],
     &["connection", "handler"],
     &["client", "server"],
 ];
@@ -741,8 +741,8 @@ fn the_rule_on_included_files_complains() {
 
 #[test]
 fn the_paths_of_a_code_map_are_found() {
-    let text = "| `crates/proto/src/raw.rs` | the `Raw`, `crates/mcpjoin/src/link/`.\nSee `cargo xtask test` and `xtask/`.";
-    assert_eq!(paths_in(text), ["crates/proto/src/raw.rs", "crates/mcpjoin/src/link/", "xtask/"]);
+    let text = "| `crates/proto/src/raw.rs` | the `Raw`, `crates/mcpjoin/src/transport/`.\nSee `cargo xtask test` and `xtask/`.";
+    assert_eq!(paths_in(text), ["crates/proto/src/raw.rs", "crates/mcpjoin/src/transport/", "xtask/"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use mcpjoin_proto::session::{
-    Call, CallError, CloseCause, Event, Inbound, Limits, LinkCaps, Origin, Outbound, Reply, Session,
+    Call, CallError, CloseCause, Event, Inbound, Limits, Origin, Outbound, Reply, Session, TransportCaps,
     Violation,
 };
 use mcpjoin_proto::{Message, Method, Payload, Request, RequestId, Time, Version};
@@ -490,7 +490,7 @@ fn two_peers_that_hold_back_for_calls_that_were_given_up_read_on_after_a_second(
         for ((peer, pipe), held) in peers.iter_mut().zip(&pipes).zip(&mut held) {
             *held |= !peer.session.wants_input();
             let waits = pipe.unwritten > 0 || pipe.filled > 0;
-            peer.session.link_sent(at(now), pipe.written, waits);
+            peer.session.transport_sent(at(now), pipe.written, waits);
         }
         if pipes.iter().all(|pipe| pipe.messages.is_empty() && pipe.unwritten == 0) {
             break;
@@ -526,7 +526,7 @@ fn who_writes_everything_before_reading_is_read_on_after_a_second() {
                 let Event::Request { request, .. } = event else { panic!("{event:?}") };
                 server.respond(&request.id, Ok(Reply::Complete(request.params.unwrap().into_raw())));
             }
-            server.link_sent(at(now), 4096, true);
+            server.transport_sent(at(now), 4096, true);
         }
         id
     };
@@ -608,7 +608,7 @@ fn reading_that_is_held_back_goes_on_when_something_is_asked() {
 fn reading_is_not_held_back_where_each_request_has_an_exchange_of_its_own() {
     let mut limits = Limits::default();
     (limits.handling, limits.waiting) = (1, 1);
-    let caps = LinkCaps { exchanges: true, ..LinkCaps::default() };
+    let caps = TransportCaps { exchanges: true, ..TransportCaps::default() };
     let mut server = opened_server_over(caps, "2025-11-25", limits);
     for id in 1..=2 {
         say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
@@ -634,7 +634,7 @@ fn a_peer_that_never_reads_stops_our_reading_and_is_given_up() {
             replied += answer.len();
             server.respond(&request.id, Ok(Reply::Complete(answer.clone())));
         }
-        server.link_sent(Time::ZERO, 4096, true);
+        server.transport_sent(Time::ZERO, 4096, true);
     }
     assert!(replied <= 8 * MIB, "{replied} bytes of results wait");
     // The peer may have much to write before it reads: for a second nothing is rejected, and then as many requests as 8
@@ -646,7 +646,7 @@ fn a_peer_that_never_reads_stops_our_reading_and_is_given_up() {
         refused += 1;
         assert!(refused < 1_000_000, "reading has no end");
         say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":"r{refused}","method":"tools/list"}}"#));
-        server.link_sent(at(1), 4096, true);
+        server.transport_sent(at(1), 4096, true);
     }
     assert!(requests(&mut server).is_empty());
     assert!(refused > 10_000, "{refused} were refused");

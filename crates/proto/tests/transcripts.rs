@@ -45,8 +45,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{
-    Ask, Call, ClientRole, Event, Inbound, Limits, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin,
-    Outbound, ProcessExit, Reply, Role, Route, ServerRole, Session, State,
+    Ask, Call, ClientRole, Event, Inbound, Limits, Origin, Outbound, ProcessExit, Reply, Role, Route,
+    ServerRole, Session, State, TransportCaps, TransportEnd, TransportEndKind, TransportError,
 };
 use mcpjoin_proto::types::{Implementation, LogMessageParams};
 use mcpjoin_proto::{
@@ -361,7 +361,7 @@ impl World {
                     }
                 }
                 let Some(side) = &mut self.sides[place] else { continue };
-                side.session.link_sent(self.now, side.sent, !side.wire.is_empty());
+                side.session.transport_sent(self.now, side.sent, !side.wire.is_empty());
             }
             if quiet {
                 return;
@@ -423,7 +423,7 @@ impl<'a> Words<'a> {
     }
 
     fn session(&self, place: usize) -> Session {
-        let caps = LinkCaps {
+        let caps = TransportCaps {
             exchanges: self.flag("exchanges"),
             reopens: self.flag("reopens"),
             remote: self.flag("remote"),
@@ -541,7 +541,7 @@ fn act(session: &mut Session, now: Time, verb: &str, words: &Words<'_>) -> Optio
             session.log(&id(words.word(1)), &message).err().map(|refused| refused.to_string())
         }
         "loses" => {
-            let cause = LinkError::new("the stream broke", true);
+            let cause = TransportError::new("the stream broke", true);
             session.handle(now, Inbound::Lost { id: id(words.word(1)), cause });
             None
         }
@@ -550,10 +550,10 @@ fn act(session: &mut Session, now: Time, verb: &str, words: &Words<'_>) -> Optio
             None
         }
         "ends" => {
-            let mut end = LinkEnd::end_of_stream();
+            let mut end = TransportEnd::end_of_stream();
             if words.flag("broken") {
-                let error = LinkError::new("connection reset", true);
-                end.kind = LinkEndKind::Failed(error);
+                let error = TransportError::new("connection reset", true);
+                end.kind = TransportEndKind::Failed(error);
             }
             end.exit = words.value("exit").map(|code| ProcessExit::Code(code.parse().unwrap()));
             end.stderr = words.value("stderr").map(|text| Bytes::from(text.to_owned())).unwrap_or_default();

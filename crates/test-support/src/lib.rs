@@ -15,9 +15,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use mcpjoin::link::{BareLink, ChildCommand, Link};
-use mcpjoin::proto::session::{Inbound, Limits, LinkEnd, Outbound, Route};
+use mcpjoin::proto::session::{Inbound, Limits, Outbound, Route, TransportEnd};
 use mcpjoin::proto::{Message, Method, Notification, Payload, Raw};
+use mcpjoin::transport::{ChildCommand, Link, RawLink};
 
 /// No test takes longer: a hang is a failure.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -37,8 +37,8 @@ pub fn fixture(name: &str) -> ChildCommand {
     ChildCommand::new("python3").arg(path).shutdown(DEADLINE, DEADLINE)
 }
 
-pub fn bare(link: Link) -> BareLink {
-    link.bare(&Limits::default())
+pub fn bare(link: Link) -> RawLink {
+    link.raw(&Limits::default())
 }
 
 /// Runs a test on a runtime of its own, within the deadline.
@@ -79,7 +79,7 @@ pub fn note(params: &str) -> Outbound {
 }
 
 /// The params of the notification that comes next.
-pub async fn params(link: &mut BareLink) -> serde_json::Value {
+pub async fn params(link: &mut RawLink) -> serde_json::Value {
     match link.recv().await {
         Inbound::Message { message: Message::Notification(note), .. } => {
             note.params.expect("params").raw().decode().expect("JSON")
@@ -89,7 +89,7 @@ pub async fn params(link: &mut BareLink) -> serde_json::Value {
 }
 
 /// The end, when it comes next.
-pub async fn end(link: &mut BareLink) -> LinkEnd {
+pub async fn end(link: &mut RawLink) -> TransportEnd {
     match link.recv().await {
         Inbound::Closed { cause } => cause,
         other => panic!("not the end but {other:?}"),

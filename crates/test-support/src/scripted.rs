@@ -6,16 +6,16 @@ use std::task::{Context, Poll, Waker};
 
 use mcpjoin::Client;
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::link::{BareLink, Link};
 use mcpjoin::proto::session::{Inbound, Limits, Outbound, Route, Violation};
 use mcpjoin::proto::{
     ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Response,
 };
+use mcpjoin::transport::{Link, RawLink};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 pub struct Scripted {
-    pub link: BareLink,
+    pub link: RawLink,
     pub capabilities: Value,
 }
 
@@ -70,7 +70,7 @@ impl Scripted {
             "completions": {},
             "logging": {},
         });
-        (ours, Self { link: theirs.bare(&Limits::default()), capabilities })
+        (ours, Self { link: theirs.raw(&Limits::default()), capabilities })
     }
 
     /// The next message; `None` when the client has closed.

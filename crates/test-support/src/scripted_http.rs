@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::client::{Client, ClientBuilder, ConnectError};
-use mcpjoin::link::{HttpConnect, Link};
+use mcpjoin::transport::{HttpConnect, Link};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

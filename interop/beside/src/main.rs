@@ -11,7 +11,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use mcpjoin::link::HttpOptions;
+use mcpjoin::transport::HttpOptions;
 use mcpjoin::server::{NoArguments, tool};
 use mcpjoin::{Client, Link, Server};
 use rustls::crypto::CryptoProvider;

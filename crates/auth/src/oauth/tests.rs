@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
 
 use futures_util::FutureExt as _;
-use mcpjoin_proto::session::LinkErrorKind;
+use mcpjoin_proto::session::TransportErrorKind;
 use tokio::sync::Notify;
 
 use super::*;
@@ -82,7 +82,7 @@ fn who_does_not_answer_while_the_metadata_are_looked_for_is_told_as_unreached() 
             outage,
         })
     };
-    let unreached = Some(LinkErrorKind::Unreached);
+    let unreached = Some(TransportErrorKind::Unreached);
     for (rung, who) in [
         (Rung::Server, "the server"),
         (Rung::ResourceMetadata, "the metadata of the server"),

@@ -9,7 +9,7 @@ use http::request::Parts;
 
 use super::scopes::is_scope;
 use super::verifier::Rejected;
-use mcpjoin::link::Denied;
+use mcpjoin::transport::Denied;
 
 /// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]

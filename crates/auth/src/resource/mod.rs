@@ -1,6 +1,6 @@
 //! An OAuth 2.1 resource server: it names its authorization servers, and admits only requests with a token of theirs.
 //!
-//! [`ResourceServer`] is given to [`HttpOptions::admission`](mcpjoin::link::HttpOptions::admission). It publishes the metadata
+//! [`ResourceServer`] is given to [`HttpOptions::admission`](mcpjoin::transport::HttpOptions::admission). It publishes the metadata
 //! document of [RFC 9728](https://www.rfc-editor.org/rfc/rfc9728), reads the token of each request
 //! ([RFC 6750](https://www.rfc-editor.org/rfc/rfc6750)), has it verified ([`TokenVerifier`]), and refuses with a challenge that
 //! says what the client needs. It issues no tokens, and forwards none.
@@ -33,7 +33,7 @@ pub use scopes::Operation;
 pub use verifier::{Principal, Rejected, TokenVerifier, Verified};
 
 use challenge::{Challenge, bearer};
-use mcpjoin::link::{Admission, Admitted, Admitting, Denied};
+use mcpjoin::transport::{Admission, Admitted, Admitting, Denied};
 use scopes::{Hierarchy, ScopesFor, includes};
 use verified_tokens::VerifiedTokens;
 use verifier::ErasedVerifier;
@@ -48,7 +48,7 @@ const MAX_VERIFIED_TOKENS: usize = 10_000;
 ///
 /// ```
 /// use mcpjoin_auth::resource::ResourceServer;
-/// use mcpjoin::link::HttpOptions;
+/// use mcpjoin::transport::HttpOptions;
 /// use mcpjoin::proto::Method;
 ///
 /// let resource = ResourceServer::builder("https://tools.example.com/mcp")

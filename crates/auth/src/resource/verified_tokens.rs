@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use mcpjoin::link::Admitted;
+use mcpjoin::transport::Admitted;
 
 /// The cache, with a fixed number of places.
 pub(super) struct VerifiedTokens {
@@ -55,7 +55,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::VerifiedTokens;
-    use mcpjoin::link::Admitted;
+    use mcpjoin::transport::Admitted;
 
     fn admitted(until: Option<Instant>) -> Admitted {
         let mut admitted = Admitted::new("p");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mcpjoin::client::{Client, ConnectError};
-use mcpjoin::link::Link;
+use mcpjoin::transport::Link;
 use mcpjoin_auth::{
     AuthError, ClientIdentity, LocalBrowser, MemoryStore, OAuth, Rung, Secret, TokenStore as _, Verdict,
 };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use mcpjoin::link::Credentials as _;
+use mcpjoin::transport::Credentials as _;
 use mcpjoin_auth::{FileStore, MemoryStore, Secret, StoreError, StoreLock, TokenStore};
 use tokio::sync::Notify;
 

@@ -1,7 +1,7 @@
 //! What is done when the server refuses: refreshes, logins, more scopes, and where that ends.
 
 use futures_util::future::join_all;
-use mcpjoin::link::Credentials as _;
+use mcpjoin::transport::Credentials as _;
 use mcpjoin_auth::{AuthError, MemoryStore, Secret, TokenStore as _};
 use serde_json::json;
 

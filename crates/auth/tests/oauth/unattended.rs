@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcpjoin::client::Client;
-use mcpjoin::link::Link;
+use mcpjoin::transport::Link;
 use mcpjoin_auth::{ClientIdentity, Grant, MemoryStore, OAuth, OAuthBuilder, Secret, TokenStore as _};
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::{Value, json};

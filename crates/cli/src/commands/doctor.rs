@@ -56,7 +56,7 @@ async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
         .on_step(observer.step());
     if let (Some(trace), None) = (trace, &child) {
         // The transport of a child writes its own trace.
-        doctor = doctor.tapped(trace.tap());
+        doctor = doctor.inspected(trace.inspect());
     }
     let ended = async {
         if let Some(child) = child {

@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use mcpjoin::Server;
-use mcpjoin::link::{HttpListener, HttpOptions, Listener};
 use mcpjoin::proto::http::origin::Origin;
+use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
 use mcpjoin_auth::resource::{ResourceServer, ResourceSetupError};
 use mcpjoin_quic::endpoint::{Authorities, CertificateError, ClientsAre, Identity};
 use tokio::sync::watch;

@@ -1,7 +1,7 @@
 //! `mcpjoin serve`: a built-in server on standard input and output, on sockets, over QUIC, or over HTTP.
 
-use mcpjoin::link::HttpOptions;
 use mcpjoin::proto::session::{CloseCause, Limits};
+use mcpjoin::transport::HttpOptions;
 use mcpjoin::{Link, Server};
 
 use super::listening::{Address, Listening, QuicOptions};

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
-use mcpjoin::link::{
+use mcpjoin::proto::http::challenge::Challenge;
+use mcpjoin::proto::session::TransportErrorKind;
+use mcpjoin::transport::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
-use mcpjoin::proto::http::challenge::Challenge;
-use mcpjoin::proto::session::LinkErrorKind;
 use mcpjoin_auth::{FileStore, OAuth, OAuthBuilder};
 
 use crate::args::Connect;
@@ -65,7 +65,7 @@ struct State {
     /// The authorization that was sent last.
     sent: Mutex<Option<HeaderValue>>,
     /// The network failure that kept us from an authorization. A login does not help against it.
-    outage: Mutex<Option<(LinkErrorKind, String)>>,
+    outage: Mutex<Option<(TransportErrorKind, String)>>,
     /// Clients of ours get the hint in the error, since they see no output of ours.
     has_clients: AtomicBool,
 }
@@ -238,15 +238,15 @@ impl Access {
     }
 
     /// The failure of an authorization server that was not reached, which `what` names.
-    pub(crate) fn outage(&self, kind: LinkErrorKind, what: String, phase: Phase) -> Failure {
-        let id = if kind == LinkErrorKind::Untrusted { "E_TLS" } else { "E_CONNECT" };
+    pub(crate) fn outage(&self, kind: TransportErrorKind, what: String, phase: Phase) -> Failure {
+        let id = if kind == TransportErrorKind::Untrusted { "E_TLS" } else { "E_CONNECT" };
         Failure::new(id, Exit::Connection, phase, what).hint(self.outage_hint(kind))
     }
 
-    fn outage_hint(&self, kind: LinkErrorKind) -> String {
+    fn outage_hint(&self, kind: TransportErrorKind) -> String {
         let explain = self.explain_line();
         match kind {
-            LinkErrorKind::Untrusted => {
+            TransportErrorKind::Untrusted => {
                 format!(
                     "--ca FILE trusts one more authority, once you know whose it is; {explain} shows every step"
                 )
@@ -260,7 +260,7 @@ impl Access {
     /// The error of a request that needs an authorization.
     fn failed(&self, error: CredentialsError) -> CredentialsError {
         let CredentialsError { message, kind } = &error;
-        let is_outage = *kind != LinkErrorKind::Unauthorized;
+        let is_outage = *kind != TransportErrorKind::Unauthorized;
         *lock(&self.0.outage) = is_outage.then(|| (*kind, message.clone()));
         if !self.0.has_clients.load(Ordering::Relaxed) {
             return error;

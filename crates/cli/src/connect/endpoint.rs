@@ -3,7 +3,7 @@
 //! Made by `connect::plan`. `connect` and the commands open links to it, as often as they need.
 
 use mcpjoin::Link;
-use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, SocketConnect, SocketError};
+use mcpjoin::transport::{ChildCommand, ChildHandle, HttpConnect, SocketConnect, SocketError};
 use mcpjoin_diagnostics::doctor::{Report, Target};
 use mcpjoin_diagnostics::validate::Validator;
 use mcpjoin_quic::QuicConnect;
@@ -50,7 +50,7 @@ impl Endpoint {
             Kind::Quic(connect) => (**connect).clone().await.map_err(|error| Failure::quic(&error))?,
             Kind::Http(connect) => connect.clone().build().map_err(|error| refused(&error))?,
         };
-        Ok(tapped(link, self.trace.as_ref()))
+        Ok(inspected(link, self.trace.as_ref()))
     }
 
     /// Says that the program is no entry of a configuration, where it could have been one.
@@ -119,21 +119,21 @@ impl Endpoint {
             Kind::Child(command) => Validator::new(command),
             Kind::Socket(socket) => Validator::stream(move || {
                 let (socket, trace) = (socket.clone(), trace.clone());
-                async move { Ok::<_, SocketError>(tapped(socket.await?, trace.as_ref())) }
+                async move { Ok::<_, SocketError>(inspected(socket.await?, trace.as_ref())) }
             }),
             Kind::Quic(connect) => {
                 let (each, also) = (connect.clone(), trace.clone());
                 let lines = Validator::stream(move || {
                     let (connect, trace) = (connect.clone(), trace.clone());
-                    async move { Ok::<_, QuicError>(tapped(connect.on_one_stream().await?, trace.as_ref())) }
+                    async move { Ok::<_, QuicError>(inspected(connect.on_one_stream().await?, trace.as_ref())) }
                 });
                 lines.and_messages(move || {
                     let (connect, trace) = (each.clone(), also.clone());
-                    async move { Ok::<_, QuicError>(tapped((*connect).await?, trace.as_ref())) }
+                    async move { Ok::<_, QuicError>(inspected((*connect).await?, trace.as_ref())) }
                 })
             }
             Kind::Http(connect) => match trace {
-                Some(trace) => Validator::http(connect).tapped(trace.tap()),
+                Some(trace) => Validator::http(connect).inspected(trace.inspect()),
                 None => Validator::http(connect),
             },
         }
@@ -165,7 +165,7 @@ impl Kind {
     pub(super) fn observed(self, ui: &Ui, trace: Option<&Trace>) -> Self {
         let Self::Child(mut command) = self else { return self };
         if let Some(trace) = trace {
-            command = command.tapped(trace.tap());
+            command = command.inspected(trace.inspect());
         }
         if ui.verbosity() > 0 || trace.is_some() {
             let (ui, trace) = (ui.clone(), trace.cloned());
@@ -182,9 +182,9 @@ impl Kind {
     }
 }
 
-fn tapped(link: Link, trace: Option<&Trace>) -> Link {
+fn inspected(link: Link, trace: Option<&Trace>) -> Link {
     match trace {
-        Some(trace) => link.tapped(trace.tap()),
+        Some(trace) => link.inspected(trace.inspect()),
         None => link,
     }
 }

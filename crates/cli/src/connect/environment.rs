@@ -7,7 +7,7 @@
 
 use std::ffi::OsStr;
 
-use mcpjoin::link::ChildCommand;
+use mcpjoin::transport::ChildCommand;
 
 use crate::config::INPUT_PREFIX;
 

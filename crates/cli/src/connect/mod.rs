@@ -16,7 +16,7 @@ mod trace;
 use std::time::{Duration, Instant};
 
 use mcpjoin::client::Client;
-use mcpjoin::link::ChildHandle;
+use mcpjoin::transport::ChildHandle;
 use tokio::time::timeout;
 
 use crate::args::{Configured, Connect};

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use mcpjoin::Link;
-use mcpjoin::link::{HttpConnect, HttpSetupError};
+use mcpjoin::transport::{HttpConnect, HttpSetupError};
 use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_quic::QuicConnect;
 use mcpjoin_quic::endpoint::{Authorities, CertificateError, Identity, Trust};

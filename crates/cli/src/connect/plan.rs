@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
-use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, CloseCause, Limits, OpeningFailure};
+use mcpjoin::transport::ChildCommand;
 
 use super::consent::Consent;
 use super::endpoint::{Endpoint, Kind};

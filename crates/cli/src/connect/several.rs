@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mcpjoin::client::Client;
-use mcpjoin::link::ChildHandle;
+use mcpjoin::transport::ChildHandle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;

@@ -19,9 +19,9 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use mcpjoin::link::{Crossed, Way};
 use mcpjoin::proto::session::{Inbound, Outbound};
 use mcpjoin::proto::{Kind, Raw, encode};
+use mcpjoin::transport::{Direction, Inspected};
 
 use crate::secret;
 use crate::ui::Ui;
@@ -83,19 +83,19 @@ impl Trace {
     }
 
     /// A function that writes each message it is called with.
-    pub(crate) fn tap(&self) -> impl Fn(Way, Crossed<'_>) + Send + Sync + 'static {
+    pub(crate) fn inspect(&self) -> impl Fn(Direction, Inspected<'_>) + Send + Sync + 'static {
         let trace = self.clone();
-        move |way, crossed| trace.crossed(if way == Way::In { "received" } else { "sent" }, crossed)
+        move |way, crossed| trace.crossed(if way == Direction::In { "received" } else { "sent" }, crossed)
     }
 
     /// Of a stream the line itself is written, over HTTP each message of a body.
-    fn crossed(&self, direction: &'static str, crossed: Crossed<'_>) {
+    fn crossed(&self, direction: &'static str, crossed: Inspected<'_>) {
         let messages = match crossed {
-            Crossed::Line(line) => return self.line(direction, line),
-            Crossed::Inbound(Inbound::Message { message, .. }) => slice::from_ref(message),
-            Crossed::Outbound(Outbound::Message { message, .. }) => slice::from_ref(message),
-            Crossed::Outbound(Outbound::Batch { messages, .. }) => messages,
-            Crossed::Inbound(Inbound::Malformed { excerpt, .. }) => return self.line(direction, excerpt),
+            Inspected::Line(line) => return self.line(direction, line),
+            Inspected::Inbound(Inbound::Message { message, .. }) => slice::from_ref(message),
+            Inspected::Outbound(Outbound::Message { message, .. }) => slice::from_ref(message),
+            Inspected::Outbound(Outbound::Batch { messages, .. }) => messages,
+            Inspected::Inbound(Inbound::Malformed { excerpt, .. }) => return self.line(direction, excerpt),
             _ => return,
         };
         for message in messages {

@@ -1,13 +1,13 @@
 //! From the library's errors to failures: the stable id, the exit code, and what to try.
 
 use mcpjoin::client::ClientError;
-use mcpjoin::link::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin::proto::scan::Encoding;
 use mcpjoin::proto::session::{
-    CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, OpeningFailure,
-    ProcessExit, foreign_protocol,
+    CallError, CallRefused, CloseCause, OpeningFailure, ProcessExit, TransportEnd, TransportEndKind,
+    TransportError, TransportErrorKind, foreign_protocol,
 };
 use mcpjoin::proto::{ErrorObject, Method, code};
+use mcpjoin::transport::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin_quic::endpoint::{QuicError, QuicErrorKind};
 
 use super::{Failure, Phase};
@@ -325,9 +325,9 @@ impl Failure {
         self
     }
 
-    fn link(end: &LinkEnd, phase: Phase) -> Self {
+    fn link(end: &TransportEnd, phase: Phase) -> Self {
         let mut failure = match &end.kind {
-            LinkEndKind::Failed(error) => Self::broken(error, phase),
+            TransportEndKind::Failed(error) => Self::broken(error, phase),
             kind => Self::ended(kind, end.exit, phase),
         };
         failure.seen.status = end.exit;
@@ -336,8 +336,8 @@ impl Failure {
     }
 
     /// The connection ended without an error.
-    fn ended(kind: &LinkEndKind, exit: Option<ProcessExit>, phase: Phase) -> Self {
-        if let LinkEndKind::CutOff { received } = kind {
+    fn ended(kind: &TransportEndKind, exit: Option<ProcessExit>, phase: Phase) -> Self {
+        if let TransportEndKind::CutOff { received } = kind {
             let ended = if exit.is_some() { "ended" } else { "closed the connection" };
             let message =
                 format!("the reply was cut off: the server {ended} after {received} bytes of a message");
@@ -352,7 +352,7 @@ impl Failure {
                 "the server was killed",
                 "signal 9 without anybody's doing means that memory ran out: look at the system's log",
             ),
-            (LinkEndKind::EndOfStream, None) => (
+            (TransportEndKind::EndOfStream, None) => (
                 "the server closed its standard output",
                 "a server must keep it open for as long as it is one; -v shows what it writes to standard error",
             ),
@@ -369,10 +369,10 @@ impl Failure {
     }
 
     /// The transport has failed, for the connection or for one request.
-    fn broken(error: &LinkError, phase: Phase) -> Self {
+    fn broken(error: &TransportError, phase: Phase) -> Self {
         let says = |text| error.message.contains(text);
         let (id, exit, what, hint) = match error.kind {
-            LinkErrorKind::Unreached => {
+            TransportErrorKind::Unreached => {
                 let hint = if says("through the proxy ") {
                     "is that the proxy to use? NO_PROXY names the hosts that are reached without one"
                 } else if says("does not speak TLS on that port") {
@@ -382,19 +382,19 @@ impl Failure {
                 };
                 ("E_CONNECT", Exit::Connection, "no connection", hint)
             }
-            LinkErrorKind::Untrusted => (
+            TransportErrorKind::Untrusted => (
                 "E_TLS",
                 Exit::Connection,
                 "no trusted connection",
                 "--ca FILE trusts one more authority, for servers inside a company for example",
             ),
-            LinkErrorKind::Unauthorized => (
+            TransportErrorKind::Unauthorized => (
                 "E_AUTH",
                 Exit::Authorization,
                 "the server does not let us in",
                 "say who you are: --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted",
             ),
-            LinkErrorKind::Foreign => (
+            TransportErrorKind::Foreign => (
                 "E_NO_ENDPOINT",
                 Exit::Connection,
                 "what answers there is no MCP server",
@@ -475,7 +475,7 @@ impl Failure {
             CallError::Closed(cause) => Self::closed(cause, phase),
             // After a connection was made, the address is right.
             CallError::Lost(error)
-                if !matches!(error.kind, LinkErrorKind::Broken | LinkErrorKind::Foreign) =>
+                if !matches!(error.kind, TransportErrorKind::Broken | TransportErrorKind::Foreign) =>
             {
                 Self::broken(error, phase)
             }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use mcpjoin::proto::session::{CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit};
+use mcpjoin::proto::session::{CloseCause, OpeningFailure, ProcessExit, TransportEnd, TransportEndKind};
 
 use super::{Failure, Phase};
 use crate::exit::Exit;
 
 fn died() -> Failure {
-    let last = LinkEnd {
-        kind: LinkEndKind::EndOfStream,
+    let last = TransportEnd {
+        kind: TransportEndKind::EndOfStream,
         exit: Some(ProcessExit::Code(7)),
         stderr: "one\n\nfatal: \u{1b}[31mno key\u{1b}[0m\n".into(),
     };

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use mcpjoin::link::{Listener, ListenerHandle};
 use mcpjoin::server::{Server, tool};
+use mcpjoin::transport::{Listener, ListenerHandle};
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mcpjoin::client::{Client, ClientError};
-use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::CallToolParams;
+use mcpjoin::transport::ChildCommand;
 use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::value::{Numbers, Struct};
 use mcpjoin_orchestra::wire::plugin_request::Request;

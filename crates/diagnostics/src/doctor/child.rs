@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{LinkEnd, LinkEndKind, ProcessExit};
+use mcpjoin_proto::session::{ProcessExit, TransportEnd, TransportEndKind};
 
 use super::diagnosis;
 use super::environment::version_manager;
@@ -20,7 +20,7 @@ use super::findings::*;
 use super::report::{Check, Finding, Outcome, Phase, Transport};
 use super::stderr_patterns::last_lines;
 use mcpjoin::client::{Client, ClientBuilder};
-use mcpjoin::link::{ChildCommand, ChildHandle, Forced, ShutdownReport, SpawnError, SpawnErrorKind};
+use mcpjoin::transport::{ChildCommand, ChildHandle, Forced, ShutdownReport, SpawnError, SpawnErrorKind};
 
 /// How much of a script's first line the system reads (Linux since 5.1).
 const MAX_FIRST_LINE_BYTES: u64 = 256;
@@ -262,8 +262,8 @@ async fn shut_down(exam: &mut Examination, client: Client, handle: &ChildHandle)
     let checks = [Check::EndOfInput, Check::ExitStatus, Check::Family];
     if exited {
         if !noticed {
-            let kind = LinkEndKind::EndOfStream;
-            let end = LinkEnd { kind, exit: report.exit, stderr: handle.stderr() };
+            let kind = TransportEndKind::EndOfStream;
+            let end = TransportEnd { kind, exit: report.exit, stderr: handle.stderr() };
             exam.add(diagnosis::ended(Transport::Child, Phase::ShutDown, &end));
         }
         exam.not_run(checks, EXITED);

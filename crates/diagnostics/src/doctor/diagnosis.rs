@@ -6,7 +6,7 @@
 use mcpjoin_proto::Method;
 use mcpjoin_proto::scan::Encoding;
 use mcpjoin_proto::session::{
-    CallError, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit, foreign_protocol,
+    CallError, CloseCause, OpeningFailure, ProcessExit, TransportEnd, TransportEndKind, foreign_protocol,
 };
 
 use super::findings::*;
@@ -150,7 +150,7 @@ pub(super) fn noise(transport: Transport, phase: Phase, observed: &Observed) -> 
 }
 
 /// The server ended before the client ended the session.
-pub(super) fn ended(transport: Transport, phase: Phase, end: &LinkEnd) -> Finding {
+pub(super) fn ended(transport: Transport, phase: Phase, end: &TransportEnd) -> Finding {
     if transport.is_remote() {
         return disconnected(phase, end);
     }
@@ -160,8 +160,8 @@ pub(super) fn ended(transport: Transport, phase: Phase, end: &LinkEnd) -> Findin
     let when = if is_open { "in the middle of the conversation" } else { "before it could be talked to" };
     let none = || ("", String::new());
     let (kind, (name, value)) = match (&end.kind, end.exit) {
-        (LinkEndKind::Failed(error), None) => (CONNECTION_FAILED, ("error", error.to_string())),
-        (LinkEndKind::CutOff { received }, _) => (CUT_OFF, ("received", received.to_string())),
+        (TransportEndKind::Failed(error), None) => (CONNECTION_FAILED, ("error", error.to_string())),
+        (TransportEndKind::CutOff { received }, _) => (CUT_OFF, ("received", received.to_string())),
         (_, Some(ProcessExit::Code(126 | 127))) => (COMMAND_INSIDE_MISSING, none()),
         (_, Some(ProcessExit::Signal(9))) => (KILLED, none()),
         (_, Some(ProcessExit::Signal(signal))) => match crash(signal) {
@@ -190,15 +190,15 @@ const fn is_open(phase: Phase) -> bool {
 }
 
 /// A remote server closed the connection, or the connection broke.
-fn disconnected(phase: Phase, end: &LinkEnd) -> Finding {
+fn disconnected(phase: Phase, end: &TransportEnd) -> Finding {
     let (kind, seen) = match &end.kind {
-        LinkEndKind::EndOfStream => {
+        TransportEndKind::EndOfStream => {
             let when =
                 if is_open(phase) { "in the middle of the conversation" } else { "before it said anything" };
             (CLOSED, format!("the server closed the connection {when}"))
         }
-        LinkEndKind::CutOff { .. } => (CLOSED_WHILE_WRITING, end.to_string()),
-        LinkEndKind::Failed(error) => (CONNECTION_BROKEN, error.message.clone()),
+        TransportEndKind::CutOff { .. } => (CLOSED_WHILE_WRITING, end.to_string()),
+        TransportEndKind::Failed(error) => (CONNECTION_BROKEN, error.message.clone()),
         _ => (CONNECTION_BROKEN, end.to_string()),
     };
     kind.at(phase, seen)

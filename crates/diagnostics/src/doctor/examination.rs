@@ -13,7 +13,7 @@ use super::findings::*;
 use super::observer::Observer;
 use super::report::{Check, Finding, Listing, Outcome, Phase, Report, Step, Transport, mark};
 use mcpjoin::client::{Client, ClientError, Listed, Pages};
-use mcpjoin::link::{Crossed, Way};
+use mcpjoin::transport::{Direction, Inspected};
 
 /// How long one list may take in all: as long as a request that reports progress may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(600);
@@ -26,7 +26,7 @@ pub(super) const EXITED: &str = "the server had ended";
 const CLOSED: &str = "the connection had ended";
 
 type OnStep = Box<dyn Fn(&Step) + Send + Sync>;
-type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;
+type Inspector = Box<dyn FnMut(Direction, Inspected<'_>) + Send>;
 
 /// The callbacks of an examination. None of them may block.
 #[derive(Default)]
@@ -36,7 +36,7 @@ pub(super) struct Callbacks {
     /// Called when a phase ends or is skipped. Its step may still change afterwards.
     pub(super) on_step: Option<OnStep>,
     /// Called with each message that crosses the link.
-    pub(super) tap: Option<Tap>,
+    pub(super) inspector: Option<Inspector>,
 }
 
 /// An examination in progress.

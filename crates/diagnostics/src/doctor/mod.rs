@@ -9,7 +9,7 @@
 //! ```no_run
 //! use mcpjoin::Client;
 //! use mcpjoin_diagnostics::doctor::Doctor;
-//! use mcpjoin::link::ChildCommand;
+//! use mcpjoin::transport::ChildCommand;
 //!
 //! # async fn example() {
 //! let command = ChildCommand::new("my-server").arg("--stdio");
@@ -51,7 +51,7 @@ pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step
 use self::examination::{Callbacks, Examination};
 use self::report::Transport;
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::link::{ChildCommand, Crossed, HttpConnect, SocketConnect, Way};
+use mcpjoin::transport::{ChildCommand, Direction, HttpConnect, Inspected, SocketConnect};
 use mcpjoin_quic::QuicConnect;
 
 /// A first response that takes longer is a finding: 5 s, the timeout of the probe of the era.
@@ -131,8 +131,8 @@ impl Doctor {
     }
 
     /// Calls this with everything that crosses the link. It must not block.
-    pub fn tapped(mut self, tap: impl FnMut(Way, Crossed<'_>) + Send + 'static) -> Self {
-        self.callbacks.tap = Some(Box::new(tap));
+    pub fn inspected(mut self, inspector: impl FnMut(Direction, Inspected<'_>) + Send + 'static) -> Self {
+        self.callbacks.inspector = Some(Box::new(inspector));
         self
     }
 

@@ -1,6 +1,6 @@
 //! Observes the messages of an examination: the opening with its times, and every violation of the protocol.
 //!
-//! Fed by the tap of the link and by the violations of the session, read by the examination. It changes nothing and sends
+//! Fed by the inspector of the link and by the violations of the session, read by the examination. It changes nothing and sends
 //! nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::stderr_patterns::truncate_line;
-use mcpjoin::link::{Crossed, Way};
+use mcpjoin::transport::{Direction, Inspected};
 
 /// Violations that are kept; further ones are counted.
 const MAX_VIOLATIONS: usize = 20;
@@ -155,38 +155,38 @@ impl Observer {
     }
 
     /// Records a message of the opening.
-    pub(super) fn crossed(&self, way: Way, crossed: Crossed<'_>) {
+    pub(super) fn inspected(&self, way: Direction, inspected: Inspected<'_>) {
         let mut observed = self.lock();
         if observed.opened {
             return;
         }
         let now = Instant::now();
-        let message = match crossed {
+        let message = match inspected {
             // The session reports a line that is no message as a violation.
-            Crossed::Line(line) => {
+            Inspected::Line(line) => {
                 let decoded = decode(&Bytes::copy_from_slice(line), &DecodeLimits::default());
                 let Ok(Decoded::Message(message)) = decoded else { return };
                 message
             }
-            Crossed::Inbound(Inbound::Message { message, .. }) => message.clone(),
-            Crossed::Inbound(Inbound::Lost { id, .. }) => return observed.foreign(Some(id), now),
-            Crossed::Inbound(Inbound::Malformed { error, excerpt, .. }) => {
+            Inspected::Inbound(Inbound::Message { message, .. }) => message.clone(),
+            Inspected::Inbound(Inbound::Lost { id, .. }) => return observed.foreign(Some(id), now),
+            Inspected::Inbound(Inbound::Malformed { error, excerpt, .. }) => {
                 observed.last_foreign = Some(excerpt.clone());
                 return observed.foreign(error.id.as_ref(), now);
             }
-            Crossed::Outbound(Outbound::Message { message, .. }) => message.clone(),
+            Inspected::Outbound(Outbound::Message { message, .. }) => message.clone(),
             _ => return,
         };
         match (way, message) {
-            (Way::Out, Message::Request(request)) if request.method == Method::Discover => {
+            (Direction::Out, Message::Request(request)) if request.method == Method::Discover => {
                 observed.probe.get_or_insert(now);
                 observed.probe_ids.push(request.id);
             }
-            (Way::Out, Message::Request(request)) if request.method == Method::Initialize => {
+            (Direction::Out, Message::Request(request)) if request.method == Method::Initialize => {
                 let first = observed.initialize.map_or(now, |(first, _)| first);
                 observed.initialize = Some((first, now));
             }
-            (Way::In, message) => {
+            (Direction::In, message) => {
                 observed.last_foreign = None;
                 observed.first.get_or_insert(now);
                 if let Message::Response(response) = message

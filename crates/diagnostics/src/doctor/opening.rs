@@ -14,7 +14,7 @@ use super::findings::*;
 use super::observer::{Observed, ProbeAnswer};
 use super::report::{Check, Outcome, Phase, Transport};
 use mcpjoin::client::{Client, ClientBuilder};
-use mcpjoin::link::{ChildHandle, Link};
+use mcpjoin::transport::{ChildHandle, Link};
 
 impl Examination {
     /// Connects the client. `began`: when the program was started, or the connection was begun. `child`: the process of a
@@ -34,11 +34,11 @@ impl Examination {
         let probe_timeout = client.limits_in_force().probe;
         let observer = self.observer.clone();
         let (of_link, of_session) = (observer.clone(), observer.clone());
-        let mut tap = self.callbacks.tap.take();
-        let link = link.tapped(move |way, crossed| {
-            of_link.crossed(way, crossed);
-            if let Some(tap) = &mut tap {
-                tap(way, crossed);
+        let mut inspector = self.callbacks.inspector.take();
+        let link = link.inspected(move |way, inspected| {
+            of_link.inspected(way, inspected);
+            if let Some(inspector) = &mut inspector {
+                inspector(way, inspected);
             }
         });
         let client = client.also_on_violation(move |violation| of_session.violation(violation));

@@ -10,7 +10,7 @@ use super::findings::*;
 use super::report::{Check, Finding, Phase};
 use super::{diagnosis, socket};
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::link::Link;
+use mcpjoin::transport::Link;
 use mcpjoin_quic::QuicConnect;
 use mcpjoin_quic::endpoint::{CertificateFacts, Connection, QuicError, QuicErrorKind, Trust, now};
 

@@ -11,7 +11,7 @@ use mcpjoin_proto::session::{Peer, ProcessExit, Violation};
 use mcpjoin_proto::{ErrorObject, Method};
 
 use super::orchestra::Orchestrator;
-use mcpjoin::link::Survivor;
+use mcpjoin::transport::Survivor;
 use mcpjoin_quic::endpoint::CertificateFacts;
 
 /// An enum whose variants have names for people and programs.

@@ -19,7 +19,7 @@ use super::findings::*;
 use super::report::{Check, Finding, Phase};
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::internal::{SocketPlace, host_and_port};
-use mcpjoin::link::{SocketConnect, SocketError, SocketErrorKind};
+use mcpjoin::transport::{SocketConnect, SocketError, SocketErrorKind};
 
 /// Runs all phases.
 pub(super) async fn examine(exam: &mut Examination, connect: SocketConnect, client: ClientBuilder) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin::link::{ChildHandle, Forced, Link};
-use mcpjoin_proto::session::{Inbound, Limits, LinkEnd, OpeningFailure};
+use mcpjoin::transport::{ChildHandle, Forced, Link};
+use mcpjoin_proto::session::{Inbound, Limits, OpeningFailure, TransportEnd};
 use mcpjoin_proto::{DecodeError, Message, Method, RequestId, Version};
 use mcpjoin_rules::{Ended, Line, Probe, Run, What};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -48,7 +48,7 @@ pub(crate) struct LineSession {
 #[derive(Clone, Debug)]
 enum Stop {
     /// The server, or its output, has ended.
-    Ended(LinkEnd),
+    Ended(TransportEnd),
     /// The server does not respond.
     Silent,
     /// Too much was received, or too many lines that are no messages before the first message.
@@ -252,7 +252,7 @@ impl LineSession {
         }
     }
 
-    fn ended(&mut self, end: LinkEnd) {
+    fn ended(&mut self, end: TransportEnd) {
         self.state.note(What::OutputEnded);
         if end.exit.is_some() {
             self.state.note(What::Ended(Ended { exit: end.exit, forced: false }));

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin::link::{BareLink, Crossed, Link, Way};
+use mcpjoin::transport::{Direction, Inspected, Link, RawLink};
 use mcpjoin_proto::DecodeErrorKind;
-use mcpjoin_proto::session::{Inbound, Limits, LinkEnd, Outbound, Route};
+use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportEnd};
 use mcpjoin_rules::Line;
 use tokio::time::{Instant, timeout};
 
@@ -16,7 +16,7 @@ type Lines = Arc<Mutex<VecDeque<(Instant, Bytes)>>>;
 
 /// A bare link that keeps the bytes of each line it receives until the line is taken.
 pub(crate) struct RecordedLink {
-    link: BareLink,
+    link: RawLink,
     lines: Lines,
 }
 
@@ -32,13 +32,13 @@ impl RecordedLink {
     pub(crate) fn new(link: Link, limits: &Limits) -> Self {
         let lines: Lines = Arc::default();
         let recorded = Arc::clone(&lines);
-        let link = link.tapped(move |way, crossed| {
-            if let (Way::In, Crossed::Line(line)) = (way, crossed) {
+        let link = link.inspected(move |way, inspected| {
+            if let (Direction::In, Inspected::Line(line)) = (way, inspected) {
                 let mut recorded = recorded.lock().unwrap_or_else(PoisonError::into_inner);
                 recorded.push_back((Instant::now(), Bytes::copy_from_slice(line)));
             }
         });
-        Self { link: link.bare(limits), lines }
+        Self { link: link.raw(limits), lines }
     }
 
     /// Waits for the next event. Cancel-safe. After [`Inbound::Closed`] nothing more is received.
@@ -50,7 +50,7 @@ impl RecordedLink {
         let line = self.lines.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         match line {
             Some((at, bytes)) => LinkEvent::Line { at, bytes, inbound },
-            // A link without a tap for lines.
+            // A link without a inspector for lines.
             None => LinkEvent::Other(inbound),
         }
     }
@@ -87,7 +87,7 @@ impl RecordedLink {
     }
 
     /// Closes the output of the link and waits until the peer has closed its own.
-    pub(crate) async fn close(&mut self) -> LinkEnd {
+    pub(crate) async fn close(&mut self) -> TransportEnd {
         self.link.close().await
     }
 }

@@ -38,15 +38,17 @@ use self::runs::Runs;
 use self::source::Source;
 pub use crate::engine::Progress;
 use crate::engine::ProgressFn;
-use crate::engine::http::Tap;
-use mcpjoin::link::{ChildCommand, Crossed, HttpConnect, HttpSetupError, SocketError, SpawnError, Way};
+use crate::engine::http::Inspector;
+use mcpjoin::transport::{
+    ChildCommand, Direction, HttpConnect, HttpSetupError, Inspected, SocketError, SpawnError,
+};
 
 /// Validates one server: records what it does, for the rules.
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
 /// use mcpjoin_rules::{Level, Selection, judge};
-/// use mcpjoin::link::ChildCommand;
+/// use mcpjoin::transport::ChildCommand;
 /// use mcpjoin_diagnostics::validate::Validator;
 ///
 /// let trace = Validator::new(ChildCommand::new("./my-server")).run().await?;
@@ -63,7 +65,7 @@ pub struct Validator {
     look: Look,
     progress: ProgressFn,
     /// Over HTTP.
-    tap: Option<Tap>,
+    inspector: Option<Inspector>,
 }
 
 /// What a server is asked, and for how long.
@@ -200,10 +202,10 @@ impl Validator {
         Self::of(Server::Http(Box::new(connect)))
     }
 
-    /// Calls `tap` for every message over HTTP, as a line. For a child, tap its [command](ChildCommand::tapped).
+    /// Calls `inspector` for every message over HTTP, as a line. For a child, inspector its [command](ChildCommand::inspected).
     #[must_use]
-    pub fn tapped(mut self, tap: impl FnMut(Way, Crossed<'_>) + Send + 'static) -> Self {
-        self.tap = Some(Box::new(tap));
+    pub fn inspected(mut self, inspector: impl FnMut(Direction, Inspected<'_>) + Send + 'static) -> Self {
+        self.inspector = Some(Box::new(inspector));
         self
     }
 
@@ -218,7 +220,7 @@ impl Validator {
             resilience: false,
             consent: features::Consent::default(),
         };
-        Self { server, look, progress: Box::new(|_| {}), tap: None }
+        Self { server, look, progress: Box::new(|_| {}), inspector: None }
     }
 
     /// Sets the limits of messages, and how long the first response of a run may take ([`Limits::initialize`], 30 s;
@@ -257,7 +259,7 @@ impl Validator {
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-    /// use mcpjoin::link::ChildCommand;
+    /// use mcpjoin::transport::ChildCommand;
     /// use mcpjoin::proto::Raw;
     /// use mcpjoin_diagnostics::validate::Validator;
     ///
@@ -323,7 +325,7 @@ impl Validator {
         match self.server {
             Server::Lines(source) => Runs::over_lines(self.look, self.progress, source).all().await,
             Server::Http(connect) => {
-                Runs::over_http(self.look, self.progress, self.tap, &connect)?.all().await
+                Runs::over_http(self.look, self.progress, self.inspector, &connect)?.all().await
             }
         }
     }

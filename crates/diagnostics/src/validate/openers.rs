@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin_proto::session::{Inbound, Limits, LinkEnd, Outbound, Route};
+use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportEnd};
 use mcpjoin_proto::{Era, Message, Method, Raw, RequestId, Response, Version};
 use mcpjoin_rules::Revisions;
 use tokio::time::{Instant, timeout_at};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::probes;
 use crate::engine::message::{self, Manner, member, version_of};
 use crate::engine::request_in;
-use mcpjoin::link::{BareLink, Link};
+use mcpjoin::transport::{Link, RawLink};
 
 /// How long the server may take to end after its response. Then it is killed with the link.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -69,7 +69,7 @@ pub enum OpenerAnswer {
     /// The exchange ended without a response: over HTTP, for example, by its status.
     Lost(String),
     /// The server has ended, or has closed its side.
-    Closed(LinkEnd),
+    Closed(TransportEnd),
     /// There was no response in this time.
     Silent(Duration),
 }
@@ -138,13 +138,13 @@ impl Opener {
     ///
     /// Dropping the future kills at once what the link has started.
     pub async fn over(&self, link: Link, limits: &Limits, within: Duration) -> OpenerAnswer {
-        let mut link = link.bare(limits);
+        let mut link = link.raw(limits);
         let answer = self.answer(&mut link, limits, within).await;
         let _ = timeout_at(Instant::now() + CLOSE_TIMEOUT, link.close()).await;
         answer
     }
 
-    async fn answer(&self, link: &mut BareLink, limits: &Limits, within: Duration) -> OpenerAnswer {
+    async fn answer(&self, link: &mut RawLink, limits: &Limits, within: Duration) -> OpenerAnswer {
         let Some(request) = request_in(&self.line()) else { return OpenerAnswer::Silent(within) };
         let asked = request.id.clone();
         link.push(Outbound::Message { message: Message::Request(request), route: Route::Session });

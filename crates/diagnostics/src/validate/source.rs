@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::{Server, ValidateError, Validator};
-use mcpjoin::link::{ChildCommand, ChildHandle, Link};
+use mcpjoin::transport::{ChildCommand, ChildHandle, Link};
 
 /// A connection that is being made.
 type Opening = Pin<Box<dyn Future<Output = Result<Link, ValidateError>> + Send>>;
@@ -94,7 +94,7 @@ impl Validator {
 
     /// Also opens one session over a link that carries messages in place of bytes, beside those over a
     /// [stream](Self::stream): a transport on which each request has a stream of its own. Changes nothing without a
-    /// stream. The link has to show lines to a [tap](Link::tapped), as the one of QUIC does.
+    /// stream. The link has to show lines to a [inspector](Link::inspected), as the one of QUIC does.
     ///
     /// ```no_run
     /// # async fn f(pin: mcpjoin_quic::endpoint::Trust) -> Result<(), Box<dyn std::error::Error>> {

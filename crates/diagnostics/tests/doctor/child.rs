@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use mcpjoin::Client;
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::session::{Ask, Limits, ProcessExit};
 use mcpjoin::proto::{Era, Method};
+use mcpjoin::transport::ChildCommand;
 use mcpjoin_diagnostics::doctor::{Check, Doctor, Finding, Outcome, Phase, Report};
 
 use crate::support::{lives, run, sh};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::link::{HttpConnect, HttpListener, HttpOptions};
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, Limits};
 use mcpjoin::server::{NoArguments, tool};
+use mcpjoin::transport::{HttpConnect, HttpListener, HttpOptions};
 use mcpjoin::{Client, Link, Server};
 use mcpjoin_diagnostics::doctor::{Check, Doctor, Outcome, Phase, Report};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

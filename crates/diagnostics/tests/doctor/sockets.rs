@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::link::{Listener, SocketConnect};
 use mcpjoin::proto::session::Limits;
 use mcpjoin::server::{NoArguments, tool};
+use mcpjoin::transport::{Listener, SocketConnect};
 use mcpjoin::{Client, Link, Server};
 use mcpjoin_diagnostics::doctor::{Check, Doctor, Outcome, Phase, Report};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

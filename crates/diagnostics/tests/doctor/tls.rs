@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcpjoin::Link;
-use mcpjoin::link::HttpConnect;
+use mcpjoin::transport::HttpConnect;
 use mcpjoin_diagnostics::doctor::{Check, Doctor, Phase, Report};
 
 use crate::alone;

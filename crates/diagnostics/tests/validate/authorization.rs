@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use mcpjoin::Link;
-use mcpjoin::link::{AuthorizationRequest, Credentials, CredentialsError};
 use mcpjoin::proto::Version;
+use mcpjoin::transport::{AuthorizationRequest, Credentials, CredentialsError};
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 
 use super::fault::Fault;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin::link::SocketError;
 use mcpjoin::proto::session::Limits;
 use mcpjoin::proto::{Era, Raw, Version};
+use mcpjoin::transport::SocketError;
 use mcpjoin::{Link, Server};
 use mcpjoin_diagnostics::validate::Validator;
 use mcpjoin_rules::{CallProblem, Chapter, Outcome, Report, Trace, rules};

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::Link;
-use mcpjoin::link::{ChildCommand, Crossed, SocketError};
 use mcpjoin::proto::session::Limits;
 use mcpjoin::proto::types::{Prompt, Resource};
 use mcpjoin::proto::{Era, Version};
 use mcpjoin::server::{NoArguments, Server, tool};
+use mcpjoin::transport::{ChildCommand, Inspected, SocketError};
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Outcome, Probe, What};
 
@@ -160,12 +160,12 @@ async fn a_tap_sees_every_message() {
     let front = Front::new(Fault::default()).await;
     let seen = Arc::<Mutex<usize>>::default();
     let noted = Arc::clone(&seen);
-    let tapped = front.validator().tapped(move |_, crossed| {
-        if let Crossed::Line(_) = crossed {
+    let inspected = front.validator().inspected(move |_, crossed| {
+        if let Inspected::Line(_) = crossed {
             *noted.lock().unwrap() += 1;
         }
     });
-    let trace = looked(tapped).await.unwrap();
+    let trace = looked(inspected).await.unwrap();
     let events = trace.runs.iter().flat_map(|run| &run.events);
     let messages = events.filter(|event| matches!(event.what, What::Sent(..) | What::Received(_)));
     assert_eq!(messages.count(), *seen.lock().unwrap());

@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use mcpjoin::link::{HttpListener, HttpOptions};
+use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin_diagnostics::validate::ClientValidator;
 use mcpjoin_rules::{Trace, What};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -3,12 +3,12 @@
 use std::future::pending;
 use std::time::Duration;
 
-use mcpjoin::link::{HttpListener, HttpOptions};
 use mcpjoin::proto::session::Ask;
 use mcpjoin::proto::types::{
     CreateMessageResult, ElicitAction, ElicitResult, Members, Role, Root, TextContent,
 };
 use mcpjoin::proto::{Era, Raw};
+use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin::{Client, Link};
 use mcpjoin_diagnostics::validate::{ClientValidator, Leaving};
 use tokio::sync::oneshot;

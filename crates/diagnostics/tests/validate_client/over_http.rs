@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mcpjoin::link::{HttpListener, HttpOptions};
+use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin_diagnostics::validate::{ClientValidator, Leaving};
 use mcpjoin_rules::{Outcome, Trace};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

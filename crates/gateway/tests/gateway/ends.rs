@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcpjoin::Link;
 use mcpjoin::client::Restart;
 use mcpjoin::proto::session::{
-    Ask, CloseCause, Inbound, Limits, LinkCaps, LinkEnd, Origin, Outbound, ProcessExit,
+    Ask, CloseCause, Inbound, Limits, Origin, Outbound, ProcessExit, TransportCaps, TransportEnd,
 };
 use mcpjoin::proto::{Era, Message, Response};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, Refusal};
@@ -29,7 +29,7 @@ async fn dies_in_a_call(
 ) -> serde_json::Value {
     let (drivers, mut started) = tokio::sync::mpsc::unbounded_channel();
     let start = move || {
-        let (link, driver) = Link::pair(LinkCaps::default());
+        let (link, driver) = Link::channel(TransportCaps::default());
         let _ = drivers.send(driver);
         std::future::ready(Ok::<_, io::Error>(link))
     };
@@ -53,7 +53,7 @@ async fn dies_in_a_call(
         client.say(INITIALIZED).await;
         client.say(CALL).await;
     }
-    let mut end = LinkEnd::end_of_stream();
+    let mut end = TransportEnd::end_of_stream();
     end.exit = Some(exit);
     end.stderr = stderr.into();
     server.send(Inbound::Closed { cause: end }).await.unwrap();
@@ -594,7 +594,7 @@ fn whoever_comes_to_a_listener_is_served_until_the_end_in_either_era() {
             std::future::ready(Ok::<_, io::Error>(near))
         })
         .build();
-        let listener = mcpjoin::link::Listener::tcp("127.0.0.1:0").await.unwrap();
+        let listener = mcpjoin::transport::Listener::tcp("127.0.0.1:0").await.unwrap();
         let address = listener.address().tcp().unwrap().to_string();
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         let serving = gateway.clone();

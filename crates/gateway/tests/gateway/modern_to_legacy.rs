@@ -927,7 +927,7 @@ fn a_server_that_does_not_list_its_tools_holds_up_all_who_wait_for_that_once() {
 
 #[test]
 fn over_http_a_client_is_asked_and_leaving_is_cancelling() {
-    use mcpjoin::link::{HttpListener, HttpOptions};
+    use mcpjoin::transport::{HttpListener, HttpOptions};
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let test = async {
@@ -967,7 +967,7 @@ fn over_http_a_client_is_asked_and_leaving_is_cancelling() {
 fn over_http_a_servers_questions_reach_no_other_principal() {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use mcpjoin::link::{HttpListener, HttpOptions};
+    use mcpjoin::transport::{HttpListener, HttpOptions};
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let test = async {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mcpjoin::Link;
-use mcpjoin::link::LinkDriver;
-use mcpjoin::proto::session::{Ask, Inbound, LinkCaps, Origin, Outbound};
+use mcpjoin::proto::session::{Ask, Inbound, Origin, Outbound, TransportCaps};
 use mcpjoin::proto::{Era, RequestId, decode, encode};
+use mcpjoin::transport::ChannelDriver;
 use mcpjoin_gateway::{Gateway, GatewayBuilder};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -22,23 +22,23 @@ const UNUSED_UPSTREAM_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A client over HTTP as the gateway sees it: without a session, and known only by an address.
 pub(crate) struct Person {
-    driver: LinkDriver,
+    driver: ChannelDriver,
     origin: Arc<Origin>,
     capabilities: &'static str,
 }
 
 impl Person {
     pub(crate) fn at(gateway: &Gateway, address: &str) -> Self {
-        Self::with(gateway, address, LinkCaps { exchanges: true, ..LinkCaps::default() })
+        Self::with(gateway, address, TransportCaps { exchanges: true, ..TransportCaps::default() })
     }
 
     /// A client with a connection of its own.
     pub(crate) fn on_stream(gateway: &Gateway, address: &str) -> Self {
-        Self::with(gateway, address, LinkCaps::default())
+        Self::with(gateway, address, TransportCaps::default())
     }
 
-    fn with(gateway: &Gateway, address: &str, caps: LinkCaps) -> Self {
-        let (link, driver) = Link::pair(caps);
+    fn with(gateway: &Gateway, address: &str, caps: TransportCaps) -> Self {
+        let (link, driver) = Link::channel(caps);
         let gateway = gateway.clone();
         tokio::spawn(async move { gateway.serve(link).await });
         let origin = Arc::new(Origin { peer: Some(address.into()), ..Origin::new("http") });

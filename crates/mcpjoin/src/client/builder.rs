@@ -18,7 +18,7 @@ use super::{Cache, Client, ConnectError};
 use crate::connection::OnViolation;
 use crate::connection::rounds::MAX_ROUNDS;
 use crate::handler::{ErasedHandler, Handler};
-use crate::link::Link;
+use crate::transport::Link;
 
 /// Maximum number of pages of one list.
 const MAX_PAGES: usize = 1000;
@@ -148,7 +148,7 @@ impl ClientBuilder {
     /// another name for another access token.
     ///
     /// Without this call, a transport over HTTP derives it from its `Authorization` header or asks its
-    /// [`Credentials`](crate::link::Credentials::cache_partition). If neither is known, private results are used only
+    /// [`Credentials`](crate::transport::Credentials::cache_partition). If neither is known, private results are used only
     /// on the connection that received them.
     pub fn cache_partition(mut self, name: impl Into<String>) -> Self {
         self.caching.partition = Some(name.into().into());

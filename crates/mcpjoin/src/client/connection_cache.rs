@@ -14,7 +14,7 @@ use mcpjoin_proto::{Method, Raw};
 use tokio::time::Instant;
 
 use super::cache::{Cache, Key, Owner, is_public};
-use crate::link::{CredentialKey, PeerIdentity};
+use crate::transport::{CredentialKey, PeerIdentity};
 
 /// Members of `_meta` that do not affect the result: trace context, progress tokens, log levels. All others may.
 const IGNORED_META: [&str; 5] =

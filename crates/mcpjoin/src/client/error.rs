@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcpjoin_proto::session::{
-    CallError, CallRefused, CloseCause, LinkEnd, NotifyRefused, OpeningFailure, ProcessExit,
+    CallError, CallRefused, CloseCause, NotifyRefused, OpeningFailure, ProcessExit, TransportEnd,
 };
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{ErrorObject, Method};
@@ -208,7 +208,7 @@ impl ConnectError {
 
     /// Returns how the transport has ended, if that is the cause.
     #[must_use]
-    pub const fn link_end(&self) -> Option<&LinkEnd> {
+    pub const fn link_end(&self) -> Option<&TransportEnd> {
         link_end(&self.cause)
     }
 
@@ -223,7 +223,7 @@ fn said(message: Option<&str>) -> String {
     message.map_or_else(String::new, |message| format!(": {}", Line::of(message)))
 }
 
-pub(super) const fn link_end(cause: &CloseCause) -> Option<&LinkEnd> {
+pub(super) const fn link_end(cause: &CloseCause) -> Option<&TransportEnd> {
     match cause {
         CloseCause::Link(end) | CloseCause::Opening(OpeningFailure::Ended { last: end, .. }) => Some(end),
         _ => None,

@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use mcpjoin::client::Client;
-//! use mcpjoin::link::Link;
+//! use mcpjoin::transport::Link;
 //! use mcpjoin::proto::Raw;
 //!
 //! # async fn example(link: Link) -> Result<(), Box<dyn std::error::Error>> {
@@ -69,7 +69,7 @@ use self::subscription::ResourceStreams;
 use self::task::TaskRegistry;
 use crate::connection::Connection;
 #[cfg(all(unix, feature = "child"))]
-use crate::link::ChildHandle;
+use crate::transport::ChildHandle;
 
 /// A connected client. Cheap to clone; all methods take `&self` and may be called from several tasks at once.
 ///

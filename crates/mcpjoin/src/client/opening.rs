@@ -17,8 +17,8 @@ use super::{Client, ConnectError, Inner, OpenConnection};
 use crate::connection::{Connection, NotificationObserver, OnViolation, Setup};
 use crate::handler::{ErasedHandler, SharedHandler};
 #[cfg(all(unix, feature = "child"))]
-use crate::link::ChildHandle;
-use crate::link::{Link, PeerIdentity};
+use crate::transport::ChildHandle;
+use crate::transport::{Link, PeerIdentity};
 
 /// How long a failed connect waits for the end of what it has started. Together with the time to detect the death of a
 /// child it stays below half a second.

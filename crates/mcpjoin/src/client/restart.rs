@@ -13,14 +13,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Ask, CloseCause, LinkEnd, ProcessExit};
+use mcpjoin_proto::session::{Ask, CloseCause, ProcessExit, TransportEnd};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::error::link_end;
 use super::opening::Plan;
 use super::{Client, ClientBuilder, ConnectError};
-use crate::link::Link;
+use crate::transport::Link;
 
 /// When a server is restarted, and when it is given up.
 ///
@@ -173,7 +173,7 @@ pub enum RunExit {
 impl RunExit {
     /// Returns how the transport has ended, if that is what happened.
     #[must_use]
-    pub const fn link_end(&self) -> Option<&LinkEnd> {
+    pub const fn link_end(&self) -> Option<&TransportEnd> {
         match self {
             Self::NotStarted(_) => None,
             Self::NotOpened(error) => error.link_end(),
@@ -271,7 +271,7 @@ impl ClientBuilder {
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
     /// use mcpjoin::Client;
     /// use mcpjoin::client::Restart;
-    /// use mcpjoin::link::ChildCommand;
+    /// use mcpjoin::transport::ChildCommand;
     ///
     /// let command = ChildCommand::new("my-server");
     /// let server = Client::builder("my-client", "1.0.0")

@@ -16,7 +16,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use mcpjoin_proto::decode::DecodeErrorKind;
-use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply, State, Violation};
+use mcpjoin_proto::session::{CloseCause, Event, Inbound, Reply, State, TransportEnd, Violation};
 use mcpjoin_proto::{Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
@@ -28,7 +28,7 @@ use super::handler_tasks::{
 };
 use super::{NotificationObserver, OnViolation};
 use crate::handler::ErasedHandler;
-use crate::link::Transport;
+use crate::transport::Transport;
 
 /// Messages handled in one turn before everything is sent and the task yields. 64 was measured: 0.75 to 1.02 of the
 /// rate of a server without any protocol, at 256 requests in flight.
@@ -68,7 +68,7 @@ pub struct Driver {
     watches_link: bool,
     stage: Stage,
     /// Writing has failed. What the peer may still have sent is read until this time.
-    write_failure: Option<Box<(LinkEnd, Time)>>,
+    write_failure: Option<Box<(TransportEnd, Time)>>,
     /// There may be thousands of such connections, most of them idle: between turns it keeps buffers for one item each.
     shrinks_when_idle: bool,
     /// Buffers that are reused in every turn.
@@ -537,7 +537,7 @@ impl Driver {
             if waiting || self.watches_link || draining {
                 self.watches_link = waiting;
                 let mut state = core.lock();
-                state.session.link_sent(now, self.io.sent(), waiting);
+                state.session.transport_sent(now, self.io.sent(), waiting);
                 self.take_events(&mut state);
                 self.update_due(&state);
                 drop(state);

@@ -30,7 +30,7 @@ pub(crate) use handler_tasks::panicked;
 
 use self::core::{Core, Inner, TaskWaker};
 use crate::handler::ErasedHandler;
-use crate::link::Link;
+use crate::transport::Link;
 
 /// A handle to a connection. Cheap to clone.
 ///
@@ -67,7 +67,7 @@ impl Connection {
     #[doc(hidden)]
     pub fn new(link: Link, setup: Setup, handler: impl ErasedHandler + 'static) -> (Self, Driver) {
         let Setup { role, limits, on_violation, notification_observer } = setup;
-        let mut io = link.into_io();
+        let mut io = link.into_transport();
         io.configure(&limits);
         let session = Session::new(role, io.caps(), limits);
         let core = Arc::new(Core::new(session));

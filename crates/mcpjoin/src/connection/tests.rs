@@ -6,7 +6,7 @@ use std::task::{Context as TaskContext, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use mcpjoin_proto::decode::{Decoded, decode};
-use mcpjoin_proto::session::{Ask, CallError, ClientRole, Event, Inbound, LinkCaps, Origin, Reply};
+use mcpjoin_proto::session::{Ask, CallError, ClientRole, Event, Inbound, Origin, Reply, TransportCaps};
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use mcpjoin_proto::{DecodeLimits, Era, Payload, Raw, Time};
 
@@ -16,7 +16,7 @@ use crate::handler::Nothing;
 #[test]
 fn who_does_not_wait_for_the_end_any_more_leaves_nothing_behind() {
     let role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
-    let session = Session::new(Role::Client(role.into()), LinkCaps::default(), Limits::default());
+    let session = Session::new(Role::Client(role.into()), TransportCaps::default(), Limits::default());
     let connection = Connection::from_core(Arc::new(Core::new(session)));
     let mut cx = TaskContext::from_waker(Waker::noop());
     let watchers = || connection.core.lock().watchers();
@@ -36,7 +36,7 @@ fn who_does_not_wait_for_the_end_any_more_leaves_nothing_behind() {
 pub(super) fn opened(limits: Limits) -> Arc<Core> {
     let mut role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
     role.ask = Ask::Only(Era::Legacy);
-    let core = Arc::new(Core::new(Session::new(Role::Client(role.into()), LinkCaps::default(), limits)));
+    let core = Arc::new(Core::new(Session::new(Role::Client(role.into()), TransportCaps::default(), limits)));
     core.lock().session.open(Time::ZERO);
     said(
         &core,
@@ -205,7 +205,7 @@ fn who_waits_for_a_request_to_be_over_is_not_touched_under_the_lock_and_leaves_n
 
 #[tokio::test]
 async fn the_task_that_drives_is_not_touched_under_the_lock() {
-    let (ours, _theirs) = Link::pair(LinkCaps::default());
+    let (ours, _theirs) = Link::channel(TransportCaps::default());
     let role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
     let setup = Setup {
         role: Role::Client(role.into()),
@@ -265,8 +265,8 @@ impl Wake for Bell {
 #[test]
 fn a_driver_that_is_dropped_ends_the_calls_under_way() {
     let core = opened(Limits::default());
-    let (io, _theirs) = Link::pair(LinkCaps::default());
-    let driver = Driver::new(core.clone(), io.into_io(), Box::new(Arc::new(Nothing)), (None, None));
+    let (io, _theirs) = Link::channel(TransportCaps::default());
+    let driver = Driver::new(core.clone(), io.into_transport(), Box::new(Arc::new(Nothing)), (None, None));
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(bell.clone());
     let mut cx = TaskContext::from_waker(&waker);

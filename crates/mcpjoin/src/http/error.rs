@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use hyper_util::client::legacy;
-use mcpjoin_proto::session::LinkErrorKind;
+use mcpjoin_proto::session::TransportErrorKind;
 use rustls::CertificateError;
 use url::Url;
 
@@ -74,18 +74,18 @@ pub fn describe(
     url: &Url,
     connect_timeout: Duration,
     proxied: bool,
-) -> (LinkErrorKind, String, bool) {
+) -> (TransportErrorKind, String, bool) {
     let host = url.host_str().unwrap_or_default();
-    let unreached = |what| (LinkErrorKind::Unreached, what, true);
+    let unreached = |what| (TransportErrorKind::Unreached, what, true);
     if !proxied && find::<ResolveError>(error).is_some() {
         return unreached(format!("the name {host} was not resolved: {}", root(error)));
     }
     if let Some(tls) = find::<rustls::Error>(error) {
         if matches!(tls, rustls::Error::InvalidMessage(_)) {
             // Nothing that could be trusted: no further authority helps.
-            return (LinkErrorKind::Unreached, tls_text(tls, host), false);
+            return (TransportErrorKind::Unreached, tls_text(tls, host), false);
         }
-        return (LinkErrorKind::Untrusted, tls_text(tls, host), false);
+        return (TransportErrorKind::Untrusted, tls_text(tls, host), false);
     }
     if error.is_connect() {
         if is_timeout(error) {
@@ -99,7 +99,7 @@ pub fn describe(
         });
     }
     let what = format!("the connection broke before a response came: {}", root(error));
-    (LinkErrorKind::Broken, what, true)
+    (TransportErrorKind::Broken, what, true)
 }
 
 /// Whether nothing listens there.

@@ -1,6 +1,6 @@
 //! The HTTP client of this crate: one set-up for everything that makes a request.
 //!
-//! Used by the transport (`link::http_client`), by `auth`, by `validate` and by `doctor`. They differ only in
+//! Used by the transport (`transport::http_client`), by `auth`, by `validate` and by `doctor`. They differ only in
 //! [`ClientOptions`]. What a request means, redirects, retries and limits on bodies stay with them.
 //!
 //! ```text

@@ -18,7 +18,7 @@
 //! | the child dies when this process is killed | yes, by the kernel's parent-death signal | its standard input ends |
 //! | and the processes that it has started | when there is a [guard] | no |
 //!
-//! On other systems (Windows) children cannot be started: [`ChildCommand`](crate::link::ChildCommand) does not exist there.
+//! On other systems (Windows) children cannot be started: [`ChildCommand`](crate::transport::ChildCommand) does not exist there.
 
 mod child_state;
 mod command;

@@ -177,13 +177,13 @@ impl ServerBuilder {
     /// [`TypedTool::requires_tasks`] declares them as well.
     ///
     /// This declares the extension of 2026-07-28, and the tasks of the core of 2025-11-25. The latter are not declared
-    /// over HTTP [without sessions](crate::link::HttpOptions::stateless), where every client could list the tasks of
+    /// over HTTP [without sessions](crate::transport::HttpOptions::stateless), where every client could list the tasks of
     /// all others.
     ///
     /// A server keeps at most 1,024 tasks with 256 MiB of parameters and results, and for one principal or session at
     /// most 128 tasks with 32 MiB. Each task is kept for at most an hour, and cancelled if it still runs then.
     ///
-    /// A task belongs to the principal ([`HttpOptions::principal`](crate::link::HttpOptions::principal)) of its
+    /// A task belongs to the principal ([`HttpOptions::principal`](crate::transport::HttpOptions::principal)) of its
     /// request. Without a principal it belongs at 2025-11-25 to the session, and ends with it; in the modern era it
     /// belongs to everyone who knows its id, which has 128 random bits. A task lives in the process that started it, so
     /// requests about it must reach the same replica.
@@ -195,7 +195,7 @@ impl ServerBuilder {
     /// Sets the key for what clients keep between two requests: the encrypted state of a request for input
     /// (`requestState` of 2026-07-28), and the signed ids of tasks. Default: a random key for each server.
     ///
-    /// Replicas that share their clients ([`HttpOptions::stateless`](crate::link::HttpOptions::stateless)) need the
+    /// Replicas that share their clients ([`HttpOptions::stateless`](crate::transport::HttpOptions::stateless)) need the
     /// same key; otherwise one replica refuses the states of another with -32602. Their clocks may differ by up to a
     /// minute. Tasks stay with their replica ([`ServerBuilder::tasks`]).
     ///

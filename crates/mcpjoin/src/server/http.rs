@@ -8,8 +8,8 @@ use mcpjoin_proto::http::params::HeaderMark;
 
 use super::Server;
 use crate::connection::Connection;
-use crate::link::Link;
-use crate::link::http_server::{HttpListener, HttpOptions, HttpService, Served, Serves, Serving};
+use crate::transport::Link;
+use crate::transport::http_server::{HttpListener, HttpOptions, HttpService, Served, Serves, Serving};
 
 impl Server {
     /// Returns a service that answers HTTP requests: Streamable HTTP in both eras, and HTTP+SSE of 2024-11-05.
@@ -20,7 +20,7 @@ impl Server {
     /// ```
     /// # fn f(server: mcpjoin::Server) -> axum::Router {
     /// use axum::{Router, routing::get};
-    /// use mcpjoin::link::HttpOptions;
+    /// use mcpjoin::transport::HttpOptions;
     ///
     /// let service = server.http(HttpOptions::new());
     /// Router::new().route("/health", get(|| async { "here" })).route_service("/mcp", service)
@@ -44,8 +44,8 @@ impl Server {
     /// 2 s for closing. Dropping the future ends everything immediately.
     ///
     /// ```no_run
-    /// # async fn f(server: mcpjoin::Server) -> Result<(), mcpjoin::link::HttpListenError> {
-    /// use mcpjoin::link::{HttpListener, HttpOptions};
+    /// # async fn f(server: mcpjoin::Server) -> Result<(), mcpjoin::transport::HttpListenError> {
+    /// use mcpjoin::transport::{HttpListener, HttpOptions};
     ///
     /// let listener = HttpListener::bind("http://127.0.0.1:8080/mcp").await?;
     /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };

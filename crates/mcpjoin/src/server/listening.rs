@@ -8,7 +8,7 @@ use tokio::task::{Id, JoinSet};
 
 use super::Server;
 use crate::connection::Connection;
-use crate::link::{Link, Listener};
+use crate::transport::{Link, Listener};
 
 impl Server {
     /// Serves all connections that the listener accepts, each in a task of its own, until `end` is ready.
@@ -18,8 +18,8 @@ impl Server {
     /// 2 s for closing. Dropping the future ends everything immediately.
     ///
     /// ```no_run
-    /// # async fn f(server: mcpjoin::Server) -> Result<(), mcpjoin::link::SocketError> {
-    /// use mcpjoin::link::Listener;
+    /// # async fn f(server: mcpjoin::Server) -> Result<(), mcpjoin::transport::SocketError> {
+    /// use mcpjoin::transport::Listener;
     ///
     /// let listener = Listener::unix("/run/user/1000/tools.sock").await?;
     /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };

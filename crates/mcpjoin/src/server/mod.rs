@@ -83,7 +83,7 @@ use self::task::Tasks;
 use self::tools::ToolEntry;
 use crate::connection::{Connection, Driver, Setup};
 use crate::handler::ErasedHandler;
-use crate::link::Link;
+use crate::transport::Link;
 
 /// A server, for any number of connections. Cheap to clone.
 ///

@@ -5,10 +5,10 @@ use std::future::pending;
 use std::time::Duration;
 
 use mcpjoin::client::{Client, ClientError};
-use mcpjoin::link::{HttpListener, HttpOptions};
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, CallError, LinkErrorKind};
+use mcpjoin::proto::session::{Ask, CallError, TransportErrorKind};
 use mcpjoin::server::{NoArguments, tool};
+use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin::{Link, Server};
 use serde_json::json;
 
@@ -95,7 +95,7 @@ fn r79_errors_over_http_are_told_apart_and_the_server_is_known() {
         // The connection: with the address, what was asked, and what came.
         let lost = error("status").await;
         assert!(
-            matches!(&lost, ClientError::Call(CallError::Lost(lost)) if lost.kind == LinkErrorKind::Broken)
+            matches!(&lost, ClientError::Call(CallError::Lost(lost)) if lost.kind == TransportErrorKind::Broken)
         );
         for part in [&*server.url(), "tools/call", "503"] {
             assert!(lost.to_string().contains(part), "{part} is not in {lost}");

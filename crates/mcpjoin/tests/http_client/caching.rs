@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use http::HeaderValue;
 use mcpjoin::Client;
 use mcpjoin::client::Cache;
-use mcpjoin::link::{AuthorizationRequest, Credentials, CredentialsError, HttpConnect};
+use mcpjoin::transport::{AuthorizationRequest, Credentials, CredentialsError, HttpConnect};
 use serde_json::json;
 
 use crate::scripted::{Scripted, Seen, Talk, builder, modern, run};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use http::HeaderValue;
-use mcpjoin::link::{
+use mcpjoin::transport::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
 

@@ -1,7 +1,7 @@
 //! How a connection opens in each era, and what each message carries.
 
-use mcpjoin::link::HttpWay;
 use mcpjoin::proto::Era;
+use mcpjoin::transport::HttpWay;
 use serde_json::json;
 
 use crate::scripted::{MODERN, Scripted, V2025_11, call, legacy, modern, run, text};

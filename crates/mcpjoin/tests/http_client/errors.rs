@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
 use mcpjoin::client::ClientError;
-use mcpjoin::proto::session::{CallError, Limits, LinkErrorKind};
+use mcpjoin::proto::session::{CallError, Limits, TransportErrorKind};
 use serde_json::json;
 
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
@@ -42,11 +42,11 @@ fn f14_every_status_is_a_readable_error_that_names_what_was_asked() {
             let client = server.connect().await.unwrap();
             let error = client.call_tool("a", None).await.unwrap_err();
             let kind = match status {
-                401 | 403 => LinkErrorKind::Unauthorized,
-                429 | 500.. => LinkErrorKind::Broken,
-                _ => LinkErrorKind::Foreign,
+                401 | 403 => TransportErrorKind::Unauthorized,
+                429 | 500.. => TransportErrorKind::Broken,
+                _ => TransportErrorKind::Foreign,
             };
-            assert_eq!(error.is_retryable(), kind == LinkErrorKind::Broken, "{status}");
+            assert_eq!(error.is_retryable(), kind == TransportErrorKind::Broken, "{status}");
             let ClientError::Call(CallError::Lost(lost)) = &error else { panic!("{error}") };
             assert_eq!(lost.kind, kind, "{status}");
             let error = error.to_string();

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use mcpjoin::link::{HttpWay, Link};
 use mcpjoin::proto::Era;
+use mcpjoin::transport::{HttpWay, Link};
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderValue;
-use mcpjoin::link::{
+use mcpjoin::proto::Era;
+use mcpjoin::transport::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
-use mcpjoin::proto::Era;
 use serde_json::json;
 
 use crate::scripted::{

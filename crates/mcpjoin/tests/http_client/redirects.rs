@@ -1,7 +1,7 @@
 //! Where a redirect may lead: within the origin, and nowhere else.
 
-use mcpjoin::link::HttpSetupError;
-use mcpjoin::link::Link;
+use mcpjoin::transport::HttpSetupError;
+use mcpjoin::transport::Link;
 
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run};
 

@@ -1,6 +1,6 @@
 //! TLS: whom we trust, and what is said of whom we do not.
 
-use mcpjoin::link::{HttpConnect, Link};
+use mcpjoin::transport::{HttpConnect, Link};
 
 use crate::scripted::{Seen, builder, run};
 use crate::tls_server::{self, CA, KEY};

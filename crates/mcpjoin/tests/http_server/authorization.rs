@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use http::Method;
-use mcpjoin::link::HttpOptions;
 use mcpjoin::proto;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::Tool;
 use mcpjoin::server::Context;
+use mcpjoin::transport::HttpOptions;
 use mcpjoin_auth::resource::{
     Principal, Rejected, ResourceServer, ResourceServerBuilder, ResourceSetupError, TokenVerifier, Verified,
 };

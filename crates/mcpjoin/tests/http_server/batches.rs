@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcpjoin::link::HttpOptions;
+use mcpjoin::transport::HttpOptions;
 use serde_json::{Value, json};
 
 use crate::support::{LEGACY, begins, call, peer, run, text};

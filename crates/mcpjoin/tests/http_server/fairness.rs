@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use mcpjoin::Server;
-use mcpjoin::link::{HttpListener, HttpOptions};
 use mcpjoin::proto::session::Limits;
 use mcpjoin::server::{NoArguments, tool};
+use mcpjoin::transport::{HttpListener, HttpOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Version};
 use http_body::Frame;
-use mcpjoin::link::HttpOptions;
 use mcpjoin::proto::session::Limits;
+use mcpjoin::transport::HttpOptions;
 use serde_json::json;
 use tower_service::Service as _;
 

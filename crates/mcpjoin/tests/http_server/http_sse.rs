@@ -1,7 +1,7 @@
 //! HTTP+SSE of 2024-11-05: section 5 of the specification's digest.
 
 use http::Method;
-use mcpjoin::link::HttpOptions;
+use mcpjoin::transport::HttpOptions;
 use serde_json::json;
 
 use crate::support::{Peer, Reply, call, initialize, peer, run, server, settle, text};

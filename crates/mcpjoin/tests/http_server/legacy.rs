@@ -1,6 +1,6 @@
 //! 2025-03-26 to 2025-11-25 over HTTP: checklist 4L-S of the specification's digest.
 
-use mcpjoin::link::HttpOptions;
+use mcpjoin::transport::HttpOptions;
 use serde_json::json;
 
 use crate::support::{LEGACY, Peer, begins, call, peer, run, server, settle, text};

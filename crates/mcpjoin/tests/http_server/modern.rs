@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Method;
-use mcpjoin::link::HttpOptions;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::session::Limits;
 use mcpjoin::proto::types::{LoggingLevel, Tool};
 use mcpjoin::server::Context;
+use mcpjoin::transport::HttpOptions;
 use serde_json::{Value, json};
 
 use crate::support::{Gate, MODERN, Peer, begins, builder, modern, peer, run, server, settle, text};

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use mcpjoin::link::HttpOptions;
+use mcpjoin::transport::HttpOptions;
 use serde_json::{Value, json};
 
 use crate::support::{LEGACY, Peer, Reply, peer, run, settle, text};

@@ -1,6 +1,6 @@
 //! Streams of legacy sessions that break, and clients that come back for the rest.
 
-use mcpjoin::link::{EventId, HttpOptions, MemoryEvents};
+use mcpjoin::transport::{EventId, HttpOptions, MemoryEvents};
 use serde_json::{Value, json};
 
 use crate::support::{LEGACY, Peer, Reply, begins, peer, run, server, settle, text};
@@ -220,21 +220,21 @@ fn what_is_kept_is_bounded_and_goes_with_its_session() {
 /// A store that the test looks into.
 struct Shared(std::sync::Arc<MemoryEvents>);
 
-impl mcpjoin::link::EventStore for Shared {
-    fn append(&self, session: &mcpjoin::link::SessionId, event: mcpjoin::link::Event) {
+impl mcpjoin::transport::EventStore for Shared {
+    fn append(&self, session: &mcpjoin::transport::SessionId, event: mcpjoin::transport::Event) {
         self.0.append(session, event);
     }
 
     fn replay<'a>(
         &'a self,
-        session: &'a mcpjoin::link::SessionId,
+        session: &'a mcpjoin::transport::SessionId,
         after: EventId,
         before: u64,
-    ) -> mcpjoin::link::Replay<'a> {
+    ) -> mcpjoin::transport::Replay<'a> {
         self.0.replay(session, after, before)
     }
 
-    fn forget(&self, session: &mcpjoin::link::SessionId) {
+    fn forget(&self, session: &mcpjoin::transport::SessionId) {
         self.0.forget(session);
     }
 }

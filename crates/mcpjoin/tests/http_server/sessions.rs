@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::Method;
 use http::request::Parts;
-use mcpjoin::link::HttpOptions;
 use mcpjoin::proto::session::Limits;
+use mcpjoin::transport::HttpOptions;
 use serde_json::{Value, json};
 
 use crate::support::{

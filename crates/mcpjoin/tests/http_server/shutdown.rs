@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use http_body::{Body, Frame};
-use mcpjoin::link::HttpOptions;
+use mcpjoin::transport::HttpOptions;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tower_service::Service as _;

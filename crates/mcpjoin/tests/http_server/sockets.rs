@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcpjoin::link::{HttpListenError, HttpListener, HttpOptions};
 use mcpjoin::proto::codec::sse::{SseDecoder, SseEvent};
 use mcpjoin::proto::session::Limits;
 use mcpjoin::server::ServerHandle;
+use mcpjoin::transport::{HttpListenError, HttpListener, HttpOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -1,7 +1,7 @@
 //! A server that keeps no legacy sessions.
 
 use http::Method;
-use mcpjoin::link::HttpOptions;
+use mcpjoin::transport::HttpOptions;
 use serde_json::json;
 
 use crate::support::{LEGACY, Reply, call, initialize, peer, run, text};

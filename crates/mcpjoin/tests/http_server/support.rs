@@ -11,13 +11,13 @@ use http::{HeaderMap, Method, Request};
 use http_body::Body as _;
 use http_body_util::Full;
 use mcpjoin::Server;
-use mcpjoin::link::{HttpBody, HttpOptions, HttpService};
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::codec::sse::{SseDecoder, SseEvent};
 use mcpjoin::proto::types::{
     ElicitFormParams, ElicitationSchema, LoggingLevel, Members, Prompt, Resource, Tool,
 };
 use mcpjoin::server::{Context, HandlerError, ServerBuilder};
+use mcpjoin::transport::{HttpBody, HttpOptions, HttpService};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 use tower_service::Service as _;

@@ -4,9 +4,9 @@
 use http::Method;
 use http::request::Parts;
 use mcpjoin::Server;
-use mcpjoin::link::HttpOptions;
 use mcpjoin::proto::types::{ElicitFormParams, ElicitationSchema, Members};
 use mcpjoin::server::{Context, HandlerError, NoArguments, tool};
+use mcpjoin::transport::HttpOptions;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

@@ -10,7 +10,7 @@ use std::pin::Pin;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mcpjoin_proto::session::{Inbound, Limits, LinkEnd, Outbound, Route};
+use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportEnd};
 use mcpjoin_proto::types::CallToolResult;
 use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response, Version};
 use serde::Serialize;
@@ -21,7 +21,7 @@ use super::super::value::Numbers;
 use super::super::wire::{MAX_FRAME, ToolRequest, ToolResponse};
 use super::bridge::{arguments, failed, schema_of, text_of};
 use super::{Orchestrator, SetupError};
-use mcpjoin::link::{BareLink, Link};
+use mcpjoin::transport::{Link, RawLink};
 
 /// Requests that are answered at once; while there are so many, nothing is read.
 const HANDLING: usize = 100;
@@ -40,7 +40,7 @@ pub async fn serve_compat(
     link: Link,
     orchestrator: &Orchestrator,
     numbers: Numbers,
-) -> Result<LinkEnd, SetupError> {
+) -> Result<TransportEnd, SetupError> {
     tokio::select! {
         biased;
         error = refused(orchestrator) => Err(error),
@@ -58,10 +58,10 @@ async fn refused(orchestrator: &Orchestrator) -> SetupError {
     }
 }
 
-async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> LinkEnd {
+async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> TransportEnd {
     let mut limits = Limits::default();
     limits.message = MAX_FRAME;
-    let mut link = link.bare(&limits);
+    let mut link = link.raw(&limits);
     let mut answers: FuturesUnordered<Answer<'_>> = FuturesUnordered::new();
     let end = loop {
         let inbound = tokio::select! {
@@ -104,7 +104,7 @@ async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> Lin
     end
 }
 
-fn reply(link: &mut BareLink, id: Option<RequestId>, outcome: Result<Raw, ErrorObject>, limit: usize) {
+fn reply(link: &mut RawLink, id: Option<RequestId>, outcome: Result<Raw, ErrorObject>, limit: usize) {
     let outcome = match outcome {
         Ok(result) if result.len() > limit => Err(ErrorObject::internal(format!(
             "the result of {} bytes is longer than a message may be: {limit} bytes",

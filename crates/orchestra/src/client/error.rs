@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::wire::WireError;
-use mcpjoin::link::SocketError;
+use mcpjoin::transport::SocketError;
 use mcpjoin_quic::endpoint::{CertificateError, QuicError, QuicErrorKind};
 
 /// A handle on an orchestrator cannot be made: nothing was sent, and trying again is of no use.

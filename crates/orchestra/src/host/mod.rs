@@ -143,7 +143,7 @@ pub fn quic_options() -> QuicOptions {
 /// use mcpjoin_orchestra::host::{self, Host, HostLimits, Offer};
 /// use mcpjoin_orchestra::{ALPN, LISTEN_ADDRESS, SERVER_NAME};
 /// use mcpjoin::client::{Client, Restart};
-/// use mcpjoin::link::ChildCommand;
+/// use mcpjoin::transport::ChildCommand;
 /// use mcpjoin_quic::endpoint::Listener;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

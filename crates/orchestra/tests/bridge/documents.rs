@@ -1,6 +1,6 @@
 //! Prompts and resources.
 
-use mcpjoin::link::{Link, SocketError};
+use mcpjoin::transport::{Link, SocketError};
 use mcpjoin_diagnostics::validate::Validator;
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::plugin_response::Response;

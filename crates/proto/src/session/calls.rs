@@ -7,8 +7,8 @@
 use alloc::collections::{BTreeSet, VecDeque};
 use core::time::Duration;
 
-use super::link::Route;
 use super::ring_map::RingMap;
+use super::transport::Route;
 use crate::types::LoggingLevel;
 use crate::{Method, Payload, Raw, RequestId, Time};
 

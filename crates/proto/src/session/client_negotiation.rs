@@ -17,10 +17,10 @@ use super::calls::{Call, Expired, Purpose};
 use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities};
 use super::foreign::foreign_protocol;
 use super::legacy::Legacy;
-use super::link::{LinkEnd, LinkError, Route};
 use super::modern::{self, Modern};
 use super::role::ClientRole;
 use super::shared::Shared;
+use super::transport::{Route, TransportEnd, TransportError};
 use super::violation::Violation;
 use crate::decode::Shape;
 use crate::types::{DiscoverResult, InitializeParams, InitializeResult, UnsupportedVersionData};
@@ -50,7 +50,7 @@ pub(super) struct ClientNegotiation {
     /// The id of the last response that matches no request of ours.
     unmatched_id: Option<RequestId>,
     /// How the first connection ended, once the link has reconnected.
-    probe_end: Option<LinkEnd>,
+    probe_end: Option<TransportEnd>,
     /// The error to `initialize`, when it lists a modern version. Then one more probe is sent, and no further one.
     initialize_error: Option<ErrorObject>,
     /// The probe was repeated because the server rejected its version and lists the same version. It is repeated once.
@@ -412,7 +412,7 @@ impl ClientNegotiation {
         shared: &mut Shared,
         now: Time,
         id: &RequestId,
-        cause: LinkError,
+        cause: TransportError,
     ) -> Option<EraDecision> {
         let id = id.as_i64()?;
         let probed = self.probe == Some(id);
@@ -429,7 +429,7 @@ impl ClientNegotiation {
             return Some(failed(failure));
         }
         Some(failed(OpeningFailure::Ended {
-            last: LinkEnd::failed(cause),
+            last: TransportEnd::failed(cause),
             probe: self.probe_end.take(),
             garbage: self.first_garbage.clone(),
         }))
@@ -462,7 +462,7 @@ impl ClientNegotiation {
     }
 
     /// The link ended. After a probe, reconnects once and tries without the probe.
-    pub(super) fn ended(&mut self, shared: &mut Shared, end: LinkEnd) -> Option<EraDecision> {
+    pub(super) fn ended(&mut self, shared: &mut Shared, end: TransportEnd) -> Option<EraDecision> {
         let probed = self.client.ask == Ask::Auto && self.probe_end.is_none();
         if shared.caps.reopens && probed {
             for id in [self.probe.take(), self.initialize.take()].into_iter().flatten() {

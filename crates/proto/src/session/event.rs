@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::link::{LinkEnd, LinkError, Origin};
+use super::transport::{Origin, TransportEnd, TransportError};
 use super::violation::Violation;
 use crate::text::Line;
 use crate::types::{
@@ -181,7 +181,7 @@ pub enum CallError {
     Closed(Arc<CloseCause>),
     /// The stream of the request ended before the response.
     #[error("the stream ended before the answer: {0}")]
-    Lost(LinkError),
+    Lost(TransportError),
     /// The request was not sent.
     #[error("{0}")]
     Refused(#[from] CallRefused),
@@ -266,7 +266,7 @@ pub enum CloseCause {
     Local,
     /// The link ended.
     #[error("{0}")]
-    Link(LinkEnd),
+    Link(TransportEnd),
     /// The negotiation failed.
     #[error("{0}")]
     Opening(#[from] OpeningFailure),
@@ -360,9 +360,9 @@ pub enum OpeningFailure {
     #[error("{last}{}{}", probe_note(.probe.as_ref()), garbage_note(.garbage.as_ref()))]
     Ended {
         /// How it ended.
-        last: LinkEnd,
+        last: TransportEnd,
         /// How the first connection ended, when a second one was tried without the probe.
-        probe: Option<LinkEnd>,
+        probe: Option<TransportEnd>,
         /// The first bytes that were not a message, if any.
         garbage: Option<Bytes>,
     },
@@ -410,7 +410,7 @@ fn garbage_note(garbage: Option<&Bytes>) -> String {
     })
 }
 
-fn probe_note(probe: Option<&LinkEnd>) -> String {
+fn probe_note(probe: Option<&TransportEnd>) -> String {
     probe
         .as_ref()
         .map_or_else(String::new, |end| format!(" (started a second time, because at the first start {end})"))

@@ -21,7 +21,6 @@ mod flow_control;
 mod foreign;
 mod legacy;
 mod limits;
-mod link;
 mod modern;
 mod outgoing;
 mod pending_requests;
@@ -32,6 +31,7 @@ mod server_negotiation;
 mod shared;
 mod state;
 mod subscriptions;
+mod transport;
 mod violation;
 
 use alloc::boxed::Box;
@@ -49,13 +49,14 @@ pub use event::{
 };
 pub use foreign::foreign_protocol;
 pub use limits::Limits;
-pub use link::{
-    Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, Origin, Outbound, ProcessExit, Route,
-};
 #[doc(hidden)]
 pub use ring_map::RingMap;
 pub use role::{ClientRole, Presents, Role, ServerRole};
 pub use state::{NotifyRefused, State};
+pub use transport::{
+    Inbound, Origin, Outbound, ProcessExit, Route, TransportCaps, TransportEnd, TransportEndKind,
+    TransportError, TransportErrorKind,
+};
 pub use violation::Violation;
 
 use calls::{Expired, PendingCall, Purpose};
@@ -99,7 +100,7 @@ impl Session {
     /// A session over a link with the capabilities `caps`. It does nothing before [`Session::open`]. Sessions may share
     /// one `limits`.
     #[must_use]
-    pub fn new(role: Role, caps: LinkCaps, limits: impl Into<Arc<Limits>>) -> Self {
+    pub fn new(role: Role, caps: TransportCaps, limits: impl Into<Arc<Limits>>) -> Self {
         Self {
             phase: Phase::Idle,
             shared: Shared::new(role, caps, limits.into()),
@@ -166,7 +167,7 @@ impl Session {
         }
     }
 
-    fn lost(&mut self, now: Time, id: &RequestId, cause: LinkError) {
+    fn lost(&mut self, now: Time, id: &RequestId, cause: TransportError) {
         if let Phase::Negotiating(negotiation) = &mut self.phase {
             let decision = negotiation.lost(&mut self.shared, now, id, cause);
             return self.decide(decision);
@@ -344,7 +345,7 @@ impl Session {
         }
     }
 
-    fn link_ended(&mut self, now: Time, end: LinkEnd) {
+    fn link_ended(&mut self, now: Time, end: TransportEnd) {
         if let Phase::Negotiating(negotiation) = &mut self.phase {
             let decision = negotiation.ended(&mut self.shared, end);
             return self.decide(decision);
@@ -493,7 +494,7 @@ impl Session {
 
     /// Reports the progress of the link: how many bytes the peer has read since the link was made, and whether more
     /// bytes wait for it. A peer that reads nothing for [`Limits::write_stall`] is disconnected.
-    pub fn link_sent(&mut self, now: Time, sent: u64, waiting: bool) {
+    pub fn transport_sent(&mut self, now: Time, sent: u64, waiting: bool) {
         if matches!(self.phase, Phase::Over) {
             return;
         }

@@ -18,11 +18,11 @@ use super::capabilities::{
 };
 use super::envelope::{self, Enclosure};
 use super::event::{Asker, CallRefused, Reply, RequestContext};
-use super::link::{Origin, Route};
 use super::role::{ClientRole, Role, ServerRole};
 use super::shared::{Shared, read};
 use super::shared::{log_level, result_object};
 use super::subscriptions::Stream;
+use super::transport::{Origin, Route};
 use super::violation::Violation;
 use crate::method::MethodKind;
 use crate::text::Line;

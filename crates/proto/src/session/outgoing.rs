@@ -14,8 +14,8 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 
 use super::event::{CallRefused, Reply};
-use super::link::{Origin, Route};
 use super::modern::{self, Modern};
+use super::transport::{Origin, Route};
 use super::{Enclosed, Enclosure, NotifyRefused, Phase, Role, Session, Violation};
 use crate::types::{LogMessageParams, LoggingLevel};
 use crate::{Era, ErrorObject, Method, Notification, Payload, Request, RequestId};

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::cmp::Ordering;
 
 use super::batch::JoinedReplies;
-use super::link::{Outbound, Route};
+use super::transport::{Outbound, Route};
 use crate::{Message, Method, Notification, Request, RequestId};
 
 /// An upper bound of the bytes of a message beside its payload.

@@ -17,10 +17,10 @@ use super::capabilities::{client_declares, server_declares};
 use super::envelope::{self, Additions};
 use super::event::{CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply};
 use super::limits::Limits;
-use super::link::{LinkCaps, Outbound, Route};
 use super::pending_requests::{PendingRequest, PendingRequests};
 use super::queue::{Queue, bare_size, is_change, message_size};
 use super::role::Role;
+use super::transport::{Outbound, Route, TransportCaps};
 use super::violation::Violation;
 use crate::method::{MethodFacts, MethodKind, Needs};
 use crate::types::{CancelledParams, LoggingLevel, ProgressParams};
@@ -31,7 +31,7 @@ use crate::{
 
 pub(super) struct Shared {
     pub(super) role: Role,
-    pub(super) caps: LinkCaps,
+    pub(super) caps: TransportCaps,
     pub(super) limits: Arc<Limits>,
     pub(super) peer: Option<Arc<Peer>>,
     pub(super) calls: Calls,
@@ -45,7 +45,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(role: Role, caps: LinkCaps, limits: Arc<Limits>) -> Self {
+    pub(super) fn new(role: Role, caps: TransportCaps, limits: Arc<Limits>) -> Self {
         Self {
             role,
             caps,

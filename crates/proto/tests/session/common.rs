@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{
-    Ask, Call, CallError, ClientRole, Event, Inbound, Limits, LinkCaps, Origin, Outbound, Reply, Role,
-    ServerRole, Session,
+    Ask, Call, CallError, ClientRole, Event, Inbound, Limits, Origin, Outbound, Reply, Role, ServerRole,
+    Session, TransportCaps,
 };
 use mcpjoin_proto::types::Implementation;
 use mcpjoin_proto::{Era, Method, Raw, RequestId, Time, Version, encode};
@@ -26,31 +26,31 @@ pub(crate) fn at(seconds: u64) -> Time {
 pub(crate) fn client(ask: Ask, limits: Limits) -> Session {
     let mut role = ClientRole::new(Implementation::new("c", "1"), raw(CLIENT).decode().unwrap());
     role.ask = ask;
-    Session::new(Role::Client(role.into()), LinkCaps::default(), limits)
+    Session::new(Role::Client(role.into()), TransportCaps::default(), limits)
 }
 
 pub(crate) fn client_of(version: &Version, limits: Limits) -> Session {
     let mut role = ClientRole::new(Implementation::new("c", "1"), raw(CLIENT).decode().unwrap());
     role.ask = Ask::Only(version.era().unwrap());
     role.version = (version.era() == Some(Era::Legacy)).then(|| version.clone());
-    Session::new(Role::Client(role.into()), LinkCaps::default(), limits)
+    Session::new(Role::Client(role.into()), TransportCaps::default(), limits)
 }
 
 pub(crate) fn server(limits: Limits) -> Session {
-    server_over(LinkCaps::default(), limits)
+    server_over(TransportCaps::default(), limits)
 }
 
-fn server_over(caps: LinkCaps, limits: Limits) -> Session {
+fn server_over(caps: TransportCaps, limits: Limits) -> Session {
     let role = ServerRole::new(Implementation::new("s", "1"), raw(SERVER).decode().unwrap());
     Session::new(Role::Server(role.into()), caps, limits)
 }
 
 /// An open legacy server of this version; the test acts as the client.
 pub(crate) fn opened_server(version: &str, limits: Limits) -> Session {
-    opened_server_over(LinkCaps::default(), version, limits)
+    opened_server_over(TransportCaps::default(), version, limits)
 }
 
-pub(crate) fn opened_server_over(caps: LinkCaps, version: &str, limits: Limits) -> Session {
+pub(crate) fn opened_server_over(caps: TransportCaps, version: &str, limits: Limits) -> Session {
     let mut server = server_over(caps, limits);
     server.open(Time::ZERO);
     say(

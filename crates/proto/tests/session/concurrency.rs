@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcpjoin_proto::session::{
-    Call, CallRefused, Event, Inbound, Limits, LinkEnd, NotifyRefused, Origin, Reply, Route, State,
+    Call, CallRefused, Event, Inbound, Limits, NotifyRefused, Origin, Reply, Route, State, TransportEnd,
 };
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
 use mcpjoin_proto::{Method, Notification, Payload, Raw, Time, Version};
@@ -220,7 +220,7 @@ fn e96_the_end_of_input_with_a_thousand_in_flight_is_drained_for_the_time_of_gra
         say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
     }
     assert_eq!(requests(&mut server).len(), 900);
-    server.handle(at(5), Inbound::Closed { cause: LinkEnd::end_of_stream() });
+    server.handle(at(5), Inbound::Closed { cause: TransportEnd::end_of_stream() });
     assert_eq!(server.state(), State::ShuttingDown);
     for id in 0..50_i64 {
         server.respond(&id.into(), Ok(Reply::empty()));
@@ -299,13 +299,13 @@ fn e98_a_reply_in_flight_at_the_end_of_input_is_sent() {
     let mut server = opened_server("2025-11-25", Limits::default());
     say(&mut server, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
     requests(&mut server);
-    server.handle(Time::ZERO, Inbound::Closed { cause: LinkEnd::end_of_stream() });
+    server.handle(Time::ZERO, Inbound::Closed { cause: TransportEnd::end_of_stream() });
     assert!(!server.wants_input());
     server.respond(&1.into(), Ok(Reply::empty()));
     assert_eq!(sent(&mut server), [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#]);
-    server.link_sent(Time::ZERO, 10, true);
+    server.transport_sent(Time::ZERO, 10, true);
     assert!(events(&mut server).is_empty(), "the reply is still on its way");
-    server.link_sent(Time::ZERO, 20, false);
+    server.transport_sent(Time::ZERO, 20, false);
     assert!(matches!(&events(&mut server)[..], [Event::Closed(_)]));
 }
 

@@ -1,8 +1,8 @@
 //! Group C of the catalogue: the negotiation and declared capabilities.
 
 use mcpjoin_proto::session::{
-    Ask, Call, CallRefused, CloseCause, Event, Limits, LinkCaps, LinkEnd, NotifyRefused, OpeningFailure,
-    Role, Route, ServerRole, Session, State,
+    Ask, Call, CallRefused, CloseCause, Event, Limits, NotifyRefused, OpeningFailure, Role, Route,
+    ServerRole, Session, State, TransportCaps, TransportEnd,
 };
 use mcpjoin_proto::types::Implementation;
 use mcpjoin_proto::{Era, Method, Notification, Time, Version};
@@ -108,7 +108,8 @@ fn c58_garbage_before_a_death_is_shown_too() {
     let mut client = client(Ask::Only(Era::Legacy), Limits::default());
     client.open(Time::ZERO);
     say(&mut client, "usage: server [options]");
-    client.handle(Time::ZERO, mcpjoin_proto::session::Inbound::Closed { cause: LinkEnd::end_of_stream() });
+    client
+        .handle(Time::ZERO, mcpjoin_proto::session::Inbound::Closed { cause: TransportEnd::end_of_stream() });
     let text = closed(&mut client).unwrap().to_string();
     assert!(text.contains("usage: server"), "{text}");
 }
@@ -219,7 +220,7 @@ fn the_bounds_of_what_waits_are_wired() {
 fn a_modern_request_to_a_session_that_stands_for_a_legacy_one_is_refused_with_what_was_agreed() {
     let mut role = ServerRole::new(Implementation::new("s", "1"), raw("{}").decode().unwrap());
     role.relays = true;
-    let mut server = Session::new(Role::Server(role.into()), LinkCaps::default(), Limits::default());
+    let mut server = Session::new(Role::Server(role.into()), TransportCaps::default(), Limits::default());
     server.open(Time::ZERO);
     say(
         &mut server,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::session::{
-    Call, CallError, Event, Limits, LinkCaps, NotifyRefused, Outbound, Reply, Violation,
+    Call, CallError, Event, Limits, NotifyRefused, Outbound, Reply, TransportCaps, Violation,
 };
 use mcpjoin_proto::{Method, RequestId, Time};
 
@@ -250,12 +250,12 @@ fn what_is_remembered_of_a_modern_client_does_not_keep_its_message() {
 
 #[test]
 fn a_stream_is_closed_once_and_only_where_the_client_comes_back() {
-    let exchanges = LinkCaps { exchanges: true, ..LinkCaps::default() };
+    let exchanges = TransportCaps { exchanges: true, ..TransportCaps::default() };
     let ask =
         r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":7}}}"#;
     for (version, caps, closes) in [
         ("2025-11-25", exchanges, true),
-        ("2025-11-25", LinkCaps::default(), false),
+        ("2025-11-25", TransportCaps::default(), false),
         ("2025-06-18", exchanges, false),
     ] {
         let mut server = opened_server_over(caps, version, Limits::default());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::session::{
-    Call, Event, Inbound, Limits, LinkEnd, LinkError, Reply, Route, Session, State,
+    Call, Event, Inbound, Limits, Reply, Route, Session, State, TransportEnd, TransportError,
 };
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
 use mcpjoin_proto::{ErrorObject, Method, Notification, RequestId, Time, Version};
@@ -147,7 +147,7 @@ impl World {
             Step::Lose { side, which } => {
                 let side = &mut self.sides[side];
                 if let Some(id) = nth(&side.open, which) {
-                    let cause = LinkError::new("lost", true);
+                    let cause = TransportError::new("lost", true);
                     side.session.handle(now, Inbound::Lost { id, cause });
                 }
             }
@@ -161,9 +161,9 @@ impl World {
             }
             Step::End { side, broken } => {
                 let cause = if broken {
-                    LinkEnd::failed(LinkError::new("reset", true))
+                    TransportEnd::failed(TransportError::new("reset", true))
                 } else {
-                    LinkEnd::end_of_stream()
+                    TransportEnd::end_of_stream()
                 };
                 self.sides[side].ended = true;
                 self.sides[side].session.handle(now, Inbound::Closed { cause });
@@ -184,7 +184,7 @@ impl World {
             }
             let side = &mut self.sides[from];
             let waiting = !side.wire.is_empty();
-            side.session.link_sent(self.now, 0, waiting);
+            side.session.transport_sent(self.now, 0, waiting);
         }
         self.listen();
     }

@@ -1,7 +1,7 @@
 //! The requirements of the project's source documents for a session, by number.
 
 use mcpjoin_proto::session::{
-    Ask, Call, CallError, CallRefused, Event, Inbound, Limits, LinkEnd, Reply, State,
+    Ask, Call, CallError, CallRefused, Event, Inbound, Limits, Reply, State, TransportEnd,
 };
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, RequestId, Time, Version};
 
@@ -182,7 +182,7 @@ fn r54_the_five_states_and_what_each_allows() {
     assert!(client.call(Time::ZERO, &Call::new(Method::ListTools)).is_ok());
     assert!(client.call(Time::ZERO, &Call::new(Method::Initialize)).is_err(), "only while connecting");
     say(&mut server, &sent(&mut client)[0]);
-    server.handle(Time::ZERO, Inbound::Closed { cause: LinkEnd::end_of_stream() });
+    server.handle(Time::ZERO, Inbound::Closed { cause: TransportEnd::end_of_stream() });
     assert_eq!(server.state(), State::ShuttingDown);
     client.close();
     assert_eq!(client.state(), State::Disconnected);
@@ -246,10 +246,10 @@ fn r68_an_error_of_the_peer_arrives_with_code_message_and_data() {
 fn r69_the_end_goes_through_shutting_down_to_disconnected() {
     let mut server = opened_server("2025-11-25", Limits::default());
     say(&mut server, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
-    server.handle(Time::ZERO, Inbound::Closed { cause: LinkEnd::end_of_stream() });
+    server.handle(Time::ZERO, Inbound::Closed { cause: TransportEnd::end_of_stream() });
     assert_eq!(server.state(), State::ShuttingDown);
     server.respond(&1.into(), Ok(Reply::empty()));
     sent(&mut server);
-    server.link_sent(Time::ZERO, 1, false);
+    server.transport_sent(Time::ZERO, 1, false);
     assert_eq!(server.state(), State::Disconnected);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent};
-use mcpjoin_proto::session::{Inbound, LinkError, Origin};
+use mcpjoin_proto::session::{Inbound, Origin, TransportError};
 use mcpjoin_proto::{DecodeLimits, Message, RequestId};
 use quinn::{ReadError, RecvStream, SendStream, StoppedError, VarInt, WriteError};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
@@ -62,7 +62,7 @@ pub(super) enum News {
         permit: Option<OwnedSemaphorePermit>,
     },
     /// Nothing more comes, or can be sent. On the stream of the session it is the end of all.
-    Gone { key: u64, cause: LinkError },
+    Gone { key: u64, cause: TransportError },
     /// The peer says nothing more on the stream of the session.
     SessionEnded,
 }
@@ -79,7 +79,7 @@ pub(super) struct Exchange {
 
 enum WriteEnd {
     Finished,
-    Failed(LinkError),
+    Failed(TransportError),
     Lost,
 }
 
@@ -87,7 +87,7 @@ enum ReadEnd {
     Answered,
     Finished,
     TooLong,
-    Failed(LinkError),
+    Failed(TransportError),
     Lost,
 }
 
@@ -158,11 +158,11 @@ impl Exchange {
                         (ReadEnd::Finished, Kind::Session) => self.tell(News::SessionEnded).await,
                         (ReadEnd::Finished, Kind::Call(_)) => {
                             let what = "the peer has ended the stream of this request without answering it";
-                            return self.gone(LinkError::new(what, true)).await;
+                            return self.gone(TransportError::new(what, true)).await;
                         }
                         (ReadEnd::TooLong, Kind::Call(_)) => {
                             let what = "the answer is larger than a message may be";
-                            return self.gone(LinkError::new(what, false)).await;
+                            return self.gone(TransportError::new(what, false)).await;
                         }
                         (ReadEnd::Failed(cause), _) => return self.gone(cause).await,
                         (ReadEnd::Answered | ReadEnd::Finished | ReadEnd::TooLong, _) => {}
@@ -198,7 +198,7 @@ impl Exchange {
         let _ = self.common.news.send(news).await;
     }
 
-    async fn gone(&self, cause: LinkError) {
+    async fn gone(&self, cause: TransportError) {
         self.tell(News::Gone { key: self.key, cause }).await;
     }
 
@@ -234,14 +234,14 @@ impl Exchange {
                         sending.reset(code::CANCELLED);
                         return WriteEnd::Failed(left(Some(code)));
                     }
-                    Ok(Err(error)) => return WriteEnd::Failed(LinkError::new(error.to_string(), true)),
+                    Ok(Err(error)) => return WriteEnd::Failed(TransportError::new(error.to_string(), true)),
                     // The peer may take one large message after the other.
                     Err(_) if line.sent_in_all() != before => {}
                     Err(_) => {
                         sending.reset(code::STALLED);
                         let after = self.common.stall.as_millis();
                         let what = format!("the peer has taken nothing on this stream for {after} ms");
-                        return WriteEnd::Failed(LinkError::new(what, true));
+                        return WriteEnd::Failed(TransportError::new(what, true));
                     }
                 }
             }
@@ -273,7 +273,7 @@ impl Exchange {
                     let what = format!(
                         "the answer was cut off: the peer has ended its stream after {length} bytes of it"
                     );
-                    return ReadEnd::Failed(LinkError::new(what, true));
+                    return ReadEnd::Failed(TransportError::new(what, true));
                 }
                 let answered = matches!((&inbound, &self.kind),
                     (Inbound::Message { message: Message::Response(response), .. }, Kind::Call(id))
@@ -308,7 +308,7 @@ impl Exchange {
                         self.code.store(code::STALLED, Ordering::Relaxed);
                         let after = self.common.stall.as_millis();
                         let what = format!("half a message came, and nothing more for {after} ms");
-                        return ReadEnd::Failed(LinkError::new(what, true));
+                        return ReadEnd::Failed(TransportError::new(what, true));
                     }
                 }
             };
@@ -326,7 +326,7 @@ impl Exchange {
                     receiving.ended = true;
                     return ReadEnd::Failed(left(Some(code)));
                 }
-                Err(error) => return ReadEnd::Failed(LinkError::new(error.to_string(), true)),
+                Err(error) => return ReadEnd::Failed(TransportError::new(error.to_string(), true)),
             }
         }
     }
@@ -354,7 +354,7 @@ impl Exchange {
 }
 
 /// The peer has left a stream, for the reason that its code names.
-fn left(code: Option<VarInt>) -> LinkError {
+fn left(code: Option<VarInt>) -> TransportError {
     let number = code.map_or(0, VarInt::into_inner);
     let why = match u32::try_from(number) {
         Ok(code::NO_ERROR) => "it has given no reason".to_owned(),
@@ -364,5 +364,5 @@ fn left(code: Option<VarInt>) -> LinkError {
         Ok(code::STALLED) => "it says that nothing has moved for too long".to_owned(),
         _ => format!("its code {number} is not known"),
     };
-    LinkError::new(format!("the peer has left the stream of this request: {why}"), true)
+    TransportError::new(format!("the peer has left the stream of this request: {why}"), true)
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mcpjoin_proto::decode::Shape;
-use mcpjoin_proto::session::{Inbound, LinkEnd, LinkError};
+use mcpjoin_proto::session::{Inbound, TransportEnd, TransportError};
 use mcpjoin_proto::{Message, Method, RequestId, Response};
 use quinn::{RecvStream, SendStream};
 use tokio::sync::OwnedSemaphorePermit;
@@ -11,10 +11,10 @@ use super::exchange::{Kind, News};
 use super::table::SESSION;
 use super::{Gate, QuicLink, cancelled, code};
 use crate::endpoint::{QuicError, QuicErrorKind};
-use mcpjoin::link::{Crossed, Way};
+use mcpjoin::transport::{Direction, Inspected};
 
 impl QuicLink {
-    pub(super) fn lose(&mut self, id: &RequestId, cause: LinkError) {
+    pub(super) fn lose(&mut self, id: &RequestId, cause: TransportError) {
         self.ready.push_back(Inbound::Lost { id: id.clone(), cause });
     }
 
@@ -22,8 +22,10 @@ impl QuicLink {
         match news {
             News::Came { key, inbound, line, permit } => self.came(key, inbound, line, permit),
             News::Gone { key: SESSION, cause } => {
-                let end =
-                    LinkEnd::failed(LinkError::new(format!("{cause}: it is the one of the session"), true));
+                let end = TransportEnd::failed(TransportError::new(
+                    format!("{cause}: it is the one of the session"),
+                    true,
+                ));
                 self.over(end);
                 self.connection.close(code::PROTOCOL, "the stream of the session was cut off");
             }
@@ -55,10 +57,10 @@ impl QuicLink {
             held.push_back(News::Came { key, inbound, line, permit });
             return;
         }
-        if let Some(tap) = &mut self.tap
+        if let Some(inspector) = &mut self.inspector
             && !line.is_empty()
         {
-            tap(Way::In, Crossed::Line(&line));
+            inspector(Direction::In, Inspected::Line(&line));
         }
         let initialized = matches!(&inbound, Inbound::Message { message: Message::Notification(note), .. }
             if note.method == Method::Initialized);
@@ -186,7 +188,7 @@ impl QuicLink {
     }
 
     /// The connection is over; what the streams still have is handed in.
-    pub(super) fn over(&mut self, end: LinkEnd) {
+    pub(super) fn over(&mut self, end: TransportEnd) {
         self.over.get_or_insert(end);
         self.common = None;
         self.accepting = None;
@@ -200,8 +202,13 @@ impl QuicLink {
 
     pub(super) fn connection_closed(&mut self, error: &QuicError) {
         self.over(match &error.kind {
-            QuicErrorKind::Closed { code: 0, .. } | QuicErrorKind::ClosedByUs => LinkEnd::end_of_stream(),
-            kind => LinkEnd::failed(LinkError::new(format!("the QUIC connection is lost: {kind}"), true)),
+            QuicErrorKind::Closed { code: 0, .. } | QuicErrorKind::ClosedByUs => {
+                TransportEnd::end_of_stream()
+            }
+            kind => TransportEnd::failed(TransportError::new(
+                format!("the QUIC connection is lost: {kind}"),
+                true,
+            )),
         });
     }
 }

@@ -14,7 +14,7 @@ use super::{ALPN, FAREWELL, Far, QuicLink, code, options};
 use crate::endpoint::{
     self as quic, CertificateError, ClientsAre, Connection, Identity, Incoming, QuicError, ServerTls,
 };
-use mcpjoin::link::{Accept, Link, ListenAddress, Listener};
+use mcpjoin::transport::{Accept, Link, ListenAddress, Listener};
 
 /// Streams that a client may have open at once: the number of the project's interface page.
 const STREAMS: u32 = 256;

@@ -25,7 +25,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Origin, Outbound};
+use mcpjoin_proto::session::{
+    Inbound, Limits, Origin, Outbound, TransportCaps, TransportEnd, TransportError,
+};
 use mcpjoin_proto::types::CancelledParams;
 use mcpjoin_proto::{Method, Notification, RequestId};
 use quinn::{RecvStream, SendStream};
@@ -42,7 +44,7 @@ use self::shared::{Line, Shared};
 use self::table::{Entry, SESSION, Table, claim};
 use crate::endpoint::{Connection, QuicError, QuicOptions};
 use mcpjoin::internal::{Gather, beside, cannot_reopen};
-use mcpjoin::link::{Crossed, Tap, Transport, Way};
+use mcpjoin::transport::{Direction, Inspected, Inspector, Transport};
 
 /// The application protocol that both sides name in the handshake (ALPN).
 pub const ALPN: &str = "mcp";
@@ -132,13 +134,13 @@ struct QuicLink {
     accepting: Option<Accepting>,
     closed: Pin<Box<dyn Future<Output = QuicError> + Send>>,
     /// Why the connection is over; the streams may still have something.
-    over: Option<LinkEnd>,
-    ended: Option<LinkEnd>,
+    over: Option<TransportEnd>,
+    ended: Option<TransportEnd>,
     ready: VecDeque<Inbound>,
     /// What the message counts for that was handed in last.
     permit: Option<OwnedSemaphorePermit>,
     gate: Gate,
-    tap: Option<Tap>,
+    inspector: Option<Inspector>,
     closing: Option<Closing>,
 }
 
@@ -196,7 +198,7 @@ impl QuicLink {
             ready: VecDeque::new(),
             permit: None,
             gate: Gate::Open,
-            tap: None,
+            inspector: None,
             closing: None,
         }
     }
@@ -248,8 +250,8 @@ fn cancelled(notification: &Notification) -> Option<RequestId> {
 }
 
 impl Transport for QuicLink {
-    fn caps(&self) -> LinkCaps {
-        LinkCaps { exchanges: true, reopens: !self.is_server(), remote: false }
+    fn caps(&self) -> TransportCaps {
+        TransportCaps { exchanges: true, reopens: !self.is_server(), remote: false }
     }
 
     fn configure(&mut self, limits: &Limits) {
@@ -279,7 +281,7 @@ impl Transport for QuicLink {
                     continue;
                 }
                 Poll::Ready(None) => {
-                    self.ended = Some(self.over.clone().unwrap_or_else(LinkEnd::end_of_stream));
+                    self.ended = Some(self.over.clone().unwrap_or_else(TransportEnd::end_of_stream));
                     continue;
                 }
                 Poll::Pending => {}
@@ -317,10 +319,10 @@ impl Transport for QuicLink {
             }
             return;
         }
-        if let Some(tap) = &mut self.tap {
+        if let Some(inspector) = &mut self.inspector {
             let line = Gather::whole(&outbound);
             if !line.is_empty() {
-                tap(Way::Out, Crossed::Line(&line));
+                inspector(Direction::Out, Inspected::Line(&line));
             }
         }
         self.common();
@@ -335,7 +337,7 @@ impl Transport for QuicLink {
 
     /// Everything that was pushed is with its stream, and a stream that takes nothing is given up by itself. A client's
     /// calls that wait for a stream are no sign of that.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
         self.shared.keep(cx.waker());
         if self.is_server() && !self.has_room() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
@@ -351,7 +353,7 @@ impl Transport for QuicLink {
         self.shared.sent()
     }
 
-    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd> {
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<TransportEnd> {
         if self.closing.is_none() {
             self.closing = Some(Closing { until: Box::pin(sleep(FAREWELL)), settling: None });
             self.accepting = None;
@@ -385,10 +387,12 @@ impl Transport for QuicLink {
             return Poll::Pending;
         }
         self.tasks.abort_all();
-        Poll::Ready(self.ended.clone().or_else(|| self.over.clone()).unwrap_or_else(LinkEnd::end_of_stream))
+        Poll::Ready(
+            self.ended.clone().or_else(|| self.over.clone()).unwrap_or_else(TransportEnd::end_of_stream),
+        )
     }
 
-    fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+    fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
         let Far::Server { target, opening } = &mut self.far else {
             return Poll::Ready(Err(cannot_reopen()));
         };
@@ -401,21 +405,21 @@ impl Transport for QuicLink {
         let made = match outcome {
             Ok(made) => made,
             Err(error) => {
-                let error = LinkError::new(error.to_string(), true);
-                return Poll::Ready(Err(LinkEnd::failed(error)));
+                let error = TransportError::new(error.to_string(), true);
+                return Poll::Ready(Err(TransportEnd::failed(error)));
             }
         };
         let far = Far::Server { target: target.clone(), opening: None };
         let streams = target.most_streams();
         let mut afresh = Self::new(far, made.connection, Some(made.session), streams);
         afresh.configure(&self.limits);
-        afresh.tap = self.tap.take();
+        afresh.inspector = self.inspector.take();
         *self = afresh;
         Poll::Ready(Ok(()))
     }
 
-    fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
-        self.tap = Some(beside(self.tap.take(), tap));
+    fn inspect(&mut self, inspector: Inspector) -> Result<(), Inspector> {
+        self.inspector = Some(beside(self.inspector.take(), inspector));
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::QuicConnect;
 use crate::endpoint::{Connection, QuicError};
-use mcpjoin::link::Link;
+use mcpjoin::transport::Link;
 
 /// What comes on the stream, as long as the connection lasts.
 struct Reading {
@@ -24,7 +24,7 @@ struct Reading {
 
 impl QuicConnect {
     /// Connects, and puts all messages on the stream of the session. Any bytes can be sent over this link
-    /// ([`BareLink::push_bytes`](mcpjoin::link::BareLink::push_bytes)); it cannot be opened again.
+    /// ([`RawLink::push_bytes`](mcpjoin::transport::RawLink::push_bytes)); it cannot be opened again.
     ///
     /// Dropped before it is ready, it leaves nothing open.
     ///

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use mcpjoin_proto::session::{Inbound, LinkError, Route};
+use mcpjoin_proto::session::{Inbound, Route, TransportError};
 use mcpjoin_proto::types::meta;
 use mcpjoin_proto::{Message, Notification, Request, RequestId, Response};
 use tokio::sync::mpsc::unbounded_channel;
@@ -18,7 +18,7 @@ impl QuicLink {
     /// A request of a client: on a stream of its own, as soon as it gets one.
     pub(super) fn call(&mut self, request: &Request, line: Line) {
         let (Some(common), Some(leash)) = (self.common(), self.leash.clone()) else {
-            return self.lose(&request.id, LinkError::new("the connection is over", true));
+            return self.lose(&request.id, TransportError::new("the connection is over", true));
         };
         let key = self.next_key;
         self.next_key += 1;
@@ -83,7 +83,7 @@ impl QuicLink {
                 self.table.ask(id.clone(), key);
                 self.table.send(key, line);
             }
-            _ => self.lose(id, LinkError::new("the stream that this belongs to is closed", true)),
+            _ => self.lose(id, TransportError::new("the stream that this belongs to is closed", true)),
         }
     }
 
@@ -163,7 +163,7 @@ impl QuicLink {
     pub(super) fn end(&mut self, key: u64) {
         if let Some(entry) = self.table.remove(key) {
             for id in entry.ours {
-                self.lose(&id, LinkError::new("the request that this belongs to is answered", false));
+                self.lose(&id, TransportError::new("the request that this belongs to is answered", false));
             }
             self.ready.extend(entry.theirs.into_iter().map(|id| Inbound::Detached { id }));
         }

@@ -280,7 +280,7 @@ fn a_server_that_dies_on_the_probe_is_connected_to_afresh() {
     // What it takes: a link that can be opened again. How the session uses it, the session's own tests show.
     run(async {
         let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
-        let mut link = up.link().await.unwrap().bare(&mcpjoin::proto::session::Limits::default());
+        let mut link = up.link().await.unwrap().raw(&mcpjoin::proto::session::Limits::default());
         assert!(link.caps().exchanges && link.caps().reopens);
         link.reopen().await.unwrap();
         drop(link);

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mcpjoin::Client;
-use mcpjoin::link::ListenerHandle;
 use mcpjoin::proto::Era;
+use mcpjoin::transport::ListenerHandle;
 use mcpjoin_quic::ALPN;
 use mcpjoin_quic::endpoint::{
     self as quic, ClientTls, ClientsAre, Identity, QuicErrorKind, QuicOptions, ServerTls, Trust,

@@ -216,7 +216,7 @@ fn ping(id: i64, bytes: usize) -> Outbound {
 fn calls_wait_to_be_sent_up_to_eight_mib() {
     endpoint::run(async {
         let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
-        let mut link = up.link().await.unwrap().bare(&Limits::default());
+        let mut link = up.link().await.unwrap().raw(&Limits::default());
         // Nothing leaves meanwhile: nobody else runs.
         for id in 1..=64 {
             assert!(link.has_room());

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use mcpjoin_fuzz::{Input, expand, start};
 use mcpjoin_proto::session::{
-    Ask, Call, ClientRole, Inbound, Limits, LinkCaps, LinkEnd, LinkError, ProcessExit, Reply, Role, Route,
+    Ask, Call, ClientRole, Inbound, Limits, TransportCaps, TransportEnd, TransportError, ProcessExit, Reply, Role, Route,
     ServerRole,
 };
 use mcpjoin_proto::types::{
@@ -39,7 +39,7 @@ struct World {
     now: Time,
     sides: [Side; 2],
     server: ServerRole,
-    caps: LinkCaps,
+    caps: TransportCaps,
     limits: Limits,
 }
 
@@ -49,7 +49,7 @@ const SERVER: usize = 1;
 impl World {
     fn new(input: &mut Input<'_>) -> Self {
         let flags = input.byte();
-        let caps = LinkCaps { exchanges: flags & 1 != 0, reopens: flags & 2 != 0, remote: flags & 32 != 0 };
+        let caps = TransportCaps { exchanges: flags & 1 != 0, reopens: flags & 2 != 0, remote: flags & 32 != 0 };
         let limits = if flags & 4 != 0 { small_limits() } else { Limits::default() };
         let mut client =
             ClientRole::new(Implementation::new("client", "1"), client_capabilities(flags & 8 != 0));
@@ -118,7 +118,7 @@ impl World {
             }
             11 => {
                 let id = self.sides[from].called(input.byte());
-                let cause = LinkError::new("reset", true);
+                let cause = TransportError::new("reset", true);
                 self.sides[from].handle(now, Inbound::Lost { id, cause });
             }
             12 => {
@@ -127,7 +127,7 @@ impl World {
             }
             13 => {
                 let (sent, waiting) = (u64::from(input.byte()), input.byte() & 1 != 0);
-                self.sides[from].session.link_sent(now, sent, waiting);
+                self.sides[from].session.transport_sent(now, sent, waiting);
                 self.sides[from].check();
             }
             14 => {
@@ -325,15 +325,15 @@ fn reply(input: &mut Input<'_>) -> Result<Reply, ErrorObject> {
     })
 }
 
-fn link_end(number: u8) -> LinkEnd {
+fn link_end(number: u8) -> TransportEnd {
     match number % 3 {
-        0 => LinkEnd::end_of_stream(),
-        1 => LinkEnd {
+        0 => TransportEnd::end_of_stream(),
+        1 => TransportEnd {
             exit: Some(ProcessExit::Code(1)),
             stderr: Bytes::from_static(b"\xFFcannot\x1B[0m start\n"),
-            ..LinkEnd::end_of_stream()
+            ..TransportEnd::end_of_stream()
         },
-        _ => LinkEnd::failed(LinkError::new("broken pipe", false)),
+        _ => TransportEnd::failed(TransportError::new("broken pipe", false)),
     }
 }
 

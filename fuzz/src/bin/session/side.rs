@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{
-    Call, CallError, Event, Inbound, Limits, LinkCaps, Origin, Outbound, Reply, Role, Session, State,
+    Call, CallError, Event, Inbound, Limits, TransportCaps, Origin, Outbound, Reply, Role, Session, State,
 };
 use mcpjoin_proto::{Message, Method, RequestId, Time, encode};
 
@@ -31,7 +31,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    pub(crate) fn new(role: Role, caps: LinkCaps, limits: Limits) -> Self {
+    pub(crate) fn new(role: Role, caps: TransportCaps, limits: Limits) -> Self {
         Self {
             session: Session::new(role, caps, limits),
             open: BTreeSet::new(),

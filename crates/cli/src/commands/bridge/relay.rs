@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
-use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
 
 use super::upstream::Upstream;

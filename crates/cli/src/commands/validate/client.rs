@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use mcpjoin::Link;
-use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions};
 use mcpjoin::proto::session::ProcessExit;
 use mcpjoin::proto::types::Members;
 use mcpjoin::proto::types::meta::key;
 use mcpjoin::proto::{Message, Raw};
+use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions};
 use mcpjoin_diagnostics::validate::{ClientValidator, Leaving};
 use mcpjoin_rules::{Chapter, Level, Selection, Trace, What, client_rules, judge_client};
 use tokio::sync::oneshot;

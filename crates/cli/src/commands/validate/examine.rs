@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use mcpjoin::link::ChildHandle;
 use mcpjoin::proto::session::CloseCause;
+use mcpjoin::transport::ChildHandle;
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Selection, judge};
 use tokio::sync::Semaphore;

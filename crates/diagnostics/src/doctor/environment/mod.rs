@@ -32,7 +32,7 @@ use self::programs::Programs;
 pub(super) use self::world::within;
 use super::Outcome;
 use super::report::mark;
-use mcpjoin::link::ChildCommand;
+use mcpjoin::transport::ChildCommand;
 
 /// How long reading the files of one part may take.
 const FILES_TIMEOUT: Duration = Duration::from_secs(5);
@@ -170,7 +170,7 @@ impl EnvironmentDoctor {
 
     /// The faults of the machine that affect this connection, as [`about_host`](Self::about_host) finds them. None for an
     /// address that is invalid.
-    pub async fn about_server(&self, connect: &mcpjoin::link::HttpConnect) -> Vec<EnvironmentFinding> {
+    pub async fn about_server(&self, connect: &mcpjoin::transport::HttpConnect) -> Vec<EnvironmentFinding> {
         let Ok(checked) = connect.checked() else { return Vec::new() };
         let host = checked.url.host_str().unwrap_or_default();
         self.about_host(host, checked.url.scheme() == "https").await

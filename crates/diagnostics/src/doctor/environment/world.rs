@@ -17,7 +17,7 @@ use std::{fmt, fs};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use mcpjoin::link::ChildCommand;
+use mcpjoin::transport::ChildCommand;
 
 /// A settings file that is larger is not read.
 const MAX_FILE_BYTES: u64 = 2 << 20;

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::header::{self, HeaderMap, HeaderName};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::reply::date;
-use mcpjoin_proto::session::LinkErrorKind;
+use mcpjoin_proto::session::TransportErrorKind;
 use url::Url;
 
 use super::super::report::Finding;
@@ -57,7 +57,7 @@ pub(super) struct Exchange {
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Response(Box<Head>),
-    Failed { kind: LinkErrorKind, error: String },
+    Failed { kind: TransportErrorKind, error: String },
 }
 
 /// The head of a response.

@@ -37,7 +37,7 @@ use super::{quic, socket};
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::internal::http::{Proxy, shown};
 use mcpjoin::internal::{Checked, readable};
-use mcpjoin::link::{HttpConnect, HttpSetupError, HttpWay};
+use mcpjoin::transport::{HttpConnect, HttpSetupError, HttpWay};
 use mcpjoin_quic::endpoint::CertificateFacts;
 
 /// How long a peer that does not speak HTTP has to send its first bytes.

@@ -3,7 +3,7 @@
 //! Used by the examination over HTTP for the opening, and by `session` for lists.
 
 use mcpjoin_proto::code;
-use mcpjoin_proto::session::{CloseCause, LinkErrorKind, OpeningFailure, Violation};
+use mcpjoin_proto::session::{CloseCause, OpeningFailure, TransportErrorKind, Violation};
 
 use super::super::diagnosis;
 use super::super::examination::{Examination, NO_ANSWER, NOT_AGREED};
@@ -162,7 +162,7 @@ fn redirect_circle(phase: Phase, all: &[Exchange], last: &Exchange) -> Option<Fi
 }
 
 /// The kind of a request without a response.
-fn no_response(kind: LinkErrorKind, error: &str) -> Kind<Check> {
+fn no_response(kind: TransportErrorKind, error: &str) -> Kind<Check> {
     let small = error.to_ascii_lowercase();
     let has = |part: &str| small.contains(part);
     let proxied = has("through the proxy ");
@@ -170,10 +170,10 @@ fn no_response(kind: LinkErrorKind, error: &str) -> Kind<Check> {
         _ if proxied && has("proxy authorization required") => PROXY_AUTHORIZATION,
         _ if proxied && has("unsupported scheme socks") => PROXY_SCHEME,
         _ if proxied && (has("unsuccessful") || has("made no connection")) => PROXY_REFUSED,
-        LinkErrorKind::Unauthorized => NO_CREDENTIALS,
+        TransportErrorKind::Unauthorized => NO_CREDENTIALS,
         // The errors of credentials begin so.
         _ if has("not sent, no authorization: ") => AUTHORIZATION_UNREACHED,
-        LinkErrorKind::Untrusted => CERTIFICATE_REFUSED,
+        TransportErrorKind::Untrusted => CERTIFICATE_REFUSED,
         _ if has("redirects") || has(" leads to ") || has("without a location") => REDIRECT_NOT_FOLLOWED,
         _ => BROKEN,
     }

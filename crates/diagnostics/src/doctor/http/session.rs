@@ -10,7 +10,7 @@ use super::super::findings::*;
 use super::super::report::{Check, Finding, Phase};
 use super::exchanges::{Exchange, MAX_SHOWN_EXCHANGES};
 use super::responses;
-use mcpjoin::link::HttpConnect;
+use mcpjoin::transport::HttpConnect;
 use mcpjoin_auth::{ExplainOptions, Ladder, Step, Verdict, explain};
 
 /// How far apart the clocks may be, in seconds: the leeway for a token is "no more than a few minutes"

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::Method as Verb;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use mcpjoin::internal::refusal;
-use mcpjoin::link::Way;
+use mcpjoin::transport::Direction;
 use mcpjoin_proto::http::headers::{encode_value, name, named_by};
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::types::meta::key;
@@ -27,7 +27,7 @@ use url::Url;
 pub(crate) use self::pace::Pace;
 use self::read::Stream;
 pub(crate) use self::stress::Abort;
-pub(crate) use self::target::{Head, Tap, Target, anonymous_client, location, pairs, read_body};
+pub(crate) use self::target::{Head, Inspector, Target, anonymous_client, location, pairs, read_body};
 use super::message::{Manner, Question, member, version_of};
 use super::session::{Outcome, RunState, Session, is_of_clients, request_ids, response_to};
 
@@ -189,7 +189,7 @@ impl HttpSession {
         let number = self.exchanges;
         self.note(number, What::Requested(probe, head.recorded()));
         if let Some(line) = line {
-            self.target.tap(Way::Out, line.bytes());
+            self.target.inspect(Direction::Out, line.bytes());
             self.note(number, What::Sent(probe, line.clone()));
         }
         number

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use http::Method as Verb;
 use mcpjoin::internal::http::Response;
 use mcpjoin::internal::readable;
-use mcpjoin::link::Way;
+use mcpjoin::transport::Direction;
 use mcpjoin_proto::codec::sse::{SseDecoder, SseEvent};
 use mcpjoin_proto::decode::Shape;
 use mcpjoin_proto::http::headers::name;
@@ -354,7 +354,7 @@ impl HttpSession {
 
     /// Records a message.
     fn message(&mut self, number: u32, line: Line, waiting: &mut Vec<RequestId>) {
-        self.target.tap(Way::In, line.bytes());
+        self.target.inspect(Direction::In, line.bytes());
         self.state.traffic.add(1, 0);
         for part in line.parts() {
             let id = match part {

@@ -15,7 +15,7 @@ use mcpjoin::internal::http::{
     Body, Client, ClientOptions, Error, Proxies, Proxy, Response, is_refused, is_timeout, root, shown,
 };
 use mcpjoin::internal::{Checked, ErasedCredentials};
-use mcpjoin::link::{AuthorizationRequest, Crossed, HttpConnect, HttpSetupError, Way};
+use mcpjoin::transport::{AuthorizationRequest, Direction, HttpConnect, HttpSetupError, Inspected};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::Origin;
 use mcpjoin_rules::{HttpRequest, HttpResponse};
@@ -40,7 +40,7 @@ const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 const MAX_NONCE_BYTES: usize = 4096;
 
 /// Called with each message that is sent or received.
-pub(crate) type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;
+pub(crate) type Inspector = Box<dyn FnMut(Direction, Inspected<'_>) + Send>;
 
 /// A server, and what is needed to send it requests.
 pub(crate) struct Target {
@@ -60,7 +60,7 @@ pub(crate) struct Target {
     gone: AtomicBool,
     /// The credentials have given an authorization.
     authorized: AtomicBool,
-    tap: Option<Mutex<Tap>>,
+    inspector: Option<Mutex<Inspector>>,
 }
 
 /// Why there is no response.
@@ -85,7 +85,7 @@ pub(crate) struct Head {
 impl Target {
     /// # Errors
     /// When the URL, a header or a certificate cannot be used.
-    pub(crate) fn new(connect: &HttpConnect, tap: Option<Tap>) -> Result<Self, HttpSetupError> {
+    pub(crate) fn new(connect: &HttpConnect, inspector: Option<Inspector>) -> Result<Self, HttpSetupError> {
         let Checked { url, headers, mut tls } = connect.checked()?;
         let proxy = Proxy::to(&url);
         let is_loopback = Origin::of(url.as_str()).is_ok_and(|origin| origin.is_loopback());
@@ -111,14 +111,14 @@ impl Target {
             lost: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             authorized: AtomicBool::new(false),
-            tap: tap.map(Mutex::new),
+            inspector: inspector.map(Mutex::new),
         })
     }
 
-    /// Shows a message to the tap.
-    pub(super) fn tap(&self, way: Way, line: &[u8]) {
-        if let Some(tap) = &self.tap {
-            (tap.lock().unwrap_or_else(PoisonError::into_inner))(way, Crossed::Line(line));
+    /// Shows a message to the inspector.
+    pub(super) fn inspect(&self, way: Direction, line: &[u8]) {
+        if let Some(inspector) = &self.inspector {
+            (inspector.lock().unwrap_or_else(PoisonError::into_inner))(way, Inspected::Line(line));
         }
     }
 

@@ -33,7 +33,7 @@ use super::recorder::{Recorder, is_modern, requests};
 use super::sessions::Shared;
 use super::{ClientValidator, INITIALIZE_DELAY, Leaving, probes};
 use crate::engine::only_request;
-use mcpjoin::link::{HttpBody, HttpListener, HttpOptions, HttpService};
+use mcpjoin::transport::{HttpBody, HttpListener, HttpOptions, HttpService};
 
 /// Connections at once.
 const CONNECTIONS: usize = 1000;

@@ -21,9 +21,9 @@ use std::time::Duration;
 use mcpjoin_proto::session::{Limits, ProcessExit};
 use mcpjoin_rules::Trace;
 
-use mcpjoin::link::Link;
-use mcpjoin::link::{HttpListener, HttpOptions};
 use mcpjoin::server::Server;
+use mcpjoin::transport::Link;
+use mcpjoin::transport::{HttpListener, HttpOptions};
 
 /// How long the response to `initialize` is delayed.
 const INITIALIZE_DELAY: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// use mcpjoin_rules::{Level, Selection, judge_client};
-/// use mcpjoin::link::Link;
+/// use mcpjoin::transport::Link;
 /// use mcpjoin_diagnostics::validate::ClientValidator;
 /// use mcpjoin::{Client, Server};
 ///

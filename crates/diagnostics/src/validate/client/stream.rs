@@ -16,7 +16,7 @@ use super::probes::Prepared;
 use super::recorder::{Recorder, requests};
 use super::{ClientValidator, INITIALIZE_DELAY, Leaving, PROBE_TIMEOUT, probes};
 use crate::engine::{RecordedLink, only_request};
-use mcpjoin::link::Link;
+use mcpjoin::transport::Link;
 
 /// The bytes that are in flight proxy us and the server.
 const BUFFER_BYTES: usize = 64 * 1024;

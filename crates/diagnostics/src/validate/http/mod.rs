@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method as Verb;
-use mcpjoin::link::{HttpConnect, HttpSetupError};
+use mcpjoin::transport::{HttpConnect, HttpSetupError};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::session::OpeningFailure;
 use mcpjoin_proto::{Era, ErrorObject, Method, Payload, Profile, Version, code};
@@ -27,7 +27,7 @@ use super::runs::{
     subscription,
 };
 use super::{Look, ValidateError};
-use crate::engine::http::{Head, HttpSession, LOOK_TIME, Reply, Tap, Target, Until};
+use crate::engine::http::{Head, HttpSession, Inspector, LOOK_TIME, Reply, Target, Until};
 use crate::engine::message::Manner;
 use crate::engine::{Outcome, ProgressFn, RunState, Session as _};
 
@@ -94,10 +94,10 @@ impl Runs<Http> {
     pub(super) fn over_http(
         look: Look,
         progress: ProgressFn,
-        tap: Option<Tap>,
+        inspector: Option<Inspector>,
         connect: &HttpConnect,
     ) -> Result<Self, HttpSetupError> {
-        let target = Target::new(connect, tap)?;
+        let target = Target::new(connect, inspector)?;
         let trace = Trace { credentials: target.may_be_known(), ..Trace::default() };
         let http = Http {
             target: Arc::new(target),

@@ -4,13 +4,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::link::{HttpListener, HttpOptions};
 use mcpjoin::proto::session::Ask;
 use mcpjoin::proto::types::{
     ElicitAction, ElicitFormParams, ElicitParams, ElicitResult, ElicitationSchema, LoggingLevel, Members,
 };
 use mcpjoin::proto::{Era, Raw, Version};
 use mcpjoin::server::{Context, HandlerError, tool};
+use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin::{Client, Link, Server};
 use mcpjoin_gateway::Gateway;
 use serde_json::json;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use mcpjoin::Link;
-use mcpjoin::link::LinkDriver;
-use mcpjoin::proto::session::{Ask, Inbound, LinkCaps, Origin, Outbound};
+use mcpjoin::proto::session::{Ask, Inbound, Origin, Outbound, TransportCaps};
 use mcpjoin::proto::{Era, RequestId, decode, encode};
+use mcpjoin::transport::ChannelDriver;
 use mcpjoin_gateway::{Gateway, GatewayBuilder};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -53,7 +53,7 @@ pub(super) fn client(
             tokio::spawn(on_stream(number, raw, said, events));
         }
         Way::Http { address, principal } => {
-            let (link, driver) = Link::pair(LinkCaps { exchanges: true, ..LinkCaps::default() });
+            let (link, driver) = Link::channel(TransportCaps { exchanges: true, ..TransportCaps::default() });
             tokio::spawn(async move { gateway.serve(link).await });
             let peer = Some(format!("{address}:{}", 1000 + number).into());
             let origin = Origin { peer, principal: principal.map(Into::into), ..Origin::new("http") };
@@ -91,7 +91,7 @@ pub(super) fn cancelled(id: &Value) -> String {
 
 async fn in_exchanges(
     number: usize,
-    mut driver: LinkDriver,
+    mut driver: ChannelDriver,
     origin: Arc<Origin>,
     mut said: UnboundedReceiver<Said>,
     events: UnboundedSender<Event>,

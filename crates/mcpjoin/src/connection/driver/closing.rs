@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use mcpjoin_proto::Time;
-use mcpjoin_proto::session::{CloseCause, Inbound, LinkEnd, LinkEndKind};
+use mcpjoin_proto::session::{CloseCause, Inbound, TransportEnd, TransportEndKind};
 
 use super::{Driver, Stage};
 use crate::connection::core::Core;
@@ -58,14 +58,16 @@ impl Driver {
 
 /// Adds to the cause what is known only after the transport has ended: the exit status of a child, replies that were
 /// not written.
-fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
+fn with_exit(cause: CloseCause, end: TransportEnd) -> CloseCause {
     match cause {
         CloseCause::Link(first) if first.exit.is_none() && end.exit.is_some() => {
-            CloseCause::Link(LinkEnd { kind: first.kind, ..end })
+            CloseCause::Link(TransportEnd { kind: first.kind, ..end })
         }
         // The peer closed the stream in order, and some replies could not be written.
-        CloseCause::Link(first) if first.kind.is_closed() && matches!(end.kind, LinkEndKind::Failed(_)) => {
-            CloseCause::Link(LinkEnd { kind: end.kind, ..first })
+        CloseCause::Link(first)
+            if first.kind.is_closed() && matches!(end.kind, TransportEndKind::Failed(_)) =>
+        {
+            CloseCause::Link(TransportEnd { kind: end.kind, ..first })
         }
         cause => cause,
     }
@@ -96,15 +98,15 @@ impl Drop for Driver {
 
 #[cfg(test)]
 mod tests {
-    use mcpjoin_proto::session::{LinkError, ProcessExit};
+    use mcpjoin_proto::session::{ProcessExit, TransportError};
 
     use super::*;
 
     #[test]
     fn what_is_known_only_after_the_end_is_told_with_it() {
         let (over, failed) =
-            (LinkEnd::end_of_stream(), LinkEnd::failed(LinkError::new("not written", false)));
-        let exited = LinkEnd { exit: Some(ProcessExit::Code(3)), ..LinkEnd::end_of_stream() };
+            (TransportEnd::end_of_stream(), TransportEnd::failed(TransportError::new("not written", false)));
+        let exited = TransportEnd { exit: Some(ProcessExit::Code(3)), ..TransportEnd::end_of_stream() };
         for (cause, end, told) in [
             (&over, &over, &over),
             (&over, &exited, &exited),

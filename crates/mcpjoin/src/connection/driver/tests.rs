@@ -1,13 +1,13 @@
 //! The turns of a driver.
 
-use mcpjoin_proto::session::{Limits, LinkCaps, Origin, Outbound, Role, ServerRole, Session};
+use mcpjoin_proto::session::{Limits, Origin, Outbound, Role, ServerRole, Session, TransportCaps};
 use mcpjoin_proto::types::Implementation;
 use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw};
 
 use super::*;
 use crate::connection::tests::{opened, said};
 use crate::handler::{Handler, Nothing};
-use crate::link::Link;
+use crate::transport::Link;
 
 fn driver(core: &Arc<Core>, io: Box<dyn Transport>) -> Driver {
     let mut driver = Driver::new(core.clone(), io, Box::new(Arc::new(Nothing)), (None, None));
@@ -25,7 +25,7 @@ fn notification(bytes: usize) -> Inbound {
 #[test]
 fn what_rests_gives_back_its_room_and_nothing_that_is_in_it() {
     let core = opened(Limits::default());
-    let mut driver = driver(&core, Link::pair(LinkCaps::default()).0.into_io());
+    let mut driver = driver(&core, Link::channel(TransportCaps::default()).0.into_transport());
     driver.inbound.reserve(8);
     driver.inbound.push_back(notification(1));
     driver.events.reserve(8);
@@ -46,11 +46,11 @@ fn what_rests_gives_back_its_room_and_nothing_that_is_in_it() {
 #[tokio::test]
 async fn large_messages_are_read_up_to_a_total_in_one_turn() {
     let core = opened(Limits::default());
-    let (io, mut theirs) = Link::pair(LinkCaps::default());
+    let (io, mut theirs) = Link::channel(TransportCaps::default());
     for _ in 0..4 {
         theirs.send(notification(100 * 1024)).await.expect("it is open");
     }
-    let mut driver = driver(&core, io.into_io());
+    let mut driver = driver(&core, io.into_transport());
     let mut cx = TaskContext::from_waker(Waker::noop());
     assert!(driver.read(&mut cx, &core, Time::ZERO), "more may be there");
     let left = std::iter::from_fn(|| match driver.io.poll_inbound(&mut cx) {
@@ -67,8 +67,8 @@ struct Full {
 }
 
 impl Transport for Full {
-    fn caps(&self) -> LinkCaps {
-        LinkCaps::default()
+    fn caps(&self) -> TransportCaps {
+        TransportCaps::default()
     }
 
     fn configure(&mut self, _: &Limits) {}
@@ -83,7 +83,7 @@ impl Transport for Full {
 
     fn push(&mut self, _: Outbound) {}
 
-    fn poll_flush(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), LinkEnd>> {
+    fn poll_flush(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), TransportEnd>> {
         self.flushed += 1;
         assert!(self.flushed < 10, "it is asked for ever");
         Poll::Ready(Ok(()))
@@ -93,11 +93,11 @@ impl Transport for Full {
         0
     }
 
-    fn poll_close(&mut self, _: &mut TaskContext<'_>) -> Poll<LinkEnd> {
+    fn poll_close(&mut self, _: &mut TaskContext<'_>) -> Poll<TransportEnd> {
         Poll::Pending
     }
 
-    fn poll_reopen(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), LinkEnd>> {
+    fn poll_reopen(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), TransportEnd>> {
         Poll::Pending
     }
 }
@@ -120,7 +120,7 @@ fn a_link_that_is_made_afresh_is_waited_for() {
     assert!(!driver.reopen(&mut cx, &core));
     assert!(matches!(driver.stage, Stage::Reopening));
     // This transport cannot be reopened, so the connection ends.
-    driver.io = Link::pair(LinkCaps::default()).0.into_io();
+    driver.io = Link::channel(TransportCaps::default()).0.into_transport();
     assert!(driver.reopen(&mut cx, &core));
     assert!(matches!(driver.stage, Stage::Flushing(..)));
 }
@@ -136,14 +136,14 @@ impl Handler for Gives {
 
 #[tokio::test(start_paused = true)]
 async fn a_large_result_is_sent_where_each_answer_has_a_stream_of_its_own() {
-    let caps = LinkCaps { exchanges: true, ..LinkCaps::default() };
+    let caps = TransportCaps { exchanges: true, ..TransportCaps::default() };
     let capabilities = Raw::parse(r#"{"tools":{}}"#).expect("JSON").decode().expect("capabilities");
     let role = ServerRole::new(Implementation::new("s", "1"), capabilities);
     let core = Arc::new(Core::new(Session::new(Role::Server(role.into()), caps, Limits::default())));
     let result = Raw::parse(format!("{{\"content\":\"{}\"}}", "x".repeat(1024 * 1024))).expect("JSON");
-    let (io, mut theirs) = Link::pair(caps);
+    let (io, mut theirs) = Link::channel(caps);
     let handler = Box::new(Arc::new(Gives(result)));
-    let driver = Driver::new(core.clone(), io.into_io(), handler, (None, None));
+    let driver = Driver::new(core.clone(), io.into_transport(), handler, (None, None));
     core.lock().session.open(Time::ZERO);
     said(
         &core,

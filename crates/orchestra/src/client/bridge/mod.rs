@@ -50,8 +50,8 @@ use super::keeping::jittered;
 use super::{Orchestrator, SetupError, random};
 use handler::Translator;
 use mcpjoin::Server;
-use mcpjoin::link::Link;
 use mcpjoin::server::BuildError;
+use mcpjoin::transport::Link;
 
 pub(super) use handler::failed;
 pub(super) use results::text_of;

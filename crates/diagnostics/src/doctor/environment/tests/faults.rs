@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use super::super::{EnvironmentCheck, EnvironmentDoctor, EnvironmentPart, EnvironmentReport, Outcome, World};
 use super::{CERTIFICATE, Folder, resolving};
-use mcpjoin::link::ChildCommand;
+use mcpjoin::transport::ChildCommand;
 
 const BIN: &str = "/home/u/.nvm/versions/node/v22.1.0/bin";
 

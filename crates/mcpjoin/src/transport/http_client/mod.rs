@@ -1,0 +1,519 @@
+//! The transport of a client to a server over HTTP.
+//!
+//! Built by [`Link::http`](super::Link::http), driven by `connection`. It posts each message
+//! ([2026-07-28](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http),
+//! [2025-11-25](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http)), and speaks
+//! [HTTP+SSE](https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse) where the server
+//! knows no Streamable HTTP.
+//!
+//! ```text
+//! push --> queue --> start: message_headers --> exchange --> requester --> crate::http::Client
+//!                                                  |
+//!                                                  v
+//!        session_stream, http_sse       body or response_stream
+//!                    |                             |
+//!                    +-------> event_stream <------+
+//!                                   |
+//!                                   v
+//! poll_inbound <-- deliver <-- handle_event: exchange_event, seen_events
+//! ```
+//!
+//! Invariants: the transport polls its exchanges itself, so dropping it ends them all at once. It does not decide the era:
+//! it reports the response to each probe to the session. It does not answer for the session. It sends a message twice only
+//! if the server has not processed it (`resend`), or if a second copy does no harm (`retry`).
+
+mod body;
+mod builder;
+mod credentials;
+mod event_stream;
+mod exchange;
+mod exchange_event;
+mod http_sse;
+mod in_flight;
+mod message_headers;
+mod queue;
+mod requester;
+mod resend;
+mod response_error;
+mod response_stream;
+mod retry;
+mod seen_events;
+mod session;
+mod session_stream;
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::Method as HttpMethod;
+use http::header::HeaderMap;
+use mcpjoin_proto::http::classify::Probe;
+use mcpjoin_proto::session::{Inbound, Limits, Outbound, TransportCaps, TransportEnd, TransportError};
+use mcpjoin_proto::{Message, Method, RequestId};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Sleep, sleep};
+use url::Url;
+
+pub use builder::Checked;
+pub use builder::{HttpConnect, HttpHandle, HttpWay};
+pub use credentials::ErasedCredentials;
+pub use credentials::{
+    AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
+};
+#[cfg(unix)]
+pub use requester::Exchanged;
+pub use response_error::{readable, refusal_reason as refusal};
+
+pub use crate::http::HttpSetupError;
+
+use self::exchange::{Exchange, Post, Role, body};
+use self::exchange_event::{ExchangeEvent, RefusedInitialize};
+use self::in_flight::{InFlight, Task, TaskId};
+use self::message_headers::{MessageHeaders, message_headers};
+use self::queue::{MessageKind, QueuedMessage, SendGate, cancelled};
+use self::requester::{HttpRequest, Requester};
+use self::seen_events::SeenEvents;
+use self::session::{LegacySession, SessionSettings};
+use super::{Transport, cannot_reopen};
+
+/// Bytes of queued messages above which no more are taken: as many as a session queues ([`Limits::queued_calls`]). Other
+/// transports take less; here calls are queued, and responses to what the server asks meanwhile must pass them.
+const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
+/// Received messages that the connection has not taken yet. Above it the exchanges wait.
+const MAX_UNREAD_MESSAGES: usize = 8;
+/// How long closing may take in all: the last messages, and the end of the session.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The transport.
+struct HttpLink {
+    requester: Arc<Requester>,
+    handle: HttpHandle,
+    /// Only HTTP+SSE is tried.
+    legacy_sse: bool,
+    /// Whether a session opens its stream.
+    get_stream: bool,
+    mode: Mode,
+    gate: SendGate,
+    session: Option<Arc<LegacySession>>,
+    settings: SessionSettings,
+    /// The events of the session that were delivered.
+    seen_events: SeenEvents,
+    headers: MessageHeaders,
+    /// Messages in order, until the gate is open.
+    waiting: VecDeque<QueuedMessage>,
+    /// Requests beyond the limit of those in flight.
+    queued: VecDeque<QueuedMessage>,
+    waiting_bytes: usize,
+    in_flight: InFlight,
+    /// The stream of the session.
+    stream: Option<TaskId>,
+    /// The probe of the era.
+    probe: Option<RequestId>,
+    /// The server has accepted a probe.
+    opened: bool,
+    events: Sender<ExchangeEvent>,
+    event_receiver: Receiver<ExchangeEvent>,
+    /// Messages for the connection.
+    ready: VecDeque<Inbound>,
+    reader: Option<Waker>,
+    ended: Option<TransportEnd>,
+    sent: u64,
+    closing: Option<Closing>,
+}
+
+/// The transport of the specification in use.
+enum Mode {
+    Streamable,
+    /// `endpoint`: the URL to post to, once the stream has named it. `refused`: the `initialize` that Streamable HTTP has
+    /// refused before.
+    HttpSse {
+        endpoint: Option<Url>,
+        refused: Option<Box<RefusedInitialize>>,
+    },
+}
+
+/// The two steps of closing, with the timeout of both.
+enum Closing {
+    /// Messages without a response are sent.
+    Flushing(Pin<Box<Sleep>>),
+    /// The session is ended at the server.
+    EndingSession(Pin<Box<Sleep>>),
+}
+
+impl HttpLink {
+    fn new(requester: Requester, legacy_sse: bool, get_stream: bool, handle: HttpHandle) -> Self {
+        let (events, event_receiver) = channel(MAX_UNREAD_MESSAGES);
+        Self {
+            requester: Arc::new(requester),
+            handle,
+            legacy_sse,
+            get_stream,
+            mode: Mode::Streamable,
+            gate: SendGate::Open,
+            session: None,
+            settings: SessionSettings::default(),
+            seen_events: SeenEvents::default(),
+            headers: MessageHeaders::default(),
+            waiting: VecDeque::new(),
+            queued: VecDeque::new(),
+            waiting_bytes: 0,
+            in_flight: InFlight::default(),
+            stream: None,
+            probe: None,
+            opened: false,
+            events,
+            event_receiver,
+            ready: VecDeque::new(),
+            reader: None,
+            ended: None,
+            sent: 0,
+            closing: None,
+        }
+    }
+
+    // ---- tasks in flight ----
+
+    fn task_finished(&mut self, task: Task) {
+        match task {
+            Task::Request { id, .. } => {
+                if self.gate == SendGate::Postponed && self.probe.as_ref() == Some(&id) {
+                    self.gate = SendGate::Open;
+                }
+            }
+            Task::Initialized => {
+                if self.gate == SendGate::Initialized {
+                    self.gate = SendGate::Open;
+                }
+                self.open_stream();
+            }
+            Task::Cancel(id) => self.abort(&id),
+            Task::OneWay | Task::ReopenSession | Task::Background => {}
+        }
+    }
+
+    /// Aborts the exchange of a request.
+    fn abort(&mut self, id: &RequestId) {
+        self.headers.forget(id);
+        self.in_flight.abort_request(id);
+    }
+
+    /// Removes a request from the queues. Returns whether it was there: then nothing of it was sent.
+    fn remove_queued(&mut self, id: &RequestId) -> bool {
+        let mut removed = 0;
+        for queue in [&mut self.waiting, &mut self.queued] {
+            queue.retain(|waiting| {
+                let other = waiting.id() != Some(id);
+                if !other {
+                    removed += waiting.size;
+                }
+                other
+            });
+        }
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(removed);
+        removed > 0
+    }
+
+    /// Opens the stream of the session in place of an earlier one.
+    fn open_stream(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            self.in_flight.abort(stream);
+        }
+        let Some(session) = self.session.clone().filter(|session| session.streams && self.get_stream) else {
+            return;
+        };
+        if matches!(self.mode, Mode::HttpSse { .. }) || self.closing.is_some() {
+            return;
+        }
+        let stream = session_stream::listen(Arc::clone(&self.requester), session, self.events.clone());
+        self.stream = Some(self.in_flight.start(Task::Background, stream));
+    }
+
+    // ---- outgoing ----
+
+    /// Starts the exchanges that may start. Returns whether one was started.
+    fn pump(&mut self) -> bool {
+        let mut started = false;
+        while self.gate == SendGate::Open && self.ended.is_none() {
+            let Some(waiting) = self.waiting.pop_front() else { break };
+            if waiting.is_counted() && !self.in_flight.has_capacity() {
+                self.queued.push_back(waiting);
+                continue;
+            }
+            self.start(waiting);
+            started = true;
+        }
+        while self.gate == SendGate::Open && self.ended.is_none() && self.in_flight.has_capacity() {
+            let Some(waiting) = self.queued.pop_front() else { break };
+            self.start(waiting);
+            started = true;
+        }
+        started
+    }
+
+    fn start(&mut self, waiting: QueuedMessage) {
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.size);
+        self.sent += 1;
+        let Some(MessageKind { role, retry_class, about, task, pending }) = waiting.kind() else { return };
+        // The session probes again: it has not accepted the response to an earlier probe.
+        self.opened &= role != Role::Probe(Probe::Initialize);
+        // After the agreement a probe is a request like others; so is one whose response comes on another stream.
+        let agreed = self.opened || matches!(self.mode, Mode::HttpSse { .. });
+        let role = if agreed && pending.is_some() { Role::Request } else { role };
+        if role == Role::Probe(Probe::Discover) {
+            self.probe.clone_from(&pending);
+        }
+        if let Some(request) = waiting.request() {
+            self.settings.record(request);
+        }
+        let QueuedMessage { outbound, is_resent, .. } = waiting;
+        let reply_on_stream = matches!(self.mode, Mode::HttpSse { .. });
+        let url = match &self.mode {
+            Mode::HttpSse { endpoint: Some(endpoint), .. } => endpoint.clone(),
+            _ => self.requester.url.clone(),
+        };
+        let mut http_request = HttpRequest { url, ..self.requester.request(HttpMethod::POST, about) };
+        let session = self.session.clone().filter(|_| !reply_on_stream);
+        let modern = if reply_on_stream {
+            http_request.headers = message_headers();
+            false
+        } else {
+            match self.headers.of_message(&outbound, session.as_deref()) {
+                Ok(headed) => {
+                    http_request.headers = headed.headers;
+                    headed.modern
+                }
+                Err(what) => {
+                    let cause = http_request.error(format!("not sent: {what}"), false);
+                    if let Some(id) = pending {
+                        self.deliver(Inbound::Lost { id, cause });
+                    }
+                    return;
+                }
+            }
+        };
+        http_request.body = Some(body(&outbound));
+        if matches!(task, Task::Initialized) {
+            self.gate = SendGate::Initialized;
+        }
+        // Kept for a second try: what may be refused unprocessed for a reason that this transport can repair, which is a
+        // lost session, the wrong transport, or headers that do not fit the tool.
+        let once = is_resent || pending.is_none();
+        let refusable = session.is_some() || role == Role::Probe(Probe::Initialize);
+        let keep = !once && (refusable || modern && &*http_request.about == Method::CallTool.as_str());
+        let outbound = keep.then_some(outbound);
+        let post = Post {
+            http_request,
+            role,
+            retry_class,
+            pending,
+            session,
+            modern,
+            reply_on_stream,
+            outbound,
+            is_resent,
+        };
+        let exchange = Exchange::new(Arc::clone(&self.requester), post, self.events.clone());
+        self.in_flight.start(task, exchange.run());
+    }
+
+    // ---- incoming ----
+
+    /// Queues a message for the connection.
+    fn deliver(&mut self, inbound: Inbound) {
+        self.headers.learn(&inbound);
+        if let Inbound::Message { message: Message::Response(reply), .. } = &inbound
+            && reply.outcome.is_ok()
+            && reply.id.is_some()
+            && reply.id == self.probe
+        {
+            self.handle.took(HttpWay::Streamable);
+            self.opened = true;
+        }
+        self.ready.push_back(inbound);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// Drops a queued message; the session learns that its request is lost.
+    fn fail(&mut self, waiting: QueuedMessage, cause: &TransportError) {
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.size);
+        if let Some(id) = waiting.id() {
+            let (id, cause) = (id.clone(), cause.clone());
+            self.deliver(Inbound::Lost { id, cause });
+        }
+    }
+
+    fn end(&mut self, end: TransportEnd) {
+        self.ended.get_or_insert(end);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// Polls all parts until none makes progress.
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        loop {
+            let mut moved = self.pump();
+            while let Poll::Ready(task) = self.in_flight.poll_finished(cx) {
+                self.task_finished(task);
+                moved = true;
+            }
+            while self.ready.len() < MAX_UNREAD_MESSAGES {
+                let Poll::Ready(Some(event)) = self.event_receiver.poll_recv(cx) else { break };
+                self.handle_event(event);
+                moved = true;
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// The request that ends the session at the server, if the session has an id.
+    fn session_end_request(&self) -> Option<HttpRequest> {
+        let session = self.session.as_ref().filter(|session| session.id.is_some())?;
+        if self.gate == SendGate::Reopening || matches!(self.mode, Mode::HttpSse { .. }) {
+            return None;
+        }
+        let mut headers = HeaderMap::new();
+        session.write(&mut headers);
+        Some(HttpRequest { headers, ..self.requester.request(HttpMethod::DELETE, "the end of the session") })
+    }
+}
+
+impl Transport for HttpLink {
+    fn caps(&self) -> TransportCaps {
+        TransportCaps { exchanges: true, ..TransportCaps::default() }
+    }
+
+    fn has_headers(&self) -> bool {
+        true
+    }
+
+    fn configure(&mut self, limits: &Limits) {
+        // Exchanges in flight keep the limits that they were started with.
+        Arc::make_mut(&mut self.requester).limits = limits.clone();
+    }
+
+    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
+        self.drive(cx);
+        if let Some(inbound) = self.ready.pop_front() {
+            return Poll::Ready(inbound);
+        }
+        if let Some(cause) = self.ended.clone() {
+            return Poll::Ready(Inbound::Closed { cause });
+        }
+        self.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn has_room(&self) -> bool {
+        self.waiting_bytes < MAX_QUEUED_BYTES
+    }
+
+    fn push(&mut self, outbound: Outbound) {
+        if let Outbound::Abort { id } = &outbound {
+            self.remove_queued(id);
+            self.abort(id);
+            return;
+        }
+        // Only a server closes streams.
+        let closes = matches!(outbound, Outbound::CloseStream { .. });
+        if closes || cancelled(&outbound).is_some_and(|id| self.remove_queued(&id)) {
+            return;
+        }
+        let waiting = QueuedMessage::new(outbound);
+        if self.legacy_sse {
+            if waiting.request().is_some_and(|request| request.method == Method::Discover) {
+                // No server of 2024-11-05 knows it, and some crash on it.
+                let what = "HTTP+SSE has no server/discover";
+                let cause = TransportError::new(what, false);
+                return self.fail(waiting, &cause);
+            }
+            if matches!(self.mode, Mode::Streamable) {
+                self.switch_to_http_sse(None);
+            }
+        }
+        self.waiting_bytes = self.waiting_bytes.saturating_add(waiting.size);
+        self.waiting.push_back(waiting);
+    }
+
+    /// Always ready: a pushed message is in flight, or queued with the timeout of its request. A server that delays
+    /// responses does not count as one that accepts nothing.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
+        self.drive(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    fn discard(&mut self) {
+        self.waiting.clear();
+        self.queued.clear();
+        self.waiting_bytes = 0;
+    }
+
+    /// Messages whose exchange was started.
+    fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<TransportEnd> {
+        if self.closing.is_none() {
+            self.closing = Some(Closing::Flushing(Box::pin(sleep(CLOSE_TIMEOUT))));
+            self.queued.clear();
+            self.waiting.retain(|waiting| waiting.request().is_none());
+            self.in_flight.abort_requests_and_streams();
+        }
+        loop {
+            // Messages that arrive now are dropped, so that no exchange waits for room.
+            self.drive(cx);
+            let received = !self.ready.is_empty();
+            self.ready.clear();
+            if received {
+                continue;
+            }
+            let finished = self.in_flight.is_empty() && self.waiting.is_empty();
+            match self.closing.take() {
+                Some(Closing::Flushing(mut until)) => {
+                    if !finished && until.as_mut().poll(cx).is_pending() {
+                        self.closing = Some(Closing::Flushing(until));
+                        return Poll::Pending;
+                    }
+                    if let Some(http_request) = self.session_end_request() {
+                        let requester = Arc::clone(&self.requester);
+                        self.session = None;
+                        self.in_flight.start(Task::OneWay, async move {
+                            if let Err(failure) = requester.send(&http_request).await {
+                                tracing::debug!(target: "mcpjoin", error = %failure.error, "not ended");
+                            }
+                        });
+                    }
+                    self.closing = Some(Closing::EndingSession(until));
+                }
+                Some(Closing::EndingSession(mut until)) => {
+                    if !finished && until.as_mut().poll(cx).is_pending() {
+                        self.closing = Some(Closing::EndingSession(until));
+                        return Poll::Pending;
+                    }
+                    self.closing = Some(Closing::EndingSession(until));
+                    self.in_flight.clear();
+                    return Poll::Ready(self.ended.clone().unwrap_or_else(TransportEnd::end_of_stream));
+                }
+                None => return Poll::Ready(TransportEnd::end_of_stream()),
+            }
+        }
+    }
+
+    fn identity(&self) -> crate::transport::PeerIdentity {
+        self.requester.identity()
+    }
+
+    fn poll_reopen(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
+        Poll::Ready(Err(cannot_reopen()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

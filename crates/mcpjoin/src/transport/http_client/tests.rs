@@ -1,0 +1,133 @@
+//! The transport as the connection drives it: queues, limits, and what waits for what.
+
+use mcpjoin_proto::session::Route;
+use mcpjoin_proto::{Notification, Payload, Raw, Request};
+
+use super::in_flight::MAX_REQUESTS_IN_FLIGHT;
+use super::*;
+use crate::transport::Link;
+
+#[test]
+fn limits_hold_for_what_begins_behind_them_whatever_runs_already() {
+    let mut link = Link::http("http://127.0.0.1:1/").link().expect("a URL");
+    let running = Arc::clone(&link.requester);
+    let mut limits = Limits::default();
+    limits.message = 7;
+    link.configure(&limits);
+    assert_eq!(link.requester.limits, limits);
+    assert_eq!(running.limits, Limits::default());
+}
+
+fn link() -> HttpLink {
+    Link::http("http://127.0.0.1:1/").link().expect("a URL")
+}
+
+/// A request with so many bytes of parameters.
+fn request(id: i64, method: Method, bytes: usize) -> Outbound {
+    let params = Raw::parse(format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8))).expect("JSON");
+    let request = Request { id: id.into(), method, params: Some(Payload::from_raw(params)) };
+    Outbound::Message { message: request.into(), route: Route::Session }
+}
+
+#[test]
+fn messages_wait_to_be_sent_up_to_a_total_of_bytes() {
+    const BYTES: usize = 8 << 20;
+    let mut link = link();
+    link.gate = SendGate::Endpoint;
+    let ping = |id: i64, bytes: usize| request(id, Method::Ping, bytes);
+    link.push(ping(1, 8));
+    let one = link.waiting_bytes;
+    link.push(ping(2, BYTES - 3 * one + 8));
+    link.push(ping(3, 8));
+    assert_eq!((link.waiting_bytes, link.has_room()), (BYTES, false));
+    // An aborted message frees its bytes, and so does one that is sent.
+    link.push(Outbound::Abort { id: 1.into() });
+    link.push(Outbound::Abort { id: 3.into() });
+    link.push(ping(4, one + 8 - 1));
+    assert_eq!((link.waiting_bytes, link.has_room()), (BYTES - 1, true));
+    link.gate = SendGate::Open;
+    link.pump();
+    assert_eq!((link.waiting_bytes, link.has_room()), (0, true));
+}
+
+#[tokio::test]
+async fn one_request_more_than_may_be_under_way_waits_until_another_has_ended() {
+    let mut link = link();
+    for id in 0..MAX_REQUESTS_IN_FLIGHT as i64 {
+        assert!(link.in_flight.has_capacity(), "{id}");
+        link.in_flight.start(Task::Request { id: id.into(), counted: true }, std::future::pending());
+    }
+    link.push(request(1000, Method::ListTools, 8));
+    // Neither a stream to listen on nor a notification is queued.
+    link.push(request(1001, Method::Listen, 8));
+    let told = Notification { method: Method::Initialized, params: None };
+    link.push(Outbound::Message { message: told.into(), route: Route::Session });
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(link.poll_flush(&mut cx).is_ready());
+    assert_eq!((link.sent(), link.queued.len()), (2, 1));
+    link.gate = SendGate::Open;
+    link.abort(&7.into());
+    assert!(link.poll_flush(&mut cx).is_ready());
+    assert_eq!((link.sent(), link.queued.len()), (3, 0));
+}
+
+#[tokio::test]
+async fn what_came_and_is_not_taken_holds_the_exchanges_up() {
+    let mut link = link();
+    let lost = |id: i64| Inbound::Lost { id: id.into(), cause: TransportError::new("lost", false) };
+    let mut cx = Context::from_waker(Waker::noop());
+    let (mut came, events) = (0..100, link.events.clone());
+    // The transport holds as many as the channel.
+    for _ in 0..2 {
+        for id in came.by_ref().take(MAX_UNREAD_MESSAGES) {
+            assert!(events.try_send(ExchangeEvent::Message(lost(id))).is_ok(), "{id}");
+        }
+        assert!(events.try_send(ExchangeEvent::ProbePostponed).is_err(), "there is no room");
+        assert!(link.poll_flush(&mut cx).is_ready());
+        assert_eq!(link.ready.len(), MAX_UNREAD_MESSAGES);
+    }
+    assert!(events.try_send(ExchangeEvent::ProbePostponed).is_err(), "there is still no room");
+    for wanted in 0..2 * MAX_UNREAD_MESSAGES as i64 {
+        let Poll::Ready(Inbound::Lost { id, .. }) = link.poll_inbound(&mut cx) else { panic!("{wanted}") };
+        assert_eq!(id, wanted.into());
+    }
+    assert!(link.poll_inbound(&mut cx).is_pending());
+}
+
+fn asked(id: i64, method: Method) -> Request {
+    Request { id: RequestId::from(id), method, params: None }
+}
+
+#[test]
+fn so_many_requests_run_at_once_and_none_where_the_gate_is_shut_or_all_is_over() {
+    let mut link = Link::http("http://127.0.0.1:1/").link().expect("a URL");
+    for id in (0..).take(MAX_REQUESTS_IN_FLIGHT + 2) {
+        let message = Message::Request(asked(id, Method::Ping));
+        link.push(Outbound::Message { message, route: Route::Session });
+    }
+    assert!(link.pump());
+    assert_eq!((link.sent, link.queued.len()), (MAX_REQUESTS_IN_FLIGHT as u64, 2));
+    assert!(!link.pump(), "there is no room");
+    link.in_flight.clear();
+    link.gate = SendGate::Reopening;
+    assert!(!link.pump());
+    link.gate = SendGate::Open;
+    link.ended = Some(TransportEnd::end_of_stream());
+    assert!(!link.pump());
+    link.ended = None;
+    assert!(link.pump());
+    assert_eq!((link.sent, link.queued.len()), (MAX_REQUESTS_IN_FLIGHT as u64 + 2, 0));
+}
+
+#[test]
+fn what_was_refused_in_an_earlier_session_opens_no_other() {
+    let mut link = Link::http("http://127.0.0.1:1/").link().expect("a URL");
+    link.settings.record(&asked(1, Method::Initialize));
+    let agreed = "2025-11-25".to_owned();
+    link.session =
+        Some(Arc::new(LegacySession { id: None, agreed, header: None, streams: false, generation: 1 }));
+    for (generation, gate) in [(0, SendGate::Open), (1, SendGate::Reopening)] {
+        link.session_lost(generation, None);
+        assert_eq!(link.gate, gate, "{generation}");
+    }
+}

@@ -1,0 +1,538 @@
+//! The HTTP server: Streamable HTTP in both eras, and the HTTP+SSE of 2024-11-05 beside it.
+//!
+//! [`HttpService`] answers requests, whichever HTTP server has received them. A modern POST is independent: it takes a
+//! connection from a pool and returns it. A legacy session is an entry in a table. Connections are opened through
+//! [`Serves`]: this module knows nothing about servers.
+//!
+//! ```text
+//! request -> head (is it valid and allowed?) -> admission -> body -> classify -> modern | legacy | stateless | http_sse
+//!         -> Wire (queues per exchange) -> connection -> Wire -> Exchange -> HttpBody
+//! ```
+//!
+//! A request is checked in this order: the size of its head (431), its lengths and hosts (400), `Host` and `Origin` (403),
+//! its path (404), its admission (401, 400, 403), its method (405), its media types (415, 406), its body (413, 408, 503, 400),
+//! and what it may do (403). Then [`classify`] decides its kind.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>
+
+mod admission;
+mod body;
+pub(crate) mod entry;
+mod events;
+mod exchange;
+mod exchange_state;
+mod framing;
+mod head;
+mod http_sse;
+mod io;
+mod legacy;
+mod long_lived;
+mod memory;
+mod modern;
+mod options;
+mod reply;
+mod response_progress;
+mod serve;
+mod sessions;
+mod stateless;
+mod time_limits;
+mod unread_body;
+mod wire;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use mcpjoin_proto::decode::{Decoded, decode};
+use mcpjoin_proto::http::classify::{Class, HttpMethod, LegacyKind, Offer, SessionLookup, classify};
+use mcpjoin_proto::session::{Limits, Origin};
+use mcpjoin_proto::text::Line;
+use mcpjoin_proto::{DecodeError, Era, ErrorObject, Message, RequestId, Version, code};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Link;
+use body::{Unread, read};
+use entry::Entry;
+pub(crate) use entry::{Served, Serves, Serving};
+use head::{Place, Refusal, RequestHead};
+use io::HttpIo;
+use memory::{Account, Memory, Traffic};
+use sessions::{Session, Sessions};
+use wire::{Refused, Routing, Wire};
+
+pub use admission::{Admission, Admitted, Admitting, Denied};
+pub use body::HttpBody;
+pub use events::{Event, EventId, EventIdError, EventStore, MemoryEvents, Replay, SessionId};
+pub use options::HttpOptions;
+pub use serve::{HttpListenError, HttpListener};
+
+/// Answers HTTP requests for a server. Made by [`Server::http`](crate::Server::http), cheap to clone.
+///
+/// It is a [`tower_service::Service`], so it can be mounted in any application of hyper, axum or tower. Call it within a
+/// tokio runtime with time enabled.
+///
+/// ```no_run
+/// # async fn f(server: mcpjoin::Server, stream: tokio::net::TcpStream) -> Result<(), hyper::Error> {
+/// use hyper_util::rt::TokioIo;
+/// use hyper_util::service::TowerToHyperService;
+/// use mcpjoin::transport::HttpOptions;
+///
+/// let service = TowerToHyperService::new(server.http(HttpOptions::new()));
+/// let http = hyper::server::conn::http1::Builder::new();
+/// http.serve_connection(TokioIo::new(stream), service).await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct HttpService(Arc<Shared>);
+
+/// The future of a response. Dropping it means that the client has disconnected.
+pub struct HttpFuture(Pin<Box<dyn Future<Output = Response<HttpBody>> + Send>>);
+
+/// The state that all exchanges share.
+pub(super) struct Shared {
+    options: HttpOptions,
+    limits: Arc<Limits>,
+    versions: Vec<Version>,
+    legacy: bool,
+    served: Box<dyn Serves>,
+    origin: Arc<Origin>,
+    sessions: Arc<Sessions>,
+    memory: Arc<Memory>,
+    /// Idle connections for modern exchanges.
+    pool: Mutex<Vec<Arc<Entry>>>,
+    /// Idle connections for legacy requests without a session.
+    legacy_pool: Mutex<LegacyPool>,
+    entries: Mutex<HashMap<u64, Weak<Entry>>>,
+    last_entry: AtomicU64,
+    ending: AtomicBool,
+    ended: Notify,
+}
+
+/// Idle connections by revision and principal: the server behind a connection may hold state of one principal.
+type LegacyPool = HashMap<stateless::Kind, Vec<Arc<Entry>>>;
+
+/// The largest number of idle connections in a pool.
+const MAX_POOLED: usize = 256;
+
+/// How many characters of an unknown path the response repeats.
+const MAX_PATH_CHARS: usize = 100;
+
+impl HttpService {
+    #[doc(hidden)]
+    pub fn new(
+        options: HttpOptions,
+        limits: Arc<Limits>,
+        versions: Vec<Version>,
+        served: impl Serves + 'static,
+    ) -> Self {
+        let sessions = Sessions::new(options.sessions, options.session_idle, options.events.clone());
+        let [bodies, responses] =
+            [options.bodies, options.responses].map(|bound| bound.at_least(limits.message));
+        Self(Arc::new(Shared {
+            legacy: Version::newest_among(Era::Legacy, &versions).is_some(),
+            options,
+            limits,
+            versions,
+            served: Box::new(served),
+            origin: Arc::new(Origin::new("http")),
+            sessions,
+            memory: Memory::new(bodies, responses),
+            pool: Mutex::default(),
+            legacy_pool: Mutex::default(),
+            entries: Mutex::default(),
+            last_entry: AtomicU64::new(0),
+            ending: AtomicBool::new(false),
+            ended: Notify::new(),
+        }))
+    }
+
+    /// The number of open legacy sessions.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.0.sessions.len()
+    }
+
+    /// Bytes of request bodies that are counted now ([`HttpOptions::max_body_bytes`]).
+    #[must_use]
+    pub fn body_bytes(&self) -> usize {
+        self.0.memory.held(Traffic::Bodies)
+    }
+
+    /// Bytes of responses and events that clients have not taken yet ([`HttpOptions::max_response_bytes`]).
+    #[must_use]
+    pub fn response_bytes(&self) -> usize {
+        self.0.memory.held(Traffic::Responses)
+    }
+
+    /// Shuts down gracefully: new requests are refused with 503, requests in progress are finished within [`Limits::drain`]
+    /// (10 s), and streams are closed after their last events. Completes when every connection is closed.
+    pub async fn drain(&self) {
+        self.0.drain().await;
+    }
+}
+
+impl<B> tower_service::Service<Request<B>> for HttpService
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    type Response = Response<HttpBody>;
+    type Error = Infallible;
+    type Future = HttpFuture;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> HttpFuture {
+        let (shared, origin) = (self.0.clone(), self.0.origin.clone());
+        HttpFuture(Box::pin(answer(shared, request, origin)))
+    }
+}
+
+impl Future for HttpFuture {
+    type Output = Result<Response<HttpBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx).map(Ok)
+    }
+}
+
+/// Answers one request.
+fn answer<B>(
+    shared: Arc<Shared>,
+    request: Request<B>,
+    origin: Arc<Origin>,
+) -> impl Future<Output = Response<HttpBody>> + Send
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let (parts, body) = request.into_parts();
+    async move {
+        let head = RequestHead::new(&parts);
+        let place = match shared.check(&head) {
+            Ok(place) => place,
+            Err(refused) => return *refused,
+        };
+        let mut response = match shared.admit(&parts, origin).await {
+            Ok((admitted, origin)) => {
+                let account = shared.memory.account(&origin);
+                match place {
+                    Place::Endpoint => {
+                        endpoint(&shared, &parts, &head, body, origin, admitted, account).await
+                    }
+                    Place::Stream => http_sse::stream(&shared, &parts, &origin, admitted, account),
+                    Place::Messages => {
+                        http_sse::message(&shared, &parts, body, origin, admitted, account).await
+                    }
+                }
+            }
+            Err(refused) => *refused,
+        };
+        if shared.options.cors {
+            head.expose(&mut response);
+        }
+        response
+    }
+}
+
+/// A request at the endpoint.
+async fn endpoint<B>(
+    shared: &Arc<Shared>,
+    parts: &Parts,
+    head: &RequestHead<'_>,
+    body: B,
+    origin: Arc<Origin>,
+    admitted: Option<Admitted>,
+    account: Arc<Account>,
+) -> Response<HttpBody>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let method = HttpMethod::parse(parts.method.as_str());
+    if let Err(refused) = head.check_types(method) {
+        return *refused;
+    }
+    let stateless = shared.options.stateless;
+    let (lookup, session) = match stateless {
+        true => (SessionLookup::Absent, None),
+        false => shared.look_up(head, origin.principal.as_deref()),
+    };
+    let offer = Offer { versions: &shared.versions, sessions: !stateless };
+    let (decoded, size) = if method == HttpMethod::Post {
+        let body = match read(body, shared.limits.message, shared.options.body_time, &account).await {
+            Ok(body) => body,
+            Err(unread) => return shared.unread(unread),
+        };
+        (Some(decode(&body, &shared.limits.decode)).filter(|_| !body.is_empty()), body.len())
+    } else {
+        (None, 0)
+    };
+    if let Some(Ok(decoded)) = &decoded
+        && let Err(refused) = shared.allow(admitted.as_ref(), decoded)
+    {
+        return *refused;
+    }
+    let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
+    let until = admitted.and_then(|admitted| admitted.until);
+    let received = Received { decoded, size, origin, until, account };
+    match class {
+        Class::Legacy { kind: LegacyKind::Initialize, .. } if size > shared.options.initialize => {
+            shared.too_long_initialize()
+        }
+        Class::Modern { .. } => modern::post(shared, head, received).await,
+        Class::Legacy { kind, version } if stateless => {
+            stateless::answer(shared, kind, version, received).await
+        }
+        Class::Legacy { kind, .. } => legacy::answer(shared, kind, head, session, received).await,
+        Class::Reject(rejection) if rejection.status == 405 => {
+            reply::not_allowed(if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" })
+        }
+        Class::Reject(rejection) => reply::rejection(rejection),
+    }
+}
+
+/// A received request.
+struct Received {
+    decoded: Option<Result<Decoded, DecodeError>>,
+    /// The size of its body in bytes.
+    size: usize,
+    origin: Arc<Origin>,
+    /// When its admission expires.
+    until: Option<Instant>,
+    account: Arc<Account>,
+}
+
+impl Received {
+    /// The only message, or the messages of a batch.
+    fn into_decoded(self) -> Option<(Decoded, usize, Arc<Origin>)> {
+        Some((self.decoded?.ok()?, self.size, self.origin))
+    }
+}
+
+impl Shared {
+    /// Checks the head of any request, and returns the resource at its path.
+    fn check(&self, head: &RequestHead<'_>) -> Result<Place, Refusal> {
+        head.check_size()?;
+        head.check_host()?;
+        if let Err(denied) = self.options.guard.check(head) {
+            return Err(Box::new(reply::refuse(403, &denied.to_string())));
+        }
+        if let Some(document) = self.options.admission.as_ref().and_then(|who| who.document(head.path())) {
+            return Err(Box::new(head.document(document)));
+        }
+        let place = self.place(head.path()).ok_or_else(|| Box::new(self.no_place(head.path())))?;
+        if self.options.cors
+            && let Some(preflight) = head.preflight()
+        {
+            return Err(Box::new(preflight));
+        }
+        self.check_open()?;
+        Ok(place)
+    }
+
+    /// Refuses new work once the shutdown has begun.
+    fn check_open(&self) -> Result<(), Refusal> {
+        match self.ending.load(Ordering::Acquire) {
+            true => Err(Box::new(reply::unavailable("the server is shutting down"))),
+            false => Ok(()),
+        }
+    }
+
+    fn place(&self, path: &str) -> Option<Place> {
+        if let Some(stream) =
+            self.options.sse_path.as_deref().filter(|_| self.legacy && !self.options.stateless)
+        {
+            if path == stream {
+                return Some(Place::Stream);
+            }
+            if path == &*self.options.messages_path {
+                return Some(Place::Messages);
+            }
+        }
+        self.options.path.as_deref().is_none_or(|endpoint| path == endpoint).then_some(Place::Endpoint)
+    }
+
+    /// The response to an unknown path: it names the endpoint.
+    fn no_place(&self, path: &str) -> Response<HttpBody> {
+        let endpoint = self.options.path.as_deref().unwrap_or("/");
+        let shown = Line::of(path).truncated(MAX_PATH_CHARS);
+        reply::text(
+            404,
+            format!(
+                "nothing is served at `{shown}`: the endpoint is `{endpoint}`. Behind a router that removes the beginning \
+                 of the path, build the service with `HttpOptions::any_path`.\n"
+            ),
+        )
+    }
+
+    /// Looks up the session that a request names.
+    fn look_up(
+        &self,
+        head: &RequestHead<'_>,
+        principal: Option<&str>,
+    ) -> (SessionLookup, Option<Arc<Session>>) {
+        let Some(named) = head.session_id() else { return (SessionLookup::Absent, None) };
+        let session = SessionId::parse(named).and_then(|id| self.sessions.find(&id, principal));
+        match session.as_ref().and_then(|session| session.version.clone()) {
+            Some(version) => (SessionLookup::Known(version), session),
+            // A session of 2024-11-05 cannot be used here.
+            None => (SessionLookup::Unknown, None),
+        }
+    }
+
+    fn unread(&self, unread: Unread) -> Response<HttpBody> {
+        match unread {
+            Unread::TooLarge => {
+                let limit = self.limits.message;
+                let hint = self.options.too_large_hint.as_deref();
+                let more = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                reply::refuse(413, &format!("the body is above the limit `message` of {limit} bytes{more}"))
+            }
+            Unread::TooSlow => {
+                let time = self.options.body_time.as_secs();
+                reply::refuse(408, &format!("the body did not come within {time} s"))
+            }
+            Unread::Broken => reply::refuse(400, "the body could not be read"),
+            Unread::Full(full) => reply::unavailable(&full.to_string()),
+        }
+    }
+
+    /// The response to an `initialize` that is longer than what a session may keep of it.
+    fn too_long_initialize(&self) -> Response<HttpBody> {
+        let limit = self.options.initialize;
+        reply::refuse(413, &format!("the body is above the limit `initialize` of {limit} bytes"))
+    }
+
+    /// Opens a connection, unless the shutdown has begun.
+    fn open(self: &Arc<Self>, routing: Routing) -> Result<Arc<Entry>, Refusal> {
+        let outside = |_| Box::new(reply::refuse(500, "the service was called outside of a tokio runtime"));
+        let runtime = Handle::try_current().map_err(outside)?;
+        let wire = Arc::new(Wire::new(routing, self.options.json_only));
+        let (served, serving) = self.served.open(Link::new(HttpIo(wire.clone())));
+        let number = self.last_entry.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::downgrade(self);
+        let entry = Entry::new(wire, served, serving, runtime, move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.forget(number);
+            }
+        });
+        self.entries().insert(number, Arc::downgrade(&entry));
+        // After the insertion: either `drain` has seen the entry, or this check sees that the shutdown has begun.
+        self.check_open()?;
+        Ok(entry)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Weak<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, number: u64) {
+        self.sessions.one_may_be_over();
+        let mut entries = self.entries();
+        entries.remove(&number);
+        let none = entries.is_empty();
+        drop(entries);
+        if none {
+            self.ended.notify_waiters();
+        }
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a connection for one modern exchange from the pool, or opens one.
+    fn take(self: &Arc<Self>) -> Result<Arc<Entry>, Refusal> {
+        loop {
+            let pooled = self.pool().pop();
+            match pooled {
+                Some(entry) if entry.wire.is_closed() => {}
+                Some(entry) => return Ok(entry),
+                None => return self.open(Routing::Exchange),
+            }
+        }
+    }
+
+    /// Returns a connection to the pool once its exchange is complete.
+    fn give_back(&self, entry: &Arc<Entry>) {
+        let mut pool = self.pool();
+        if pool.len() < MAX_POOLED && !self.ending.load(Ordering::Acquire) {
+            pool.push(entry.clone());
+            return;
+        }
+        drop(pool);
+        entry.stop();
+    }
+
+    fn legacy_pool(&self) -> MutexGuard<'_, LegacyPool> {
+        self.legacy_pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn drain(&self) {
+        self.ending.store(true, Ordering::Release);
+        let pooled = (std::mem::take(&mut *self.pool()), std::mem::take(&mut *self.legacy_pool()));
+        drop(pooled);
+        let open: Vec<_> = self.entries().values().filter_map(Weak::upgrade).collect();
+        for entry in open {
+            entry.served().drain();
+        }
+        loop {
+            let ended = self.ended.notified();
+            if self.entries().is_empty() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// The response to a request that was not delivered to a connection.
+    fn refused(&self, refused: Refused, id: Option<RequestId>) -> Response<HttpBody> {
+        match refused {
+            Refused::Duplicate => {
+                let text = "a request with this id is still being handled";
+                reply::error(400, id, ErrorObject::invalid_request(text))
+            }
+            Refused::Closed => reply::error(404, id, gone()),
+            Refused::Full => reply::unavailable("too many messages wait to be read"),
+        }
+    }
+}
+
+/// The error for a session that has ended.
+fn gone() -> ErrorObject {
+    ErrorObject::new(code::INVALID_REQUEST, "no such session; initialize again")
+}
+
+/// The id of a message that is a request.
+fn request_id(message: &Message) -> Option<&RequestId> {
+    match message {
+        Message::Request(request) => Some(&request.id),
+        _ => None,
+    }
+}
+
+impl fmt::Debug for HttpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpService").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HttpFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HttpFuture")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! The options of an HTTP server: its paths, the clients that it admits, and its limits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use mcpjoin_proto::http::origin::{Guard, OriginError};
+
+use super::admission::Admission;
+use super::events::{EventStore, MemoryEvents};
+use super::memory::Bound;
+use super::time_limits::STALL_TIMEOUT;
+
+const MIB: usize = 1024 * 1024;
+
+/// Returns the principal of a request by its head, as an authorization layer in front has found out.
+pub(super) type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+
+/// The options of an HTTP server: its paths, the clients that it admits, and its limits.
+///
+/// The defaults are those of a server on the user's machine: `localhost`, `127.0.0.1` and `[::1]` are allowed as hosts and as
+/// origins of web pages, the endpoint is `/mcp`, and `/sse` for clients of 2024-11-05. The limits of message size and of the
+/// time for a shutdown are those of the [`Server`](crate::Server).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcpjoin::transport::HttpOptions;
+///
+/// let options = HttpOptions::new()
+///     .path("/tools")
+///     .allow_host("tools.example.com")?
+///     .allow_origin("https://app.example.com")?
+///     .session_idle(Duration::from_secs(600));
+/// # drop(options);
+/// # Ok::<(), mcpjoin::proto::http::origin::OriginError>(())
+/// ```
+#[derive(Clone)]
+pub struct HttpOptions {
+    pub(super) path: Option<Box<str>>,
+    pub(super) sse_path: Option<Box<str>>,
+    pub(super) messages_path: Box<str>,
+    pub(super) guard: Guard,
+    pub(super) cors: bool,
+    pub(super) json_only: bool,
+    pub(super) stateless: bool,
+    pub(super) sessions: usize,
+    pub(super) initialize: usize,
+    pub(super) too_large_hint: Option<Box<str>>,
+    pub(super) session_idle: Duration,
+    pub(super) header_time: Duration,
+    pub(super) body_time: Duration,
+    pub(super) bodies: Bound,
+    pub(super) responses: Bound,
+    pub(super) stall_time: Duration,
+    pub(super) keep_alive: Duration,
+    pub(super) retry: Duration,
+    pub(super) connections: usize,
+    pub(super) events: Option<Arc<dyn EventStore>>,
+    pub(super) principal: Option<Principal>,
+    pub(super) admission: Option<Arc<dyn Admission>>,
+}
+
+impl HttpOptions {
+    /// The options of a server on the user's machine.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            path: Some("/mcp".into()),
+            sse_path: Some("/sse".into()),
+            messages_path: "/messages".into(),
+            guard: Guard::loopback(),
+            cors: false,
+            json_only: false,
+            stateless: false,
+            sessions: 10_000,
+            initialize: 64 * 1024,
+            too_large_hint: None,
+            session_idle: Duration::from_secs(30 * 60),
+            header_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(30),
+            bodies: Bound { all: 256 * MIB, each: 64 * MIB },
+            responses: Bound { all: 256 * MIB, each: 128 * MIB },
+            stall_time: STALL_TIMEOUT,
+            keep_alive: Duration::from_secs(15),
+            retry: Duration::from_secs(1),
+            connections: 10_000,
+            events: Some(Arc::new(MemoryEvents::new())),
+            principal: None,
+            admission: None,
+        }
+    }
+
+    /// The path of the endpoint: `/mcp`.
+    #[must_use]
+    pub fn path(mut self, path: &str) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// Makes every path the endpoint except those of 2024-11-05: for a service that a router mounts.
+    #[must_use]
+    pub fn any_path(mut self) -> Self {
+        self.path = None;
+        self
+    }
+
+    /// The paths for clients of 2024-11-05: the stream at `/sse`, their messages at `/messages`.
+    #[must_use]
+    pub fn sse_paths(mut self, stream: &str, messages: &str) -> Self {
+        self.sse_path = Some(stream.into());
+        self.messages_path = messages.into();
+        self
+    }
+
+    /// Turns the transport of 2024-11-05 off.
+    #[must_use]
+    pub fn without_sse(mut self) -> Self {
+        self.sse_path = None;
+        self
+    }
+
+    /// Allows requests for a host, `host` or `host:port`, beside those for this machine.
+    ///
+    /// # Errors
+    /// When the text has another form.
+    pub fn allow_host(mut self, host: &str) -> Result<Self, OriginError> {
+        self.guard.allow_host(host)?;
+        Ok(self)
+    }
+
+    /// Allows requests of the web pages of an origin, `scheme://host` or `scheme://host:port`, beside those of this
+    /// machine.
+    ///
+    /// # Errors
+    /// When the text has another form.
+    pub fn allow_origin(mut self, origin: &str) -> Result<Self, OriginError> {
+        self.guard.allow_origin(origin)?;
+        Ok(self)
+    }
+
+    /// Replaces the guard, which by default admits only this machine.
+    #[must_use]
+    pub fn guard(mut self, guard: Guard) -> Self {
+        self.guard = guard;
+        self
+    }
+
+    /// Lets allowed web pages read the replies (CORS): off. An origin that is not allowed is refused either way.
+    #[must_use]
+    pub const fn cors(mut self, cors: bool) -> Self {
+        self.cors = cors;
+        self
+    }
+
+    /// Answers every POST with plain JSON, so that clients receive no progress and no log messages before the reply.
+    #[must_use]
+    pub const fn json_only(mut self, json_only: bool) -> Self {
+        self.json_only = json_only;
+        self
+    }
+
+    /// Keeps no legacy sessions, so that any request may go to any of several servers. A legacy client gets no stream
+    /// beside its requests and receives no requests; 2024-11-05 is off. Modern clients still receive questions, where the
+    /// servers share a key ([`ServerBuilder::state_key`](crate::server::ServerBuilder::state_key)); a task stays with the
+    /// server that began it.
+    #[must_use]
+    pub const fn stateless(mut self, stateless: bool) -> Self {
+        self.stateless = stateless;
+        self
+    }
+
+    /// How many legacy sessions there may be at once: 10,000.
+    ///
+    /// When all places are taken, a new session ends the session that was idle the longest, if it was idle for a minute and has
+    /// no open stream. One client (a principal, or an address where no admission is configured) can take places of others up to
+    /// half of all, and a client with more than half loses some as soon as another client needs one. Otherwise the new session
+    /// is refused with 503.
+    #[must_use]
+    pub const fn max_sessions(mut self, sessions: usize) -> Self {
+        self.sessions = sessions;
+        self
+    }
+
+    /// How many bytes the `initialize` of a legacy session may have: 64 KiB. A session keeps what it says about the client, so
+    /// 10,000 sessions that begin with the largest message, 10 MiB, would hold 98 GiB; with this limit it is 640 MiB. Clients
+    /// send a few hundred bytes. A larger one is refused with 413. A modern client sends no such message, and nothing of its
+    /// requests is kept.
+    #[must_use]
+    pub const fn max_initialize(mut self, bytes: usize) -> Self {
+        self.initialize = bytes;
+        self
+    }
+
+    /// How long a legacy session may be idle, without a request and without an open stream, before it ends: 30 min.
+    #[must_use]
+    pub const fn session_idle(mut self, idle: Duration) -> Self {
+        self.session_idle = idle;
+        self
+    }
+
+    /// How long a client may take for the head of a request: 10 s. Over HTTP/2 it is the time until the first request. Enforced by
+    /// [`Server::serve_http`](crate::Server::serve_http); another HTTP server has its own limit.
+    #[must_use]
+    pub const fn header_time(mut self, time: Duration) -> Self {
+        self.header_time = time;
+        self
+    }
+
+    /// How long a client may take for the body of a request: 30 s.
+    #[must_use]
+    pub const fn body_time(mut self, time: Duration) -> Self {
+        self.body_time = time;
+        self
+    }
+
+    /// How many bytes of request bodies the server holds at once: 256 MiB of all clients together, and 64 MiB of each. A
+    /// client is a principal, or an address where no admission is configured; an IPv6 address stands for its network of 64 bits.
+    /// Each limit is at least that of one message.
+    ///
+    /// A body is counted from its first piece until its message is dropped, so the arguments of a call in progress
+    /// count. Not counted is a body of at most 64 KiB that arrived in one piece, and one of at most 64 KiB once it is
+    /// complete. Where there is no room, the server stops reading for 2 s and then answers 503 with `Retry-After`.
+    #[must_use]
+    pub const fn max_body_bytes(mut self, all: usize, each: usize) -> Self {
+        self.bodies = Bound { all, each };
+        self
+    }
+
+    /// How many bytes of responses and events wait for clients at once: 256 MiB for all clients together, and 128 MiB for
+    /// each. A client is what it is for [`max_body_bytes`](Self::max_body_bytes). Each limit is at least that of one
+    /// message.
+    ///
+    /// A response is counted until the client has taken it. Where there is no room for one, an error replaces it. A
+    /// stream that can be resumed is closed instead, so that the client resumes it for the rest; any other stream is closed at
+    /// a notification or request for which there is no room.
+    #[must_use]
+    pub const fn max_response_bytes(mut self, all: usize, each: usize) -> Self {
+        self.responses = Bound { all, each };
+        self
+    }
+
+    /// How long a client may take no byte of a pending response: 30 s. Then the stream is reset (HTTP/2) or the connection
+    /// closed, and the bytes are dropped. Enforced by [`Server::serve_http`](crate::Server::serve_http); another HTTP server has
+    /// its own limit.
+    #[must_use]
+    pub const fn stall_time(mut self, time: Duration) -> Self {
+        self.stall_time = time;
+        self
+    }
+
+    /// How long a stream may be silent before a comment is sent, so that no proxy closes it: 15 s.
+    #[must_use]
+    pub const fn keep_alive(mut self, interval: Duration) -> Self {
+        self.keep_alive = interval;
+        self
+    }
+
+    /// A sentence that is added to the refusal of a message above the limit (413): how to raise this program's limit. Without
+    /// it the refusal names only the limit.
+    #[must_use]
+    pub fn too_large_hint(mut self, hint: &str) -> Self {
+        self.too_large_hint = Some(hint.into());
+        self
+    }
+
+    /// How long a legacy client should wait before it resumes a broken stream: 1 s.
+    #[must_use]
+    pub const fn retry(mut self, retry: Duration) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// How many connections may be open at once: 10,000. Enforced by
+    /// [`Server::serve_http`](crate::Server::serve_http).
+    #[must_use]
+    pub const fn max_connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Where the events of legacy streams are stored, for clients that resume a stream: in memory ([`MemoryEvents`]) by
+    /// default.
+    #[must_use]
+    pub fn event_store(mut self, events: impl EventStore) -> Self {
+        self.events = Some(Arc::new(events));
+        self
+    }
+
+    /// Stores no events: a broken stream cannot be resumed.
+    #[must_use]
+    pub fn without_resumption(mut self) -> Self {
+        self.events = None;
+        self
+    }
+
+    /// Returns the principal of a request by its head. A legacy session belongs to the principal that has opened it; for any
+    /// other principal it does not exist.
+    #[must_use]
+    pub fn principal(mut self, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.principal = Some(Arc::new(principal));
+        self
+    }
+
+    /// Admits only the requests that `admission` admits, for example those with a token of OAuth 2.1
+    /// ([specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization); the crate
+    /// `mcpjoin-auth` has a resource server). Checked before it: `Host` and `Origin`, the path, and the preflight of CORS.
+    ///
+    /// Handlers read the principal and its scopes in [`Context::origin`](crate::server::Context::origin). A legacy session, a
+    /// task and the state of a request belong to that principal, so [`HttpOptions::principal`] is not called any more.
+    #[must_use]
+    pub fn admission(mut self, admission: impl Admission + 'static) -> Self {
+        self.admission = Some(Arc::new(admission));
+        self
+    }
+
+    /// Whether clients of the legacy era have sessions.
+    pub(crate) const fn has_sessions(&self) -> bool {
+        !self.stateless
+    }
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for HttpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpOptions")
+            .field("path", &self.path)
+            .field("sse_path", &self.sse_path)
+            .field("guard", &self.guard)
+            .field("sessions", &self.sessions)
+            .finish_non_exhaustive()
+    }
+}

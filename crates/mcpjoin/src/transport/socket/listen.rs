@@ -1,0 +1,99 @@
+//! Listens on a TCP port or a Unix socket.
+
+use std::io;
+use std::net::SocketAddr;
+#[cfg(unix)]
+use std::path::Path;
+use std::task::{Context, Poll};
+
+use mcpjoin_proto::session::Origin;
+use tokio::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use tokio::net::{UnixListener, UnixStream};
+
+use super::connect::host_and_port;
+#[cfg(unix)]
+use super::file::SocketFile;
+use super::{Far, SocketError, SocketErrorKind, SocketLink, tune};
+use crate::transport::{Accept, Link, ListenAddress, Listener};
+
+impl Listener {
+    /// Listens on a TCP port: `host:port`, as for [`Link::tcp`]. Of a name with several addresses, the first that can be
+    /// listened on is used; port 0 means any free port. Every program that can reach the port can connect, and nothing is
+    /// encrypted: `127.0.0.1` and `[::1]` are reachable from this machine only, by every user of it.
+    ///
+    /// # Errors
+    /// [`SocketError`] has the error of the system.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with I/O enabled.
+    pub async fn tcp(address: impl AsRef<str>) -> Result<Self, SocketError> {
+        let address = address.as_ref();
+        let listen = async {
+            let listener =
+                TcpListener::bind(host_and_port(address)?).await.map_err(SocketErrorKind::System)?;
+            let address = listener.local_addr().map_err(SocketErrorKind::System)?;
+            Ok(Self::new(listener, ListenAddress::Tcp(address)))
+        };
+        listen.await.map_err(|kind| SocketError::new(format!("tcp://{address}"), kind))
+    }
+
+    /// Listens on a Unix socket and creates its file, readable and writable for our user alone. A file without a listener is
+    /// replaced. The file is removed when the listener is dropped, if it is still the one that was created.
+    ///
+    /// # Errors
+    /// [`SocketErrorKind::InUse`] when a server listens there, [`SocketErrorKind::NotASocket`] when another kind of file is
+    /// there, and the errors of the system.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with I/O and time enabled.
+    #[cfg(unix)]
+    pub async fn unix(path: impl AsRef<Path>) -> Result<Self, SocketError> {
+        let path = path.as_ref();
+        match SocketFile::listen(path).await {
+            Ok((file, listener)) => {
+                let address = ListenAddress::Unix(file.path().to_owned());
+                Ok(Self::new(UnixAccept { _file: file, listener }, address))
+            }
+            Err(kind) => Err(SocketError::new(format!("unix:{}", path.display()), kind)),
+        }
+    }
+}
+
+impl Accept for TcpListener {
+    type Client = (TcpStream, SocketAddr);
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Client>> {
+        Self::poll_accept(self, cx)
+    }
+
+    fn link(&mut self, (stream, address): Self::Client) -> Link {
+        tune(&stream);
+        let origin = Origin { peer: Some(address.to_string().into()), ..Origin::new("tcp") };
+        SocketLink::link(stream, Far::Client { heard: false }, origin)
+    }
+}
+
+/// Dropped in this order: the file is removed while the socket is open.
+#[cfg(unix)]
+struct UnixAccept {
+    _file: SocketFile,
+    listener: UnixListener,
+}
+
+#[cfg(unix)]
+impl Accept for UnixAccept {
+    type Client = UnixStream;
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<UnixStream>> {
+        self.listener.poll_accept(cx).map_ok(|(stream, _)| stream)
+    }
+
+    fn link(&mut self, stream: UnixStream) -> Link {
+        let peer = stream.peer_cred().ok().map(|peer| match peer.pid() {
+            Some(pid) => format!("process {pid} of user {}", peer.uid()).into(),
+            None => format!("user {}", peer.uid()).into(),
+        });
+        SocketLink::link(stream, Far::Client { heard: false }, Origin { peer, ..Origin::new("unix") })
+    }
+}

@@ -1,0 +1,306 @@
+//! The interface between a link and a session.
+//!
+//! A link moves messages: a pipe, a socket, an HTTP exchange, a queue in memory. It hands [`Inbound`] items to the
+//! session and takes [`Outbound`] items from it. Each message has a [`Route`], because in the modern era a notification
+//! belongs to a request, and HTTP has a stream per request:
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports>.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use bytes::Bytes;
+
+use crate::text::Line;
+use crate::{DecodeError, Message, RequestId};
+
+/// The capabilities of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransportCaps {
+    /// Each request has its own exchange, which can be closed alone ([`Outbound::Abort`]): HTTP. Without it, all
+    /// messages share one stream, and a notification cancels a request.
+    pub exchanges: bool,
+    /// The link can reconnect ([`Event::Reopen`](super::Event::Reopen)): a child process.
+    pub reopens: bool,
+    /// The peer is a server behind a socket, and only it writes to the connection. The standard output of a child
+    /// process may have other lines before the first message.
+    pub remote: bool,
+}
+
+/// The origin of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The kind of link: `stdio`, `child`, `memory`, `tcp` ...
+    pub link: &'static str,
+    /// The peer, as far as the link knows it: a command, an address.
+    pub peer: Option<Box<str>>,
+    /// The authenticated principal, which the owner of the link derived from the credentials of the message.
+    pub principal: Option<Box<str>>,
+    /// The scopes of these credentials, with those that they imply. `None` when the message was not authenticated.
+    pub scopes: Option<Arc<[Box<str>]>>,
+}
+
+impl Origin {
+    /// The origin on a link of this kind, with nothing else known.
+    #[must_use]
+    pub const fn new(link: &'static str) -> Self {
+        Self { link, peer: None, principal: None, scopes: None }
+    }
+}
+
+/// From the link to the session.
+#[derive(Debug)]
+pub enum Inbound {
+    /// A message.
+    Message {
+        /// The message.
+        message: Message,
+        /// Its origin.
+        origin: Arc<Origin>,
+    },
+    /// An array of messages. The session decides whether it is allowed.
+    Batch {
+        /// The messages in their order, each decoded or with its error.
+        parts: Vec<Result<Message, DecodeError>>,
+        /// The link's number of the exchange on which the array arrived, where it has several. The reply gets the same
+        /// number.
+        exchange: Option<u64>,
+        /// Its origin.
+        origin: Arc<Origin>,
+    },
+    /// Text that is not a message.
+    Malformed {
+        /// The error, with the id where one could be read.
+        error: DecodeError,
+        /// The start of the text: at most 200 bytes.
+        excerpt: Bytes,
+        /// Its origin.
+        origin: Arc<Origin>,
+    },
+    /// The stream began with a byte order mark. It was dropped, and the rest is read as usual.
+    ByteOrderMark,
+    /// The stream of a request of ours ended without a response. Only that call fails.
+    Lost {
+        /// Our request.
+        id: RequestId,
+        /// The reason.
+        cause: TransportError,
+    },
+    /// The peer closed the exchange of a request. This cancels the request in the modern era, and does not in the
+    /// legacy era.
+    Detached {
+        /// The peer's request.
+        id: RequestId,
+    },
+    /// The link ended. Always the last item, after everything that could be read.
+    Closed {
+        /// The reason.
+        cause: TransportEnd,
+    },
+}
+
+impl Inbound {
+    /// The bytes of its messages, as [`Message::payload_len`] counts them. Text that is not a message counts as 0: at
+    /// most 200 bytes of it are kept.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        match self {
+            Self::Message { message, .. } => message.payload_len(),
+            Self::Batch { parts, .. } => parts.iter().flatten().map(Message::payload_len).sum(),
+            _ => 0,
+        }
+    }
+}
+
+/// From the session to the link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outbound {
+    /// A message to send.
+    Message {
+        /// The message.
+        message: Message,
+        /// Its route.
+        route: Route,
+    },
+    /// Messages to send as one array, in reply to an array: 2025-03-26 alone.
+    Batch {
+        /// The messages.
+        messages: Vec<Message>,
+        /// The number of the [`Inbound::Batch`] that it replies to.
+        exchange: Option<u64>,
+    },
+    /// Close the exchange of a request of ours: this cancels it on HTTP in the modern era.
+    Abort {
+        /// Our request.
+        id: RequestId,
+    },
+    /// Close the stream of a request of the peer, so that the peer reconnects for the remaining messages, as 2025-11-25
+    /// allows. The request continues. Only a link that stores events (HTTP) does so; every other link ignores it.
+    CloseStream {
+        /// The peer's request.
+        id: RequestId,
+    },
+}
+
+/// The route of a message on a link with several streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To the peer, on no particular stream.
+    Session,
+    /// On the open stream of a request of the peer.
+    ReplyTo(RequestId),
+}
+
+/// How a link ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransportEnd {
+    /// What happened.
+    pub kind: TransportEndKind,
+    /// How the process of the peer exited, if it has one.
+    pub exit: Option<ProcessExit>,
+    /// The last lines that the process wrote to its standard error: at most 64 KiB.
+    pub stderr: Bytes,
+}
+
+/// The kinds of end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransportEndKind {
+    /// The peer closed its side in order.
+    EndOfStream,
+    /// The peer closed its side within a message: it crashed, or the connection was cut.
+    CutOff {
+        /// The number of bytes of the message that were received.
+        received: usize,
+    },
+    /// A read or write failed.
+    Failed(TransportError),
+}
+
+/// How a process exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessExit {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// A failed read or write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TransportError {
+    /// The category.
+    pub kind: TransportErrorKind,
+    /// The message of the system.
+    pub message: String,
+    /// Whether a retry on a new link may succeed.
+    pub retryable: bool,
+}
+
+/// The category of a failure, for advice to the user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransportErrorKind {
+    /// A read or write failed, or the data was not as expected.
+    #[default]
+    Broken,
+    /// The peer was not reached.
+    Unreached,
+    /// TLS: the peer's certificate is not valid or not trusted.
+    Untrusted,
+    /// The peer wants credentials, or rejects ours.
+    Unauthorized,
+    /// The peer speaks another protocol than MCP.
+    Foreign,
+}
+
+impl TransportError {
+    /// A failed read or write.
+    #[must_use]
+    pub fn new(message: impl Into<String>, retryable: bool) -> Self {
+        Self { kind: TransportErrorKind::Broken, message: message.into(), retryable }
+    }
+
+    /// Sets the category.
+    #[must_use]
+    pub fn of(self, kind: TransportErrorKind) -> Self {
+        Self { kind, ..self }
+    }
+}
+
+impl TransportEndKind {
+    /// Whether the peer closed its side itself, possibly within a message.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        matches!(self, Self::EndOfStream | Self::CutOff { .. })
+    }
+}
+
+impl TransportEnd {
+    /// The peer closed its side; nothing else is known.
+    #[must_use]
+    pub const fn end_of_stream() -> Self {
+        Self { kind: TransportEndKind::EndOfStream, exit: None, stderr: Bytes::new() }
+    }
+
+    /// A read or write failed.
+    #[must_use]
+    pub const fn failed(error: TransportError) -> Self {
+        Self { kind: TransportEndKind::Failed(error), exit: None, stderr: Bytes::new() }
+    }
+}
+
+impl fmt::Display for ProcessExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+/// One line: what ended, the exit status, the last line of standard error.
+impl fmt::Display for TransportEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.kind, &self.exit) {
+            (TransportEndKind::Failed(error), _) => write!(f, "the link failed: {error}")?,
+            (TransportEndKind::CutOff { received }, exit) => {
+                let ended =
+                    if exit.is_some() { "the server ended" } else { "the peer closed the connection" };
+                write!(f, "{ended} in the middle of a message, after {received} bytes of it")?;
+            }
+            (TransportEndKind::EndOfStream, Some(_)) => f.write_str("the server ended")?,
+            (TransportEndKind::EndOfStream, None) => f.write_str("the peer closed the connection")?,
+        }
+        if let Some(exit) = &self.exit {
+            write!(f, " ({exit})")?;
+        }
+        let text = String::from_utf8_lossy(&self.stderr);
+        if let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) {
+            write!(f, "; its last line on stderr: {}", Line::of(line.trim()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString as _;
+
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_stderr_stays_readable_and_obeys_no_terminal() {
+        let mut end = TransportEnd::end_of_stream();
+        end.exit = Some(ProcessExit::Code(3));
+        let said = "first\n{\"level\":\"error\",\"path\":\"C:\\\\x\",\"it's\":1}\u{1b}[2J\u{7}\u{202e}\n \n";
+        end.stderr = Bytes::from_static(said.as_bytes());
+        assert_eq!(
+            end.to_string(),
+            r#"the server ended (exit code 3); its last line on stderr: {"level":"error","path":"C:\\x","it's":1}\u{1b}[2J\u{7}\u{202e}"#
+        );
+    }
+}
