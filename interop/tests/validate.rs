@@ -16,7 +16,7 @@ use mcpjoin::Link;
 use mcpjoin::proto::session::Limits;
 use mcpjoin::transport::ChildCommand;
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
-use mcpjoin_rules::{Outcome, Report, Selection, client_rules, judge, rules};
+use mcpjoin_rules::{Outcome, Report, Selection, check_server, client_rules, rules};
 
 const PAGE: &str = include_str!("../../docs/accused.md");
 /// Longer than any of them takes on a busy machine: what is slow is no fault here.
@@ -40,14 +40,14 @@ fn found(validator: Validator) -> Report {
     let mut limits = Limits::default();
     (limits.initialize, limits.probe) = (PATIENCE, PATIENCE);
     let looking = validator.limits(limits).answer_within(PATIENCE).run();
-    judge(&runtime.block_on(looking).unwrap(), &Selection::default())
+    check_server(&runtime.block_on(looking).unwrap(), &Selection::default())
 }
 
 /// The same of a server that lets in nobody without a token.
 fn refused(validator: Validator) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     match runtime.block_on(validator.answer_within(PATIENCE).run()) {
-        Err(ValidateError::Unauthorized { seen, .. }) => judge(&seen, &Selection::default()),
+        Err(ValidateError::Unauthorized { seen, .. }) => check_server(&seen, &Selection::default()),
         other => panic!("it has let us in without a token, or was not reached: {other:?}"),
     }
 }

@@ -107,7 +107,7 @@ impl Callback {
         let Ok(Some(head)) = timeout(REQUEST_TIMEOUT, head(&mut stream)).await else {
             return Received::Refused;
         };
-        let (page, heard) = self.judge(&head, state);
+        let (page, heard) = self.check(&head, state);
         // The response was received, whether or not the browser reads the page.
         let _ = timeout(REQUEST_TIMEOUT, async {
             stream.write_all(page.as_bytes()).await?;
@@ -117,7 +117,7 @@ impl Callback {
         heard
     }
 
-    fn judge(&self, head: &str, state: &str) -> (String, Received) {
+    fn check(&self, head: &str, state: &str) -> (String, Received) {
         let refused = |status: &str, text: &str| (page(status, text), Received::Refused);
         let mut lines = head.split("\r\n");
         let mut first = lines.next().unwrap_or_default().split(' ');

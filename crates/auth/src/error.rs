@@ -90,7 +90,7 @@ impl AuthError {
             | Self::Token(TokenError::Unreached(error)) => (error.kind.of_network()?, error.to_string()),
             Self::Token(error @ TokenError::Unavailable { .. }) => {
                 let what = format!("{AUTHORIZATION_SERVER} cannot answer now: {error}");
-                return Some((TransportErrorKind::Unreached, what));
+                return Some((TransportErrorKind::Unreachable, what));
             }
             _ => return None,
         };

@@ -131,7 +131,7 @@ impl FetchErrorKind {
     /// responded, or nothing was sent.
     pub(super) const fn of_network(self) -> Option<TransportErrorKind> {
         match self {
-            Self::TimedOut | Self::Unreached | Self::Broken => Some(TransportErrorKind::Unreached),
+            Self::TimedOut | Self::Unreached | Self::Broken => Some(TransportErrorKind::Unreachable),
             Self::Untrusted => Some(TransportErrorKind::Untrusted),
             Self::Url | Self::Address | Self::Redirect | Self::TooLarge => None,
         }
@@ -513,7 +513,7 @@ impl Fetcher {
             what = format!("{what} ({proxy})");
         }
         let kind = match kind {
-            TransportErrorKind::Unreached => FetchErrorKind::Unreached,
+            TransportErrorKind::Unreachable => FetchErrorKind::Unreached,
             TransportErrorKind::Untrusted => FetchErrorKind::Untrusted,
             _ => FetchErrorKind::Broken,
         };

@@ -83,7 +83,8 @@ impl Step {
 
     /// Marks the step as failed by a response that says that the server is unavailable.
     pub(super) fn failing(self, what: &str) -> Self {
-        let outage = self.status.is_some_and(|status| status >= 500).then_some(TransportErrorKind::Unreached);
+        let outage =
+            self.status.is_some_and(|status| status >= 500).then_some(TransportErrorKind::Unreachable);
         Self { outage, ..self.broken(what) }
     }
 

@@ -130,7 +130,7 @@ pub(crate) fn show_log_message(ui: &Ui, notification: &Notification) {
 
 impl Visit for Words {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a string does not fail.
+        // OutgoingEvent to a string does not fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             "limit" if format!("{value:?}") == r#""message""# => write!(self.fields, "; {}", self.limit),

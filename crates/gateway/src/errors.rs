@@ -9,7 +9,9 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin_proto::session::{CallError, CallRefused, CloseCause, OpeningFailure, ProcessExit, TransportEnd};
+use mcpjoin_proto::session::{
+    CallError, CallRefused, CloseCause, NegotiationFailure, ProcessExit, TransportEnd,
+};
 use mcpjoin_proto::{ErrorObject, Raw};
 use tokio::time::timeout;
 
@@ -46,11 +48,11 @@ impl ErrorTexts {
         match &mut cause {
             _ if !self.remote => {}
             CloseCause::Link(end) => end.stderr = Bytes::new(),
-            CloseCause::Opening(OpeningFailure::Ended { last, probe, garbage }) => {
+            CloseCause::Opening(NegotiationFailure::Ended { last, probe, garbage }) => {
                 last.stderr = Bytes::new();
                 (*probe, *garbage) = (None, None);
             }
-            CloseCause::Opening(OpeningFailure::TimedOut { garbage, .. }) => *garbage = None,
+            CloseCause::Opening(NegotiationFailure::TimedOut { garbage, .. }) => *garbage = None,
             _ => {}
         }
         cause
@@ -80,7 +82,7 @@ impl ErrorTexts {
             Refusal::TooMany { .. } | Refusal::TooManyStarts { .. } | Refusal::Closed => None,
         };
         if let (Refusal::NotStarted(_), Some(RunExit::NotOpened(error))) = (refusal, end)
-            && let CloseCause::Opening(OpeningFailure::Refused { error, .. }) = error.close_cause()
+            && let CloseCause::Opening(NegotiationFailure::Refused { error, .. }) = error.close_cause()
         {
             return error.clone();
         }
@@ -141,7 +143,7 @@ impl ErrorTexts {
                 self.failure("timeout", &text, &[("afterMs", millis(after))])
             }
             CallError::Refused(CallRefused::TooLarge { limit, .. })
-            | CallError::ReplyTooLarge { limit, .. } => {
+            | CallError::ResponseTooLarge { limit, .. } => {
                 self.failure("tooLarge", &text, &[("limit", limit.to_string())])
             }
             CallError::Lost(_) => self.failure("lost", &text, &[]),
@@ -151,7 +153,9 @@ impl ErrorTexts {
 
     fn server_ended(&self, cause: &CloseCause) -> ErrorObject {
         let end: Option<&TransportEnd> = match cause {
-            CloseCause::Link(end) | CloseCause::Opening(OpeningFailure::Ended { last: end, .. }) => Some(end),
+            CloseCause::Link(end) | CloseCause::Opening(NegotiationFailure::Ended { last: end, .. }) => {
+                Some(end)
+            }
             _ => None,
         };
         self.failure("serverEnded", &self.cause(cause).to_string(), &exit_of(end))

@@ -69,7 +69,7 @@ pub(super) async fn forward_with(
     match reply? {
         Reply::Verbatim(result) => Ok(result),
         Reply::Complete(result) | Reply::Task(result) => Ok(Payload::from_raw(result)),
-        Reply::NeedInput(input) => Payload::from_value(&*input).map_err(|error| CallError::BadReply {
+        Reply::NeedInput(input) => Payload::from_value(&*input).map_err(|error| CallError::InvalidResponse {
             method: Method::Other("".into()),
             problem: error.to_string(),
         }),

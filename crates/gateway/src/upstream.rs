@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mcpjoin_proto::session::{Ask, CloseCause, OpeningFailure, Presents};
+use mcpjoin_proto::session::{Ask, CloseCause, NegotiationFailure, Presents};
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use mcpjoin_proto::{Era, Payload, Raw, Version, code};
 use tokio::sync::{oneshot, watch};
@@ -263,7 +263,7 @@ fn at_version(params: Raw, version: &Version) -> Raw {
 fn may_speak_other_era(end: &RunExit) -> bool {
     let RunExit::NotOpened(error) = end else { return false };
     match error.close_cause() {
-        CloseCause::Opening(OpeningFailure::Refused { error, .. }) => matches!(
+        CloseCause::Opening(NegotiationFailure::Refused { error, .. }) => matches!(
             error.code,
             code::UNSUPPORTED_PROTOCOL_VERSION
                 | code::HEADER_MISMATCH
@@ -272,7 +272,9 @@ fn may_speak_other_era(end: &RunExit) -> bool {
                 | code::INVALID_PARAMS
                 | code::INVALID_REQUEST
         ),
-        CloseCause::Opening(OpeningFailure::NoCommonVersion { .. } | OpeningFailure::BadReply { .. }) => true,
+        CloseCause::Opening(
+            NegotiationFailure::NoCommonVersion { .. } | NegotiationFailure::InvalidResponse { .. },
+        ) => true,
         _ => false,
     }
 }

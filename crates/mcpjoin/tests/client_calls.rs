@@ -138,8 +138,8 @@ async fn r15_a_reply_with_another_id_is_nobodys_result() {
     });
     assert_eq!(result.expect("a result").content[0].as_text(), Some("its own"));
     let expected = [
-        Violation::UnknownReply { id: Some(RequestId::from(id + 1000)) },
-        Violation::UnknownReply { id: Some(RequestId::from(id.to_string().as_str())) },
+        Violation::UnknownResponse { id: Some(RequestId::from(id + 1000)) },
+        Violation::UnknownResponse { id: Some(RequestId::from(id.to_string().as_str())) },
     ];
     assert_eq!(*violations.lock().unwrap(), expected);
 }
@@ -348,7 +348,7 @@ async fn r83_an_answer_that_is_none_says_what_is_wrong_and_where() {
     let (bad, good) = tokio::join!(client.call_tool("a", None), client.call_tool("b", None));
     let bad = bad.expect_err("both a result and an error");
     assert!(
-        matches!(&bad, ClientError::Call(CallError::BadReply { method: Method::CallTool, .. })),
+        matches!(&bad, ClientError::Call(CallError::InvalidResponse { method: Method::CallTool, .. })),
         "{bad:?}"
     );
     assert!(bad.to_string().contains("tools/call"), "{bad}");
@@ -383,7 +383,7 @@ async fn e91_a_call_that_is_dropped_is_cancelled_once_and_its_late_reply_is_drop
         server.result(ping.id, json!({})).await;
     });
     pong.expect("alive");
-    assert_eq!(*violations.lock().unwrap(), [Violation::LateReply { id: request.id }]);
+    assert_eq!(*violations.lock().unwrap(), [Violation::LateResponse { id: request.id }]);
 
     // One that was never sent is not cancelled either.
     drop(client.call_tool("never", None));

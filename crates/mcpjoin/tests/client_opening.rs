@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcpjoin::Client;
 use mcpjoin::client::{ConnectError, Phase};
-use mcpjoin::proto::session::{Ask, CloseCause, Limits, OpeningFailure, State};
+use mcpjoin::proto::session::{Ask, CloseCause, Limits, NegotiationFailure, State};
 use mcpjoin::proto::types::{Implementation, Root};
 use mcpjoin::proto::{Era, ErrorObject, Message, Method, Raw, Version};
 use mcpjoin::transport::Link;
@@ -111,7 +111,7 @@ async fn c56_a_version_that_the_client_does_not_speak_ends_it_and_both_are_named
     });
     assert_eq!(error.phase, Phase::Initialize);
     assert!(
-        matches!(error.close_cause(), CloseCause::Opening(OpeningFailure::UnsupportedVersion { .. })),
+        matches!(error.close_cause(), CloseCause::Opening(NegotiationFailure::UnsupportedVersion { .. })),
         "{error:?}"
     );
     let text = error.to_string();

@@ -468,7 +468,7 @@ async fn a_client_that_takes_no_tasks_is_given_none() {
         assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"]["extensions"], Value::Null);
         server.result(call.id, created(json!({}))).await;
     });
-    assert!(matches!(result, Err(ClientError::Call(CallError::BadReply { .. }))), "{result:?}");
+    assert!(matches!(result, Err(ClientError::Call(CallError::InvalidResponse { .. }))), "{result:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ enum Fault {
     Short,
     Interrupted,
     Pending,
-    /// Writing takes nothing; reading says that the stream has ended.
+    /// OutgoingEvent takes nothing; reading says that the stream has ended.
     Nothing,
 }
 

@@ -110,7 +110,9 @@ fn a4_of_three_replies_the_one_above_the_limit_fails_alone_and_at_once() {
         assert!(said(&nine.unwrap()).len() > 9 * 1024 * 1024 - 100);
         assert_eq!(said(&small.unwrap()), "fine");
         let error = eleven.unwrap_err();
-        let ClientError::Call(CallError::ReplyTooLarge { limit, .. }) = &error else { panic!("{error:?}") };
+        let ClientError::Call(CallError::ResponseTooLarge { limit, .. }) = &error else {
+            panic!("{error:?}")
+        };
         assert_eq!(*limit, 10 * 1024 * 1024);
         assert!(error.to_string().contains("limit `message` of 10485760 bytes"), "{error}");
         peer.client.ping().await.unwrap();

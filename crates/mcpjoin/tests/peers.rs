@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use mcpjoin::client::{ClientBuilder, ClientError, ConnectError};
 use mcpjoin::proto::json::WriteError;
 use mcpjoin::proto::session::{
-    Ask, CallError, CloseCause, Inbound, Limits, OpeningFailure, ProcessExit, TransportEndKind, Violation,
+    Ask, CallError, CloseCause, Inbound, Limits, NegotiationFailure, ProcessExit, TransportEndKind, Violation,
 };
 use mcpjoin::proto::types::CallToolResult;
 use mcpjoin::proto::{Era, Message, Method, Payload, Raw, Request, RequestId, code};
@@ -308,7 +308,8 @@ fn c58_twenty_lines_that_are_no_messages_are_enough_and_nineteen_are_none_too_ma
         let (error, took) = refused(legacy(), command).await;
         assert!(child.is_running(), "{took:?}");
         child.ended().await;
-        let CloseCause::Opening(OpeningFailure::Garbage { lines: 20, first }) = error.close_cause() else {
+        let CloseCause::Opening(NegotiationFailure::Garbage { lines: 20, first }) = error.close_cause()
+        else {
             panic!("{error:?}")
         };
         assert_eq!(&first[..], b"line 0\x1b");
@@ -384,7 +385,7 @@ fn r23_who_connects_to_the_echo_script_learns_at_once_that_it_is_no_server() {
             (limits.probe, limits.initialize) = (2 * support::DEADLINE, 2 * support::DEADLINE);
             let builder = Client::builder("c", "1").ask(ask).limits(limits);
             let (error, _) = refused(builder, fixture("echo_jsonrpc.py")).await;
-            let CloseCause::Opening(OpeningFailure::BadReply { method: asked, problem }) =
+            let CloseCause::Opening(NegotiationFailure::InvalidResponse { method: asked, problem }) =
                 error.close_cause()
             else {
                 panic!("{ask:?}: {error:?}")
@@ -435,12 +436,12 @@ cat >/dev/null"#;
             .await
             .unwrap();
         let error = client.call_tool("t", None).await.unwrap_err();
-        assert!(matches!(error, ClientError::Call(CallError::BadReply { .. })), "{error:?}");
+        assert!(matches!(error, ClientError::Call(CallError::InvalidResponse { .. })), "{error:?}");
         assert!(matches!(hears.recv().unwrap(), Violation::Malformed { .. }));
         let error = client.call_tool("t", None).await.unwrap_err();
         assert_eq!(error.remote().map(|error| error.code), Some(-5), "{error:?}");
         let foreign = RequestId::from(77);
-        assert_eq!(hears.recv().unwrap(), Violation::UnknownReply { id: Some(foreign) });
+        assert_eq!(hears.recv().unwrap(), Violation::UnknownResponse { id: Some(foreign) });
         let error = client.call_tool("t", None).timeout(Duration::from_millis(50)).await.unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::TimedOut { .. })), "{error:?}");
         client.close().await;

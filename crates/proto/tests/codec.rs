@@ -9,7 +9,7 @@ use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent, write_line};
 use mcpjoin_proto::codec::prefixed::{FrameDecoder, FrameError, write_frame};
 use mcpjoin_proto::codec::salvage::{SalvagedKind, salvage};
 use mcpjoin_proto::codec::sse::{
-    Event, FieldError, MAX_FIELD_BYTES, SseDecoder, SseEvent, Writing, clamp_retry, write_comment,
+    Event, FieldError, MAX_FIELD_BYTES, OutgoingEvent, SseDecoder, SseEvent, clamp_retry, write_comment,
     write_retry,
 };
 use mcpjoin_proto::codec::{HEAD_BYTES, READ_BYTES, WHOLE_BUFFER_BYTES};
@@ -455,9 +455,10 @@ fn data_of_an_event_in_one_piece_is_not_copied() {
 fn written_events_are_read_back() {
     let mut out = BytesMut::new();
     let retry = Some(Duration::from_millis(1500));
-    Writing { id: Some("s-1"), data: b"", ..Writing::default() }.write(&mut out).expect("clean");
+    OutgoingEvent { id: Some("s-1"), data: b"", ..OutgoingEvent::default() }.write(&mut out).expect("clean");
     write_comment("keep\nalive", &mut out);
-    let several = Writing { name: Some("message"), retry, data: b"{\n\"a\":1,\r\n\"b\":2\r}", id: None };
+    let several =
+        OutgoingEvent { name: Some("message"), retry, data: b"{\n\"a\":1,\r\n\"b\":2\r}", id: None };
     several.write(&mut out).expect("clean");
     write_retry(Duration::from_secs(2), &mut out);
     assert_eq!(
@@ -477,7 +478,7 @@ fn written_events_are_read_back() {
 fn an_id_that_would_break_the_stream_is_not_written() {
     for id in ["a\nb", "a\rb", "a\0b"] {
         let mut out = BytesMut::new();
-        let refused = Writing { id: Some(id), data: b"1", ..Writing::default() }.write(&mut out);
+        let refused = OutgoingEvent { id: Some(id), data: b"1", ..OutgoingEvent::default() }.write(&mut out);
         assert_eq!(refused, Err(FieldError { field: "id" }));
         assert!(out.is_empty());
     }
@@ -667,7 +668,7 @@ proptest! {
     fn written_events_are_read_back_whatever_they_hold(texts in prop::collection::vec("(?s).*", 1..10)) {
         let mut out = BytesMut::new();
         for text in &texts {
-            Writing { data: text.as_bytes(), ..Writing::default() }.write(&mut out).expect("no id");
+            OutgoingEvent { data: text.as_bytes(), ..OutgoingEvent::default() }.write(&mut out).expect("no id");
         }
         let normal = |text: &String| data(&text.replace("\r\n", "\n").replace('\r', "\n"));
         let expected: Vec<SseEvent> = texts.iter().map(normal).collect();

@@ -161,7 +161,7 @@ impl Peer {
                 Event::Outcome { outcome: Ok(_), .. } => self.answered += 1,
                 Event::Outcome { outcome: Err(error), .. } => self.failed.push(error),
                 // Events for a call that was cancelled by its caller.
-                Event::Violation(Violation::LateReply { .. }) | Event::Cancelled { .. } => {}
+                Event::Violation(Violation::LateResponse { .. }) | Event::Cancelled { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -490,7 +490,7 @@ fn two_peers_that_hold_back_for_calls_that_were_given_up_read_on_after_a_second(
         for ((peer, pipe), held) in peers.iter_mut().zip(&pipes).zip(&mut held) {
             *held |= !peer.session.wants_input();
             let waits = pipe.unwritten > 0 || pipe.filled > 0;
-            peer.session.transport_sent(at(now), pipe.written, waits);
+            peer.session.report_sent(at(now), pipe.written, waits);
         }
         if pipes.iter().all(|pipe| pipe.messages.is_empty() && pipe.unwritten == 0) {
             break;
@@ -526,7 +526,7 @@ fn who_writes_everything_before_reading_is_read_on_after_a_second() {
                 let Event::Request { request, .. } = event else { panic!("{event:?}") };
                 server.respond(&request.id, Ok(Reply::Complete(request.params.unwrap().into_raw())));
             }
-            server.transport_sent(at(now), 4096, true);
+            server.report_sent(at(now), 4096, true);
         }
         id
     };
@@ -634,7 +634,7 @@ fn a_peer_that_never_reads_stops_our_reading_and_is_given_up() {
             replied += answer.len();
             server.respond(&request.id, Ok(Reply::Complete(answer.clone())));
         }
-        server.transport_sent(Time::ZERO, 4096, true);
+        server.report_sent(Time::ZERO, 4096, true);
     }
     assert!(replied <= 8 * MIB, "{replied} bytes of results wait");
     // The peer may have much to write before it reads: for a second nothing is rejected, and then as many requests as 8
@@ -646,7 +646,7 @@ fn a_peer_that_never_reads_stops_our_reading_and_is_given_up() {
         refused += 1;
         assert!(refused < 1_000_000, "reading has no end");
         say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":"r{refused}","method":"tools/list"}}"#));
-        server.transport_sent(at(1), 4096, true);
+        server.report_sent(at(1), 4096, true);
     }
     assert!(requests(&mut server).is_empty());
     assert!(refused > 10_000, "{refused} were refused");

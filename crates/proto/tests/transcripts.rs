@@ -361,7 +361,7 @@ impl World {
                     }
                 }
                 let Some(side) = &mut self.sides[place] else { continue };
-                side.session.transport_sent(self.now, side.sent, !side.wire.is_empty());
+                side.session.report_sent(self.now, side.sent, !side.wire.is_empty());
             }
             if quiet {
                 return;

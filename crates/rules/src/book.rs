@@ -203,7 +203,7 @@ const TOKEN_WANTED: &str =
 
 /// Checks a server: applies the selected rules to a trace.
 #[must_use]
-pub fn judge(trace: &Trace, selection: &Selection) -> Report {
+pub fn check_server(trace: &Trace, selection: &Selection) -> Report {
     let (runs, stress) = (sorted(trace, &trace.runs), sorted(trace, &trace.stress));
     let authorization = sorted(trace, trace.authorization.as_slice());
     let token_wanted = trace.runs.is_empty() && trace.authorization.is_some();
@@ -232,7 +232,7 @@ fn sorted<'a>(trace: &'a Trace, runs: &'a [Run]) -> Vec<ServerView<'a>> {
 /// Checks a client: applies the selected rules to a trace in which we are the server.
 ///
 /// ```
-/// use mcpjoin_rules::{Probe, Run, Selection, Trace, judge_client};
+/// use mcpjoin_rules::{Probe, Run, Selection, Trace, check_client};
 /// use mcpjoin_proto::{Era, Version};
 ///
 /// let mut run = Run::new("session", Version::newest(Era::Legacy));
@@ -242,12 +242,12 @@ fn sorted<'a>(trace: &'a Trace, runs: &'a [Run]) -> Vec<ServerView<'a>> {
 /// let mut trace = Trace::default();
 /// trace.runs.push(run);
 ///
-/// let report = judge_client(&trace, &Selection::default());
+/// let report = check_client(&trace, &Selection::default());
 /// let failed: Vec<&str> = report.failed().map(|verdict| verdict.rule.slug).collect();
 /// assert_eq!(failed, ["client-request-id-not-reused"]);
 /// ```
 #[must_use]
-pub fn judge_client(trace: &Trace, selection: &Selection) -> Report {
+pub fn check_client(trace: &Trace, selection: &Selection) -> Report {
     let runs: Vec<ClientView<'_>> = trace.runs.iter().map(|run| ClientView::of(trace, run)).collect();
     let verdicts = client_rules().filter(|rule| selection.has(rule)).filter_map(|rule| {
         let Check::Client(check) = rule.check else { return None };

@@ -51,18 +51,18 @@ mod trace;
 mod utilities;
 
 pub use authorization::{
-    MOST_SERVERS, base_address, named_metadata, named_servers, resource_metadata_addresses,
+    MAX_AUTHORIZATION_SERVERS, base_address, named_metadata, named_servers, resource_metadata_addresses,
     server_metadata_addresses, wants_token,
 };
-pub use book::{Report, Selection, UnknownName, Verdict, client_rules, judge, judge_client, rules};
+pub use book::{Report, Selection, UnknownName, Verdict, check_client, check_server, client_rules, rules};
 pub use changes::{Change, ChangeClass, ChangeKind, ChangeOf, Offer, changes};
 pub use compatibility::{
-    CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,
+    CLIENT_LIMITS, ClientResult, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,
     compatibility,
 };
 pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 pub use grammar::template_variables;
 pub use revisions::Revisions;
 pub use rule::{Chapter, Finding, Level, Outcome, Rule, Source};
-pub use schema::misfit;
-pub use trace::{CallNote, CallProblem, Channel, Ended, Event, Line, Probe, Run, Trace, What};
+pub use schema::nonconformity;
+pub use trace::{CallWarning, CallWarningKind, Channel, Ended, Event, Line, Probe, Run, Trace, What};

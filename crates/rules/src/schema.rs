@@ -60,7 +60,7 @@ pub(crate) enum Conformance {
 
 /// The reason why a value does not conform to a JSON Schema. `None` where it conforms, and where that is unknown.
 #[must_use]
-pub fn misfit(schema: &Raw, instance: &Raw) -> Option<String> {
+pub fn nonconformity(schema: &Raw, instance: &Raw) -> Option<String> {
     match conforms(&value(schema)?, &value(instance)?) {
         Conformance::No(why) => Some(why),
         Conformance::Yes | Conformance::Unknown => None,

@@ -180,7 +180,7 @@ fn split_length(lines: &[(usize, &Line)], budget: &mut usize) -> Option<usize> {
 mod tests {
     use mcpjoin_proto::{Era, Version};
 
-    use crate::{Outcome, Run, Selection, Trace, judge};
+    use crate::{Outcome, Run, Selection, Trace, check_server};
 
     #[test]
     fn a_flood_of_beginnings_is_judged_soon() {
@@ -190,7 +190,7 @@ mod tests {
         }
         let trace = Trace { runs: vec![run], ..Trace::default() };
         let rules = ["only-messages", "one-line-each"];
-        let report = judge(&trace, &Selection::new(rules, []).expect("two rules"));
+        let report = check_server(&trace, &Selection::new(rules, []).expect("two rules"));
         let failed = |place: usize| match &report.verdicts[place].outcome {
             Outcome::Failed(findings) => findings.len(),
             _ => 0,

@@ -11,7 +11,7 @@ use crate::features::{answered, are_unique, each, has_texts, is_kind, is_list, p
 use crate::json::{has_kind, is_true, list, member, members, string, text, value};
 use crate::revisions::Revisions;
 use crate::rule::{Evidence, Outcome, Source};
-use crate::schema::{fault, lost_reference, misfit};
+use crate::schema::{fault, lost_reference, nonconformity};
 use crate::server_view::{Reply, ServerView};
 use crate::trace::Probe;
 
@@ -174,7 +174,7 @@ rules! {
             if view.run.is_legacy() && content.kind() != Kind::Object {
                 return None;
             }
-            let why = misfit(&schema, &content)?;
+            let why = nonconformity(&schema, &content)?;
             Some(reply.finding(format_args!("structuredContent does not conform: {why}")))
         });
     "structured-content-as-text", [SINCE_THIRD Should "server/tools#structured-content"],

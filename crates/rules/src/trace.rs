@@ -35,25 +35,25 @@ pub struct Trace {
     /// Whether the requests had credentials: ids that only their owner can use need not be unguessable then.
     pub credentials: bool,
     /// Notes on requested calls that could not show what they were meant to show.
-    pub calls: Vec<CallNote>,
+    pub calls: Vec<CallWarning>,
 }
 
 /// A call that was requested by name and cannot show what it was meant to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct CallNote {
+pub struct CallWarning {
     /// The tool, as the user named it.
     pub tool: Box<str>,
     /// The revision of the session in which it was, or would have been, called.
     pub version: Version,
     /// The problem.
-    pub problem: CallProblem,
+    pub problem: CallWarningKind,
 }
 
 /// The problem of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CallProblem {
+pub enum CallWarningKind {
     /// The server declares no tools: it was not called.
     NoTools,
     /// The server does not list it; it was called nevertheless.
@@ -63,15 +63,15 @@ pub enum CallProblem {
     Arguments(String),
 }
 
-impl CallNote {
+impl CallWarning {
     /// A note on the call of a tool in a session of that revision.
     #[must_use]
-    pub fn new(tool: &str, version: Version, problem: CallProblem) -> Self {
+    pub fn new(tool: &str, version: Version, problem: CallWarningKind) -> Self {
         Self { tool: tool.into(), version, problem }
     }
 }
 
-impl fmt::Display for CallProblem {
+impl fmt::Display for CallWarningKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoTools => f.write_str("the server has no tools"),

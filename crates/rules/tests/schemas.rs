@@ -1,14 +1,14 @@
-//! JSON Schema as `misfit` decides it: a reason where a value does not conform, nothing where it conforms or where that
+//! JSON Schema as `nonconformity` decides it: a reason where a value does not conform, nothing where it conforms or where that
 //! is unknown.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use mcpjoin_proto::Raw;
-use mcpjoin_rules::misfit;
+use mcpjoin_rules::nonconformity;
 
 fn reason(schema: &str, value: &str) -> Option<String> {
     let raw = |text: &str| Raw::parse(text.to_owned()).unwrap();
-    misfit(&raw(schema), &raw(value))
+    nonconformity(&raw(schema), &raw(value))
 }
 
 fn draft(name: &str, rest: &str) -> String {

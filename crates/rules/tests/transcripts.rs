@@ -43,7 +43,7 @@ use mcpjoin_proto::Version;
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_rules::{
     BodyEnd, Channel, Ended, Finding, HttpRequest, HttpResponse, Level, Line, Outcome, Probe, Report, Run,
-    Selection, StreamEvent, Trace, What, judge, rules,
+    Selection, StreamEvent, Trace, What, check_server, rules,
 };
 
 const FILES: [(&str, &str); 14] = [
@@ -283,7 +283,7 @@ fn accused(report: &Report) -> Vec<&'static str> {
 fn f27_every_rule_finds_its_fault_and_no_other_accuses() {
     let mut wrong = Vec::new();
     for case in cases() {
-        let report = judge(&case.trace, &Selection::default());
+        let report = check_server(&case.trace, &Selection::default());
         let accused = accused(&report);
         let own = report.verdicts.iter().find(|verdict| verdict.rule.slug == case.rule);
         let outcome = &own.unwrap_or_else(|| panic!("{}: no rule {}", case.place, case.rule)).outcome;
@@ -356,7 +356,7 @@ fn a_finding_says_where_and_how_bindingly() {
     run.sent(Probe::UnknownMethod, r#"{"jsonrpc":"2.0","id":1,"method":"none"}"#);
     run.received(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     let trace = Trace { runs: vec![run], ..Trace::default() };
-    let report = judge(&trace, &Selection::default());
+    let report = check_server(&trace, &Selection::default());
     let [verdict] = report.failed().collect::<Vec<_>>()[..] else { panic!("{:?}", accused(&report)) };
     let Outcome::Failed(findings) = &verdict.outcome else { panic!("{verdict:?}") };
     let [Finding { run, version, level, sent, received, .. }] = &findings[..] else { panic!("{findings:?}") };
@@ -371,5 +371,5 @@ fn a_run_by_a_revision_that_is_not_known_is_judged_by_no_rule() {
     let mut run = Run::new("a look", Version::parse("1999-01-01"));
     run.received("nonsense");
     let trace = Trace { runs: vec![run], ..Trace::default() };
-    assert_eq!(judge(&trace, &Selection::default()).ran(), 0);
+    assert_eq!(check_server(&trace, &Selection::default()).ran(), 0);
 }

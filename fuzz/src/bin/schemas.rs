@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use mcpjoin_fuzz::{Input, start};
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::http::params::{check_param_headers, header_marks, param_headers};
-use mcpjoin_rules::{Offer, changes, compatibility, misfit};
+use mcpjoin_rules::{Offer, changes, compatibility, nonconformity};
 
 /// Below this many bytes of the schema times bytes of the value the work of validating is within its limit.
 const SMALL: usize = 50_000;
@@ -25,7 +25,7 @@ fuzz_target!(init: start("schemas"), |data: &[u8]| {
 
 /// A schema and its opposite do not both refuse a value, and nothing conforms to what allows nothing.
 fn fits(schema: &Raw, value: &Raw) {
-    let refused = misfit(schema, value);
+    let refused = nonconformity(schema, value);
     // References and identifiers lead elsewhere when a schema lies in another one.
     let text = schema.as_str();
     if text.contains(['$', '\\']) || text.contains("\"id\"") || text.len() * value.len() > SMALL {
@@ -36,16 +36,16 @@ fn fits(schema: &Raw, value: &Raw) {
     let (Some(all), Some(not)) = (within("{\"allOf\":[true,", "]}"), within("{\"not\":", "}")) else {
         return;
     };
-    assert_eq!(misfit(&all, value).is_some(), refused.is_some());
-    assert!(refused.is_none() || misfit(&not, value).is_none());
+    assert_eq!(nonconformity(&all, value).is_some(), refused.is_some());
+    assert!(refused.is_none() || nonconformity(&not, value).is_none());
     let (Some(any), Some(none)) = (within("{\"anyOf\":[", ",true]}"), within("{\"allOf\":[", ",false]}"))
     else {
         return;
     };
-    assert!(misfit(&any, value).is_none());
+    assert!(nonconformity(&any, value).is_none());
     // The schema is one that is decided.
-    if refused.is_some() || misfit(&not, value).is_some() {
-        assert!(misfit(&none, value).is_some());
+    if refused.is_some() || nonconformity(&not, value).is_some() {
+        assert!(nonconformity(&none, value).is_some());
     }
 }
 

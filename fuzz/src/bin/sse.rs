@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use mcpjoin_fuzz::{Input, Plan, expand, start};
 use mcpjoin_proto::codec::HEAD_BYTES;
 use mcpjoin_proto::codec::sse::{
-    Event, MAX_FIELD_BYTES, MAX_RETRY, MIN_RETRY, SseDecoder, SseEvent, Writing, clamp_retry, write_comment,
+    Event, MAX_FIELD_BYTES, MAX_RETRY, MIN_RETRY, SseDecoder, SseEvent, OutgoingEvent, clamp_retry, write_comment,
 };
 
 fuzz_target!(init: start("sse"), |data: &[u8]| {
@@ -76,7 +76,7 @@ fn round_trip(bytes: &[u8], plan: &Plan) {
     let data = parts.next().unwrap_or(bytes);
     let retry = Some(Duration::from_millis(bytes.len() as u64));
     let mut out = BytesMut::new();
-    let writing = Writing { id, name, retry, data };
+    let writing = OutgoingEvent { id, name, retry, data };
     if writing.write(&mut out).is_err() {
         let forbidden = ['\r', '\n', '\0'];
         assert!(

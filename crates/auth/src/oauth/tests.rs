@@ -82,7 +82,7 @@ fn who_does_not_answer_while_the_metadata_are_looked_for_is_told_as_unreached() 
             outage,
         })
     };
-    let unreached = Some(TransportErrorKind::Unreached);
+    let unreached = Some(TransportErrorKind::Unreachable);
     for (rung, who) in [
         (Rung::Server, "the server"),
         (Rung::ResourceMetadata, "the metadata of the server"),

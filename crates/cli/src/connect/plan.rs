@@ -9,7 +9,7 @@ use std::time::Duration;
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, CloseCause, Limits, OpeningFailure};
+use mcpjoin::proto::session::{Ask, CloseCause, Limits, NegotiationFailure};
 use mcpjoin::transport::ChildCommand;
 
 use super::consent::Consent;
@@ -98,7 +98,7 @@ impl Plan {
 /// Whether the session may open in another era.
 const fn may_be_stale(cause: &CloseCause) -> bool {
     matches!(cause, CloseCause::Opening(failure)
-        if !matches!(failure, OpeningFailure::Garbage { .. } | OpeningFailure::Unsent { .. }))
+        if !matches!(failure, NegotiationFailure::Garbage { .. } | NegotiationFailure::Unsent { .. }))
 }
 
 /// The limits that the options set.

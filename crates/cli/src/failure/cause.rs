@@ -3,7 +3,7 @@
 use mcpjoin::client::ClientError;
 use mcpjoin::proto::scan::Encoding;
 use mcpjoin::proto::session::{
-    CallError, CallRefused, CloseCause, OpeningFailure, ProcessExit, TransportEnd, TransportEndKind,
+    CallError, CallRefused, CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind,
     TransportError, TransportErrorKind, foreign_protocol,
 };
 use mcpjoin::proto::{ErrorObject, Method, code};
@@ -223,12 +223,12 @@ impl Failure {
         }
     }
 
-    fn opening(failure: &OpeningFailure, phase: Phase) -> Self {
+    fn opening(failure: &NegotiationFailure, phase: Phase) -> Self {
         let garbage = match failure {
-            OpeningFailure::TimedOut { garbage, .. } | OpeningFailure::Ended { garbage, .. } => {
+            NegotiationFailure::TimedOut { garbage, .. } | NegotiationFailure::Ended { garbage, .. } => {
                 garbage.as_ref()
             }
-            OpeningFailure::Garbage { first, .. } => Some(first),
+            NegotiationFailure::Garbage { first, .. } => Some(first),
             _ => None,
         };
         let mut known = Self::not_opened(failure, phase);
@@ -242,54 +242,55 @@ impl Failure {
         known
     }
 
-    fn not_opened(failure: &OpeningFailure, phase: Phase) -> Self {
+    fn not_opened(failure: &NegotiationFailure, phase: Phase) -> Self {
         let of = |method: &Method| {
             if *method == Method::Initialize { Phase::Initialize } else { Phase::Probe }
         };
         let new =
             |id, phase, hint: &str| Self::new(id, Exit::Connection, phase, failure.to_string()).hint(hint);
         match failure {
-            OpeningFailure::Unsent { method, .. } => {
+            NegotiationFailure::Unsent { method, .. } => {
                 Self::new("E_TOO_LARGE", Exit::Usage, of(method), failure.to_string())
                     .hint("raise --max-message-size")
             }
-            OpeningFailure::UnsupportedVersion { .. } => new(
+            NegotiationFailure::UnsupportedVersion { .. } => new(
                 "E_VERSION",
                 Phase::Initialize,
                 "leave out --protocol-version, or ask for one that the server speaks",
             ),
-            OpeningFailure::NoCommonVersion { .. } => {
+            NegotiationFailure::NoCommonVersion { .. } => {
                 new("E_VERSION", Phase::Probe, "leave out --protocol-version and --era, or update the server")
             }
-            OpeningFailure::Echo { method } => new(
+            NegotiationFailure::Echo { method } => new(
                 "E_NOT_MCP",
                 of(method),
                 "is this command an MCP server on standard input and output? run it by itself in a terminal, and see what it prints",
             ),
-            OpeningFailure::UnknownReply { method, .. } => new("E_BAD_REPLY", of(method), TELL),
-            OpeningFailure::Refused { method, error } => {
+            NegotiationFailure::UnknownResponse { method, .. } => new("E_BAD_REPLY", of(method), TELL),
+            NegotiationFailure::Refused { method, error } => {
                 new("E_REFUSED", of(method), advice(error)).remote_error(error)
             }
             // The same id as for every other response above the limit.
-            OpeningFailure::BadReply { method, problem }
+            NegotiationFailure::InvalidResponse { method, problem }
                 if problem.starts_with("longer than the limit of ") =>
             {
                 new("E_TOO_LARGE", of(method), RAISE_LIMIT)
             }
-            OpeningFailure::BadReply { method, .. } => new("E_BAD_REPLY", of(method), TELL),
-            OpeningFailure::TimedOut { method, garbage: None, .. } => new(
+            NegotiationFailure::InvalidResponse { method, .. } => new("E_BAD_REPLY", of(method), TELL),
+            NegotiationFailure::TimedOut { method, garbage: None, .. } => new(
                 "E_SILENT",
                 of(method),
                 "is this command an MCP server on standard input and output? a slow start takes --connect-timeout 2m",
             ),
-            OpeningFailure::TimedOut { method, after, garbage: Some(garbage) } => {
+            NegotiationFailure::TimedOut { method, after, garbage: Some(garbage) } => {
                 let mut failure = new("E_NOT_MCP", of(method), STDOUT_IS_FOR_MESSAGES).garbage(garbage);
                 // The garbage has its own row.
-                let bare = OpeningFailure::TimedOut { method: method.clone(), after: *after, garbage: None };
+                let bare =
+                    NegotiationFailure::TimedOut { method: method.clone(), after: *after, garbage: None };
                 failure.message = format!("{bare}, but lines that are no messages");
                 failure
             }
-            OpeningFailure::Garbage { lines, first } => {
+            NegotiationFailure::Garbage { lines, first } => {
                 let mut failure = new("E_NOT_MCP", phase, STDOUT_IS_FOR_MESSAGES).garbage(first);
                 failure.message = match lines {
                     1 => "a line came that is no message".to_owned(),
@@ -297,7 +298,7 @@ impl Failure {
                 };
                 failure
             }
-            OpeningFailure::Ended { last, probe, garbage } => {
+            NegotiationFailure::Ended { last, probe, garbage } => {
                 let mut failure = Self::link(last, if probe.is_some() { Phase::Initialize } else { phase });
                 if failure.seen.stderr.is_empty()
                     && let Some(probe) = probe
@@ -372,7 +373,7 @@ impl Failure {
     fn broken(error: &TransportError, phase: Phase) -> Self {
         let says = |text| error.message.contains(text);
         let (id, exit, what, hint) = match error.kind {
-            TransportErrorKind::Unreached => {
+            TransportErrorKind::Unreachable => {
                 let hint = if says("through the proxy ") {
                     "is that the proxy to use? NO_PROXY names the hosts that are reached without one"
                 } else if says("does not speak TLS on that port") {
@@ -484,8 +485,8 @@ impl Failure {
                     .hint(again(phase))
             }
             // The limit is ours, and no fault of the server.
-            CallError::ReplyTooLarge { .. } => new("E_TOO_LARGE", Exit::Connection, RAISE_LIMIT),
-            CallError::BadReply { .. } => new("E_BAD_REPLY", Exit::ServerError, TELL),
+            CallError::ResponseTooLarge { .. } => new("E_TOO_LARGE", Exit::Connection, RAISE_LIMIT),
+            CallError::InvalidResponse { .. } => new("E_BAD_REPLY", Exit::ServerError, TELL),
             CallError::Refused(CallRefused::TooLarge { .. }) => new("E_TOO_LARGE", Exit::Usage, RAISE_LIMIT),
             CallError::Refused(CallRefused::Undeclared { .. } | CallRefused::NotInVersion { .. }) => {
                 new("E_NOT_OFFERED", Exit::ServerError, "mcpjoin list shows what this server offers")

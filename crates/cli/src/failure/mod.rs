@@ -53,7 +53,7 @@ pub(crate) enum Phase {
     Serve,
     /// Getting an authorization.
     Authorize,
-    /// Writing the result.
+    /// OutgoingEvent the result.
     Output,
 }
 

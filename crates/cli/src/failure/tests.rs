@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcpjoin::proto::session::{CloseCause, OpeningFailure, ProcessExit, TransportEnd, TransportEndKind};
+use mcpjoin::proto::session::{CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind};
 
 use super::{Failure, Phase};
 use crate::exit::Exit;
@@ -13,7 +13,7 @@ fn died() -> Failure {
         exit: Some(ProcessExit::Code(7)),
         stderr: "one\n\nfatal: \u{1b}[31mno key\u{1b}[0m\n".into(),
     };
-    let ended = OpeningFailure::Ended { last, probe: None, garbage: Some("Hello\n".into()) };
+    let ended = NegotiationFailure::Ended { last, probe: None, garbage: Some("Hello\n".into()) };
     Failure::closed(&CloseCause::Opening(ended), Phase::Probe)
         .with("sh -c 'exit 7'", Duration::from_millis(12))
 }

@@ -183,7 +183,7 @@ fn http_sse_is_not_asked_for_the_modern_era() {
 
 #[test]
 fn what_is_to_be_tried_fits_what_has_failed() {
-    let misfit = "without TLS or HTTP";
+    let nonconformity = "without TLS or HTTP";
     for (response, told) in [
         (
             "HTTP/1.1 307 Go\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
@@ -205,7 +205,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
     ] {
         let (url, _received) = answering(response);
         let ran = line(&format!("ping {url}")).exits(4).says(told).says(&["doing    connect"]);
-        assert!(!ran.stderr.contains(misfit), "{}", ran.stderr);
+        assert!(!ran.stderr.contains(nonconformity), "{}", ran.stderr);
     }
     let (url, _received) = answering("HTTP/1.1 400 Bad\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     let url = url.replace("http:", "https:");
@@ -214,7 +214,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
     let url = format!("http://{}/mcp", silent.local_addr().unwrap());
     let ran = line(&format!("ping --connect-timeout 200ms {url}")).exits(4);
     let ran = ran.says(&["(E_SILENT)", "doing    initialize", "--connect-timeout 2m"]);
-    assert!(!ran.stderr.contains(misfit), "{}", ran.stderr);
+    assert!(!ran.stderr.contains(nonconformity), "{}", ran.stderr);
     line("ping localhost:1")
         .exits(4)
         .says(&["(E_SPAWN_NOT_FOUND)", "write https://, http:// or tcp:// before it"]);

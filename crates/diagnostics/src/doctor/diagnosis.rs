@@ -6,7 +6,7 @@
 use mcpjoin_proto::Method;
 use mcpjoin_proto::scan::Encoding;
 use mcpjoin_proto::session::{
-    CallError, CloseCause, OpeningFailure, ProcessExit, TransportEnd, TransportEndKind, foreign_protocol,
+    CallError, CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind, foreign_protocol,
 };
 
 use super::findings::*;
@@ -23,14 +23,14 @@ pub(super) fn child_not_opened(
     stderr: &[u8],
 ) -> Finding {
     let mut finding = match cause {
-        CloseCause::Opening(OpeningFailure::Ended { last, .. }) | CloseCause::Link(last) => {
+        CloseCause::Opening(NegotiationFailure::Ended { last, .. }) | CloseCause::Link(last) => {
             ended(Transport::Child, phase, last)
         }
         CloseCause::Opening(failure) => opening_failure(phase, failure, observed),
         other => NOT_OPENED.at(phase, other.to_string()),
     };
     let of_probe = match cause {
-        CloseCause::Opening(OpeningFailure::Ended { probe: Some(probe), .. }) => &probe.stderr[..],
+        CloseCause::Opening(NegotiationFailure::Ended { probe: Some(probe), .. }) => &probe.stderr[..],
         _ => &[],
     };
     let lines = &mut finding.evidence.stderr;
@@ -57,18 +57,18 @@ pub(super) fn remote_not_opened(phase: Phase, cause: &CloseCause, observed: &Obs
         other_protocol(phase, first).unwrap_or_else(|| NO_MESSAGES.at(phase, seen))
     };
     let mut finding = match cause {
-        CloseCause::Opening(OpeningFailure::Garbage { .. } | OpeningFailure::TimedOut { .. })
+        CloseCause::Opening(NegotiationFailure::Garbage { .. } | NegotiationFailure::TimedOut { .. })
             if only_noise =>
         {
             encoding_fault(phase, observed).unwrap_or_else(no_messages)
         }
-        CloseCause::Opening(OpeningFailure::Ended { .. }) | CloseCause::Link(_) if only_noise => {
+        CloseCause::Opening(NegotiationFailure::Ended { .. }) | CloseCause::Link(_) if only_noise => {
             no_messages()
         }
-        CloseCause::Opening(OpeningFailure::Ended { last, .. }) | CloseCause::Link(last) => {
+        CloseCause::Opening(NegotiationFailure::Ended { last, .. }) | CloseCause::Link(last) => {
             disconnected(phase, last)
         }
-        CloseCause::Opening(failure @ OpeningFailure::TimedOut { .. }) => {
+        CloseCause::Opening(failure @ NegotiationFailure::TimedOut { .. }) => {
             SILENT.at(phase, failure.to_string())
         }
         CloseCause::Opening(failure) => opening_failure(phase, failure, observed),
@@ -90,29 +90,29 @@ pub(super) fn other_protocol(phase: Phase, first: &[u8]) -> Option<Finding> {
 }
 
 /// Client and server do not agree. The same for every transport where the text names no program.
-pub(super) fn opening_failure(phase: Phase, failure: &OpeningFailure, observed: &Observed) -> Finding {
-    if matches!(failure, OpeningFailure::TimedOut { .. } | OpeningFailure::Garbage { .. })
+pub(super) fn opening_failure(phase: Phase, failure: &NegotiationFailure, observed: &Observed) -> Finding {
+    if matches!(failure, NegotiationFailure::TimedOut { .. } | NegotiationFailure::Garbage { .. })
         && let Some(finding) = encoding_fault(phase, observed)
     {
         return finding;
     }
     let kind = match failure {
-        OpeningFailure::TimedOut { .. } if observed.noise_lines > 0 => STDOUT_TEXT,
-        OpeningFailure::Garbage { .. } => STDOUT_LOG,
-        OpeningFailure::TimedOut { .. } => PROGRAM_SILENT,
-        OpeningFailure::UnsupportedVersion { .. } | OpeningFailure::NoCommonVersion { .. } => VERSION,
-        OpeningFailure::UnknownReply { asked, given, .. } => match given.as_str() {
+        NegotiationFailure::TimedOut { .. } if observed.noise_lines > 0 => STDOUT_TEXT,
+        NegotiationFailure::Garbage { .. } => STDOUT_LOG,
+        NegotiationFailure::TimedOut { .. } => PROGRAM_SILENT,
+        NegotiationFailure::UnsupportedVersion { .. } | NegotiationFailure::NoCommonVersion { .. } => VERSION,
+        NegotiationFailure::UnknownResponse { asked, given, .. } => match given.as_str() {
             Some(given) if given == asked.to_string() => ID_AS_STRING,
             _ => OTHER_ID,
         },
-        OpeningFailure::Echo { .. } => ECHO,
-        OpeningFailure::Refused { .. } => REFUSED,
-        OpeningFailure::BadReply { .. } => BAD_REPLY,
-        OpeningFailure::Unsent { .. } => NOT_SENT,
+        NegotiationFailure::Echo { .. } => ECHO,
+        NegotiationFailure::Refused { .. } => REFUSED,
+        NegotiationFailure::InvalidResponse { .. } => BAD_REPLY,
+        NegotiationFailure::Unsent { .. } => NOT_SENT,
         _ => NOT_OPENED,
     };
     let mut finding = kind.at(phase, failure.to_string());
-    if let OpeningFailure::Refused { error, .. } = failure {
+    if let NegotiationFailure::Refused { error, .. } = failure {
         finding.evidence.error = Some(error.clone());
     }
     finding
@@ -212,11 +212,11 @@ pub(super) fn list_error(transport: Transport, method: &Method, error: &ClientEr
     let kind: Kind<Check> = match error {
         ClientError::Call(CallError::TimedOut { .. }) => LIST_TIMED_OUT,
         ClientError::Call(CallError::Remote(_)) => LIST_REFUSED,
-        ClientError::Call(CallError::BadReply { .. })
+        ClientError::Call(CallError::InvalidResponse { .. })
         | ClientError::BadResult { .. }
         | ClientError::RepeatedCursor { .. }
         | ClientError::TooManyPages { .. } => LIST_INVALID,
-        ClientError::Call(CallError::ReplyTooLarge { .. }) => LIST_TOO_LARGE,
+        ClientError::Call(CallError::ResponseTooLarge { .. }) => LIST_TOO_LARGE,
         ClientError::Call(CallError::Lost(lost)) if lost.message.contains("the body broke off") => {
             LIST_CUT_OFF
         }

@@ -266,7 +266,7 @@ impl Examination {
         let observed = self.observer.observed();
         self.pass([Check::Output, Check::ByteOrderMark, Check::Rules]);
         let misdirected = observed.violations.iter().find_map(|violation| match violation {
-            Violation::UnknownReply { id: Some(id) } => Some(id),
+            Violation::UnknownResponse { id: Some(id) } => Some(id),
             _ => None,
         });
         if let Some(id) = misdirected {

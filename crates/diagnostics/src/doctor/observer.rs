@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::decode::{DecodeErrorKind, Decoded, Shape, decode};
-use mcpjoin_proto::session::{CloseCause, Inbound, OpeningFailure, Outbound, Violation, foreign_protocol};
+use mcpjoin_proto::session::{
+    CloseCause, Inbound, NegotiationFailure, Outbound, Violation, foreign_protocol,
+};
 use mcpjoin_proto::{DecodeLimits, Message, Method, RequestId};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -118,7 +120,7 @@ impl Observed {
     /// The failure of an opening in which only noise arrived.
     pub(super) fn garbage(&self) -> CloseCause {
         let first = self.noise.first().cloned().unwrap_or_default();
-        OpeningFailure::Garbage { lines: self.noise_lines, first }.into()
+        NegotiationFailure::Garbage { lines: self.noise_lines, first }.into()
     }
 
     pub(super) const fn is_spread(&self) -> bool {
@@ -272,7 +274,7 @@ impl Observer {
             Violation::Malformed { error, .. } if matches!(error.kind, DecodeErrorKind::TooLarge { .. }) => {}
             Violation::ByteOrderMark => observed.byte_order_mark = true,
             // A response after our own timeout looks the same, and is no fault of the server.
-            Violation::LateReply { .. } => {}
+            Violation::LateResponse { .. } => {}
             other => {
                 observed.violation_count += 1;
                 if observed.violations.len() < MAX_VIOLATIONS {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin::transport::{ChildHandle, Forced, Link};
-use mcpjoin_proto::session::{Inbound, Limits, OpeningFailure, TransportEnd};
+use mcpjoin_proto::session::{Inbound, Limits, NegotiationFailure, TransportEnd};
 use mcpjoin_proto::{DecodeError, Message, Method, RequestId, Version};
 use mcpjoin_rules::{Ended, Line, Probe, Run, What};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -309,16 +309,16 @@ impl LineSession {
         outcome: Outcome,
         asked: Option<RequestId>,
         within: Duration,
-    ) -> OpeningFailure {
+    ) -> NegotiationFailure {
         if let Some(failure) = outcome.opening_failure(method.clone(), asked) {
             return failure;
         }
         let garbage = self.garbage.clone();
         match &self.stopped {
-            Some(Stop::Ended(end)) => OpeningFailure::Ended { last: end.clone(), probe: None, garbage },
+            Some(Stop::Ended(end)) => NegotiationFailure::Ended { last: end.clone(), probe: None, garbage },
             Some(Stop::Flood) => match garbage {
-                Some(first) => OpeningFailure::Garbage { lines: self.garbage_lines, first },
-                None => OpeningFailure::BadReply {
+                Some(first) => NegotiationFailure::Garbage { lines: self.garbage_lines, first },
+                None => NegotiationFailure::InvalidResponse {
                     method,
                     problem: format!(
                         "{} messages came, and none of them is the answer",
@@ -326,7 +326,7 @@ impl LineSession {
                     ),
                 },
             },
-            _ => OpeningFailure::TimedOut { method, after: within, garbage },
+            _ => NegotiationFailure::TimedOut { method, after: within, garbage },
         }
     }
 }

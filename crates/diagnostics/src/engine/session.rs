@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use mcpjoin_proto::session::OpeningFailure;
+use mcpjoin_proto::session::NegotiationFailure;
 use mcpjoin_proto::{
     DecodeError, ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response, Version, code,
 };
-use mcpjoin_rules::{CallNote, Line, Probe, Run, What};
+use mcpjoin_rules::{CallWarning, Line, Probe, Run, What};
 use tokio::time::Instant;
 
 use super::Traffic;
@@ -47,7 +47,7 @@ pub(crate) struct RunState {
     pub(crate) started: Instant,
     pub(crate) response_timeout: Duration,
     /// Problems with the calls that the user has asked for.
-    pub(crate) notes: Vec<CallNote>,
+    pub(crate) notes: Vec<CallWarning>,
     pub(crate) traffic: Traffic,
     /// Requests without a response in time.
     pub(crate) timeouts: usize,
@@ -292,24 +292,28 @@ impl Outcome {
     }
 
     /// Why a request with this outcome has opened no session; `None` when there was no response. `asked`: its id.
-    pub(crate) fn opening_failure(self, method: Method, asked: Option<RequestId>) -> Option<OpeningFailure> {
+    pub(crate) fn opening_failure(
+        self,
+        method: Method,
+        asked: Option<RequestId>,
+    ) -> Option<NegotiationFailure> {
         Some(match self {
             Self::Error(ErrorObject {
                 code: code::UNSUPPORTED_PROTOCOL_VERSION, data: Some(data), ..
             }) => {
                 let supported = member(&data, "supported").and_then(|list| list.decode().ok());
-                OpeningFailure::NoCommonVersion { supported: supported.unwrap_or_default() }
+                NegotiationFailure::NoCommonVersion { supported: supported.unwrap_or_default() }
             }
-            Self::Error(error) => OpeningFailure::Refused { method, error },
-            Self::Result(_) => OpeningFailure::BadReply {
+            Self::Error(error) => NegotiationFailure::Refused { method, error },
+            Self::Result(_) => NegotiationFailure::InvalidResponse {
                 method,
                 problem: "it is not what this request is answered with".into(),
             },
-            Self::Broken(error) => OpeningFailure::BadReply { method, problem: error.to_string() },
-            Self::Echo => OpeningFailure::Echo { method },
+            Self::Broken(error) => NegotiationFailure::InvalidResponse { method, problem: error.to_string() },
+            Self::Echo => NegotiationFailure::Echo { method },
             Self::Other(given) => {
                 let asked = asked.unwrap_or_else(|| given.clone());
-                OpeningFailure::UnknownReply { method, asked, given }
+                NegotiationFailure::UnknownResponse { method, asked, given }
             }
             Self::Nothing => return None,
         })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcpjoin_proto::session::OpeningFailure;
+use mcpjoin_proto::session::NegotiationFailure;
 use mcpjoin_proto::{Era, Method, RequestId, Version};
 use mcpjoin_rules::{Channel, Probe, Run, Trace};
 use tokio::time::timeout;
@@ -53,7 +53,7 @@ impl Transport for Lines {
     }
 }
 
-type Attempt = Result<(), OpeningFailure>;
+type Attempt = Result<(), NegotiationFailure>;
 
 impl Runs<Lines> {
     pub(super) fn over_lines(look: Look, progress: ProgressFn, source: Source) -> Self {
@@ -70,7 +70,7 @@ impl Runs<Lines> {
                 Err(why) => failure = Some(why),
             }
         }
-        let timed_out = matches!(failure, Some(OpeningFailure::TimedOut { .. }));
+        let timed_out = matches!(failure, Some(NegotiationFailure::TimedOut { .. }));
         let mut legacy = false;
         if self.look.legacy {
             match self.legacy(modern).await? {
@@ -84,7 +84,7 @@ impl Runs<Lines> {
                 }
                 Err(why) => {
                     // A modern server that is slow to start has not answered the probe in time.
-                    let slow = timed_out && matches!(why, OpeningFailure::Refused { .. });
+                    let slow = timed_out && matches!(why, NegotiationFailure::Refused { .. });
                     failure = Some(both(failure, why));
                     if slow {
                         modern = self.modern(limits.initialize).await?.is_ok();
@@ -269,13 +269,13 @@ async fn give_up(session: LineSession, within: Duration) {
 }
 
 /// The failure that is reported when neither era was spoken: that of `initialize`, unless that of the probe says more.
-fn both(probe: Option<OpeningFailure>, initialize: OpeningFailure) -> OpeningFailure {
+fn both(probe: Option<NegotiationFailure>, initialize: NegotiationFailure) -> NegotiationFailure {
     match (probe, initialize) {
-        (Some(known @ OpeningFailure::NoCommonVersion { .. }), _) => known,
+        (Some(known @ NegotiationFailure::NoCommonVersion { .. }), _) => known,
         (
-            Some(OpeningFailure::Ended { last: first, garbage: earlier, .. }),
-            OpeningFailure::Ended { last, garbage, .. },
-        ) => OpeningFailure::Ended { last, probe: Some(first), garbage: garbage.or(earlier) },
+            Some(NegotiationFailure::Ended { last: first, garbage: earlier, .. }),
+            NegotiationFailure::Ended { last, garbage, .. },
+        ) => NegotiationFailure::Ended { last, probe: Some(first), garbage: garbage.or(earlier) },
         (_, initialize) => initialize,
     }
 }

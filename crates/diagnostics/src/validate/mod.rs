@@ -23,17 +23,17 @@ mod resilience;
 mod runs;
 mod source;
 
-pub use client::{ClientValidator, Leaving};
+pub use client::{ClientValidator, StopReason};
 
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin_proto::session::{Limits, OpeningFailure};
+use mcpjoin_proto::session::{Limits, NegotiationFailure};
 use mcpjoin_proto::{Raw, Version};
 use mcpjoin_rules::Trace;
 
-pub use self::openers::{Opener, OpenerAnswer};
+pub use self::openers::{Opener, OpenerResponse};
 use self::runs::Runs;
 use self::source::Source;
 pub use crate::engine::Progress;
@@ -123,7 +123,7 @@ pub enum ValidateError {
     Stream(#[from] std::io::Error),
     /// No session was opened in any era.
     #[error("{0}")]
-    NoSession(#[source] OpeningFailure),
+    NoSession(#[source] NegotiationFailure),
     /// The URL, a header or a certificate cannot be used.
     #[error(transparent)]
     Setup(#[from] HttpSetupError),

@@ -43,7 +43,7 @@ pub enum Opener {
 /// The response to an opener.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum OpenerAnswer {
+pub enum OpenerResponse {
     /// A result with this version (`initialize`).
     Version(Version),
     /// A result with these versions (`server/discover`).
@@ -126,33 +126,33 @@ impl Opener {
 
     /// Whether a session may follow: the response has what the opener asks for.
     #[must_use]
-    pub const fn is_opened_by(&self, answer: &OpenerAnswer) -> bool {
+    pub const fn is_opened_by(&self, answer: &OpenerResponse) -> bool {
         match self {
-            Self::Discover(_) | Self::DiscoverBare => matches!(answer, OpenerAnswer::Versions(_)),
-            Self::Initialize(_) | Self::InitializeBare => matches!(answer, OpenerAnswer::Version(_)),
-            Self::List(_) | Self::ListBare => matches!(answer, OpenerAnswer::Result),
+            Self::Discover(_) | Self::DiscoverBare => matches!(answer, OpenerResponse::Versions(_)),
+            Self::Initialize(_) | Self::InitializeBare => matches!(answer, OpenerResponse::Version(_)),
+            Self::List(_) | Self::ListBare => matches!(answer, OpenerResponse::Result),
         }
     }
 
     /// Sends it over the link, waits for the response for at most `within`, and closes the link.
     ///
     /// Dropping the future kills at once what the link has started.
-    pub async fn over(&self, link: Link, limits: &Limits, within: Duration) -> OpenerAnswer {
+    pub async fn over(&self, link: Link, limits: &Limits, within: Duration) -> OpenerResponse {
         let mut link = link.raw(limits);
         let answer = self.answer(&mut link, limits, within).await;
         let _ = timeout_at(Instant::now() + CLOSE_TIMEOUT, link.close()).await;
         answer
     }
 
-    async fn answer(&self, link: &mut RawLink, limits: &Limits, within: Duration) -> OpenerAnswer {
-        let Some(request) = request_in(&self.line()) else { return OpenerAnswer::Silent(within) };
+    async fn answer(&self, link: &mut RawLink, limits: &Limits, within: Duration) -> OpenerResponse {
+        let Some(request) = request_in(&self.line()) else { return OpenerResponse::Silent(within) };
         let asked = request.id.clone();
         link.push(Outbound::Message { message: Message::Request(request), route: Route::Session });
         let deadline = Instant::now() + within;
         let mut bad = 0;
         loop {
             let Ok(inbound) = timeout_at(deadline, link.recv()).await else {
-                return OpenerAnswer::Silent(within);
+                return OpenerResponse::Silent(within);
             };
             match inbound {
                 Inbound::Message { message: Message::Response(response), .. } => {
@@ -163,22 +163,22 @@ impl Opener {
                 Inbound::Malformed { error, excerpt, .. } => {
                     bad += 1;
                     if error.id.as_ref() == Some(&asked) || bad >= limits.opening_garbage {
-                        return OpenerAnswer::Unreadable { problem: error.to_string(), first: excerpt };
+                        return OpenerResponse::Unreadable { problem: error.to_string(), first: excerpt };
                     }
                 }
-                Inbound::Lost { id, cause } if id == asked => return OpenerAnswer::Lost(cause.message),
-                Inbound::Closed { cause } => return OpenerAnswer::Closed(cause),
+                Inbound::Lost { id, cause } if id == asked => return OpenerResponse::Lost(cause.message),
+                Inbound::Closed { cause } => return OpenerResponse::Closed(cause),
                 _ => {}
             }
         }
     }
 
     /// What a response says; `None` when it belongs to another request.
-    fn of(&self, response: Response, asked: &RequestId) -> Option<OpenerAnswer> {
+    fn of(&self, response: Response, asked: &RequestId) -> Option<OpenerResponse> {
         match response {
             Response { id: Some(id), .. } if id != *asked => None,
             // A server that could not read the version may leave out the id as well.
-            Response { outcome: Err(error), .. } => Some(OpenerAnswer::Refused {
+            Response { outcome: Err(error), .. } => Some(OpenerResponse::Refused {
                 code: error.code,
                 supported: error.data.and_then(|data| versions(&data, "supported")).unwrap_or_default(),
                 message: error.message,
@@ -186,13 +186,13 @@ impl Opener {
             Response { id: None, .. } => None,
             Response { outcome: Ok(result), .. } => {
                 let answer = match self.method() {
-                    "initialize" => version_of(result.raw(), "protocolVersion").map(OpenerAnswer::Version),
+                    "initialize" => version_of(result.raw(), "protocolVersion").map(OpenerResponse::Version),
                     "server/discover" => {
-                        versions(result.raw(), "supportedVersions").map(OpenerAnswer::Versions)
+                        versions(result.raw(), "supportedVersions").map(OpenerResponse::Versions)
                     }
                     _ => None,
                 };
-                Some(answer.unwrap_or(OpenerAnswer::Result))
+                Some(answer.unwrap_or(OpenerResponse::Result))
             }
         }
     }

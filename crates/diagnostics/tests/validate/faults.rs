@@ -9,7 +9,7 @@ use mcpjoin::proto::{Era, Raw, Version};
 use mcpjoin::transport::SocketError;
 use mcpjoin::{Link, Server};
 use mcpjoin_diagnostics::validate::Validator;
-use mcpjoin_rules::{CallProblem, Chapter, Outcome, Report, Trace, rules};
+use mcpjoin_rules::{CallWarningKind, Chapter, Outcome, Report, Trace, rules};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -257,8 +257,8 @@ fn a_call_that_can_show_nothing_is_told_as_such() {
         told.collect()
     };
     assert_eq!(problems(Of::Demo, "echo", r#"{"message":"x"}"#), [""; 0]);
-    assert_eq!(problems(Of::Demo, "nothing", "{}"), [CallProblem::NotListed.to_string()]);
-    assert_eq!(problems(Of::Bare, "echo", "{}"), [CallProblem::NoTools.to_string()]);
+    assert_eq!(problems(Of::Demo, "nothing", "{}"), [CallWarningKind::NotListed.to_string()]);
+    assert_eq!(problems(Of::Bare, "echo", "{}"), [CallWarningKind::NoTools.to_string()]);
     for arguments in ["{}", r#"{"message":7}"#] {
         let told = problems(Of::Demo, "echo", arguments);
         assert!(told.len() == 1 && told[0].contains("message"), "{told:?}");

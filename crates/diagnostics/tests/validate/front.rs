@@ -21,7 +21,7 @@ use mcpjoin::proto::types::{ElicitFormParams, ElicitationSchema, Members, Prompt
 use mcpjoin::server::{Context as Calling, HandlerError, NoArguments, Server, tool};
 use mcpjoin::transport::{HttpOptions, HttpService};
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
-use mcpjoin_rules::{Outcome, Report, Selection, Trace, judge};
+use mcpjoin_rules::{Outcome, Report, Selection, Trace, check_server};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -304,7 +304,7 @@ pub(super) async fn looked(validator: Validator) -> Result<Trace, ValidateError>
 }
 
 pub(super) fn judged(trace: &Trace) -> Report {
-    judge(trace, &Selection::default())
+    check_server(trace, &Selection::default())
 }
 
 /// The rules that were broken.

@@ -14,14 +14,14 @@ use mcpjoin_diagnostics::validate::Validator;
 use super::demo;
 use super::fault::Fault;
 use super::front::{Front, Raw as Bytes, Reply, full, looked, server};
-use mcpjoin_rules::{Outcome, Selection, Trace, judge};
+use mcpjoin_rules::{Outcome, Selection, Trace, check_server};
 
 /// A tool of the demonstration that takes its time, and tells how far it is.
 const SLOW: &str = "test_tool_with_progress";
 
 /// What the chapter of resilience says: each rule, and whether it has passed, failed or had nothing to judge.
 fn said(trace: &Trace) -> Vec<(&'static str, &'static str)> {
-    let report = judge(trace, &Selection::new(["resilience"], []).unwrap());
+    let report = check_server(trace, &Selection::new(["resilience"], []).unwrap());
     let said = report.verdicts.iter().map(|verdict| {
         let outcome = match &verdict.outcome {
             Outcome::Passed => "passed",

@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use mcpjoin_diagnostics::validate::{ClientValidator, Leaving};
+use mcpjoin_diagnostics::validate::{ClientValidator, StopReason};
 use mcpjoin_rules::Trace;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::time::timeout;
@@ -373,7 +373,7 @@ async fn f27_a_signal_before_the_end_of_input_is_found() {
     let (theirs, ours) = tokio::io::duplex(64 * 1024);
     let end = async {
         let _ = timeout(Duration::from_secs(1), pending::<()>()).await;
-        Leaving::Signal(15)
+        StopReason::Signal(15)
     };
     let looking = ClientValidator::new(server()).serve(link(ours), end);
     let client = async {

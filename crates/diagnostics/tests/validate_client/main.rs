@@ -18,7 +18,7 @@ use mcpjoin::proto::types::{
 };
 use mcpjoin::server::{Context, HandlerError, InputError, NoArguments, tool};
 use mcpjoin::{Link, Server};
-use mcpjoin_rules::{Outcome, Report, Selection, Trace, judge_client};
+use mcpjoin_rules::{Outcome, Report, Selection, Trace, check_client};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::io::DuplexStream;
@@ -89,7 +89,7 @@ fn link(io: DuplexStream) -> Link {
 }
 
 fn judged(trace: &Trace) -> Report {
-    judge_client(trace, &Selection::for_clients([], []).unwrap())
+    check_client(trace, &Selection::for_clients([], []).unwrap())
 }
 
 fn accused(report: &Report) -> Vec<&'static str> {

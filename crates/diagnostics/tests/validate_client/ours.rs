@@ -10,7 +10,7 @@ use mcpjoin::proto::types::{
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin::{Client, Link};
-use mcpjoin_diagnostics::validate::{ClientValidator, Leaving};
+use mcpjoin_diagnostics::validate::{ClientValidator, StopReason};
 use tokio::sync::oneshot;
 
 use super::{accused, all_passed, judged, link, server};
@@ -54,7 +54,7 @@ async fn over_http(era: Era) -> mcpjoin_rules::Report {
     let (over, gone) = oneshot::channel::<()>();
     let end = async {
         let _ = gone.await;
-        Leaving::Gone(None)
+        StopReason::Gone(None)
     };
     let looking = ClientValidator::new(server()).serve_http(listener, HttpOptions::new(), None, end);
     let working = async {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mcpjoin::transport::{HttpListener, HttpOptions};
-use mcpjoin_diagnostics::validate::{ClientValidator, Leaving};
+use mcpjoin_diagnostics::validate::{ClientValidator, StopReason};
 use mcpjoin_rules::{Outcome, Trace};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -126,7 +126,7 @@ async fn looked_at<C: Future<Output = ()>>(
     let (over, gone) = oneshot::channel::<()>();
     let end = async {
         let _ = gone.await;
-        Leaving::Over
+        StopReason::Over
     };
     let options = HttpOptions::new().retry(RETRY);
     let looking = validator.answer_within(ANSWER).serve_http(listener, options, None, end);

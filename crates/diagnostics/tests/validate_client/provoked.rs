@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use mcpjoin_diagnostics::validate::{ClientValidator, Leaving};
+use mcpjoin_diagnostics::validate::{ClientValidator, StopReason};
 use mcpjoin_rules::{Outcome, Trace};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
@@ -303,7 +303,7 @@ async fn leaves(after: Duration) -> Trace {
     let (theirs, ours) = tokio::io::duplex(64 * 1024);
     let end = async {
         let _ = timeout(Duration::from_secs(1) + after, pending::<()>()).await;
-        Leaving::Signal(15)
+        StopReason::Signal(15)
     };
     let client = async {
         let (_reader, mut writer) = tokio::io::split(theirs);

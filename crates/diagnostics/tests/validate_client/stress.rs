@@ -2,7 +2,7 @@
 
 use mcpjoin::Link;
 use mcpjoin_diagnostics::validate::Validator;
-use mcpjoin_rules::{Chapter, Outcome, Selection, judge};
+use mcpjoin_rules::{Chapter, Outcome, Selection, check_server};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::{link, server};
@@ -42,7 +42,7 @@ async fn accused(fault: Option<Fault>) -> Vec<&'static str> {
         async move { Ok::<_, std::io::Error>(link) }
     };
     let trace = Validator::stream(open).without_legacy().resilience().run().await.unwrap();
-    let report = judge(&trace, &Selection::new(["resilience"], []).unwrap());
+    let report = check_server(&trace, &Selection::new(["resilience"], []).unwrap());
     let passed = report.passed().count();
     assert!(fault.is_some() || passed == 3, "{report:#?}");
     let failed = report.failed().filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_)));
@@ -70,7 +70,7 @@ async fn f27_without_being_asked_for_nothing_is_put_under_stress() {
     };
     let trace = Validator::stream(open).without_legacy().run().await.unwrap();
     assert!(trace.stress.is_empty());
-    let report = judge(&trace, &Selection::default());
+    let report = check_server(&trace, &Selection::default());
     let mut stress = report.verdicts.iter().filter(|verdict| verdict.rule.chapter == Chapter::Resilience);
     assert!(stress.all(|verdict| matches!(verdict.outcome, Outcome::Skipped(_))));
     assert_eq!(report.failed().count(), 0, "{:?}", report.failed().collect::<Vec<_>>());

@@ -295,7 +295,7 @@ fn payload(method: &Method, reply: Reply) -> Result<Payload, CallError> {
     match reply {
         Reply::Verbatim(result) => Ok(result),
         Reply::Complete(result) | Reply::Task(result) => Ok(Payload::from_raw(result)),
-        Reply::NeedInput(_) => Err(CallError::BadReply {
+        Reply::NeedInput(_) => Err(CallError::InvalidResponse {
             method: method.clone(),
             problem: "a legacy server asks with requests of its own".into(),
         }),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcpjoin_proto::session::{
-    CallError, CallRefused, CloseCause, NotifyRefused, OpeningFailure, ProcessExit, TransportEnd,
+    CallError, CallRefused, CloseCause, NegotiationFailure, NotifyRefused, ProcessExit, TransportEnd,
 };
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{ErrorObject, Method};
@@ -225,7 +225,7 @@ fn said(message: Option<&str>) -> String {
 
 pub(super) const fn link_end(cause: &CloseCause) -> Option<&TransportEnd> {
     match cause {
-        CloseCause::Link(end) | CloseCause::Opening(OpeningFailure::Ended { last: end, .. }) => Some(end),
+        CloseCause::Link(end) | CloseCause::Opening(NegotiationFailure::Ended { last: end, .. }) => Some(end),
         _ => None,
     }
 }
@@ -233,18 +233,18 @@ pub(super) const fn link_end(cause: &CloseCause) -> Option<&TransportEnd> {
 fn phase(cause: &CloseCause) -> Phase {
     let CloseCause::Opening(failure) = cause else { return Phase::Opening };
     match failure {
-        OpeningFailure::Unsent { method, .. }
-        | OpeningFailure::Refused { method, .. }
-        | OpeningFailure::BadReply { method, .. }
-        | OpeningFailure::Echo { method }
-        | OpeningFailure::UnknownReply { method, .. }
-        | OpeningFailure::TimedOut { method, .. } => match method {
+        NegotiationFailure::Unsent { method, .. }
+        | NegotiationFailure::Refused { method, .. }
+        | NegotiationFailure::InvalidResponse { method, .. }
+        | NegotiationFailure::Echo { method }
+        | NegotiationFailure::UnknownResponse { method, .. }
+        | NegotiationFailure::TimedOut { method, .. } => match method {
             Method::Initialize => Phase::Initialize,
             _ => Phase::Probe,
         },
-        OpeningFailure::NoCommonVersion { .. } => Phase::Probe,
+        NegotiationFailure::NoCommonVersion { .. } => Phase::Probe,
         // The second start begins with `initialize`.
-        OpeningFailure::UnsupportedVersion { .. } | OpeningFailure::Ended { probe: Some(_), .. } => {
+        NegotiationFailure::UnsupportedVersion { .. } | NegotiationFailure::Ended { probe: Some(_), .. } => {
             Phase::Initialize
         }
         _ => Phase::Opening,

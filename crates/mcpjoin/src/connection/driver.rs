@@ -67,7 +67,7 @@ pub struct Driver {
     /// The session may be waiting until the transport has written, or be about to end.
     watches_link: bool,
     stage: Stage,
-    /// Writing has failed. What the peer may still have sent is read until this time.
+    /// OutgoingEvent has failed. What the peer may still have sent is read until this time.
     write_failure: Option<Box<(TransportEnd, Time)>>,
     /// There may be thousands of such connections, most of them idle: between turns it keeps buffers for one item each.
     shrinks_when_idle: bool,
@@ -273,7 +273,7 @@ impl Driver {
             match answer {
                 ResponseBody::Plain(Ok(Reply::Complete(result))) => {
                     if self.core.offload.takes(result.len())
-                        && let Some(enclosure) = state.session.enclosure(&id)
+                        && let Some(enclosure) = state.session.result_envelope(&id)
                     {
                         self.large.push(LargeResult { id, number, enclosure, result });
                         continue;
@@ -281,7 +281,7 @@ impl Driver {
                     state.session.respond(&id, Ok(Reply::Complete(result)));
                 }
                 ResponseBody::Plain(answer) => state.session.respond(&id, answer),
-                ResponseBody::Enclosed(result) => state.session.respond_enclosed(&id, result),
+                ResponseBody::WrappedResult(result) => state.session.respond_wrapped(&id, result),
             }
             state.request_ended(&id, &mut self.wake);
         }
@@ -537,7 +537,7 @@ impl Driver {
             if waiting || self.watches_link || draining {
                 self.watches_link = waiting;
                 let mut state = core.lock();
-                state.session.transport_sent(now, self.io.sent(), waiting);
+                state.session.report_sent(now, self.io.sent(), waiting);
                 self.take_events(&mut state);
                 self.update_due(&state);
                 drop(state);

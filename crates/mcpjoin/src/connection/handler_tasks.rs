@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::{Enclosed, Enclosure, Reply};
+use mcpjoin_proto::session::{Reply, ResultEnvelope, WrappedResult};
 use mcpjoin_proto::{ErrorObject, Method, Raw, RequestId};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -42,7 +42,7 @@ pub(super) enum WorkFuture {
     Enclosing {
         id: RequestId,
         number: u64,
-        task: JoinHandle<Result<Enclosed, ErrorObject>>,
+        task: JoinHandle<Result<WrappedResult, ErrorObject>>,
     },
     Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
@@ -51,7 +51,7 @@ pub(super) enum WorkFuture {
 pub(super) struct LargeResult {
     pub(super) id: RequestId,
     pub(super) number: u64,
-    pub(super) enclosure: Enclosure,
+    pub(super) enclosure: ResultEnvelope,
     pub(super) result: Raw,
 }
 
@@ -67,7 +67,7 @@ pub(super) enum ResponseBody {
     /// As the handler returned it.
     Plain(Result<Reply, ErrorObject>),
     /// With its envelope.
-    Enclosed(Result<Enclosed, ErrorObject>),
+    WrappedResult(Result<WrappedResult, ErrorObject>),
 }
 
 /// Responses that the session does not have yet, and the bytes of all that it has not accepted yet.
@@ -283,7 +283,7 @@ impl HandlerTasks {
                 }
             }
             WorkFuture::Enclosing { task, .. } => match Pin::new(task).poll(&mut cx) {
-                Poll::Ready(Ok(enclosed)) => Some(ResponseBody::Enclosed(enclosed)),
+                Poll::Ready(Ok(enclosed)) => Some(ResponseBody::WrappedResult(enclosed)),
                 // It does not panic. It does not run if the runtime shuts down.
                 Poll::Ready(Err(error)) => Some(ResponseBody::Plain(Err(ErrorObject::internal(format!(
                     "the result was lost: {error}"

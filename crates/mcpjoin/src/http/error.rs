@@ -76,14 +76,14 @@ pub fn describe(
     proxied: bool,
 ) -> (TransportErrorKind, String, bool) {
     let host = url.host_str().unwrap_or_default();
-    let unreached = |what| (TransportErrorKind::Unreached, what, true);
+    let unreached = |what| (TransportErrorKind::Unreachable, what, true);
     if !proxied && find::<ResolveError>(error).is_some() {
         return unreached(format!("the name {host} was not resolved: {}", root(error)));
     }
     if let Some(tls) = find::<rustls::Error>(error) {
         if matches!(tls, rustls::Error::InvalidMessage(_)) {
             // Nothing that could be trusted: no further authority helps.
-            return (TransportErrorKind::Unreached, tls_text(tls, host), false);
+            return (TransportErrorKind::Unreachable, tls_text(tls, host), false);
         }
         return (TransportErrorKind::Untrusted, tls_text(tls, host), false);
     }

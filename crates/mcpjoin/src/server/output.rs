@@ -100,8 +100,8 @@ macro_rules! tool_output {
 
 tool_output! {
     (): nothing => { let () = nothing; ToolReply::Result(CallToolResult::new(Vec::new())) };
-    String: text has text.len() => ToolReply::Reply(Reply::Complete(CallToolResult::written_text(text)));
-    &'static str: text => ToolReply::Reply(Reply::Complete(CallToolResult::written_text(text.to_owned())));
+    String: text has text.len() => ToolReply::Reply(Reply::Complete(CallToolResult::text_json(text)));
+    &'static str: text => ToolReply::Reply(Reply::Complete(CallToolResult::text_json(text.to_owned())));
     Content: content has size(content) => ToolReply::Result(CallToolResult::new(vec![content]));
     Vec<Content>: content has content.iter().map(size).sum() => ToolReply::Result(CallToolResult::new(content));
     CallToolResult: result has size_of_result(result) => ToolReply::Result(result);

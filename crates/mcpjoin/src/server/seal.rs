@@ -255,7 +255,7 @@ pub(super) fn random_name() -> Result<String, ErrorObject> {
 fn hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing into a string does not fail.
+        // OutgoingEvent into a string does not fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

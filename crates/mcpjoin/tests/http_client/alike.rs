@@ -102,7 +102,7 @@ fn r79_errors_over_http_are_told_apart_and_the_server_is_known() {
         }
         // The protocol: with what is wrong, and where.
         let malformed = error("malformed").await;
-        assert!(matches!(malformed, ClientError::Call(CallError::BadReply { .. })), "{malformed:?}");
+        assert!(matches!(malformed, ClientError::Call(CallError::InvalidResponse { .. })), "{malformed:?}");
         assert!(malformed.to_string().contains("not JSON"), "{malformed}");
         let bad = error("no result").await;
         assert!(matches!(bad, ClientError::BadResult { .. }), "{bad:?}");

@@ -243,7 +243,7 @@ fn f105_a_body_above_the_limit_ends_its_call_and_no_other() {
             .await;
             let client = builder().limits(small()).connect(server.link().build().unwrap()).await.unwrap();
             let error = client.call_tool("large", None).await.unwrap_err();
-            let large = matches!(error, ClientError::Call(CallError::ReplyTooLarge { limit: 65536, .. }));
+            let large = matches!(error, ClientError::Call(CallError::ResponseTooLarge { limit: 65536, .. }));
             assert!(large, "{error}");
             assert_eq!(call(&client, "small").await.unwrap(), "small");
         }
@@ -269,7 +269,7 @@ fn f118_an_event_above_the_limit_ends_its_call_and_the_stream_goes_on() {
         let client = builder().limits(small()).connect(server.link().build().unwrap()).await.unwrap();
         assert_eq!(call(&client, "small").await.unwrap(), "after it");
         let error = client.call_tool("large", None).await.unwrap_err();
-        assert!(matches!(error, ClientError::Call(CallError::ReplyTooLarge { .. })), "{error}");
+        assert!(matches!(error, ClientError::Call(CallError::ResponseTooLarge { .. })), "{error}");
     });
 }
 
@@ -289,7 +289,7 @@ fn f118_an_event_without_an_end_fails_its_call() {
         .await;
         let client = builder().limits(small()).connect(server.link().build().unwrap()).await.unwrap();
         let error = client.call_tool("a", None).await.unwrap_err();
-        assert!(matches!(error, ClientError::Call(CallError::ReplyTooLarge { .. })), "{error}");
+        assert!(matches!(error, ClientError::Call(CallError::ResponseTooLarge { .. })), "{error}");
     });
 }
 

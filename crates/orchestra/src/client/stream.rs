@@ -50,7 +50,7 @@ pub struct ToolStream<'a> {
     first: Option<Streamed>,
     received: i64,
     deadline: (Duration, Instant),
-    leaving: Leaving,
+    leaving: StopReason,
     _turn: SemaphorePermit<'a>,
 }
 
@@ -117,14 +117,14 @@ impl Orchestrator {
         &self,
         frame: &Bytes,
         stream_id: String,
-    ) -> Result<(Source, Leaving, SemaphorePermit<'_>), OrchestratorErrorKind> {
+    ) -> Result<(Source, StopReason, SemaphorePermit<'_>), OrchestratorErrorKind> {
         let turn = self.turn().await?;
         let mut tries = 0;
         loop {
             let fault = match &self.0.keeping {
                 Some((keeping, _)) => {
                     let connection = keeping.connection().await?;
-                    let mut leaving = Leaving::new(Far::Quic(connection.clone()), &stream_id);
+                    let mut leaving = StopReason::new(Far::Quic(connection.clone()), &stream_id);
                     match exchange::begin(&connection, frame).await {
                         Ok(stream) => return Ok((Source::Quic(connection, stream), leaving, turn)),
                         Err(fault) => {
@@ -136,7 +136,7 @@ impl Orchestrator {
                 None => {
                     let mut stream = self.reach().await?;
                     let far = Far::Tcp(self.0.address.clone(), self.0.options.connect);
-                    let mut leaving = Leaving::new(far, &stream_id);
+                    let mut leaving = StopReason::new(far, &stream_id);
                     match exchange::begin_over_tcp(&mut stream, frame).await {
                         Ok(()) => return Ok((Source::Tcp(stream), leaving, turn)),
                         Err(fault) => {
@@ -272,19 +272,19 @@ enum Far {
 
 /// Says, when it is dropped before the end, that nobody listens any more.
 #[derive(Debug)]
-struct Leaving {
+struct StopReason {
     /// `None`: there is nothing to say.
     far: Option<Far>,
     stream_id: String,
 }
 
-impl Leaving {
+impl StopReason {
     fn new(far: Far, stream_id: &str) -> Self {
         Self { far: Some(far), stream_id: stream_id.to_owned() }
     }
 }
 
-impl Drop for Leaving {
+impl Drop for StopReason {
     fn drop(&mut self) {
         let Some(far) = self.far.take() else { return };
         let stream_id = std::mem::take(&mut self.stream_id);

@@ -71,7 +71,7 @@ impl Refusal {
             }
             ClientError::Call(CallError::Refused(CallRefused::TooLarge { .. })) => (code::VALIDATION, ""),
             ClientError::Call(CallError::Refused(_)) => (code::ROUTING, ""),
-            ClientError::Call(CallError::BadReply { .. } | CallError::ReplyTooLarge { .. })
+            ClientError::Call(CallError::InvalidResponse { .. } | CallError::ResponseTooLarge { .. })
             | ClientError::BadResult { .. } => (code::INVALID_RESPONSE, ""),
             _ => (code::HANDLER, ""),
         };

@@ -8,7 +8,7 @@ use mcpjoin_orchestra::wire::{
     ContentBlock, ListPromptsResponse, PluginRequest, PromptArgument, PromptDefinition, PromptGetResponse,
     PromptMessage, StorageEntry, StorageListResponse, StorageReadResponse,
 };
-use mcpjoin_rules::{Outcome, Selection, judge};
+use mcpjoin_rules::{Outcome, Selection, check_server};
 use serde_json::json;
 
 use crate::support::{Act, Stage, healthy, of_json, refusal, run, usual};
@@ -367,7 +367,7 @@ fn our_own_rules_accuse_the_bridge_of_nothing() {
             async { Ok::<Link, SocketError>(ours) }
         });
         let trace = validator.run().await.unwrap();
-        let report = judge(&trace, &Selection::default());
+        let report = check_server(&trace, &Selection::default());
         let failed: Vec<_> = report.failed().map(|verdict| (verdict.rule.slug, &verdict.outcome)).collect();
         assert!(failed.is_empty(), "{failed:?}");
         let passed = |slug: &str| {

@@ -411,7 +411,7 @@ pub struct FieldError {
 
 /// An event to write.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Writing<'a> {
+pub struct OutgoingEvent<'a> {
     /// The value of `id`.
     pub id: Option<&'a str>,
     /// The value of `event`.
@@ -423,7 +423,7 @@ pub struct Writing<'a> {
     pub data: &'a [u8],
 }
 
-impl Writing<'_> {
+impl OutgoingEvent<'_> {
     /// Appends the event.
     ///
     /// # Errors
@@ -458,7 +458,7 @@ impl Writing<'_> {
 /// Appends only the delay before a reconnect, for a server that closes a stream which the client resumes.
 pub fn write_retry(retry: Duration, out: &mut BytesMut) {
     let mut line = String::new();
-    // Writing to a `String` does not fail.
+    // OutgoingEvent to a `String` does not fail.
     let _ = writeln!(line, "retry: {}", retry.as_millis());
     out.put_slice(line.as_bytes());
 }

@@ -261,7 +261,7 @@ fn deadline_start(pending: &PendingCall) -> Time {
 }
 
 /// How many ended calls are remembered, 8 bytes each: enough for one round trip of a client that cancels many calls. A
-/// response to a forgotten one is reported as [`Violation::LateReply`](super::Violation).
+/// response to a forgotten one is reported as [`Violation::LateResponse`](super::Violation).
 const MAX_ENDED_CALLS: usize = 1024;
 
 /// The ids of our requests that were cancelled, timed out, or ended by a notification, oldest first.

@@ -14,7 +14,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::calls::{Call, Expired, Purpose};
-use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities};
+use super::event::{Ask, Asker, CloseCause, Event, NegotiationFailure, Peer, PeerCapabilities};
 use super::foreign::foreign_protocol;
 use super::legacy::Legacy;
 use super::modern::{self, Modern};
@@ -112,7 +112,7 @@ impl ClientNegotiation {
                 self.probe = Some(id);
                 None
             }
-            Err(refused) => Some(failed(OpeningFailure::Unsent { method: Method::Discover, refused })),
+            Err(refused) => Some(failed(NegotiationFailure::Unsent { method: Method::Discover, refused })),
         }
     }
 
@@ -135,7 +135,7 @@ impl ClientNegotiation {
                 self.initialize = Some(id);
                 None
             }
-            Err(refused) => Some(failed(OpeningFailure::Unsent { method: Method::Initialize, refused })),
+            Err(refused) => Some(failed(NegotiationFailure::Unsent { method: Method::Initialize, refused })),
         }
     }
 
@@ -175,7 +175,7 @@ impl ClientNegotiation {
                 if response.id.is_some() {
                     self.unmatched_id.clone_from(&response.id);
                 }
-                shared.violation(Violation::UnknownReply { id: response.id });
+                shared.violation(Violation::UnknownResponse { id: response.id });
                 None
             }
         }
@@ -194,7 +194,7 @@ impl ClientNegotiation {
                     let presented = self.client.relays.then(|| result.into_raw());
                     self.choose(shared, now, discovered, presented)
                 }
-                Err(problem) if only_modern => Some(failed(OpeningFailure::BadReply {
+                Err(problem) if only_modern => Some(failed(NegotiationFailure::InvalidResponse {
                     method: Method::Discover,
                     problem: problem.to_string(),
                 })),
@@ -212,7 +212,7 @@ impl ClientNegotiation {
                 self.choose_version(shared, now, supported, error)
             }
             Err(error) if only_modern || is_modern(&error) => {
-                Some(failed(OpeningFailure::Refused { method: Method::Discover, error }))
+                Some(failed(NegotiationFailure::Refused { method: Method::Discover, error }))
             }
             // Any other error means a legacy server. Published servers use -32601, -32602, -32603, -32000 and 0.
             Err(_) => self.fall_back(shared, now),
@@ -221,7 +221,7 @@ impl ClientNegotiation {
 
     fn fall_back(&mut self, shared: &mut Shared, now: Time) -> Option<EraDecision> {
         if let Some(error) = self.initialize_error.take() {
-            return Some(failed(OpeningFailure::Refused { method: Method::Initialize, error }));
+            return Some(failed(NegotiationFailure::Refused { method: Method::Initialize, error }));
         }
         match self.initialize {
             None => self.send_initialize(shared, now),
@@ -286,9 +286,9 @@ impl ClientNegotiation {
             Some(_) if self.initialize.is_some() => None,
             // `NoCommonVersion` would be wrong for a version that the server lists and still rejects.
             _ if supported.is_empty() || self.lists_probed_version(&supported) => {
-                Some(failed(OpeningFailure::Refused { method: Method::Discover, error }))
+                Some(failed(NegotiationFailure::Refused { method: Method::Discover, error }))
             }
-            _ => Some(failed(OpeningFailure::NoCommonVersion { supported })),
+            _ => Some(failed(NegotiationFailure::NoCommonVersion { supported })),
         }
     }
 
@@ -301,22 +301,25 @@ impl ClientNegotiation {
         let answered = match outcome {
             Ok(result) => {
                 let read = result.raw().decode::<InitializeResult>().map_err(|problem| {
-                    OpeningFailure::BadReply { method: Method::Initialize, problem: problem.to_string() }
+                    NegotiationFailure::InvalidResponse {
+                        method: Method::Initialize,
+                        problem: problem.to_string(),
+                    }
                 });
                 read.map(|read| (read, self.client.relays.then(|| result.into_raw())))
             }
-            Err(error) => Err(OpeningFailure::Refused { method: Method::Initialize, error }),
+            Err(error) => Err(NegotiationFailure::Refused { method: Method::Initialize, error }),
         };
         let (result, presented) = match answered {
             Ok(result) => result,
             // A modern-only server that did not receive the probe lists its versions in the error to `initialize`.
-            Err(OpeningFailure::Refused { error, .. })
+            Err(NegotiationFailure::Refused { error, .. })
                 if self.client.ask == Ask::Auto
                     && error.code == code::UNSUPPORTED_PROTOCOL_VERSION
                     && supported_versions(&error).contains(&modern::newest().version) =>
             {
                 if self.initialize_error.is_some() {
-                    return Some(failed(OpeningFailure::Refused { method: Method::Initialize, error }));
+                    return Some(failed(NegotiationFailure::Refused { method: Method::Initialize, error }));
                 }
                 self.initialize_error = Some(error);
                 self.initialize = None;
@@ -330,7 +333,7 @@ impl ClientNegotiation {
             profile.era == Era::Legacy && only.is_none_or(|only| *only == profile.version)
         });
         let Some(profile) = profile else {
-            return Some(failed(OpeningFailure::UnsupportedVersion {
+            return Some(failed(NegotiationFailure::UnsupportedVersion {
                 offered: self.offered.clone(),
                 answered: result.protocol_version,
             }));
@@ -357,7 +360,7 @@ impl ClientNegotiation {
     /// only clients send shows a peer that echoes our own messages.
     pub(super) fn request(shared: &mut Shared, request: Request) -> Option<EraDecision> {
         if matches!(request.method, Method::Initialize | Method::Discover) {
-            return Some(failed(OpeningFailure::Echo { method: request.method }));
+            return Some(failed(NegotiationFailure::Echo { method: request.method }));
         }
         if request.method == Method::Ping {
             shared.reply(request.id, None, Ok(Payload::from_raw(Raw::empty_object())));
@@ -378,7 +381,7 @@ impl ClientNegotiation {
         excerpt: &Bytes,
     ) -> Option<EraDecision> {
         let id = error.id.as_ref().filter(|_| error.shape != Shape::Request).and_then(RequestId::as_i64);
-        let bad = |method| failed(OpeningFailure::BadReply { method, problem: error.to_string() });
+        let bad = |method| failed(NegotiationFailure::InvalidResponse { method, problem: error.to_string() });
         if id.is_some() && id == self.initialize {
             return Some(bad(Method::Initialize));
         }
@@ -397,13 +400,13 @@ impl ClientNegotiation {
             // Only the server writes to this connection. The greeting of another protocol ends the negotiation. Other
             // lines may be logs: the server is up, so the long start timeout no longer applies.
             if foreign_protocol(excerpt).is_some() {
-                return Some(failed(OpeningFailure::Garbage { lines, first }));
+                return Some(failed(NegotiationFailure::Garbage { lines, first }));
             }
             for id in [self.probe, self.initialize].into_iter().flatten() {
                 shared.calls.shorten_deadline(now, id, shared.limits.probe);
             }
         }
-        (lines >= shared.limits.opening_garbage).then(|| failed(OpeningFailure::Garbage { lines, first }))
+        (lines >= shared.limits.opening_garbage).then(|| failed(NegotiationFailure::Garbage { lines, first }))
     }
 
     /// The stream of a pending opening request ended without a response.
@@ -428,7 +431,7 @@ impl ClientNegotiation {
         if let Some(failure) = self.unmatched_response(method, id) {
             return Some(failed(failure));
         }
-        Some(failed(OpeningFailure::Ended {
+        Some(failed(NegotiationFailure::Ended {
             last: TransportEnd::failed(cause),
             probe: self.probe_end.take(),
             garbage: self.first_garbage.clone(),
@@ -436,9 +439,9 @@ impl ClientNegotiation {
     }
 
     /// The failure to report in place of a timeout, when a response to no request of ours was received.
-    fn unmatched_response(&mut self, method: Method, asked: i64) -> Option<OpeningFailure> {
+    fn unmatched_response(&mut self, method: Method, asked: i64) -> Option<NegotiationFailure> {
         let given = self.unmatched_id.take()?;
-        Some(OpeningFailure::UnknownReply { method, asked: RequestId::from(asked), given })
+        Some(NegotiationFailure::UnknownResponse { method, asked: RequestId::from(asked), given })
     }
 
     pub(super) fn expired(
@@ -454,7 +457,7 @@ impl ClientNegotiation {
         if let Some(failure) = self.unmatched_response(expired.method.clone(), expired.id) {
             return Some(failed(failure));
         }
-        Some(failed(OpeningFailure::TimedOut {
+        Some(failed(NegotiationFailure::TimedOut {
             method: expired.method,
             after: expired.after,
             garbage: self.first_garbage.clone(),
@@ -473,7 +476,7 @@ impl ClientNegotiation {
             shared.events.push_back(Event::Reopen);
             return None;
         }
-        Some(failed(OpeningFailure::Ended {
+        Some(failed(NegotiationFailure::Ended {
             last: end,
             probe: self.probe_end.take(),
             garbage: self.first_garbage.clone(),
@@ -481,7 +484,7 @@ impl ClientNegotiation {
     }
 }
 
-fn failed(failure: OpeningFailure) -> EraDecision {
+fn failed(failure: NegotiationFailure) -> EraDecision {
     EraDecision::Failed(CloseCause::Opening(failure))
 }
 

@@ -154,16 +154,16 @@ pub(super) const COMPLETE: &str = "\"resultType\":\"complete\",";
 
 /// The data for the envelope of a result: see [`Session::enclosure`](super::Session::enclosure).
 #[derive(Clone, Debug)]
-pub struct Enclosure {
+pub struct ResultEnvelope {
     meta: Vec<(&'static str, String)>,
     method: Method,
 }
 
 /// A result with its envelope.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Enclosed(pub(super) Payload);
+pub struct WrappedResult(pub(super) Payload);
 
-impl Enclosure {
+impl ResultEnvelope {
     pub(super) const fn new(meta: Vec<(&'static str, String)>, method: Method) -> Self {
         Self { meta, method }
     }
@@ -178,10 +178,10 @@ impl Enclosure {
     ///
     /// # Errors
     /// When the result is not an object.
-    pub fn around(&self, result: Raw) -> Result<Enclosed, ErrorObject> {
+    pub fn around(&self, result: Raw) -> Result<WrappedResult, ErrorObject> {
         let meta: Vec<_> = self.meta.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let result = result_object(result)?.indexed();
-        Ok(Enclosed(complete(&meta, &self.method, &result)))
+        Ok(WrappedResult(complete(&meta, &self.method, &result)))
     }
 }
 
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn an_enclosure_is_what_an_answer_gets() {
         let enclosed = |method, result: &str| {
-            let enclosure = Enclosure::new(alloc::vec![("k", "1".to_owned())], method);
+            let enclosure = ResultEnvelope::new(alloc::vec![("k", "1".to_owned())], method);
             let result = Raw::parse(result.to_owned()).expect("valid");
             enclosure.around(result).map(|enclosed| enclosed.0.raw().as_str().to_owned())
         };

@@ -187,7 +187,7 @@ pub enum CallError {
     Refused(#[from] CallRefused),
     /// The response is not valid.
     #[error("the answer to {method} is not valid: {problem}")]
-    BadReply {
+    InvalidResponse {
         /// The method of the request.
         method: Method,
         /// What is wrong with the response.
@@ -195,7 +195,7 @@ pub enum CallError {
     },
     /// The response is longer than the limit of a message. It was not read; the session continues.
     #[error("the answer to {method} is above the limit `message` of {limit} bytes")]
-    ReplyTooLarge {
+    ResponseTooLarge {
         /// The method of the request.
         method: Method,
         /// The limit in bytes.
@@ -207,8 +207,8 @@ impl CallError {
     /// The error for a response that could not be decoded.
     pub(super) fn bad_response(method: Method, error: &DecodeError) -> Self {
         match error.kind {
-            DecodeErrorKind::TooLarge { limit, .. } => Self::ReplyTooLarge { method, limit },
-            _ => Self::BadReply { method, problem: error.to_string() },
+            DecodeErrorKind::TooLarge { limit, .. } => Self::ResponseTooLarge { method, limit },
+            _ => Self::InvalidResponse { method, problem: error.to_string() },
         }
     }
 }
@@ -269,7 +269,7 @@ pub enum CloseCause {
     Link(TransportEnd),
     /// The negotiation failed.
     #[error("{0}")]
-    Opening(#[from] OpeningFailure),
+    Opening(#[from] NegotiationFailure),
     /// The peer read nothing for too long while messages waited for it.
     #[error("the peer read nothing for {} while replies were waiting for it", seconds(*.after))]
     Stalled {
@@ -281,7 +281,7 @@ pub enum CloseCause {
 /// Why a negotiation failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpeningFailure {
+pub enum NegotiationFailure {
     /// The opening request was not sent.
     #[error("{method} was not sent: {refused}")]
     Unsent {
@@ -316,7 +316,7 @@ pub enum OpeningFailure {
     },
     /// The response to the opening request is not valid.
     #[error("the answer to {method} is not valid: {problem}")]
-    BadReply {
+    InvalidResponse {
         /// `initialize` or `server/discover`.
         method: Method,
         /// What is wrong.
@@ -330,7 +330,7 @@ pub enum OpeningFailure {
     },
     /// A response with an unknown id was received, and none to the opening request.
     #[error("{method} was asked with the id {asked}, and answered with the id {given}, which nobody asked")]
-    UnknownReply {
+    UnknownResponse {
         /// `initialize` or `server/discover`.
         method: Method,
         /// The id of the opening request.

@@ -42,9 +42,9 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 pub use calls::Call;
-pub use envelope::{Enclosed, Enclosure};
+pub use envelope::{ResultEnvelope, WrappedResult};
 pub use event::{
-    Ask, Asker, CallError, CallRefused, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities, Reply,
+    Ask, Asker, CallError, CallRefused, CloseCause, Event, NegotiationFailure, Peer, PeerCapabilities, Reply,
     RequestContext,
 };
 pub use foreign::foreign_protocol;
@@ -265,7 +265,7 @@ impl Session {
             }
             Phase::Legacy(legacy) => legacy.response(&mut self.shared, response),
             Phase::Modern(modern) => modern.response(&mut self.shared, response),
-            _ => self.shared.violation(Violation::UnknownReply { id: response.id }),
+            _ => self.shared.violation(Violation::UnknownResponse { id: response.id }),
         }
     }
 
@@ -494,7 +494,7 @@ impl Session {
 
     /// Reports the progress of the link: how many bytes the peer has read since the link was made, and whether more
     /// bytes wait for it. A peer that reads nothing for [`Limits::write_stall`] is disconnected.
-    pub fn transport_sent(&mut self, now: Time, sent: u64, waiting: bool) {
+    pub fn report_sent(&mut self, now: Time, sent: u64, waiting: bool) {
         if matches!(self.phase, Phase::Over) {
             return;
         }

@@ -16,7 +16,7 @@ use super::calls::{Call, PendingCall, Purpose};
 use super::capabilities::{
     declares_tasks, missing_capability, missing_tasks_capability, supported_in, undeclared_input,
 };
-use super::envelope::{self, Enclosure};
+use super::envelope::{self, ResultEnvelope};
 use super::event::{Asker, CallRefused, Reply, RequestContext};
 use super::role::{ClientRole, Role, ServerRole};
 use super::shared::{Shared, read};
@@ -360,8 +360,8 @@ impl Modern {
         Ok(envelope::enclose(&self.meta(), "\"resultType\":\"input_required\",", "", &result))
     }
 
-    pub(super) fn enclosure(&self, method: &Method) -> Enclosure {
-        Enclosure::new(self.meta.clone(), method.clone())
+    pub(super) fn enclosure(&self, method: &Method) -> ResultEnvelope {
+        ResultEnvelope::new(self.meta.clone(), method.clone())
     }
 }
 

@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use super::event::{CallRefused, Reply};
 use super::modern::{self, Modern};
 use super::transport::{Origin, Route};
-use super::{Enclosed, Enclosure, NotifyRefused, Phase, Role, Session, Violation};
+use super::{NotifyRefused, Phase, ResultEnvelope, Role, Session, Violation, WrappedResult};
 use crate::types::{LogMessageParams, LoggingLevel};
 use crate::{Era, ErrorObject, Method, Notification, Payload, Request, RequestId};
 
@@ -88,9 +88,9 @@ impl Session {
 
     /// The data for the envelope of the response to a pending request. Adding the envelope to a large result takes
     /// time, because the result is scanned and copied; the owner can do this in another thread and then call
-    /// [`Session::respond_enclosed`]. `None` where results have no envelope.
+    /// [`Session::respond_wrapped`]. `None` where results have no envelope.
     #[must_use]
-    pub fn enclosure(&self, id: &RequestId) -> Option<Enclosure> {
+    pub fn result_envelope(&self, id: &RequestId) -> Option<ResultEnvelope> {
         let modern = match &self.phase {
             Phase::Modern(modern) => modern,
             _ => self.inline_modern.as_deref().filter(|_| self.shared.requests.is_modern(id))?,
@@ -99,7 +99,7 @@ impl Session {
     }
 
     /// As [`Session::respond`], for a result that has its envelope.
-    pub fn respond_enclosed(&mut self, id: &RequestId, reply: Result<Enclosed, ErrorObject>) {
+    pub fn respond_wrapped(&mut self, id: &RequestId, reply: Result<WrappedResult, ErrorObject>) {
         self.shared.finish_request(id, |_| reply.map(|enclosed| enclosed.0));
     }
 

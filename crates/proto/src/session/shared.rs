@@ -266,7 +266,7 @@ impl Shared {
         let outcome = match response.outcome {
             Err(error) => Err(CallError::Remote(error)),
             Ok(result) => interpret(&pending, result)
-                .map_err(|problem| CallError::BadReply { method: pending.method, problem }),
+                .map_err(|problem| CallError::InvalidResponse { method: pending.method, problem }),
         };
         self.push_outcome(id, outcome);
     }
@@ -274,8 +274,8 @@ impl Shared {
     fn unmatched_response(&mut self, id: Option<RequestId>) {
         let violation = match id {
             Some(id) if self.ended_calls.remove_answered(&id) => return,
-            Some(id) if self.calls.was_sent(&id) => Violation::LateReply { id },
-            id => Violation::UnknownReply { id },
+            Some(id) if self.calls.was_sent(&id) => Violation::LateResponse { id },
+            id => Violation::UnknownResponse { id },
         };
         self.violation(violation);
     }

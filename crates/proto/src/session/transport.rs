@@ -208,7 +208,7 @@ pub enum TransportErrorKind {
     #[default]
     Broken,
     /// The peer was not reached.
-    Unreached,
+    Unreachable,
     /// TLS: the peer's certificate is not valid or not trusted.
     Untrusted,
     /// The peer wants credentials, or rejects ours.

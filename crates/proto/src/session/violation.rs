@@ -21,13 +21,13 @@ pub enum Violation {
         excerpt: Bytes,
     },
     /// A response to a request that was never sent, or with an id of another type.
-    UnknownReply {
+    UnknownResponse {
         /// Its id; `None` for an error without one.
         id: Option<RequestId>,
     },
     /// A second response to the same request. A response to a cancelled or timed-out request is no violation, unless
     /// 1,024 others have ended since.
-    LateReply {
+    LateResponse {
         /// Its id.
         id: RequestId,
     },
@@ -98,11 +98,11 @@ impl fmt::Display for Violation {
             Self::Malformed { error, excerpt } => {
                 write!(f, "not a message: {error}; it begins `{}`", excerpt.escape_ascii())
             }
-            Self::UnknownReply { id: Some(id) } => {
+            Self::UnknownResponse { id: Some(id) } => {
                 write!(f, "a response to request {id}, which was never made")
             }
-            Self::UnknownReply { id: None } => f.write_str("an error response without an id"),
-            Self::LateReply { id } => write!(f, "a response to request {id}, which has already ended"),
+            Self::UnknownResponse { id: None } => f.write_str("an error response without an id"),
+            Self::LateResponse { id } => write!(f, "a response to request {id}, which has already ended"),
             Self::DuplicateId { id } => {
                 write!(f, "a second request with the id {id} while the first is handled")
             }

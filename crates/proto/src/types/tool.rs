@@ -124,7 +124,7 @@ impl CallToolResult {
     /// A result with one text as JSON, which is the same in all revisions. A large text is converted in place, without
     /// a second copy.
     #[must_use]
-    pub fn written_text(text: String) -> Raw {
+    pub fn text_json(text: String) -> Raw {
         const BEFORE: &[u8] = br#"{"content":[{"type":"text","text":"#;
         const AFTER: &[u8] = b"}]}";
         // For a smaller text, copying is faster than converting it in place.

@@ -303,9 +303,9 @@ fn e98_a_reply_in_flight_at_the_end_of_input_is_sent() {
     assert!(!server.wants_input());
     server.respond(&1.into(), Ok(Reply::empty()));
     assert_eq!(sent(&mut server), [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#]);
-    server.transport_sent(Time::ZERO, 10, true);
+    server.report_sent(Time::ZERO, 10, true);
     assert!(events(&mut server).is_empty(), "the reply is still on its way");
-    server.transport_sent(Time::ZERO, 20, false);
+    server.report_sent(Time::ZERO, 20, false);
     assert!(matches!(&events(&mut server)[..], [Event::Closed(_)]));
 }
 

@@ -1,7 +1,7 @@
 //! Group C of the catalogue: the negotiation and declared capabilities.
 
 use mcpjoin_proto::session::{
-    Ask, Call, CallRefused, CloseCause, Event, Limits, NotifyRefused, OpeningFailure, Role, Route,
+    Ask, Call, CallRefused, CloseCause, Event, Limits, NegotiationFailure, NotifyRefused, Role, Route,
     ServerRole, Session, State, TransportCaps, TransportEnd,
 };
 use mcpjoin_proto::types::Implementation;
@@ -67,7 +67,7 @@ fn c56_versions_are_negotiated_and_a_mismatch_names_both() {
             ),
         );
         let cause = closed(&mut client).unwrap();
-        assert!(matches!(cause, CloseCause::Opening(OpeningFailure::UnsupportedVersion { .. })));
+        assert!(matches!(cause, CloseCause::Opening(NegotiationFailure::UnsupportedVersion { .. })));
         let text = cause.to_string();
         assert!(text.contains(answered) && text.contains("2025-11-25"), "{text}");
     }

@@ -93,7 +93,7 @@ fn b45_a_response_to_nothing_is_reported_and_harms_nothing() {
     say(&mut client, r#"{"jsonrpc":"2.0","id":777,"result":{}}"#);
     assert!(matches!(
         &events(&mut client)[..],
-        [Event::Violation(Violation::UnknownReply { id: Some(unknown) })] if *unknown == RequestId::from(777)
+        [Event::Violation(Violation::UnknownResponse { id: Some(unknown) })] if *unknown == RequestId::from(777)
     ));
     say(&mut client, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     assert_eq!(outcomes(&mut client), [(id, Ok(Reply::empty()))]);
@@ -119,7 +119,7 @@ fn b47_the_first_of_two_responses_counts() {
     assert!(
         matches!(&told[0], Event::Outcome { outcome: Ok(Reply::Complete(result)), .. } if result.as_str() == r#"{"n":1}"#)
     );
-    assert!(matches!(&told[1], Event::Violation(Violation::LateReply { id: late }) if *late == id));
+    assert!(matches!(&told[1], Event::Violation(Violation::LateResponse { id: late }) if *late == id));
     assert_eq!(told.len(), 2);
 }
 

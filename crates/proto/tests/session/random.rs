@@ -184,7 +184,7 @@ impl World {
             }
             let side = &mut self.sides[from];
             let waiting = !side.wire.is_empty();
-            side.session.transport_sent(self.now, 0, waiting);
+            side.session.report_sent(self.now, 0, waiting);
         }
         self.listen();
     }

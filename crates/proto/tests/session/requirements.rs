@@ -250,6 +250,6 @@ fn r69_the_end_goes_through_shutting_down_to_disconnected() {
     assert_eq!(server.state(), State::ShuttingDown);
     server.respond(&1.into(), Ok(Reply::empty()));
     sent(&mut server);
-    server.transport_sent(Time::ZERO, 1, false);
+    server.report_sent(Time::ZERO, 1, false);
     assert_eq!(server.state(), State::Disconnected);
 }

@@ -177,7 +177,7 @@ fn a_legacy_cancellation_ends_the_stream_without_an_answer() {
         wire.say(&note("notifications/cancelled", &json!({"requestId": 2}))).await;
         gate.left.notified().await;
         assert_eq!(wire.hear().await, None);
-        // Leaving is no cancellation in this era: the call goes on, and its answer has nowhere to go.
+        // StopReason is no cancellation in this era: the call goes on, and its answer has nowhere to go.
         let mut wire = Wire::open(&connection).await;
         wire.say(&call(3, "wait")).await;
         gate.begin(1).await;

@@ -13,7 +13,7 @@ use crate::exchange::HttpResponse;
 use crate::json::{of_line, texts};
 
 /// How many authorization servers of a document are checked.
-pub const MOST_SERVERS: usize = 2;
+pub const MAX_AUTHORIZATION_SERVERS: usize = 2;
 
 /// The challenges of a response with the schemes for tokens, `Bearer` and `DPoP`.
 pub(super) fn challenges(response: &HttpResponse) -> Vec<Challenge> {

@@ -6,7 +6,7 @@ use mcpjoin_proto::Raw;
 use mcpjoin_proto::http::origin::{MediaType, Origin};
 use mcpjoin_proto::http::resource::covers;
 
-use super::address::{MOST_SERVERS, bare, is_secure, named_servers, server_metadata_addresses};
+use super::address::{MAX_AUTHORIZATION_SERVERS, bare, is_secure, named_servers, server_metadata_addresses};
 use super::tokens::{scoped, scopes};
 use super::{LET_IN, answered, is_challenged, object, parameter, refused};
 use crate::exchange::Exchange;
@@ -292,7 +292,7 @@ struct Document<'s, 'a> {
 /// The authorization servers that are checked.
 fn issuers(view: &ServerView<'_>) -> Vec<String> {
     let bodies = documents(view).filter_map(|exchange| exchange.body);
-    bodies.flat_map(named_servers).take(MOST_SERVERS).collect()
+    bodies.flat_map(named_servers).take(MAX_AUTHORIZATION_SERVERS).collect()
 }
 
 /// The fetched documents of an issuer.

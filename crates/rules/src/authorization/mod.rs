@@ -12,7 +12,7 @@ pub(crate) mod tokens;
 use mcpjoin_proto::Raw;
 
 pub use address::{
-    MOST_SERVERS, base_address, named_metadata, named_servers, resource_metadata_addresses,
+    MAX_AUTHORIZATION_SERVERS, base_address, named_metadata, named_servers, resource_metadata_addresses,
     server_metadata_addresses, wants_token,
 };
 

@@ -144,7 +144,7 @@ pub struct Incompatibility {
 /// The result for one client.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct ClientVerdict {
+pub struct ClientResult {
     /// The client's name.
     pub client: &'static str,
     /// How many tools work with it, as far as [`CLIENT_LIMITS`] goes.
@@ -162,7 +162,7 @@ pub struct Compatibility {
     /// The approximate number of tokens of all tools, by their length.
     pub tokens: usize,
     /// One for each client of the table, in its order, with findings or without.
-    pub clients: Vec<ClientVerdict>,
+    pub clients: Vec<ClientResult>,
 }
 
 /// Checks the tools of a server against the limits of each client. `server` is the server's name in the client's
@@ -171,7 +171,7 @@ pub struct Compatibility {
 pub fn compatibility(server: &str, tools: &[Raw]) -> Compatibility {
     let tools: Vec<Tool<'_>> = tools.iter().map(Tool::of).collect();
     let tokens = tools.iter().map(|tool| tool.raw.len()).sum::<usize>().div_ceil(BYTES_PER_TOKEN);
-    let mut clients: Vec<ClientVerdict> = Vec::new();
+    let mut clients: Vec<ClientResult> = Vec::new();
     let of_client = CLIENT_LIMITS.chunk_by(|one, next| one.client == next.client);
     for limits in of_client {
         let mut findings = Vec::new();
@@ -191,7 +191,7 @@ pub fn compatibility(server: &str, tools: &[Raw]) -> Compatibility {
             }
         }
         let client = limits.first().map_or("", |limit| limit.client);
-        clients.push(ClientVerdict { client, usable: tools.len() - lost.len(), findings });
+        clients.push(ClientResult { client, usable: tools.len() - lost.len(), findings });
     }
     Compatibility { tools: tools.len(), tokens, clients }
 }

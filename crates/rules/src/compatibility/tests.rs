@@ -1,6 +1,6 @@
 use mcpjoin_proto::Raw;
 
-use super::{CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Day, compatibility};
+use super::{CLIENT_LIMITS, ClientResult, Compatibility, Consequence, Day, compatibility};
 
 fn tool(text: &str) -> Raw {
     Raw::parse(text.to_owned()).unwrap()
@@ -15,7 +15,7 @@ fn with_input(input: &str) -> Raw {
 }
 
 #[track_caller]
-fn verdict<'r>(report: &'r Compatibility, client: &str) -> &'r ClientVerdict {
+fn verdict<'r>(report: &'r Compatibility, client: &str) -> &'r ClientResult {
     report.clients.iter().find(|verdict| verdict.client == client).unwrap()
 }
 

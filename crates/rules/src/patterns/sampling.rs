@@ -9,7 +9,7 @@ use mcpjoin_proto::{Kind, Method, Raw};
 use super::input::{Wanted, wanted_by};
 use crate::json::{elements, has_path, is_true, list, member, text};
 use crate::rule::{Evidence, Outcome};
-use crate::schema::misfit;
+use crate::schema::nonconformity;
 use crate::server_view::ServerView;
 
 rules! {
@@ -51,7 +51,7 @@ rules! {
         |view| wanted_by(view, &Method::CreateMessage).flat_map(|wanted| {
             let results = structured(&wanted.params).into_iter();
             results.map(move |(tool, schema, value)| {
-                let why = misfit(&schema, &value)?;
+                let why = nonconformity(&schema, &value)?;
                 Some(wanted.finding(format_args!("the result of {tool:?} does not conform: {why}")))
             })
         });

@@ -24,7 +24,7 @@ use mcpjoin_proto::Version;
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_rules::{
     BodyEnd, Channel, Ended, HttpRequest, HttpResponse, Line, Outcome, Probe, Run, Selection, StreamEvent,
-    Trace, What, client_rules, judge_client, rules,
+    Trace, What, check_client, client_rules, rules,
 };
 
 use super::{Wanted, accused, headers, opened};
@@ -208,7 +208,7 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
 fn f27_every_rule_for_clients_finds_its_fault_and_no_other_accuses() {
     let mut wrong = Vec::new();
     for case in cases() {
-        let report = judge_client(&case.trace, &Selection::default());
+        let report = check_client(&case.trace, &Selection::default());
         let accused = accused(&report);
         let own = report.verdicts.iter().find(|verdict| verdict.rule.slug == case.rule);
         let outcome = &own.unwrap_or_else(|| panic!("{}: no rule {}", case.place, case.rule)).outcome;

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use mcpjoin_proto::Version;
-use mcpjoin_rules::{Probe, Report, Run, Selection, Trace, judge, judge_client};
+use mcpjoin_rules::{Probe, Report, Run, Selection, Trace, check_client, check_server};
 
 /// So many lines are kept of a run: `MOST_LINES` where runs are recorded.
 const LINES: usize = 20_000;
@@ -28,9 +28,9 @@ fn spent() -> Duration {
 }
 
 /// What is judged by every rule costs no more than the bound.
-fn is_judged_soon(trace: &Trace, judge: impl Fn(&Trace, &Selection) -> Report) {
+fn is_checked_soon(trace: &Trace, check: impl Fn(&Trace, &Selection) -> Report) {
     let before = spent();
-    let report = judge(trace, &Selection::default());
+    let report = check(trace, &Selection::default());
     let took = spent() - before;
     assert!(took < BOUND, "{took:?}");
     assert!(report.failed().next().is_some(), "nothing of this is in order");
@@ -71,7 +71,7 @@ const ANSWERS: &str = r##""id":"stray-#","result":{}"##;
 const REFUSES: &str = r##""error":{"code":-32603,"message":"#"}"##;
 
 #[test]
-fn a_flood_of_progress_with_unknown_tokens_is_judged_soon() {
+fn a_flood_of_progress_with_unknown_tokens_is_checked_soon() {
     let mut trace = Trace::default();
     for revision in ["2025-11-25", "2026-07-28"] {
         let mut run = session(revision);
@@ -79,12 +79,12 @@ fn a_flood_of_progress_with_unknown_tokens_is_judged_soon() {
         tells(&mut run, LINES, &[PROGRESS]);
         trace.runs.push(run);
     }
-    is_judged_soon(&trace, judge);
-    is_judged_soon(&trace, judge_client);
+    is_checked_soon(&trace, check_server);
+    is_checked_soon(&trace, check_client);
 }
 
 #[test]
-fn a_flood_of_all_that_a_server_may_say_is_judged_soon() {
+fn a_flood_of_all_that_a_server_may_say_is_checked_soon() {
     let mut trace = Trace::default();
     for revision in ["2025-11-25", "2026-07-28"] {
         let mut run = session(revision);
@@ -92,11 +92,11 @@ fn a_flood_of_all_that_a_server_may_say_is_judged_soon() {
         tells(&mut run, SOME, &[CANCELLED, LOG, DONE, ASKS, ANSWERS, REFUSES]);
         trace.runs.push(run);
     }
-    is_judged_soon(&trace, judge);
+    is_checked_soon(&trace, check_server);
 }
 
 #[test]
-fn a_flood_of_all_that_a_client_may_say_is_judged_soon() {
+fn a_flood_of_all_that_a_client_may_say_is_checked_soon() {
     let calls = r##""id":"id-#","method":"tools/call","params":{"name":"a","requestState":"s","_meta":{}}"##;
     let mut trace = Trace::default();
     for revision in ["2025-11-25", "2026-07-28"] {
@@ -112,5 +112,5 @@ fn a_flood_of_all_that_a_client_may_say_is_judged_soon() {
         tells(&mut run, SOME, &[calls]);
         trace.runs.push(run);
     }
-    is_judged_soon(&trace, judge_client);
+    is_checked_soon(&trace, check_client);
 }

@@ -127,7 +127,7 @@ impl World {
             }
             13 => {
                 let (sent, waiting) = (u64::from(input.byte()), input.byte() & 1 != 0);
-                self.sides[from].session.transport_sent(now, sent, waiting);
+                self.sides[from].session.report_sent(now, sent, waiting);
                 self.sides[from].check();
             }
             14 => {

@@ -2,7 +2,7 @@
 //! report without faults would hide that.
 
 use mcpjoin::proto::Raw;
-use mcpjoin_rules::{CallProblem, Probe, Trace};
+use mcpjoin_rules::{CallWarningKind, Probe, Trace};
 use serde::Serialize;
 
 use super::report::cut;
@@ -15,7 +15,7 @@ const MAX_PROBLEM_CHARS: usize = 300;
 
 /// A call that did not do what was intended.
 #[derive(Serialize)]
-pub(super) struct CallNote {
+pub(super) struct CallWarning {
     pub(super) tool: String,
     /// Truncated, and without secrets.
     pub(super) problem: String,
@@ -38,12 +38,13 @@ enum Called {
 }
 
 /// The calls to report.
-pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<CallNote> {
+pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<CallWarning> {
     let note = |call: &ToolCall| {
-        let known: Vec<&CallProblem> =
+        let known: Vec<&CallWarningKind> =
             trace.calls.iter().filter(|note| *note.tool == *call.tool).map(|note| &note.problem).collect();
-        let listed =
-            !known.iter().any(|problem| matches!(problem, CallProblem::NoTools | CallProblem::NotListed));
+        let listed = !known
+            .iter()
+            .any(|problem| matches!(problem, CallWarningKind::NoTools | CallWarningKind::NotListed));
         let called = called(trace, &call.tool);
         let missing = !listed && called != Called::Served;
         // The same problem in each era is reported once.
@@ -58,7 +59,7 @@ pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<CallNote>
             }
         }
         let problem = ui.hidden(&cut(&problems.join("; "), MAX_PROBLEM_CHARS)).into_owned();
-        (!problem.is_empty()).then(|| CallNote { tool: call.tool.clone(), problem, listed, missing })
+        (!problem.is_empty()).then(|| CallWarning { tool: call.tool.clone(), problem, listed, missing })
     };
     calls.iter().filter_map(note).collect()
 }

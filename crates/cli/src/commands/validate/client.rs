@@ -15,8 +15,8 @@ use mcpjoin::proto::types::Members;
 use mcpjoin::proto::types::meta::key;
 use mcpjoin::proto::{Message, Raw};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions};
-use mcpjoin_diagnostics::validate::{ClientValidator, Leaving};
-use mcpjoin_rules::{Chapter, Level, Selection, Trace, What, client_rules, judge_client};
+use mcpjoin_diagnostics::validate::{ClientValidator, StopReason};
+use mcpjoin_rules::{Chapter, Level, Selection, Trace, What, check_client, client_rules};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -116,7 +116,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
         ui.note(&format!("the client's command has ended with {exit}"));
     }
     let name = ui.hidden(&name(&run.trace)).into_owned();
-    let report = judge_client(&run.trace, &selection);
+    let report = check_client(&run.trace, &selection);
     let judged = RuleResults::new(ui, &run.trace, report);
     let least = if args.strict { Level::Should } else { Level::Must };
     let failed = judged.has_failed(least);
@@ -174,9 +174,9 @@ async fn over_stdio(
         tokio::select! {
             signal = signals.next() => {
                 ended = Some(signal);
-                Leaving::Signal(number(signal))
+                StopReason::Signal(number(signal))
             }
-            () = elapsed(look.during) => Leaving::Over,
+            () = elapsed(look.during) => StopReason::Over,
         }
     };
     let trace = validator.serve(link, end).await;
@@ -235,7 +235,7 @@ async fn over_http(
             signal = signals.next() => ended = Some(signal),
             () = elapsed(during) => {}
         }
-        Leaving::Over
+        StopReason::Over
     };
     let trace = validator.serve_http(listener, HttpOptions::new(), idle, end).await;
     Ok(ClientRun { trace, signal: ended, started: None })
@@ -263,10 +263,10 @@ async fn over_http_to_started(
         tokio::select! {
             signal = signals.next() => {
                 ended = Some(signal);
-                Leaving::Over
+                StopReason::Over
             }
-            () = elapsed(during) => Leaving::Over,
-            _ = left => Leaving::Gone(None),
+            () = elapsed(during) => StopReason::Over,
+            _ = left => StopReason::Gone(None),
         }
     };
     let (mut leave, mut ran) = (Some(leave), None);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use mcpjoin::proto::session::CloseCause;
 use mcpjoin::transport::ChildHandle;
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
-use mcpjoin_rules::{Selection, judge};
+use mcpjoin_rules::{Selection, check_server};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -217,7 +217,7 @@ async fn examine(
         }
         Err(error) => return Err(failure(error, &plan.shown)),
     };
-    let mut judged = RuleResults::new(ui, &trace, judge(&trace, &options.selection));
+    let mut judged = RuleResults::new(ui, &trace, check_server(&trace, &options.selection));
     judged.unauthorized = unauthorized;
     judged.calls = calls::notes(ui, &trace, &options.calls);
     if options.compatibility {

@@ -8,7 +8,7 @@ use mcpjoin_rules::{Level, Rule};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::calls::CallNote;
+use super::calls::CallWarning;
 use super::compatibility::Clients;
 use super::openers;
 use super::report::{
@@ -56,8 +56,8 @@ struct JsonResults<'a> {
     known: Option<usize>,
     rules: Vec<JsonRuleResult<'a>>,
     /// The calls of `--call` that did not do what was intended.
-    #[serde(skip_serializing_if = "<[CallNote]>::is_empty")]
-    calls: &'a [CallNote],
+    #[serde(skip_serializing_if = "<[CallWarning]>::is_empty")]
+    calls: &'a [CallWarning],
     /// With `--compatibility`.
     #[serde(skip_serializing_if = "Option::is_none")]
     clients: Option<&'a Clients>,

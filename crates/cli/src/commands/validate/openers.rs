@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::proto::Version;
 use mcpjoin::proto::session::Limits;
-use mcpjoin_diagnostics::validate::{Opener, OpenerAnswer};
+use mcpjoin_diagnostics::validate::{Opener, OpenerResponse};
 use serde::Serialize;
 
 use super::report::cut;
@@ -51,7 +51,7 @@ pub(super) struct JsonRow<'a> {
 /// An opener and its response.
 pub(super) struct Row {
     opener: Opener,
-    response: OpenerAnswer,
+    response: OpenerResponse,
     /// The response in words, truncated and without secrets.
     text: String,
     /// The text of the server in the response.
@@ -77,7 +77,7 @@ pub(super) async fn examine(
         let shown = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
         let text = shown(&in_words(&response));
         let message = match &response {
-            OpenerAnswer::Refused { message, .. } => shown(message),
+            OpenerResponse::Refused { message, .. } => shown(message),
             _ => text.clone(),
         };
         rows.push(Row { opener, response, text, message, took });
@@ -129,13 +129,13 @@ impl Row {
             message: None,
         };
         match &self.response {
-            OpenerAnswer::Version(version) => row.version = Some(cut(version.as_str(), MAX_TEXT_CHARS)),
-            OpenerAnswer::Versions(versions) => row.versions = names(versions),
-            OpenerAnswer::Refused { code, supported, .. } => {
+            OpenerResponse::Version(version) => row.version = Some(cut(version.as_str(), MAX_TEXT_CHARS)),
+            OpenerResponse::Versions(versions) => row.versions = names(versions),
+            OpenerResponse::Refused { code, supported, .. } => {
                 (row.code, row.message) = (Some(*code), Some(self.message.as_str()));
                 row.versions = names(supported).filter(|_| !supported.is_empty());
             }
-            OpenerAnswer::Result | OpenerAnswer::Silent(_) => {}
+            OpenerResponse::Result | OpenerResponse::Silent(_) => {}
             _ => row.message = Some(&self.message),
         }
         row
@@ -160,44 +160,44 @@ pub(super) fn table(out: &mut String, shown: &str, rows: &[Row]) {
 }
 
 /// The kind of the response for a program.
-const fn kind(response: &OpenerAnswer) -> &'static str {
+const fn kind(response: &OpenerResponse) -> &'static str {
     match response {
-        OpenerAnswer::Version(_) => "version",
-        OpenerAnswer::Versions(_) => "versions",
-        OpenerAnswer::Result => "result",
-        OpenerAnswer::Refused { .. } => "refused",
-        OpenerAnswer::Unreadable { .. } => "unreadable",
-        OpenerAnswer::Lost(_) => "lost",
-        OpenerAnswer::Closed(_) => "closed",
-        OpenerAnswer::Silent(_) => "silent",
+        OpenerResponse::Version(_) => "version",
+        OpenerResponse::Versions(_) => "versions",
+        OpenerResponse::Result => "result",
+        OpenerResponse::Refused { .. } => "refused",
+        OpenerResponse::Unreadable { .. } => "unreadable",
+        OpenerResponse::Lost(_) => "lost",
+        OpenerResponse::Closed(_) => "closed",
+        OpenerResponse::Silent(_) => "silent",
         _ => "other",
     }
 }
 
 /// The response in words.
-fn in_words(response: &OpenerAnswer) -> String {
+fn in_words(response: &OpenerResponse) -> String {
     let list = |versions: &[Version]| {
         let names: Vec<&str> = versions.iter().take(MAX_VERSIONS).map(Version::as_str).collect();
         let more = if versions.len() > MAX_VERSIONS { " and others" } else { "" };
         format!("{}{more}", names.join(", "))
     };
     match response {
-        OpenerAnswer::Version(version) => version.to_string(),
-        OpenerAnswer::Versions(versions) if versions.is_empty() => "an empty list of versions".into(),
-        OpenerAnswer::Versions(versions) => list(versions),
-        OpenerAnswer::Result => "a result".into(),
-        OpenerAnswer::Refused { code, message, supported } if supported.is_empty() => {
+        OpenerResponse::Version(version) => version.to_string(),
+        OpenerResponse::Versions(versions) if versions.is_empty() => "an empty list of versions".into(),
+        OpenerResponse::Versions(versions) => list(versions),
+        OpenerResponse::Result => "a result".into(),
+        OpenerResponse::Refused { code, message, supported } if supported.is_empty() => {
             format!("error {code}: {message}")
         }
-        OpenerAnswer::Refused { code, message, supported } => {
+        OpenerResponse::Refused { code, message, supported } => {
             format!("error {code}: {message} (it speaks {})", list(supported))
         }
-        OpenerAnswer::Unreadable { problem, first } => {
+        OpenerResponse::Unreadable { problem, first } => {
             format!("no answer that can be read, {problem}: {}", String::from_utf8_lossy(first))
         }
-        OpenerAnswer::Lost(why) => why.clone(),
-        OpenerAnswer::Closed(end) => end.to_string(),
-        OpenerAnswer::Silent(time) => format!("nothing in {}", seconds(*time)),
+        OpenerResponse::Lost(why) => why.clone(),
+        OpenerResponse::Closed(end) => end.to_string(),
+        OpenerResponse::Silent(time) => format!("nothing in {}", seconds(*time)),
         _ => "something else".into(),
     }
 }

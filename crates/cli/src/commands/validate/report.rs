@@ -11,7 +11,7 @@ use mcpjoin_rules::{Level, Outcome, Rule, Trace};
 use serde::{Serialize, Serializer};
 
 use super::baseline::fingerprint;
-use super::calls::CallNote;
+use super::calls::CallWarning;
 use super::compatibility::Clients;
 use super::openers::Row;
 use crate::connect::Place;
@@ -88,7 +88,7 @@ pub(super) struct RuleResults {
     /// The server requires a token: only its responses without one were examined.
     pub(super) unauthorized: Option<Failure>,
     /// The calls of `--call` that did not do what was intended.
-    pub(super) calls: Vec<CallNote>,
+    pub(super) calls: Vec<CallWarning>,
     /// With `--compatibility`, if there are tools.
     pub(super) clients: Option<Clients>,
     pub(super) runs: Vec<Run>,

@@ -3,7 +3,7 @@
 //! Used by the examination over HTTP for the opening, and by `session` for lists.
 
 use mcpjoin_proto::code;
-use mcpjoin_proto::session::{CloseCause, OpeningFailure, TransportErrorKind, Violation};
+use mcpjoin_proto::session::{CloseCause, NegotiationFailure, TransportErrorKind, Violation};
 
 use super::super::diagnosis;
 use super::super::examination::{Examination, NO_ANSWER, NOT_AGREED};
@@ -71,12 +71,12 @@ impl NotOpened<'_> {
         let CloseCause::Opening(failure) = self.cause else { return None };
         let general = || diagnosis::opening_failure(self.phase, failure, self.observed);
         match failure {
-            OpeningFailure::Refused { error, .. } if error.code == code::HEADER_MISMATCH => {
+            NegotiationFailure::Refused { error, .. } if error.code == code::HEADER_MISMATCH => {
                 let mut finding = HEADER_MISMATCH.at(self.phase, failure.to_string());
                 finding.evidence.error = Some(error.clone());
                 Some(finding)
             }
-            OpeningFailure::Refused { error, .. } => {
+            NegotiationFailure::Refused { error, .. } => {
                 let by_status = self
                     .decisive()
                     .and_then(|exchange| by_status(self.phase, exchange, &error.message, self.authorized));
@@ -84,11 +84,11 @@ impl NotOpened<'_> {
                 finding.evidence.error = Some(error.clone());
                 Some(finding)
             }
-            OpeningFailure::UnsupportedVersion { .. }
-            | OpeningFailure::NoCommonVersion { .. }
-            | OpeningFailure::UnknownReply { .. }
-            | OpeningFailure::Echo { .. } => Some(general()),
-            OpeningFailure::BadReply { .. } => {
+            NegotiationFailure::UnsupportedVersion { .. }
+            | NegotiationFailure::NoCommonVersion { .. }
+            | NegotiationFailure::UnknownResponse { .. }
+            | NegotiationFailure::Echo { .. } => Some(general()),
+            NegotiationFailure::InvalidResponse { .. } => {
                 let foreign = self.observed.last_foreign.as_ref().and_then(|began| {
                     let mut finding = unexpected_body(self.phase, self.decisive()?)?;
                     let began = truncate_line(&readable(began));
@@ -132,8 +132,8 @@ impl NotOpened<'_> {
     fn by_cause(&self, text: &str) -> Finding {
         let answered = self.decisive().is_some();
         let kind = match self.cause {
-            CloseCause::Opening(OpeningFailure::TimedOut { .. }) if answered => RESPONSE_UNFINISHED,
-            CloseCause::Opening(OpeningFailure::TimedOut { .. }) => REQUEST_UNANSWERED,
+            CloseCause::Opening(NegotiationFailure::TimedOut { .. }) if answered => RESPONSE_UNFINISHED,
+            CloseCause::Opening(NegotiationFailure::TimedOut { .. }) => REQUEST_UNANSWERED,
             _ if answered => NO_REPLY,
             cause => return diagnosis::remote_not_opened(self.phase, cause, self.observed),
         };

@@ -31,7 +31,7 @@ use tower_service::Service as _;
 
 use super::recorder::{Recorder, is_modern, requests};
 use super::sessions::Shared;
-use super::{ClientValidator, INITIALIZE_DELAY, Leaving, probes};
+use super::{ClientValidator, INITIALIZE_DELAY, StopReason, probes};
 use crate::engine::only_request;
 use mcpjoin::transport::{HttpBody, HttpListener, HttpOptions, HttpService};
 
@@ -79,7 +79,7 @@ pub(super) async fn serve(
     listener: HttpListener,
     options: HttpOptions,
     idle: Option<Duration>,
-    end: impl Future<Output = Leaving>,
+    end: impl Future<Output = StopReason>,
 ) -> Trace {
     let ClientValidator { server, limits, answer, refuse, disturb } = of;
     let options = listener.options(if refuse { options.json_only(true) } else { options });
@@ -97,8 +97,8 @@ pub(super) async fn serve(
             tokio::select! {
                 biased;
                 leaving = &mut end => break leaving,
-                () = full.notified() => break Leaving::Over,
-                () = &mut unused => break Leaving::Over,
+                () = full.notified() => break StopReason::Over,
+                () = &mut unused => break StopReason::Over,
                 Some(_) = tasks.join_next() => {}
                 accepted = socket.accept(), if tasks.len() < CONNECTIONS => {
                     if let Ok((stream, _)) = accepted {
@@ -118,7 +118,7 @@ pub(super) async fn serve(
     tasks.shutdown().await;
     let mut sessions = shared.lock();
     let exit = match leaving {
-        Leaving::Gone(exit) => Some(exit),
+        StopReason::Gone(exit) => Some(exit),
         _ => None,
     };
     if let Some(exit) = exit {

@@ -1,4 +1,4 @@
-//! Validates a client: serves it and records what it does, to be [checked](mcpjoin_rules::judge_client).
+//! Validates a client: serves it and records what it does, to be [checked](mcpjoin_rules::check_client).
 //!
 //! Used by `mcpjoin validate --client`, and by programs that test a client of their own. The caller gives a real
 //! server; this module stands in front of it, forwards the messages of both sides, and records them. Two things are
@@ -34,7 +34,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// use mcpjoin_rules::{Level, Selection, judge_client};
+/// use mcpjoin_rules::{Level, Selection, check_client};
 /// use mcpjoin::transport::Link;
 /// use mcpjoin_diagnostics::validate::ClientValidator;
 /// use mcpjoin::{Client, Server};
@@ -53,7 +53,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// };
 /// let (trace, connected) = tokio::join!(looking, client);
 /// connected?;
-/// let report = judge_client(&trace, &Selection::for_clients([], [])?);
+/// let report = check_client(&trace, &Selection::for_clients([], [])?);
 /// assert!(!report.has_failed(Level::Must));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
@@ -70,7 +70,7 @@ pub struct ClientValidator {
 /// Why the validation of clients ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Leaving {
+pub enum StopReason {
     /// The time is over, or the caller has seen enough.
     Over,
     /// The client has sent us this signal.
@@ -126,7 +126,7 @@ impl ClientValidator {
     ///
     /// The trace has one run for each session: [`Channel::Stdio`](mcpjoin_rules::Channel::Stdio). Without a message
     /// there is no run.
-    pub async fn serve(self, link: Link, end: impl Future<Output = Leaving>) -> Trace {
+    pub async fn serve(self, link: Link, end: impl Future<Output = StopReason>) -> Trace {
         stream::serve(self, link, end).await
     }
 
@@ -142,7 +142,7 @@ impl ClientValidator {
         listener: HttpListener,
         options: HttpOptions,
         idle: Option<Duration>,
-        end: impl Future<Output = Leaving>,
+        end: impl Future<Output = StopReason>,
     ) -> Trace {
         http::serve(self, listener, options, idle, end).await
     }

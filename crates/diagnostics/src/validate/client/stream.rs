@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::pages::Pages;
 use super::probes::Prepared;
 use super::recorder::{Recorder, requests};
-use super::{ClientValidator, INITIALIZE_DELAY, Leaving, PROBE_TIMEOUT, probes};
+use super::{ClientValidator, INITIALIZE_DELAY, PROBE_TIMEOUT, StopReason, probes};
 use crate::engine::{RecordedLink, only_request};
 use mcpjoin::transport::Link;
 
@@ -49,7 +49,7 @@ enum Stop {
     Full,
 }
 
-pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Output = Leaving>) -> Trace {
+pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Output = StopReason>) -> Trace {
     let ClientValidator { server, limits, answer, refuse, disturb } = of;
     let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
     let stream = |io| {
@@ -79,7 +79,7 @@ pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Outp
                 stop = &mut running => match stop {
                     Stop::Closed => break None,
                     // The client is still connected, and its end is not known.
-                    Stop::Full => break Some(Leaving::Over),
+                    Stop::Full => break Some(StopReason::Over),
                 },
                 _ = &mut serving, if !served => served = true,
             }
@@ -97,7 +97,7 @@ pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Outp
         }
         Some(leaving) => {
             // Whether it has closed our input before the signal.
-            let closed = matches!(leaving, Leaving::Signal(_)) && proxy.is_closed().await;
+            let closed = matches!(leaving, StopReason::Signal(_)) && proxy.is_closed().await;
             if closed {
                 proxy.recorder.note_end(&What::InputClosed);
             }
@@ -108,11 +108,11 @@ pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Outp
 }
 
 impl Proxy {
-    fn record_end(&mut self, leaving: Leaving) {
+    fn record_end(&mut self, leaving: StopReason) {
         let exit = match leaving {
-            Leaving::Over => return,
-            Leaving::Signal(signal) => Some(ProcessExit::Signal(signal)),
-            Leaving::Gone(_) => None,
+            StopReason::Over => return,
+            StopReason::Signal(signal) => Some(ProcessExit::Signal(signal)),
+            StopReason::Gone(_) => None,
         };
         self.recorder.note_end(&What::Ended(Ended { exit, forced: false }));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcpjoin_proto::http::params::{header_marks, param_headers};
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Method, Raw, Version, code};
-use mcpjoin_rules::{CallNote, CallProblem, Probe, misfit};
+use mcpjoin_rules::{CallWarning, CallWarningKind, Probe, nonconformity};
 use tokio::time::Instant;
 
 use super::super::probes;
@@ -29,7 +29,7 @@ pub(super) async fn named(
     let listed = |name: &str| found.tools.iter().find(|tool| text(tool, "name").as_deref() == Some(name));
     for (name, arguments) in &consent.calls {
         if let Some(problem) = problem(declared, listed(name), arguments.as_ref()) {
-            session.state_mut().notes.push(CallNote::new(name, version.clone(), problem));
+            session.state_mut().notes.push(CallWarning::new(name, version.clone(), problem));
         }
     }
     if !declared || !consent.read_only && consent.calls.is_empty() {
@@ -46,13 +46,13 @@ pub(super) async fn named(
 }
 
 /// Why a call of the user cannot show what it is meant to show.
-fn problem(declared: bool, tool: Option<&Raw>, arguments: Option<&Raw>) -> Option<CallProblem> {
+fn problem(declared: bool, tool: Option<&Raw>, arguments: Option<&Raw>) -> Option<CallWarningKind> {
     if !declared {
-        return Some(CallProblem::NoTools);
+        return Some(CallWarningKind::NoTools);
     }
-    let Some(tool) = tool else { return Some(CallProblem::NotListed) };
+    let Some(tool) = tool else { return Some(CallWarningKind::NotListed) };
     let empty = Raw::empty_object();
-    misfit(&member(tool, "inputSchema")?, arguments.unwrap_or(&empty)).map(CallProblem::Arguments)
+    nonconformity(&member(tool, "inputSchema")?, arguments.unwrap_or(&empty)).map(CallWarningKind::Arguments)
 }
 
 /// Calls the tools that only read. Returns those that need capabilities that we have not declared, with their names.

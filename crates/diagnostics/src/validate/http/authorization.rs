@@ -12,8 +12,8 @@ use http::Method as Verb;
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use mcpjoin_proto::{Era, Kind, Method, Raw, Version};
 use mcpjoin_rules::{
-    Channel, HttpResponse, MOST_SERVERS, Probe, Revisions, base_address, named_metadata, named_servers,
-    resource_metadata_addresses, server_metadata_addresses, wants_token,
+    Channel, HttpResponse, MAX_AUTHORIZATION_SERVERS, Probe, Revisions, base_address, named_metadata,
+    named_servers, resource_metadata_addresses, server_metadata_addresses, wants_token,
 };
 use tokio::time::timeout;
 
@@ -73,7 +73,7 @@ impl Runs<Http> {
         if !wanted && found.is_empty() {
             return;
         }
-        let issuers = found.iter().flat_map(named_servers).take(MOST_SERVERS);
+        let issuers = found.iter().flat_map(named_servers).take(MAX_AUTHORIZATION_SERVERS);
         for issuer in issuers.collect::<Vec<_>>() {
             documents.of_server(&issuer).await;
         }

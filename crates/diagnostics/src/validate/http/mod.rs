@@ -15,7 +15,7 @@ use std::time::Duration;
 use http::Method as Verb;
 use mcpjoin::transport::{HttpConnect, HttpSetupError};
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::session::OpeningFailure;
+use mcpjoin_proto::session::NegotiationFailure;
 use mcpjoin_proto::{Era, ErrorObject, Method, Payload, Profile, Version, code};
 use mcpjoin_rules::{Channel, Probe, Revisions, Run, Trace, What};
 use tokio::time::sleep;
@@ -412,7 +412,7 @@ impl From<Refusal> for ValidateError {
     fn from(refusal: Refusal) -> Self {
         let Refusal { method, reply, took, within, problem } = refusal;
         if let Some(problem) = problem {
-            return Self::NoSession(OpeningFailure::BadReply { method, problem });
+            return Self::NoSession(NegotiationFailure::InvalidResponse { method, problem });
         }
         if let Some(problem) = reply.failure {
             return Self::Unreachable { problem };
@@ -425,7 +425,7 @@ impl From<Refusal> for ValidateError {
         if let Outcome::Error(ErrorObject { code: code::UNSUPPORTED_PROTOCOL_VERSION, data: None, .. }) =
             &reply.outcome
         {
-            return Self::NoSession(OpeningFailure::NoCommonVersion { supported: Vec::new() });
+            return Self::NoSession(NegotiationFailure::NoCommonVersion { supported: Vec::new() });
         }
         if let Some(failure) = reply.outcome.opening_failure(method.clone(), reply.asked) {
             return Self::NoSession(failure);
@@ -433,7 +433,7 @@ impl From<Refusal> for ValidateError {
         match status {
             // A response that was received and brings no message is not awaited any longer.
             200..=299 if took >= within => {
-                Self::NoSession(OpeningFailure::TimedOut { method, after: within, garbage: None })
+                Self::NoSession(NegotiationFailure::TimedOut { method, after: within, garbage: None })
             }
             300..=399 => Self::Redirected { status, location: reply.location },
             _ => Self::NotMcp { status, content_type: reply.content_type, head: reply.body },

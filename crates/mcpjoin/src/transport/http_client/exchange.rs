@@ -387,7 +387,9 @@ impl Exchange {
     async fn handle_failure(&self, pending: &RequestId, failure: RequestError) {
         let hopeless = matches!(
             failure.error.kind,
-            TransportErrorKind::Unauthorized | TransportErrorKind::Unreached | TransportErrorKind::Untrusted
+            TransportErrorKind::Unauthorized
+                | TransportErrorKind::Unreachable
+                | TransportErrorKind::Untrusted
         );
         if self.post.role == Role::Probe(Probe::Discover) && (failure.unsent || hopeless) {
             // The other era would fail in the same way: no server, no trust, or no authorization.

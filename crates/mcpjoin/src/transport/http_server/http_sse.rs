@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{Method as HttpMethod, Response};
 use http_body::Body;
-use mcpjoin_proto::codec::sse::Writing;
+use mcpjoin_proto::codec::sse::OutgoingEvent;
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::session::Origin;
@@ -59,7 +59,8 @@ pub(super) fn stream(
     // Relative, so that it leads to this server by whatever name the client has reached it.
     let endpoint = format!("{}?{PARAMETER}={id}", shared.options.messages_path);
     let mut first = BytesMut::new();
-    let event = Writing { name: Some("endpoint"), data: endpoint.as_bytes(), ..Writing::default() };
+    let event =
+        OutgoingEvent { name: Some("endpoint"), data: endpoint.as_bytes(), ..OutgoingEvent::default() };
     if event.write(&mut first).is_err() {
         return reply::bare(500);
     }

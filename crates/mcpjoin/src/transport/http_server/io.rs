@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use mcpjoin_proto::codec::sse::Writing;
+use mcpjoin_proto::codec::sse::OutgoingEvent;
 use mcpjoin_proto::http::classify;
 use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportCaps, TransportEnd};
 use mcpjoin_proto::{ErrorObject, Message, Response, encode};
@@ -208,7 +208,7 @@ fn batch(messages: &[Message]) -> Bytes {
 fn event(id: Option<EventId>, text: &[u8]) -> Bytes {
     let id = id.map(|id| id.to_string());
     let mut out = BytesMut::with_capacity(text.len() + ENVELOPE_BYTES);
-    let event = Writing { id: id.as_deref(), name: Some("message"), retry: None, data: text };
+    let event = OutgoingEvent { id: id.as_deref(), name: Some("message"), retry: None, data: text };
     event.write(&mut out).expect("digits, a hyphen and a constant have no line break");
     out.freeze()
 }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use mcpjoin_proto::codec::sse::Writing;
+use mcpjoin_proto::codec::sse::OutgoingEvent;
 use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Profile, RequestId};
 
@@ -403,7 +403,7 @@ impl Wire {
         let number = slot.queue.front().map_or(slot.last, |(first, _)| first.saturating_sub(1));
         let id = EventId { stream, number }.to_string();
         let mut out = BytesMut::new();
-        let event = Writing { id: Some(&id), retry: Some(agreed.retry), ..Writing::default() };
+        let event = OutgoingEvent { id: Some(&id), retry: Some(agreed.retry), ..OutgoingEvent::default() };
         if event.write(&mut out).is_err() {
             return;
         }
