@@ -7,7 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use mcpjoin_fuzz::{Input, start};
 use mcpjoin_proto::Version;
-use mcpjoin_rules::{Channel, Probe, Run, Selection, Trace, check_server, check_client};
+use mcpjoin_rules::{Channel, Probe, Run, Selection, Trace, check_client, check_server};
 
 fuzz_target!(init: start("judge"), |data: &[u8]| {
     let mut input = Input::new(data);
@@ -18,7 +18,7 @@ fuzz_target!(init: start("judge"), |data: &[u8]| {
         (Channel::HttpSse, false),
         (Channel::StreamableHttp, true),
     ]);
-    let judge = if is_client { check_client } else { judge };
+    let check = if is_client { check_client } else { check_server };
     input.line();
     let mut run = Run::new("fuzz", version).over(channel);
     for line in input.rest().split(|byte| *byte == b'\n') {
@@ -28,10 +28,10 @@ fuzz_target!(init: start("judge"), |data: &[u8]| {
         }
     }
     let trace = Trace { runs: vec![run], ..Trace::default() };
-    let report = check_server(&trace, &Selection::default());
+    let report = check(&trace, &Selection::default());
     let verdicts = report.passed().count() + report.failed().count() + report.skipped().count();
     assert_eq!(verdicts, report.verdicts.len());
-    assert_eq!(format!("{report:?}"), format!("{:?}", check_server(&trace, &Selection::default())));
+    assert_eq!(format!("{report:?}"), format!("{:?}", check(&trace, &Selection::default())));
 });
 
 fn sent(line: &[u8]) -> Option<(Probe, &[u8])> {

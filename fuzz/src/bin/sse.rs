@@ -9,7 +9,8 @@ use libfuzzer_sys::fuzz_target;
 use mcpjoin_fuzz::{Input, Plan, expand, start};
 use mcpjoin_proto::codec::HEAD_BYTES;
 use mcpjoin_proto::codec::sse::{
-    Event, MAX_FIELD_BYTES, MAX_RETRY, MIN_RETRY, SseDecoder, SseEvent, OutgoingEvent, clamp_retry, write_comment,
+    Event, MAX_FIELD_BYTES, MAX_RETRY, MIN_RETRY, OutgoingEvent, SseDecoder, SseEvent, clamp_retry,
+    write_comment,
 };
 
 fuzz_target!(init: start("sse"), |data: &[u8]| {

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use mcpjoin_fuzz::{Input, expand, start};
 use mcpjoin_proto::session::{
-    Ask, Call, ClientRole, Inbound, Limits, TransportCaps, TransportEnd, TransportError, ProcessExit, Reply, Role, Route,
-    ServerRole,
+    Ask, Call, ClientRole, Inbound, Limits, ProcessExit, Reply, Role, Route, ServerRole, TransportCaps,
+    TransportEnd, TransportError,
 };
 use mcpjoin_proto::types::{
     ClientCapabilities, Implementation, InputRequired, LogMessageParams, LoggingLevel, ServerCapabilities,
@@ -49,7 +49,8 @@ const SERVER: usize = 1;
 impl World {
     fn new(input: &mut Input<'_>) -> Self {
         let flags = input.byte();
-        let caps = TransportCaps { exchanges: flags & 1 != 0, reopens: flags & 2 != 0, remote: flags & 32 != 0 };
+        let caps =
+            TransportCaps { exchanges: flags & 1 != 0, reopens: flags & 2 != 0, remote: flags & 32 != 0 };
         let limits = if flags & 4 != 0 { small_limits() } else { Limits::default() };
         let mut client =
             ClientRole::new(Implementation::new("client", "1"), client_capabilities(flags & 8 != 0));

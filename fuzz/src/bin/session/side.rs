@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{
-    Call, CallError, Event, Inbound, Limits, TransportCaps, Origin, Outbound, Reply, Role, Session, State,
+    Call, CallError, Event, Inbound, Limits, Origin, Outbound, Reply, Role, Session, State, TransportCaps,
 };
 use mcpjoin_proto::{Message, Method, RequestId, Time, encode};
 

@@ -14,6 +14,7 @@
 mod core;
 mod extension;
 mod store;
+mod time;
 
 use std::future::{Future, ready};
 use std::panic::AssertUnwindSafe;
