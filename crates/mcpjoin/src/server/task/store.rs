@@ -389,8 +389,3 @@ impl Drop for OpenQuestion<'_> {
         });
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::iso_8601;
-}
