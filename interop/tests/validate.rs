@@ -1,4 +1,4 @@
-//! `validate` on published servers over each of their transports: it finds what `docs/accused.md` says, and nothing else,
+//! `validate` on published servers over each of their transports: it finds what `docs/published-findings.md` says, and nothing else,
 //! each time.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -18,7 +18,7 @@ use mcpjoin::transport::ChildCommand;
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Outcome, Report, Selection, check_server, client_rules, rules};
 
-const PAGE: &str = include_str!("../../docs/accused.md");
+const PAGE: &str = include_str!("../../docs/published-findings.md");
 /// Longer than any of them takes on a busy machine: what is slow is no fault here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -26,8 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn page() -> BTreeMap<(String, String), BTreeSet<String>> {
     let rows = PAGE.lines().filter_map(|line| {
         let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
-        let [server, _version, transport, accused] = cells.as_slice() else { return None };
-        let words = accused.split('`').skip(1).step_by(2).map(str::to_owned);
+        let [server, _version, transport, findings] = cells.as_slice() else { return None };
+        let words = findings.split('`').skip(1).step_by(2).map(str::to_owned);
         let is_row = server.starts_with('`');
         is_row.then(|| ((server.trim_matches('`').to_owned(), (*transport).to_owned()), words.collect()))
     });
@@ -204,11 +204,11 @@ fn rust_over_stdio_and_http() {
 
 #[test]
 fn the_page_quotes_each_rule_with_its_address() {
-    let accused: BTreeSet<String> = page().into_values().flatten().collect();
+    let findings: BTreeSet<String> = page().into_values().flatten().collect();
     for rule in rules() {
         let heading = format!("\n### `{}`", rule.slug);
         let section = PAGE.split(&heading).nth(1).map(|rest| rest.split("\n### ").next().unwrap());
-        assert_eq!(section.is_some(), accused.contains(rule.slug), "{}", rule.slug);
+        assert_eq!(section.is_some(), findings.contains(rule.slug), "{}", rule.slug);
         let Some(section) = section else { continue };
         assert!(section.contains(rule.sentence), "{}: {}", rule.slug, rule.sentence);
         let known = rule
@@ -217,7 +217,7 @@ fn the_page_quotes_each_rule_with_its_address() {
             .any(|source| source.revisions.iter().any(|version| section.contains(&source.address(version))));
         assert!(known, "{}: no address of it", rule.slug);
     }
-    assert!(accused.iter().all(|slug| rules().any(|rule| rule.slug == slug)), "{accused:?}");
+    assert!(findings.iter().all(|slug| rules().any(|rule| rule.slug == slug)), "{findings:?}");
     assert!(page().len() > 20, "{}", page().len());
 }
 
@@ -225,17 +225,17 @@ fn the_page_quotes_each_rule_with_its_address() {
 fn the_page_quotes_each_rule_for_clients_with_its_address() {
     let rows = PAGE.lines().filter_map(|line| {
         let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
-        let [client, _version, _era, _by, accused] = cells.as_slice() else { return None };
-        client.starts_with('`').then(|| accused.split('`').skip(1).step_by(2))
+        let [client, _version, _era, _by, findings] = cells.as_slice() else { return None };
+        client.starts_with('`').then(|| findings.split('`').skip(1).step_by(2))
     });
     let rows: Vec<_> = rows.collect();
     assert!(rows.len() > 15, "{}", rows.len());
-    let accused: BTreeSet<&str> = rows.into_iter().flatten().collect();
-    assert!(accused.iter().all(|slug| client_rules().any(|rule| rule.slug == *slug)), "{accused:?}");
+    let findings: BTreeSet<&str> = rows.into_iter().flatten().collect();
+    assert!(findings.iter().all(|slug| client_rules().any(|rule| rule.slug == *slug)), "{findings:?}");
     for rule in client_rules() {
         let heading = format!("\n### `{}` ({})\n", rule.slug, rule.level().as_str());
         let section = PAGE.split(&heading).nth(1).map(|rest| rest.split("\n### ").next().unwrap());
-        assert_eq!(section.is_some(), accused.contains(rule.slug), "{}", rule.slug);
+        assert_eq!(section.is_some(), findings.contains(rule.slug), "{}", rule.slug);
         let Some(section) = section else { continue };
         assert!(section.contains(rule.sentence), "{}: {}", rule.slug, rule.sentence);
         let mut versions = rule

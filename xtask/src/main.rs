@@ -24,6 +24,7 @@ mod suite;
 mod test;
 mod tools;
 mod tree;
+mod weight;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -71,6 +72,8 @@ cargo xtask CHORE
   dist [--binary PATH]
                      the archive, the npm package and the wheel, into target/packages; around that binary, to try them
                      out, into target/packages-tried
+  weight             what a user of the library compiles, beside rmcp: crates, processor time, size (bench/weight; needs
+                     crates.io and Linux)
   wire [--write]     that Orchestra's messages in Rust are what their schema gives; --write makes them anew
   fuzz [SECONDS]     every fuzz target for that long; 0, the default, replays the corpus
   fuzz --minimize    takes what runs found into the corpora, and drops what adds no coverage";
@@ -115,6 +118,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["mutants", options @ ..] => mutants::run(&root, &mutants::Options::parse(options)?),
         ["dist"] => dist::run(&root).map(drop),
         ["dist", "--binary", path] => dist::try_out(&root, Path::new(path)).map(drop),
+        ["weight"] => weight::run(&root),
         ["wire"] => wire::run(&root, false),
         ["wire", "--write"] => wire::run(&root, true),
         ["fuzz"] => fuzz::run(&root, 0),

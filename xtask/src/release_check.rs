@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::steps::{Steps, cargo, succeed};
-use crate::{bench, beside, dist, fuzz, test};
+use crate::{bench, beside, dist, fuzz, test, weight};
 
 /// How long each fuzz target runs, in seconds: an hour and more of all of them on two processors.
 const FUZZ_SECONDS: u64 = 600;
@@ -26,6 +26,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let mut steps = Steps::default();
     steps.step("oldest Rust", "cargo +VERSION check --workspace", || oldest_rust(root));
     steps.step("beside", "cargo xtask beside", || beside::run(root));
+    steps.step("weight", "cargo xtask weight", || weight::run(root));
     steps.step("dist", "cargo xtask dist", || dist::run(root).map(drop));
     steps.step("soak", "cargo test --test child_cycles, and others, 20 times", || soak(root));
     steps.step("peers", "cargo xtask bench", || bench::run(root, &bench::Options::parse(&[])?));

@@ -13,7 +13,7 @@ use crate::steps::{self, Beside, Steps, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
 use crate::{
     beside, bounds, catalogue, conformance, dependencies, dist, fuzz, interop, requirements, tools, tree,
-    wire,
+    weight, wire,
 };
 
 /// The package whose tests need the published servers.
@@ -137,7 +137,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 fn format(root: &Path) -> Result<()> {
     succeed(&mut cargo(root, &["fmt", "--all", "--check"]))?;
     let detached = steps::detached(root)?;
-    for manifest in detached.iter().map(String::as_str).chain([beside::MANIFEST]) {
+    for manifest in detached.iter().map(String::as_str).chain([beside::MANIFEST, weight::MANIFEST]) {
         succeed(&mut cargo(root, &["fmt", "--all", "--manifest-path", manifest, "--check"]))?;
     }
     Ok(())

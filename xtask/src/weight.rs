@@ -1,0 +1,76 @@
+//! `cargo xtask weight`: what a user of the library compiles, beside rmcp: the number of crates, the processor time of a clean
+//! release build and the size of a small server (`bench/weight`).
+//!
+//! Needs crates.io. Both are built one after the other on the same machine, each into an empty folder.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::steps::{cargo, stdout, succeed};
+
+/// The workspace of the two servers.
+pub(crate) const MANIFEST: &str = "bench/weight/Cargo.toml";
+/// The clock ticks in a second of `/proc/self/stat`, on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What one server costs.
+struct Weight {
+    crates: usize,
+    cpu_seconds: f64,
+    seconds: f64,
+    bytes: u64,
+}
+
+/// Weighs both, prints a table, and fails if mcpjoin is the heavier one in any line.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let ours = weigh(root, "weight-mcpjoin")?;
+    let rmcp = weigh(root, "weight-rmcp")?;
+    println!("{:<28} {:>10} {:>10} {:>7}", "", "mcpjoin", "rmcp", "ratio");
+    let rows = [
+        ("crates", ours.crates as f64, rmcp.crates as f64, 0),
+        ("CPU of a clean build, s", ours.cpu_seconds, rmcp.cpu_seconds, 1),
+        ("clean build, s", ours.seconds, rmcp.seconds, 1),
+        ("size of the server, KiB", ours.bytes as f64 / 1024.0, rmcp.bytes as f64 / 1024.0, 0),
+    ];
+    let mut heavier = Vec::new();
+    for (name, ours, theirs, digits) in rows {
+        println!("{name:<28} {ours:>10.digits$} {theirs:>10.digits$} {:>7.2}", ours / theirs);
+        // The time on the wall depends on what else the machine does.
+        if ours > theirs && !name.starts_with("clean build") {
+            heavier.push(name);
+        }
+    }
+    if !heavier.is_empty() {
+        bail!("mcpjoin is the heavier one: {}", heavier.join(", "));
+    }
+    Ok(())
+}
+
+fn weigh(root: &Path, package: &str) -> Result<Weight> {
+    let arguments = ["tree", "--manifest-path", MANIFEST, "--locked", "-p", package, "-e", "normal,build"];
+    let tree = stdout(cargo(root, &arguments).args(["--prefix", "none", "--format", "{p}"]))?;
+    // A crate that occurs again is marked with `(*)`.
+    let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(" (").next()).collect();
+    let target = root.join("target/weight").join(package);
+    if target.exists() {
+        fs::remove_dir_all(&target).with_context(|| format!("cannot empty {}", target.display()))?;
+    }
+    let (began, cpu) = (Instant::now(), cpu_of_children()?);
+    let options = ["build", "--release", "--quiet", "--locked", "--manifest-path", MANIFEST, "-p", package];
+    succeed(cargo(root, &options).arg("--target-dir").arg(&target))?;
+    let (seconds, cpu_seconds) = (began.elapsed().as_secs_f64(), cpu_of_children()? - cpu);
+    let bytes = fs::metadata(target.join("release").join(package))?.len();
+    Ok(Weight { crates: crates.len(), cpu_seconds, seconds, bytes })
+}
+
+/// The processor time of all ended children of this process, in seconds: fields 16 and 17 of proc_pid_stat(5).
+fn cpu_of_children() -> Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").context("the processor time is read on Linux only")?;
+    let (_, fields) = stat.rsplit_once(") ").context("/proc/self/stat has another form")?;
+    let fields: Vec<f64> = fields.split(' ').skip(13).take(2).map(|field| field.parse().unwrap_or(0.0)).collect();
+    Ok(fields.iter().sum::<f64>() / TICKS_PER_SECOND)
+}
