@@ -71,6 +71,7 @@ fn weigh(root: &Path, package: &str) -> Result<Weight> {
 fn cpu_of_children() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat").context("the processor time is read on Linux only")?;
     let (_, fields) = stat.rsplit_once(") ").context("/proc/self/stat has another form")?;
-    let fields: Vec<f64> = fields.split(' ').skip(13).take(2).map(|field| field.parse().unwrap_or(0.0)).collect();
+    let fields: Vec<f64> =
+        fields.split(' ').skip(13).take(2).map(|field| field.parse().unwrap_or(0.0)).collect();
     Ok(fields.iter().sum::<f64>() / TICKS_PER_SECOND)
 }

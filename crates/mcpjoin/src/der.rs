@@ -4,11 +4,11 @@
 //! and panics on no bytes. [X.690, 8.1](https://www.itu.int/rec/T-REC-X.690).
 
 /// How much of a text is shown, in characters.
-const SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// A text in a certificate as it is shown to a person: at most 80 characters, and none that controls.
 pub fn shown(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).chars().take(SHOWN).flat_map(char::escape_debug).collect()
+    String::from_utf8_lossy(text).chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_debug).collect()
 }
 
 /// The value of the first element, when it has that tag, and what follows it.

@@ -1,6 +1,6 @@
-//! What the other crates of this repository need of this one and nobody else: outside the promise of compatibility.
+//! What only the other crates of this repository use of this crate: outside the promise of compatibility.
 //!
-//! Used by `mcpjoin-diagnostics`. ARCHITECTURE.md lists what is here; at most 60 items.
+//! Used by `mcpjoin-auth`, `mcpjoin-quic`, `mcpjoin-gateway`, `mcpjoin-orchestra` and `mcpjoin-diagnostics`. At most 60 items.
 
 #[cfg(feature = "http-client")]
 pub use crate::http::is_excepted as is_proxy_excepted;
@@ -22,8 +22,10 @@ pub mod der {
     //! Reads what a certificate says, element by element.
     pub use crate::der::{element, shown, value};
 }
-pub use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE, MAX_ROUNDS};
-pub use crate::known_tools::{KnownTools, MOST as MAX_KNOWN_TOOLS, MOST_BYTES as MAX_KNOWN_TOOL_BYTES};
+pub use crate::connection::rounds::{FIRST_PAUSE, MAX_PAUSE, MAX_ROUNDS};
+pub use crate::known_tools::{
+    KnownTools, MAX_TOOL_BYTES as MAX_KNOWN_TOOL_BYTES, MAX_TOOLS as MAX_KNOWN_TOOLS,
+};
 #[cfg(feature = "server")]
 pub use crate::server::capability::undeclared;
 #[cfg(feature = "server")]
@@ -33,7 +35,7 @@ pub use crate::server::listening::serve_each;
 #[cfg(feature = "server")]
 pub use crate::server::schema::{is_of_object, wrap, wrapped};
 #[cfg(feature = "server")]
-pub use crate::server::tools::in_words_of;
+pub use crate::server::tools::adapt_content;
 #[cfg(feature = "http-server")]
 pub use crate::transport::http_server::entry::{Served, Serves, Serving};
 pub use crate::transport::subscriber;

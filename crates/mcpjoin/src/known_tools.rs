@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 /// Maximum number of tools in one table: ten on each of the 1,000 pages that a list may have, and more than a model can
 /// choose from.
-pub const MOST: usize = 10_000;
+pub const MAX_TOOLS: usize = 10_000;
 
 /// Maximum bytes of the names and the data of all tools in one table: 400 for each. The specification recommends names
 /// of at most 128 characters.
-pub const MOST_BYTES: usize = 4 * 1024 * 1024;
+pub const MAX_TOOL_BYTES: usize = 4 * 1024 * 1024;
 
 /// A table of tools.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl<V> KnownTools<V> {
     pub fn insert(&mut self, name: &str, value: V, bytes: usize) -> bool {
         self.remove(name);
         let bytes = bytes.saturating_add(name.len());
-        let has_room = self.tools.len() < MOST && bytes <= MOST_BYTES - self.bytes;
+        let has_room = self.tools.len() < MAX_TOOLS && bytes <= MAX_TOOL_BYTES - self.bytes;
         if has_room {
             self.bytes += bytes;
             self.tools.insert(name.into(), Known { value, bytes });
@@ -66,12 +66,12 @@ impl<V> KnownTools<V> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KnownTools, MOST, MOST_BYTES};
+    use super::{KnownTools, MAX_TOOL_BYTES, MAX_TOOLS};
 
     #[test]
     fn so_many_tools_are_known_and_one_that_is_forgotten_makes_room() {
         let mut tools = KnownTools::default();
-        assert!((0..MOST).all(|name| tools.insert(&name.to_string(), (), 0)));
+        assert!((0..MAX_TOOLS).all(|name| tools.insert(&name.to_string(), (), 0)));
         assert!(!tools.insert("more", (), 0));
         assert!(tools.insert("0", (), 0), "it has its place");
         tools.remove("0");
@@ -81,15 +81,15 @@ mod tests {
     #[test]
     fn names_and_what_is_known_of_them_have_a_total_in_bytes() {
         let mut tools = KnownTools::default();
-        assert!(!tools.insert(&"x".repeat(MOST_BYTES + 1), 0, 0) && tools.is_empty());
+        assert!(!tools.insert(&"x".repeat(MAX_TOOL_BYTES + 1), 0, 0) && tools.is_empty());
         assert!(!tools.insert("", 0, usize::MAX));
-        let long = "x".repeat(MOST_BYTES / 4);
-        assert!(tools.insert(&long, 1, MOST_BYTES / 4));
-        assert!(tools.insert("b", 2, MOST_BYTES / 2 - 1));
+        let long = "x".repeat(MAX_TOOL_BYTES / 4);
+        assert!(tools.insert(&long, 1, MAX_TOOL_BYTES / 4));
+        assert!(tools.insert("b", 2, MAX_TOOL_BYTES / 2 - 1));
         assert!(!tools.insert("c", 3, 0), "its name has no room");
         // What has grown is not kept as it was.
-        assert!(!tools.insert("b", 4, MOST_BYTES / 2) && tools.get("b").is_none());
+        assert!(!tools.insert("b", 4, MAX_TOOL_BYTES / 2) && tools.get("b").is_none());
         tools.remove(&long);
-        assert!(tools.insert("b", 5, MOST_BYTES - 1) && tools.get("b") == Some(&5));
+        assert!(tools.insert("b", 5, MAX_TOOL_BYTES - 1) && tools.get("b") == Some(&5));
     }
 }

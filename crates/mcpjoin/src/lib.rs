@@ -21,6 +21,24 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Features
+//!
+//! Each feature adds to the crate; none changes what another one does.
+//!
+//! | feature | adds | by default |
+//! |---|---|---|
+//! | `client` | [`Client`], [`client`] | yes |
+//! | `server` | [`Server`], [`server`] | yes |
+//! | `child` | servers as child processes: [`transport::ChildCommand`]; implies `client` | yes |
+//! | `socket` | TCP and Unix sockets: [`Link::tcp`], [`Link::unix`] and [`transport::Listener`] | no |
+//! | `http-client` | Streamable HTTP and HTTP+SSE: [`Link::http`]; implies `client` and `socket`; needs one of the two `tls-*` | no |
+//! | `http-server` | the same as a server: [`Server::http`]; implies `server` | no |
+//! | `tls-ring` | the cryptography of TLS by ring | yes |
+//! | `tls-aws-lc-rs` | the cryptography of TLS by aws-lc-rs; ring is used if both are on | no |
+//!
+//! Links in memory, over any byte stream and over the program's own standard input and output need no feature. OAuth is in
+//! `mcpjoin-auth`, QUIC in `mcpjoin-quic`, the bridge between eras in `mcpjoin-gateway`.
 #![cfg_attr(
     not(all(feature = "child", feature = "http-client", feature = "http-server", feature = "socket")),
     allow(

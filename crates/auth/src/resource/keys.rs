@@ -20,19 +20,19 @@ use crate::jws::{Jws, JwsError, KeySet};
 use crate::metadata::AuthorizationServer;
 
 /// How long keys are used before they are fetched again: a withdrawn key is accepted for that long at most.
-const FRESH: Duration = Duration::from_secs(10 * 60);
+const MAX_AGE: Duration = Duration::from_secs(10 * 60);
 
 /// How long keys are used when they cannot be fetched again.
-const STALE: Duration = Duration::from_secs(60 * 60);
+const MAX_STALE_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// The shortest time between two fetches, however often a token names an unknown key.
-const PAUSE: Duration = Duration::from_secs(30);
+const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long fetching the keys may take, with the metadata that name them.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a request waits for newer keys while there are usable ones.
-const GRACE: Duration = Duration::from_secs(5);
+const WAIT_FOR_NEWER: Duration = Duration::from_secs(5);
 
 /// Fetches documents: at most 1 MiB each, and only from addresses that the issuer may name.
 pub(super) trait Documents: Send + Sync {
@@ -104,17 +104,19 @@ impl IssuerKeys {
     async fn keys(self: &Arc<Self>) -> Result<Keys, Rejected> {
         let known = self.lock().keys.clone();
         if let Some(keys) = &known
-            && (self.documents.is_none() || keys.since.elapsed() < FRESH)
+            && (self.documents.is_none() || keys.since.elapsed() < MAX_AGE)
         {
             return Ok(keys.clone());
         }
         let fetching = self.fetch(known.as_ref().map(|keys| keys.since));
         match known {
             // An issuer that does not respond must not delay requests for long: the present keys are used then.
-            Some(keys) if keys.since.elapsed() < STALE => drop(timeout(GRACE, fetching).await),
+            Some(keys) if keys.since.elapsed() < MAX_STALE_AGE => {
+                drop(timeout(WAIT_FOR_NEWER, fetching).await)
+            }
             _ => fetching.await,
         }
-        let keys = self.lock().keys.clone().filter(|keys| keys.since.elapsed() < STALE);
+        let keys = self.lock().keys.clone().filter(|keys| keys.since.elapsed() < MAX_STALE_AGE);
         keys.ok_or_else(|| {
             Rejected::Unavailable(
                 "the keys of the authorization server are not to be had at the moment".into(),
@@ -148,16 +150,16 @@ impl IssuerKeys {
         {
             let mut state = self.lock();
             let fetched = state.keys.as_ref().map(|keys| keys.since) != since;
-            if fetched || state.attempted.is_some_and(|attempted| attempted.elapsed() < PAUSE) {
+            if fetched || state.attempted.is_some_and(|attempted| attempted.elapsed() < MIN_FETCH_INTERVAL) {
                 return;
             }
             state.attempted = Some(Instant::now());
         }
         let this = self.clone();
         let fetching = tokio::spawn(async move {
-            let fetched = timeout(PATIENCE, fetched(&this.issuer, documents)).await;
+            let fetched = timeout(FETCH_TIMEOUT, fetched(&this.issuer, documents)).await;
             match fetched
-                .unwrap_or_else(|_| Err(format!("they did not come within {} s", PATIENCE.as_secs())))
+                .unwrap_or_else(|_| Err(format!("they did not come within {} s", FETCH_TIMEOUT.as_secs())))
             {
                 Ok(set) => {
                     this.lock().keys = Some(Keys { set: Arc::new(set), since: Instant::now() });

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::errors::{ErrorTexts, client_gone, failure};
 use crate::relay::{self, forward};
 use mcpjoin::connection::Context;
-use mcpjoin::internal::{FIRST_PAUSE, LONGEST_PAUSE, MAX_ROUNDS};
+use mcpjoin::internal::{FIRST_PAUSE, MAX_PAUSE, MAX_ROUNDS};
 
 /// A request and its repetitions.
 pub(super) struct Rounds {
@@ -66,7 +66,7 @@ impl Rounds {
         let mut params = self.original.clone().unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
         if questions.is_empty() {
             sleep(self.pause).await;
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            self.pause = (self.pause * 2).min(MAX_PAUSE);
         } else {
             let timeout = self.timeout;
             let answers = questions.into_iter().map(|(name, question)| async move {

@@ -28,7 +28,7 @@ use super::task::{
     needs_task_support, task_metadata,
 };
 use super::{Client, ClientError, decode, encode};
-use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::connection::rounds::{FIRST_PAUSE, MAX_PAUSE};
 use crate::connection::{CallEvent, Calling};
 
 /// A call of a tool in progress.
@@ -403,7 +403,7 @@ impl<P: RoundTripParams> RoundTrip<P> {
             // The server is overloaded, or waits for something of its own.
             _ => {
                 let sleep = tokio::time::sleep(self.pause);
-                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                self.pause = (self.pause * 2).min(MAX_PAUSE);
                 Stage::Pausing(Box::pin(sleep))
             }
         }

@@ -13,4 +13,4 @@ pub const MAX_ROUNDS: usize = 10;
 pub const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest such pause.
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+pub const MAX_PAUSE: Duration = Duration::from_secs(10);

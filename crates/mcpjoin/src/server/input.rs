@@ -34,7 +34,7 @@ use tokio::time::sleep;
 
 use super::seal::{self, Keys, OpenError, Purpose};
 use super::{Context, HandlerError, capability, encode, task};
-use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE, MAX_ROUNDS};
+use crate::connection::rounds::{FIRST_PAUSE, MAX_PAUSE, MAX_ROUNDS};
 
 /// Why a request for input has no response.
 #[derive(Debug)]
@@ -371,7 +371,7 @@ where
         let questions = input.input_requests.unwrap_or_default();
         if questions.is_empty() {
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
         let responses = cx.ask_all(questions).await?;
         match handle(cx.in_round(responses, input.request_state)).await {

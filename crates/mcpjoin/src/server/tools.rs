@@ -372,12 +372,12 @@ impl ToolEntry {
                 }
             }
         }
-        in_words_of(profile, &mut result.content);
+        adapt_content(profile, &mut result.content);
     }
 }
 
 /// Replaces content that the revision does not have with a text that describes it.
-pub fn in_words_of(profile: &Profile, content: &mut [Content]) {
+pub fn adapt_content(profile: &Profile, content: &mut [Content]) {
     if profile.audio && profile.resource_links {
         return;
     }

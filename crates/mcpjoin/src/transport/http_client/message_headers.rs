@@ -199,7 +199,7 @@ fn value(text: &str, what: &str) -> Result<HeaderValue, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::known_tools::{MOST, MOST_BYTES};
+    use crate::known_tools::{MAX_TOOL_BYTES, MAX_TOOLS};
 
     fn tool(name: &str, header: &str) -> String {
         format!(
@@ -220,11 +220,11 @@ mod tests {
     #[test]
     fn the_marks_of_so_many_tools_are_remembered_by_a_link() {
         let mut outgoing = MessageHeaders::default();
-        let all = |header| (0..=MOST).map(|name| tool(&name.to_string(), header)).collect::<Vec<_>>();
+        let all = |header| (0..=MAX_TOOLS).map(|name| tool(&name.to_string(), header)).collect::<Vec<_>>();
         for (header, known) in [(ONE, "Mcp-Param-One"), (r#","x-mcp-header":"Two""#, "Mcp-Param-Two")] {
             learn(&mut outgoing, &all(header));
-            assert!((0..MOST).all(|name| of(&outgoing, &name.to_string()).as_deref() == Some(known)));
-            assert_eq!(of(&outgoing, &MOST.to_string()), None);
+            assert!((0..MAX_TOOLS).all(|name| of(&outgoing, &name.to_string()).as_deref() == Some(known)));
+            assert_eq!(of(&outgoing, &MAX_TOOLS.to_string()), None);
         }
         learn(&mut outgoing, &[tool("0", ""), tool("more", ONE)]);
         assert!(of(&outgoing, "0").is_none() && of(&outgoing, "more").is_some());
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn the_names_and_marks_that_a_link_remembers_have_a_total_in_bytes() {
         let mut outgoing = MessageHeaders::default();
-        let name = |of: &str| of.repeat(MOST_BYTES / 2);
+        let name = |of: &str| of.repeat(MAX_TOOL_BYTES / 2);
         learn(&mut outgoing, &[tool(&name("a"), ONE), tool(&name("b"), ONE), tool("c", ONE)]);
         assert!(of(&outgoing, &name("a")).is_some() && of(&outgoing, "c").is_some());
         assert_eq!(of(&outgoing, &name("b")), None);

@@ -8,7 +8,7 @@ use mcpjoin_proto::{ErrorObject, Kind, Raw};
 use super::super::super::value::{Struct, ValueError};
 use super::super::super::wire::ToolResponse;
 use super::handler::Asked;
-use mcpjoin::internal::in_words_of;
+use mcpjoin::internal::adapt_content;
 
 /// The code of a failed tool, as the orchestrator gives it.
 pub(super) const ERROR_CODE: &str = "orchestra/errorCode";
@@ -40,7 +40,7 @@ pub(super) fn of(asked: &Asked<'_>, response: ToolResponse) -> Result<Raw, Error
         }
         CallToolResult::error(error_text(&response))
     };
-    in_words_of(asked.profile, &mut result.content);
+    adapt_content(asked.profile, &mut result.content);
     if let Some(structured) = read.structured.filter(|_| asked.profile.structured_content) {
         // The line that it becomes has room for a frame, and the text is in it already.
         let length: usize = result.content.iter().filter_map(Content::as_text).map(str::len).sum();

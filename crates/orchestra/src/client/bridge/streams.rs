@@ -14,7 +14,7 @@ use super::super::{Orchestrator, Streamed};
 use super::beats::Beats;
 use super::handler::{Asked, failed};
 use super::results::{ERROR_CODE, error_text};
-use mcpjoin::internal::in_words_of;
+use mcpjoin::internal::adapt_content;
 
 /// What chunks are when the sender says that they are JSON.
 const JSON: &str = "application/json";
@@ -135,7 +135,7 @@ fn result(asked: &Asked<'_>, said: Said, end: StreamEnd) -> Result<Raw, ErrorObj
         let response = ToolResponse { error_code, error_message, ..ToolResponse::default() };
         content.push(Content::text(error_text(&response)));
     }
-    in_words_of(asked.profile, &mut content);
+    adapt_content(asked.profile, &mut content);
     let mut result = CallToolResult::new(content);
     if !end.success {
         result.is_error = Some(true);
