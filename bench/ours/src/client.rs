@@ -5,10 +5,10 @@
 use std::time::{Duration, Instant};
 
 use mcpjoin::Client;
-use mcpjoin::transport::ChildCommand;
 use mcpjoin::proto::session::Ask;
 use mcpjoin::proto::types::Content;
 use mcpjoin::proto::{Era, Raw};
+use mcpjoin::transport::ChildCommand;
 use mcpjoin_quic::endpoint::Trust;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;

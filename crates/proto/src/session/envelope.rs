@@ -152,7 +152,7 @@ pub(super) fn replace_token(params: &Payload, token: &str) -> Option<Payload> {
 /// The `resultType` of a complete result, as a first member.
 pub(super) const COMPLETE: &str = "\"resultType\":\"complete\",";
 
-/// The data for the envelope of a result: see [`Session::enclosure`](super::Session::enclosure).
+/// The data for the envelope of a result: see [`Session::result_envelope`](super::Session::result_envelope).
 #[derive(Clone, Debug)]
 pub struct ResultEnvelope {
     meta: Vec<(&'static str, String)>,

@@ -422,7 +422,7 @@ impl Session {
     }
 
     /// Closes the session once the pending requests of the peer are finished. Nothing more is read, own calls fail, and
-    /// the peer's requests may still get a response for [`Limits::drain`](super::Limits::drain). A client, and a
+    /// the peer's requests may still get a response for [`Limits::drain`](Limits::drain). A client, and a
     /// session that is not open, closes at once.
     pub fn drain(&mut self, now: Time) {
         match self.phase {

@@ -58,7 +58,7 @@ pub struct Admitted {
     /// Identifies the client. Sessions, tasks and request states belong to one principal and are invisible to others.
     pub principal: Box<str>,
     /// What the client may do, in the order of its token, with the scopes that others imply. Handlers read them in
-    /// [`Context::origin`](crate::server::Context::origin).
+    /// [`Context::origin`](crate::connection::Context::origin).
     pub scopes: Arc<[Box<str>]>,
     /// When the admission expires. Streams without an end of their own are closed then. `None`: never.
     pub until: Option<Instant>,

@@ -307,7 +307,7 @@ impl HttpOptions {
     /// ([specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization); the crate
     /// `mcpjoin-auth` has a resource server). Checked before it: `Host` and `Origin`, the path, and the preflight of CORS.
     ///
-    /// Handlers read the principal and its scopes in [`Context::origin`](crate::server::Context::origin). A legacy session, a
+    /// Handlers read the principal and its scopes in [`Context::origin`](crate::connection::Context::origin). A legacy session, a
     /// task and the state of a request belong to that principal, so [`HttpOptions::principal`] is not called any more.
     #[must_use]
     pub fn admission(mut self, admission: impl Admission + 'static) -> Self {
