@@ -1,4 +1,5 @@
-//! Tests of the HTTP service in an axum application with a route of its own, as the documentation of `Server::http` describes.
+//! Tests of the HTTP service in an axum application with a route of its own, as the documentation of `Server::http`
+//! describes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;

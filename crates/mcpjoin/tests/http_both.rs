@@ -425,7 +425,7 @@ fn a_proxy_that_drops_silent_streams_costs_a_legacy_call_nothing() {
             async move { call(&client, "slow", 0).await }
         });
         gate.began.notified().await;
-        // The proxy drops the stream of the session and that of the call; the client resumes both, and they are dropped again.
+        // The proxy drops the stream of the session and that of the call; the client resumes both; they are dropped again.
         for _ in 0..8 {
             proxy.dropped.notified().await;
         }

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
 use crate::told::{Told, hearing};
 
-/// A server that can drop all its sessions; the field counts to the id of the next session.
+/// A server that can drop all its sessions; `session` is the number in the id of the current session.
 struct Forgetful {
     server: Scripted,
     session: Arc<AtomicUsize>,

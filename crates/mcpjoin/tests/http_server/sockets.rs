@@ -523,7 +523,7 @@ fn what_was_asked_before_a_stream_that_lasts_is_answered_whole() {
         written.unwrap();
         let came = String::from_utf8(came).unwrap();
         let (first, second) = came.split_at(came.rfind("HTTP/1.1 200").unwrap());
-        // A large response is serialized on another thread, so it arrives as an event: in chunks, of which the last is empty.
+        // A large response is serialized on another thread, so it arrives as an event: in chunks, the last of them empty.
         let end = first.trim_end_matches("\r\n0\r\n\r\n").trim_end();
         assert!(first.len() > 6 * 1024 * 1024 && end.ends_with('}'), "{} bytes", first.len());
         assert!(second.contains("text/event-stream"));
@@ -662,7 +662,7 @@ fn http_2_is_spoken_on_the_same_port() {
 fn http_2_with_two_hosts_is_refused() {
     run_for_real(async {
         let listening = Listening::new(HttpOptions::new()).await;
-        // Status 400 is the twelfth entry of the static table. Status 415, for the missing content type, is not in the table.
+        // Status 400 is the twelfth entry of the static table. Status 415, for a missing content type, is not in it.
         for (host, is_400) in [("localhost", false), ("evil.example", true)] {
             let mut stream = listening.connect().await;
             let mut request = PREFACE.to_vec();
