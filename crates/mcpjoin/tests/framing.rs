@@ -55,7 +55,7 @@ impl Peer {
         std::mem::take(&mut self.violations.lock().unwrap())
     }
 
-    /// Calls the tool of a case whose response is no message; the call fails at once with these words, and nothing else does.
+    /// Calls the tool of a case whose response is no message. The call fails at once with these words; nothing else fails.
     async fn fails_alone(&self, case: &str, words: &str) {
         let began = Instant::now();
         let (error, other) = tokio::join!(self.call(case), self.call("fine"));

@@ -98,7 +98,7 @@ fn a_last_line_that_is_cut_off_ends_the_link_and_fails_no_call() {
                 |inbound: &Inbound| matches!(inbound, Inbound::Malformed { error, .. } if error.id.is_some());
             assert!(!all.iter().any(names_a_call), "{length}: {all:?}");
         }
-        // A complete message with and without its line feed (here a request, which is answered), and a line that is no message.
+        // A complete message, without and with its line feed, and a line that is no message.
         for (bytes, count) in [(reply.to_owned(), 1), (format!("{reply}\n"), 1), ("hello".to_owned(), 0)] {
             let (all, end) = read_to(&bytes).await;
             assert_eq!((messages(&all), end), (count, TransportEndKind::EndOfStream), "{bytes}");

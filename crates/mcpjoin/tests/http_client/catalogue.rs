@@ -204,7 +204,7 @@ fn s18_arguments_are_mirrored_when_the_list_came_from_memory() {
         client.call_tool("t", region()).await.unwrap();
         assert_eq!(server.abouts()[1..], ["tools/list", "tools/call"], "the second list came from memory");
 
-        // The list was cached over the link of another client: this client learns the change when the server refuses the call.
+        // Another client has cached the list: this client learns of the change when the server refuses the call.
         let cache = Cache::new();
         let server = renaming(2, hints).await;
         let connect =

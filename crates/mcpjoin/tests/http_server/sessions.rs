@@ -62,7 +62,7 @@ fn cve_2026_33946_a_stranger_cannot_take_the_stream_of_a_session() {
         assert_eq!(thief.get().await.status, 404);
         assert_eq!(thief.with("last-event-id", "0-0").get().await.status, 404);
         stream.is_silent().await;
-        // A request of the session's owner that lacks the secret does not end it either.
+        // A second stream of the owner is refused too, so it cannot replace the first by accident.
         assert_eq!(session.get().await.status, 409);
     });
 }
