@@ -1,8 +1,8 @@
-//! A scripted MCP server and its scripted authorization servers: they follow the specification except where a test sets a knob.
+//! A scripted MCP server with scripted authorization servers. They follow the specification except where a test sets a knob.
 //!
-//! One [`World`] has an MCP server with its protected resource metadata, and two authorization servers, each at a port of its
-//! own, with metadata, registration, authorization (it redirects the browser at once), token and revocation. They log every
-//! request, so that a test can count them.
+//! One [`World`] has an MCP server with its protected resource metadata, and two authorization servers, each at its own
+//! port, with metadata, registration, authorization (it redirects the browser at once), token and revocation. They log
+//! every request, so that a test can count the requests. Used by all tests of this folder.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::{HashMap, HashSet};

@@ -77,8 +77,8 @@ fn g140_a_hundred_refreshes_at_once_are_one_request() {
 #[test]
 fn g141_a_clock_that_is_wrong_costs_a_request_and_no_message() {
     run(async {
-        // The client's clock is late: the token has expired for the server only. The client's clock is early: the token seems
-        // to have expired long ago, and there is no refresh token.
+        // A late clock of the client: the token has expired for the server only. An early clock: the token seems to have
+        // expired long ago, and there is no refresh token.
         let world = World::with(|knobs| knobs.refreshes = false).await;
         let store = MemoryStore::default();
         world.asking().store(store.clone()).build().unwrap().login().await.unwrap();
