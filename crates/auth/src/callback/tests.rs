@@ -1,3 +1,5 @@
+//! Tests of the callback listener on the loopback interface.
+
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -1,3 +1,5 @@
+//! Tests of the discovery of an authorization server, with scripted servers.
+
 use std::sync::Mutex;
 
 use super::*;

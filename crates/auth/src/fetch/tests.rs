@@ -1,3 +1,5 @@
+//! Tests of the address filter, the redirects, and the limits of the fetcher.
+
 use super::*;
 use crate::scripted_server::{Answer, Names, ScriptedServer, answer, json, run};
 

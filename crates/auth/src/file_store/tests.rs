@@ -1,3 +1,5 @@
+//! Tests of the file store: its files, permissions, locks, and limits.
+
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,3 +1,5 @@
+//! Tests of the parsing of token responses, and of client authentication.
+
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;

@@ -507,7 +507,7 @@ fn token(state: &State, which: usize, seen: &Seen) -> (u16, Value) {
     (200, reply)
 }
 
-// ---- who is asked ----
+// ---- the user agent ----
 
 /// A user agent that requests the page at once, and returns the target of its redirect.
 pub(crate) struct Robot;

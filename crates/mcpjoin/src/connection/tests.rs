@@ -1,3 +1,5 @@
+//! Tests of the connection: its calls, its wakers, its driver and its notifications. Used by the tests of `driver` too.
+
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Weak;

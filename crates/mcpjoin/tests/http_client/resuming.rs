@@ -229,7 +229,7 @@ fn the_stream_of_a_session_goes_on_when_the_events_before_are_not_kept() {
     });
 }
 
-// ---- a server that is gone ----
+// ---- a server that has exited ----
 
 /// A server that exits during a call: its port refuses connections, and is reserved for as long as the test holds it.
 async fn dies(

@@ -308,7 +308,7 @@ fn what_no_stream_waits_for_is_not_kept_where_there_is_little_room() {
     });
 }
 
-// ---- places ----
+// ---- the number of sessions ----
 
 async fn opens(peer: &Peer) -> Option<Peer> {
     let reply = peer.post(crate::support::initialize(LEGACY, json!({}))).await;

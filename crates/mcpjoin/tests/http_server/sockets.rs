@@ -432,7 +432,7 @@ fn f116_a_stream_cut_at_any_byte_is_resumed_without_loss_or_doubling() {
     });
 }
 
-// ---- streams that last ----
+// ---- long streams ----
 
 fn listen(session: &str) -> String {
     format!("GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n{session}\r\n")
@@ -591,7 +591,7 @@ fn a_connection_above_the_limit_waits_for_its_place() {
     });
 }
 
-// ---- HTTP/2, by hand ----
+// ---- scripted HTTP/2 frames ----
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
@@ -719,7 +719,7 @@ fn f126_rapid_resets_and_endless_heads_end_the_connection() {
     });
 }
 
-// ---- listening ----
+// ---- the listener ----
 
 #[test]
 fn the_end_finishes_calls_and_streams_and_then_closes() {

@@ -10,7 +10,7 @@ use mcpjoin_proto::{Method, Notification, Payload, Raw, Time, Version};
 
 use crate::common::*;
 
-/// A small random generator (xorshift) with a fixed seed, so that every run is the same.
+/// A small random generator (xorshift), seeded by each test, so that every run is the same.
 struct Dice(u64);
 
 impl Dice {

@@ -1,3 +1,5 @@
+//! Tests of tasks: the end of a task during its start, and the limits of their memory.
+
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 

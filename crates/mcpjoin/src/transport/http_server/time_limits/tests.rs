@@ -219,7 +219,7 @@ fn the_rest_of_a_body_that_is_refused_for_its_length_has_five_seconds() {
     });
 }
 
-// ---- lengths ----
+// ---- content lengths ----
 
 #[test]
 fn two_lengths_are_refused_whatever_comes_before_and_behind() {
@@ -261,7 +261,7 @@ fn two_lengths_are_refused_whatever_comes_before_and_behind() {
     });
 }
 
-// ---- HTTP/2, by hand ----
+// ---- scripted HTTP/2 frames ----
 
 const GOAWAY: u8 = 7;
 const PING: u8 = 6;
