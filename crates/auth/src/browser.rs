@@ -274,7 +274,7 @@ mod tests {
         assert!(before.elapsed() >= Duration::from_secs(300));
         assert_eq!(*opened.lock().unwrap(), ["told https://as.example/", "opened https://as.example/"]);
 
-        // Also when the login is cancelled before the browser was opened.
+        // The same when the login is cancelled before the browser was opened.
         drop(browser.clone().port(port).visit(None).await.unwrap());
         let visit = browser.clone().port(port).visit(None).await.unwrap();
         let mut waiting = Box::pin(visit.authorize(authorizing()));

@@ -154,7 +154,7 @@ mod tests {
     const SERVER: &str = "https://server.example/mcp";
     const TOKENS: &str = "https://server.example/token";
 
-    /// The claims of a proof and the key in it, whose signature is verified.
+    /// The claims of a proof, after its signature was verified, and the key in it.
     fn read(proof: Option<http::HeaderValue>) -> (Raw, PublicKey) {
         let proof = proof.unwrap();
         assert!(proof.is_sensitive());
@@ -174,7 +174,7 @@ mod tests {
     fn a_proof_is_of_one_request() {
         let dpop = Dpop::new().unwrap();
         let now = UNIX_EPOCH + Duration::from_secs(1_562_262_618);
-        // RFC 9449, 7.1: the token of its example, and the `ath` of it.
+        // RFC 9449, 7.1: the example token and its `ath`.
         let token = "Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU";
         let url = "HTTPS://user:secret@Server.Example:443/mcp?session=secret#part";
         let (claims, key) = read(dpop.proof_at(now, "POST", url, Some(token)));

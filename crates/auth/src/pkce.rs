@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_challenge_is_that_of_the_example_of_rfc_7636() {
-        // Appendix B.
+        // RFC 7636, appendix B.
         let pkce = Pkce::of("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".into());
         assert_eq!(pkce.challenge, "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
     }

@@ -65,7 +65,7 @@ mod tests {
         go.notify_one();
         second.await.unwrap();
         assert_eq!(begun.load(Ordering::SeqCst), 1);
-        // When all waiters are dropped it is dropped, and the next caller begins a new one.
+        // When all waiters are dropped, the work is dropped, and the next caller begins a new one.
         let mut third = join();
         assert!((&mut third).now_or_never().is_none());
         drop(third);

@@ -87,7 +87,7 @@ mod tests {
         assert!(tools.insert(&long, 1, MAX_TOOL_BYTES / 4));
         assert!(tools.insert("b", 2, MAX_TOOL_BYTES / 2 - 1));
         assert!(!tools.insert("c", 3, 0), "its name has no room");
-        // What has grown is not kept as it was.
+        // An entry that has grown over the limit is removed.
         assert!(!tools.insert("b", 4, MAX_TOOL_BYTES / 2) && tools.get("b").is_none());
         tools.remove(&long);
         assert!(tools.insert("b", 5, MAX_TOOL_BYTES - 1) && tools.get("b") == Some(&5));

@@ -1,5 +1,5 @@
-//! A server as a child process: how it starts, what it may do to us, how it ends. Cases D of the adversarial
-//! catalogue and the requirements on processes, with scripts as children.
+//! Tests of a server as a child process: how it starts, how it can misbehave, and how it ends. They cover the cases D
+//! of the adversarial catalogue and the requirements on processes, with shell scripts as children.
 #![cfg(target_os = "linux")]
 
 use mcpjoin_test_support as support;
@@ -10,9 +10,9 @@ use mcpjoin::proto::session::{Inbound, ProcessExit, TransportEndKind};
 use mcpjoin::transport::{ChildCommand, Direction, Forced, Inspected, SpawnErrorKind};
 use support::{READY, bare, big, end, lives, note, params, poll_once, run, sh, takes_less_than};
 
-/// Says `{"pid":…}` of its last background job.
+/// Writes a message `{"pid":…}` with the process id of the shell's last background job.
 const TELL: &str = r#"printf '{"jsonrpc":"2.0","method":"pid","params":{"pid":%d}}\n' $!;"#;
-/// The same between single quotes.
+/// The same for use between single quotes.
 const TELL_IN_QUOTES: &str =
     r#"printf "{\"jsonrpc\":\"2.0\",\"method\":\"pid\",\"params\":{\"pid\":%d}}\n" $!;"#;
 
@@ -20,7 +20,7 @@ fn pid(params: &serde_json::Value) -> u32 {
     u32::try_from(params["pid"].as_u64().expect("a number")).expect("a pid")
 }
 
-/// The bound of a death, 0.5 s, and what it takes to start a shell; below the 2 s of the ladder's first step.
+/// The time limit for noticing a death, 0.5 s, plus the start of a shell; below the 2 s of the first shutdown step.
 const SOON: Duration = Duration::from_millis(1500);
 
 async fn failure(command: ChildCommand) -> (SpawnErrorKind, String) {
@@ -145,7 +145,7 @@ fn r11_an_exit_is_told_while_a_grandchild_holds_the_pipes() {
             let mut link = bare(sh(&script).start().await.expect("a shell"));
             let grandchild = pid(&params(&mut link).await);
             let start = Instant::now();
-            // What stood there without an end is a message all the same.
+            // A last line without a newline is a message too.
             assert_eq!(params(&mut link).await, serde_json::json!({}));
             assert_eq!(end(&mut link).await.exit, Some(ProcessExit::Code(3)));
             let took = start.elapsed();
@@ -173,7 +173,7 @@ fn d_a_closed_standard_output_is_the_end_even_when_the_child_lives_on() {
 #[test]
 fn r18_r20_f8_a_polite_child_leaves_by_itself_and_at_once() {
     run(async {
-        // Below the 0.5 s that what a child leaves behind is given: nothing is left here.
+        // Nothing is left behind, so closing takes less than the 0.5 s that leftover processes are given.
         takes_less_than(Duration::from_millis(450), async || {
             let command = sh("cat; exit 0").shutdown(support::DEADLINE, support::DEADLINE);
             let handle = command.handle();
@@ -262,7 +262,7 @@ fn what_a_child_leaves_behind_is_asked_to_go_before_it_is_killed() {
         let mut link = bare(command.start().await.expect("a shell"));
         params(&mut link).await;
         let end = link.close().await;
-        // The shell may say how its `sleep` has ended.
+        // The shell may write how its `sleep` has ended.
         assert!(end.stderr.ends_with(b"asked\n"), "{:?}", end.stderr);
         let left = handle.report().expect("a report").left_behind;
         assert!(left.iter().any(|left| left.name == "sh"), "{left:?}");
@@ -272,7 +272,7 @@ fn what_a_child_leaves_behind_is_asked_to_go_before_it_is_killed() {
 #[test]
 fn an_exit_is_told_while_a_process_that_nobody_finds_holds_the_pipes() {
     run(async {
-        // Neither variable nor group, and no parent: it is not ended with the child.
+        // The grandchild has no mark in its environment, no common process group and no parent: it survives the child.
         let script = format!("env -i setsid /bin/sleep 1000 & {TELL} exit 3");
         let mut link = bare(sh(&script).start().await.expect("a shell"));
         let stranger = pid(&params(&mut link).await);
@@ -300,7 +300,7 @@ fn d73_a_wrapper_and_the_server_behind_it_are_ended() {
 #[test]
 fn d75_who_calls_setsid_is_found() {
     run(async {
-        // The first has lost its parent and keeps our variable; the second has neither variable nor group.
+        // The first has lost its parent and keeps our mark; the second has neither the mark nor the process group.
         let script = format!(
             r#"sh -c 'setsid sleep 1000 & {TELL_IN_QUOTES}'; env -i setsid /bin/sleep 1000 & {TELL} cat >/dev/null"#
         );
@@ -317,11 +317,11 @@ fn d75_who_calls_setsid_is_found() {
     });
 }
 
-/// Closing one looks who is there. For another, whose family has grown since, that look is too old.
+/// Closing a child lists the processes. For another child, which has forked since, that list is out of date.
 #[test]
 fn d75_who_calls_setsid_is_found_however_many_are_started_and_closed_meanwhile() {
     run(async {
-        // Neither variable nor group: it is known by its parent alone, and that is gone at once.
+        // The grandchild has neither the mark nor the process group. Only its parent identifies it, and that exits at once.
         let script = format!("env -i setsid /bin/sleep 1000 & {TELL} cat >/dev/null");
         let each = (0..12).map(|_| async {
             let mut left = Vec::new();
@@ -400,17 +400,17 @@ fn d70_a_child_that_never_reads_holds_up_nobody_but_its_sender() {
                 link.push(big.clone());
                 pushed += 1;
             }
-            // Pending for ever once the pipe is full: there is no event for "nothing happens".
+            // The flush is pending for ever once the pipe is full: no event reports that, so the test uses a timeout.
             if tokio::time::timeout(Duration::from_millis(200), link.flush()).await.is_err()
                 && !link.has_room()
             {
                 break;
             }
         }
-        // 1 MiB of pipe and 256 KiB of our own, whatever the caller would like to send.
+        // The limit is 1 MiB of pipe and 256 KiB of our own buffer, however much the caller would like to send.
         assert!(pushed < 30, "{pushed}");
         assert!(link.sent() <= 1024 * 1024);
-        // It is asked at once, and so it is not killed.
+        // The child receives SIGTERM at once, so it is not killed.
         assert_eq!(link.close().await.exit, Some(ProcessExit::Signal(15)));
     });
 }
@@ -433,7 +433,7 @@ fn d_a_child_that_floods_its_output_can_still_be_closed() {
 #[test]
 fn r75_d79_f10_dropping_the_link_ends_everything() {
     let script = format!("sleep 1000 & {TELL} cat >/dev/null");
-    // Inside a runtime.
+    // The link is dropped inside a runtime.
     run(async {
         takes_less_than(Duration::from_millis(500), async || {
             let command = sh(&script);
@@ -450,7 +450,7 @@ fn r75_d79_f10_dropping_the_link_ends_everything() {
         })
         .await;
     });
-    // Outside, after the runtime has gone.
+    // The link is dropped outside, after the runtime has ended.
     let (handle, link, grandchild) = run(async {
         let command = sh(&script);
         let handle = command.handle();
@@ -462,7 +462,7 @@ fn r75_d79_f10_dropping_the_link_ends_everything() {
     drop(link);
     run(handle.ended()).expect("a report");
     assert!(!lives(grandchild) && !lives(handle.pid().expect("a pid")));
-    // With the task that owns it, when its runtime shuts down.
+    // The link is dropped with the task that owns it, when its runtime shuts down.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let command = sh(&script);
     let handle = command.handle();
@@ -476,7 +476,7 @@ fn r75_d79_f10_dropping_the_link_ends_everything() {
     drop(runtime);
     run(handle.ended()).expect("a report");
     assert!(!lives(grandchild) && !lives(handle.pid().expect("a pid")));
-    // In a panic.
+    // The link is dropped by a panic.
     let command = sh(&script);
     let handle = command.handle();
     let panicked = std::thread::spawn(move || {
@@ -524,7 +524,7 @@ fn d81_a_stopped_child_can_be_closed() {
 #[test]
 fn d82_writing_to_a_child_that_has_closed_its_input_is_an_error_and_the_status_is_told() {
     run(async {
-        // It ends when it is told to: once we have written.
+        // The child ends on a signal, which the test sends after it has written.
         let script = format!("trap 'exit 7' USR1; exec <&-; {READY} while :; do sleep 1000 & wait; done");
         let command = sh(&script);
         let handle = command.handle();
@@ -534,7 +534,7 @@ fn d82_writing_to_a_child_that_has_closed_its_input_is_an_error_and_the_status_i
         assert!(matches!(error.kind, TransportEndKind::Failed(_)), "{error:?}");
         let pid = handle.pid().expect("a pid").to_string();
         assert!(std::process::Command::new("kill").args(["-USR1", &pid]).status().expect("kill").success());
-        // Told once; what can be read, is read.
+        // The error of sending is reported once; the link still reads what the child has written.
         link.send(note("{}")).await.expect("told already");
         assert_eq!(end(&mut link).await.exit, Some(ProcessExit::Code(7)));
     });
@@ -543,9 +543,9 @@ fn d82_writing_to_a_child_that_has_closed_its_input_is_an_error_and_the_status_i
 #[test]
 fn d83_the_child_gets_three_file_descriptors() {
     run(async {
-        // One that the standard library has not opened, without the close-on-exec flag.
+        // The standard library has not opened this descriptor, so it lacks the close-on-exec flag.
         let leaking = rustix::io::dup(std::io::stdin()).expect("a descriptor");
-        // Without a pipeline, whose pipes the shell would have open.
+        // The script uses no pipeline, because the shell would have its pipes open.
         let mut link = bare(sh("ls /proc/$$/fd; true").start().await.expect("a shell"));
         let mut files = Vec::new();
         while let Inbound::Malformed { excerpt, .. } = link.recv().await {
@@ -600,13 +600,13 @@ fn r7_d84_a_child_inherits_our_environment_and_never_sees_what_another_was_given
 fn d86_a_child_that_somebody_else_has_waited_for_is_not_signalled_by_its_id() {
     use rustix::process::{Pid, WaitOptions, waitpid};
     run(async {
-        // Ends by itself when it has said so; what it leaves behind is in its group and known by its mark.
+        // The child exits after it has written; the process it leaves behind is known by its process group and its mark.
         let command = sh(&format!("sleep 1000 & {TELL} exit 0"));
         let handle = command.handle();
         let mut link = bare(command.start().await.expect("a shell"));
         let pid_of_child = handle.pid().expect("a pid");
         let id = Pid::from_raw(pid_of_child.cast_signed()).expect("a pid");
-        // A host that reaps whatever it can get. Either we or the keeper is first; both are told.
+        // The host reaps any child it can. Either the host or our keeper reaps it first; both get a result.
         let stolen = loop {
             match waitpid(Some(id), WaitOptions::NOHANG) {
                 Ok(Some(_)) => break true,
@@ -626,7 +626,7 @@ fn d86_a_child_that_somebody_else_has_waited_for_is_not_signalled_by_its_id() {
 
 #[test]
 fn d87_a_child_outlives_the_thread_that_asked_for_it() {
-    /// Tells when its thread is about to end.
+    /// Sends a message when its thread is about to end.
     struct Last(std::sync::mpsc::Sender<()>);
     impl Drop for Last {
         fn drop(&mut self) {
@@ -646,7 +646,7 @@ fn d87_a_child_outlives_the_thread_that_asked_for_it() {
     let command = sh("exec cat");
     let handle = command.handle();
     let current = runtime.handle().clone();
-    // A thread of the blocking pool, which ends when it has been idle for a while.
+    // The child starts on a thread of the blocking pool, which ends when it has been idle for a while.
     let starting = runtime.spawn_blocking(move || {
         LAST.with(|slot| *slot.borrow_mut() = Some(Last(sender)));
         (std::thread::current().id(), current.block_on(command.start()).expect("a shell"))

@@ -1,5 +1,5 @@
-//! Calls of a server that is a child, and the child's end: what its owner learns and how soon, and that nothing is
-//! left, whatever becomes of the owner. Cases D of the adversarial catalogue as a client meets them.
+//! Tests of calls to a child process that ends: what the caller learns and how soon, and that no process is left, however
+//! the caller ends. They cover the cases D of the adversarial catalogue as a client meets them.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -14,9 +14,9 @@ use mcpjoin::proto::{Era, Raw};
 use mcpjoin::transport::{ChildCommand, ChildHandle, Forced};
 use support::{lives, poll_once, run, sh, takes_less_than};
 
-/// Within this time every call under way learns of a death: 0.5 s, and what it takes to tell them.
+/// The time in which every pending call fails after the child's death: 0.5 s, and some time to wake the callers.
 const TOLD: Duration = Duration::from_millis(1500);
-/// A step of the ladder that nobody wants to wait for.
+/// A short timeout for a shutdown step, so that the tests do not wait for it.
 const SOON: Duration = Duration::from_millis(20);
 
 /// A server of the legacy era: it answers the opening, and then `body` runs. The first call has the id 2.
@@ -33,7 +33,7 @@ fn builder() -> ClientBuilder {
     Client::builder("c", "1").ask(Ask::Only(Era::Legacy))
 }
 
-/// Calls that are not answered fail soon.
+/// Limits with a short timeout for calls.
 fn impatient() -> Limits {
     let mut limits = Limits::default();
     limits.request = Duration::from_millis(300);
@@ -48,7 +48,7 @@ fn closed(error: &ClientError) -> &CloseCause {
     error.close_cause().unwrap_or_else(|| panic!("it is not closed: {error}"))
 }
 
-/// Waits until all of it is over, and then nobody may be there.
+/// Waits for the report of the end, and checks that no process is left.
 fn gone(handle: &ChildHandle) -> Forced {
     let report = run(handle.ended()).expect("it was started");
     assert_eq!(report.survivors, []);
@@ -59,7 +59,7 @@ fn gone(handle: &ChildHandle) -> Forced {
 
 #[test]
 fn r11_f11_a_death_is_told_to_every_call_after_the_last_reply_that_could_be_read() {
-    // The second call is answered with the last breath; somebody else holds the pipes for ever.
+    // The child answers the second call just before it exits; in one case another process holds the pipes open.
     for holder in ["", "sleep 1000 &"] {
         let script = format!(
             r#"read -r a; read -r b; read -r c; {holder}
@@ -107,7 +107,7 @@ fn r11_f11_a_killed_server_is_told_with_its_signal() {
 fn r20_f9_closing_ends_a_pending_call_at_once_however_long_the_server_takes() {
     run(async {
         let command = server("read -r a; echo asked >&2; exec sleep 1000");
-        // The end of its input is all that it is told for so long.
+        // For this long, the closed input is the only signal to the child.
         const PATIENCE: Duration = Duration::from_secs(3);
         let client = connected(command.shutdown(PATIENCE, Duration::from_secs(60))).await;
         let child = client.child().expect("a child");
@@ -121,7 +121,7 @@ fn r20_f9_closing_ends_a_pending_call_at_once_however_long_the_server_takes() {
         assert!(matches!(closed(&error), CloseCause::Local), "{error}");
         assert!(told - began < PATIENCE, "{:?}", told - began);
         assert!(began.elapsed() >= PATIENCE);
-        // What closing has come to, the client knows.
+        // The client keeps the exit status after it is closed.
         assert_eq!(client.exit(), Some(ProcessExit::Signal(15)));
         assert_eq!(child.report().expect("a report").forced, Forced::Terminated);
         assert!(client.is_closed() && !child.is_running());
@@ -133,7 +133,7 @@ fn d70_a_server_that_reads_nothing_lets_calls_time_out_and_can_be_closed() {
     run(async {
         let command = server("exec sleep 1000").shutdown(SOON, Duration::from_secs(60));
         let client = builder().limits(impatient()).connect(command.start().await.unwrap()).await.unwrap();
-        // 100 MiB in all.
+        // The calls are 100 MiB in total.
         let arguments = Raw::parse(format!("{{\"x\":\"{}\"}}", "x".repeat(5 << 20))).unwrap();
         let calls = (0..20).map(|_| IntoFuture::into_future(client.call_tool("t", Some(arguments.clone()))));
         for result in join_all(calls).await {
@@ -150,7 +150,7 @@ fn d70_a_server_that_reads_nothing_lets_calls_time_out_and_can_be_closed() {
 #[test]
 fn d81_a_stopped_server_lets_calls_time_out_and_can_be_closed() {
     run(async {
-        // What it is woken for ends it, however long that takes it on a busy machine.
+        // The signal that continues the child also ends it, however long that takes on a busy machine.
         let command = server("kill -STOP $$; exec sleep 1000").shutdown(SOON, support::DEADLINE);
         let client = builder().limits(impatient()).connect(command.start().await.unwrap()).await.unwrap();
         let error = client.call_tool("t", None).await.unwrap_err();
@@ -163,7 +163,7 @@ fn d81_a_stopped_server_lets_calls_time_out_and_can_be_closed() {
     });
 }
 
-/// As [`gone`], where a runtime runs already.
+/// The same as [`gone`], inside a running runtime.
 async fn gone_here(client: &Client) -> Forced {
     let report = client.child().expect("a child").ended().await.expect("a report");
     assert_eq!(report.survivors, []);
@@ -173,7 +173,7 @@ async fn gone_here(client: &Client) -> Forced {
 #[test]
 fn d82_a_call_that_cannot_be_written_fails_and_the_status_is_told() {
     run(async {
-        // It says that its input is closed, and ends when it is told to.
+        // The child reports that its input is closed, and exits on a signal.
         let gate = std::env::temp_dir().join(format!("mcpjoin-gate-{}", std::process::id()));
         assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
         let script = format!("exec <&-; echo closed >&2; read -r line <{}; exit 7", gate.display());
@@ -209,7 +209,7 @@ fn r75_f10_a_connection_that_is_abandoned_while_it_opens_leaves_nothing() {
 #[test]
 fn r75_f10_an_abandoned_call_leaves_the_server_and_an_abandoned_client_does_not() {
     run(async {
-        // Ends when its input does.
+        // The child exits when its input closes.
         let client = connected(server("cat >/dev/null")).await;
         let child = client.child().expect("a child");
         let mut call = Box::pin(IntoFuture::into_future(client.call_tool("t", None)));
@@ -222,7 +222,7 @@ fn r75_f10_an_abandoned_call_leaves_the_server_and_an_abandoned_client_does_not(
     });
 }
 
-/// Has a grandchild that heeds nothing, in a session of its own; answers nothing.
+/// A child that answers nothing, with a grandchild that ignores signals in its own session.
 const FAMILY: &str = r#"setsid sh -c 'trap "" TERM HUP; exec sleep 1000' & exec sleep 1000"#;
 
 #[test]
@@ -239,10 +239,10 @@ fn r75_d79_f10_runtimes_that_go_away_in_mid_call_leave_nothing() {
             let runtime = build();
             let client = runtime.block_on(connected(server(FAMILY)));
             let handle = client.child().expect("a child");
-            // In mid-call: a task of the runtime has it.
+            // During a call: a task of the runtime owns the call.
             let task = runtime.spawn(IntoFuture::into_future(client.call_tool("t", None)));
             end(runtime);
-            // Nobody has panicked, and nobody hangs on the runtime that is gone.
+            // No task panics or waits for the runtime that has ended.
             assert_eq!(gone(&handle), Forced::Killed);
             drop((client, task));
         }

@@ -1,5 +1,5 @@
-//! What is left after many children: nothing. Each test is alone in its process while it runs, because it counts what
-//! the process has.
+//! Tests that many child processes leave nothing behind. Each test runs alone in its process, because it counts the
+//! process's resources.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,17 +12,17 @@ use mcpjoin::proto::session::{ProcessExit, TransportEnd};
 use mcpjoin::transport::{ChildCommand, Forced, RawLink, ShutdownReport};
 use support::{READY, bare, end, note, params, poll_once, settled, sh, zombies};
 
-/// So many of each kind.
+/// The number of children of each kind.
 const CYCLES: usize = 1000;
-/// So many at a time.
+/// The number of children at a time.
 const TOGETHER: usize = 50;
-/// For those who do not heed what the ladder's step says: soon enough for a thousand of them.
+/// A step timeout for children that ignore the step: short enough for a thousand of them.
 const SOON: Duration = Duration::from_millis(5);
-/// For those who do, whatever else the machine does.
+/// A step timeout for children that obey the step, long enough for a busy machine.
 const PATIENT: Duration = Duration::from_secs(60);
-/// A thousand children take a few seconds.
+/// The timeout of a test: a thousand children take a few seconds.
 const DEADLINE: Duration = Duration::from_secs(150);
-/// What everything here carries.
+/// The environment variable that marks every process of these tests.
 const MARK: &str = "MCPJOIN_TEST_CYCLES";
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -45,22 +45,22 @@ async fn cycle(command: ChildCommand, live: impl AsyncFnOnce(RawLink) -> Option<
     let command = command.env(MARK, std::process::id().to_string());
     let handle = command.handle();
     let end = live(bare(command.start().await.expect("a shell"))).await;
-    // A link that has been closed has reported; one that has been dropped will.
+    // A closed link has sent its report already; a dropped link sends it later.
     Cycle { end, report: handle.ended().await.expect("a report") }
 }
 
-/// Closes it at once.
+/// Closes the link at once.
 async fn close(mut link: RawLink) -> Option<TransportEnd> {
     Some(link.close().await)
 }
 
-/// Closes it when it has said that it is there.
+/// Closes the link after the child's first message.
 async fn close_ready(mut link: RawLink) -> Option<TransportEnd> {
     params(&mut link).await;
     Some(link.close().await)
 }
 
-/// Goes through a thousand of them, and then everything must be as it was before.
+/// Runs a thousand children, and checks that the process's resources are as before.
 #[track_caller]
 fn thousand<F: Future<Output = Cycle>>(one: impl Fn() -> F, check: impl Fn(&Cycle)) {
     cycles(CYCLES, TOGETHER, one, check);
@@ -74,7 +74,7 @@ fn cycles<F: Future<Output = Cycle>>(
     check: impl Fn(&Cycle),
 ) {
     let _alone = alone();
-    // The keeper's thread and its pipe come with the first child and stay. Each runtime takes its tasks with it.
+    // The keeper's thread and its pipe start with the first child and stay. Each runtime ends with its tasks.
     run(one());
     let before = settled();
     run(async {
@@ -91,7 +91,7 @@ fn cycles<F: Future<Output = Cycle>>(
     assert_eq!(marked(), Vec::<String>::new());
 }
 
-/// The processes that we have started and that are there.
+/// The processes that these tests have started and that still run.
 fn marked() -> Vec<String> {
     let variable = format!("{MARK}={}", std::process::id());
     let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
@@ -141,7 +141,7 @@ fn d73_d76_a_thousand_wrappers_with_a_server_behind_them() {
 
 #[test]
 fn d74_d75_d76_a_thousand_with_a_grandchild_that_holds_the_pipes() {
-    // In a session of its own, so that it is not in the group.
+    // The grandchild has its own session, so it is not in the process group.
     let script = format!("setsid sh -c '{READY} exec sleep 1000' & exec cat >/dev/null");
     let holding = || cycle(sh(&script).shutdown(PATIENT, PATIENT), close_ready);
     thousand(holding, |cycle| {
@@ -151,11 +151,11 @@ fn d74_d75_d76_a_thousand_with_a_grandchild_that_holds_the_pipes() {
 
 #[test]
 fn d75_who_is_just_being_started_when_the_child_ends_is_found() {
-    // When the child ends, what it leaves behind is on its way: through the group, out of it, from one program to
-    // the next, with and without a parent.
+    // When the child ends, its grandchild is changing its state: it is in the group or out of it, changes from one
+    // program to the next, and has a parent or none.
     let script = "cat >/dev/null; (setsid sh -c 'exec env exec=1 sleep 1000' &) ; exit 0";
     let leaving = || cycle(sh(script).shutdown(PATIENT, PATIENT), close);
-    // Few at a time: each has to be told from all the others that are on their way.
+    // Few at a time: each grandchild must be distinguished from all others that change meanwhile.
     cycles(300, 8, leaving, |cycle| {
         assert_eq!((cycle.report.forced, cycle.report.exit), (Forced::No, Some(ProcessExit::Code(0))));
         assert!(cycle.report.complete);
@@ -164,7 +164,7 @@ fn d75_who_is_just_being_started_when_the_child_ends_is_found() {
 
 #[test]
 fn d68_d76_a_thousand_that_flood_their_standard_error() {
-    // Four times what the pipe holds.
+    // This is four times the size of the pipe.
     let script = format!("head -c 262144 /dev/zero >&2; {READY} exec cat >/dev/null");
     let flooding = || cycle(sh(&script).shutdown(PATIENT, PATIENT), close_ready);
     thousand(flooding, |cycle| {
@@ -182,7 +182,7 @@ fn d76_a_thousand_that_die_at_once() {
             Some(end)
         })
     };
-    // Few at a time: how they end must be known within 500 ms, also on a small machine.
+    // Few at a time: the exit status must be known within 500 ms, also on a small machine.
     cycles(CYCLES, 8, dying, |cycle| {
         let end = cycle.end.as_ref().unwrap();
         assert_eq!((end.exit, &end.stderr[..]), (Some(ProcessExit::Code(7)), &b"gone\n"[..]));
@@ -223,13 +223,13 @@ fn d79_a_start_that_is_abandoned_leaves_no_process() {
         for _ in 0..100 {
             let command = ChildCommand::new("sleep").arg("1000").env(MARK, std::process::id().to_string());
             let mut start = Box::pin(command.start());
-            // Polled once: the order to start has gone out. Whether it is ready so soon or not, nobody wants it.
+            // One poll sends the order to start. The future is dropped then, whether the child has started or not.
             drop(poll_once(&mut start));
         }
-        // A start comes after those before it, on the same thread: all of them have been started by now.
+        // Starts run in order on one thread: after this one, all earlier starts have run.
         closed().await;
     });
-    // That they are gone is told to nobody.
+    // No event reports the end of these processes, so the test polls.
     let began = Instant::now();
     while !marked().is_empty() || zombies() > 0 {
         assert!(began.elapsed() < support::DEADLINE, "{:?}", marked());
@@ -238,7 +238,7 @@ fn d79_a_start_that_is_abandoned_leaves_no_process() {
     assert_eq!(settled(), before);
 }
 
-/// One child from its beginning to its end: what is needed once is there from now on.
+/// Runs one child from start to end; afterwards the shared resources exist.
 async fn closed() {
     close(bare(ChildCommand::new("cat").start().await.expect("cat"))).await;
 }
@@ -261,7 +261,7 @@ fn d68_a_gibibyte_on_standard_error_takes_no_memory() {
     });
 }
 
-/// The most memory that we ever had, in KiB.
+/// The peak memory of this process, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -1,4 +1,4 @@
-//! Results that a server calls fresh: for how long they are given again, to whom, and what makes them stale.
+//! Tests of the client's cache of results: how long an entry is valid, which clients may share it, and what invalidates it.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching>
 
@@ -15,27 +15,27 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::time::advance;
 
-/// What a server says to a request: a JSON text, or an error.
+/// A server's response to a request: a JSON text, or an error.
 type Answer = Result<String, ErrorObject>;
 
-/// A server that answers by itself and writes down what it was asked.
+/// A server that answers every request by a function and logs the requests.
 struct Server {
     asked: Arc<Mutex<Vec<(String, Value)>>>,
     tell: UnboundedSender<(&'static str, Value)>,
 }
 
 impl Server {
-    /// The methods that were asked for since the last time.
+    /// The methods of the requests since the previous call of this function.
     fn asked(&self) -> Vec<String> {
         self.asked_with().into_iter().map(|(method, _)| method).collect()
     }
 
-    /// The same, with the parameters.
+    /// The same, with the parameters of each request.
     fn asked_with(&self) -> Vec<(String, Value)> {
         std::mem::take(&mut *self.asked.lock().expect("nobody panics with it"))
     }
 
-    /// Tells something on the stream that is open, and waits until the client has heard it.
+    /// Sends a notification on the open stream, and waits until the client has handled it.
     async fn tell(&self, client: &Client, method: &'static str, params: Value) {
         self.tell.send((method, params)).expect("the server is there");
         client.ping().await.expect("what comes after it");
@@ -43,7 +43,7 @@ impl Server {
     }
 }
 
-/// A client of 2026-07-28 and its server, which describes itself like this.
+/// A client of 2026-07-28 and its server, which describes itself with this `server/discover` result.
 async fn connect_as(
     builder: ClientBuilder,
     info: Value,
@@ -98,7 +98,7 @@ async fn connect_as(
     (client, server)
 }
 
-/// Whether nothing but the opening was asked so far.
+/// Whether the client has sent only the opening requests so far.
 fn log_is_opening(log: &Mutex<Vec<(String, Value)>>) -> bool {
     log.lock().expect("nobody panics with it").len() == 1
 }
@@ -110,7 +110,7 @@ async fn connect(
     connect_as(builder, json!({"name": "scripted", "version": "1"}), answer).await
 }
 
-/// The result of any method that can be kept, with these hints.
+/// A result for any cacheable method, with these cache hints.
 fn result(method: &Method, hints: &Value) -> Value {
     let mut result = match method {
         Method::ListTools => json!({"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}),
@@ -132,7 +132,7 @@ fn result(method: &Method, hints: &Value) -> Value {
     result
 }
 
-/// Answers everything with these hints.
+/// Answers every request with these cache hints.
 fn hinting(hints: Value) -> impl FnMut(&Request) -> Answer + Send + 'static {
     move |request| Ok(result(&request.method, &hints).to_string())
 }
@@ -190,7 +190,7 @@ async fn time_runs_from_the_arrival_and_not_from_when_somebody_looks() {
     let (client, server) = connect(builder(), hinting(fresh(1000))).await;
     let mut read = client.read_resource("a:b");
     assert!(scripted::poll_once(&mut read).is_pending());
-    // Its answer comes, and nobody takes it.
+    // The response arrives, and the caller does not poll for it.
     client.ping().await.expect("an answer behind it");
     advance(Duration::from_millis(600)).await;
     read.await.expect("a result");
@@ -203,7 +203,7 @@ async fn time_runs_from_the_arrival_and_not_from_when_somebody_looks() {
     assert_eq!(server.asked(), ["resources/read"]);
 }
 
-/// Asks for everything whose result can be kept.
+/// Sends every request whose result can be cached.
 async fn ask_all(client: &Client) {
     client.list_tools().all().await.expect("tools");
     client.list_prompts().all().await.expect("prompts");
@@ -228,7 +228,7 @@ async fn six_methods_are_kept_and_no_others() {
     ask_all(&client).await;
     assert_eq!(server.asked(), ALL);
     ask_all(&client).await;
-    // One page alone is the same question.
+    // A request for the first page alone has the same cache entry.
     let page = PageParams::new();
     client.list_tools_page(page.clone()).await.expect("tools");
     client.list_prompts_page(page.clone()).await.expect("prompts");
@@ -264,12 +264,12 @@ async fn other_parameters_are_another_question() {
     };
     assert_eq!(ask().await, 6);
     assert_eq!(ask().await, 0);
-    // What only follows a request through a system does not change its result.
+    // Metadata for tracing does not change the result.
     client.read_resource("a:b").meta(meta("traceparent")).await.expect("contents");
     assert_eq!(server.asked(), NOTHING);
 }
 
-/// Serves pages: the items, the next cursor, the hints.
+/// Serves a list in pages: the items, the next cursor, and the cache hints of each.
 fn paged(
     mut page: impl FnMut(Option<&str>) -> Result<(&'static [u32], Option<&'static str>, Value), ErrorObject>
     + Send
@@ -327,7 +327,7 @@ async fn each_page_is_fresh_for_itself_and_asked_for_with_its_cursor() {
     assert_eq!(cursors(&server), [Value::Null, json!("b")]);
 }
 
-/// A list whose cursor is refused when it is used a second time: there is another one meanwhile.
+/// A list whose cursor is refused at its second use, because the list has changed meanwhile.
 fn changing() -> impl FnMut(&Request) -> Answer + Send + 'static {
     let mut lists = 0;
     let mut used = 0;
@@ -359,7 +359,7 @@ async fn a_cursor_from_memory_that_is_refused_begins_the_list_again() {
     assert_eq!(names(&client).await, "45");
     assert_eq!(cursors(&server).len(), 0);
 
-    // What has been handed out cannot be taken back, and does not come again.
+    // Items that the caller already has cannot be withdrawn, and are not given a second time.
     let (client, server) = connect(builder(), changing()).await;
     assert_eq!(names(&client).await, "12");
     advance(Duration::from_secs(2)).await;
@@ -404,7 +404,7 @@ fn everything() -> SubscriptionFilter {
 #[tokio::test(start_paused = true)]
 async fn a_notification_makes_stale_what_it_is_about_and_nothing_else() {
     let (client, server) = connect(builder(), hinting(fresh(100_000))).await;
-    // Nobody looks at what the stream brings.
+    // The caller does not read the events of the stream.
     let _stream = client.listen(everything()).await.expect("a stream");
     let ask = async || {
         client.list_tools().all().await.expect("tools");
@@ -438,7 +438,7 @@ async fn what_was_asked_before_a_change_is_not_kept_after_it() {
     let _stream = client.listen(everything()).await.expect("a stream");
     for (method, params) in [
         ("notifications/resources/updated", json!({"uri": "a:b"})),
-        // Which resources lie below which is the server's affair.
+        // The client does not know which resources contain which others.
         ("notifications/resources/updated", json!({"uri": "a:other"})),
     ] {
         let mut read = client.read_resource("a:b");
@@ -530,7 +530,7 @@ async fn a_page_after_a_private_one_is_private_too() {
     let (other, server) = connect(builder().cache(cache.clone()), pages()).await;
     assert_eq!(names(&other).await, "12");
     assert_eq!(server.asked().len(), 2, "the second page is as private as the first one");
-    // A later page alone: whether the first one is private is not known.
+    // Only a later page is requested: the client does not know whether the first page is private.
     let cache = Cache::new();
     let mut second = PageParams::new();
     second.cursor = Some("b".into());
@@ -677,7 +677,7 @@ async fn what_comes_from_memory_is_what_came_over_the_wire_byte_for_byte() {
     let again = client.read_resource("a:b").raw().await.expect("a result");
     assert_eq!((again.as_str(), server.asked().len()), (text, 1));
 
-    // The schema of a tool, too: its keys in their order, numbers as they are written, annotations that nobody knows.
+    // The schema of a tool is kept exactly too: the order of keys, the text of numbers, unknown annotations.
     let schema = concat!(
         r#"{"$schema":"https://json-schema.org/draft/2020-12/schema", "type":"object","z":0,"#,
         r#""properties":{"n":{"type":"number","maximum":1E400,"x-y":[1.0]}},"$defs":{"a":true}}"#
@@ -736,7 +736,7 @@ async fn a_client_that_is_closed_gives_nothing_from_memory() {
     assert!(client.discover().await.expect_err("closed").is_fatal());
 }
 
-/// A server that is started again, with another version each time where that is wanted: how often each run was asked.
+/// Restarts a server, each time with the next of these versions, and returns the number of requests of each run.
 async fn runs(builder: ClientBuilder, versions: &'static [&'static str]) -> Vec<usize> {
     let asked: Arc<Mutex<Vec<usize>>> = Arc::default();
     let log = asked.clone();
@@ -797,7 +797,7 @@ async fn a_notification_that_belongs_to_no_stream_is_heard_too() {
     let (modern, _server) = connect(builder().cache(cache.clone()), hinting(fresh(100_000))).await;
     ask_all(&modern).await;
     let known = cache.len();
-    // A client of an older revision of the same server keeps nothing, and hears what has changed.
+    // A client of an older revision caches nothing, but still receives change notifications.
     let (client, mut server) = legacy(builder().cache(cache.clone())).await;
     server.send(Notification { method: Method::ToolListChanged, params: None }).await;
     let served = server.serve(|request| Ok(result(&request.method, &json!({}))));

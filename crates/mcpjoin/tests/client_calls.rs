@@ -1,4 +1,4 @@
-//! What a client sends for a call, and what becomes of it: ids, order, errors, timeouts, cancelling, the end.
+//! Tests of a client's calls: ids, order, errors, timeouts, cancelling, and the end of the connection.
 
 use mcpjoin_test_support::scripted;
 use std::collections::BTreeSet;
@@ -269,7 +269,7 @@ async fn c63_what_the_server_did_not_declare_is_refused_before_sending() {
     assert_eq!(undeclared(client.set_level(LoggingLevel::Info).await.expect_err("refused")), "logging");
     assert_eq!(undeclared(client.set_roots(Vec::new()).expect_err("refused")), "roots");
     client.notify_roots_list_changed().expect_err("roots were not declared");
-    // The next thing that the server sees is what may be asked.
+    // The next request that the server receives is the permitted one.
     let (listed, ()) = tokio::join!(client.list_resources().all(), async {
         let request = server.expect("resources/list").await;
         server.result(request.id, json!({"resources": []})).await;
@@ -302,7 +302,7 @@ async fn r82_r84_what_is_sent_is_what_the_specification_says() {
     let result = result.expect("a failed tool is a result");
     assert_eq!(result.is_error, Some(true));
 
-    // The modern era says in each request what it is made in.
+    // In the modern era each request contains the protocol version.
     let (client, mut server) = modern(builder()).await;
     let (_, ()) = tokio::join!(client.list_tools().all(), async {
         let request = server.expect("tools/list").await;
@@ -325,7 +325,7 @@ async fn r83_an_answer_that_is_none_says_what_is_wrong_and_where() {
     assert!(matches!(&error, ClientError::BadResult { method: Method::ListTools, .. }), "{error:?}");
     assert!(error.to_string().contains("tools[1].name"), "{error}");
 
-    // Bytes that are no message at all, on a stream: that call fails, and no other.
+    // Bytes on the stream that are no message: that call fails, and no other.
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(ours);
     let (their_reader, mut their_writer) = tokio::io::split(theirs);
@@ -370,13 +370,13 @@ async fn e91_a_call_that_is_dropped_is_cancelled_once_and_its_late_reply_is_drop
     assert_eq!(value(cancelled.params.as_ref())["requestId"], number(&request));
     server.result(request.id.clone(), text("too late")).await;
     let (next, ()) = tokio::join!(client.call_tool("next", None), async {
-        // Nothing else comes before it: the cancellation was told once.
+        // The next message is the next call: the cancellation was sent only once.
         let request = server.expect("tools/call").await;
         server.result(request.id, text("ok")).await;
     });
     assert_eq!(next.expect("a result").content[0].as_text(), Some("ok"));
     assert_eq!(*violations.lock().unwrap(), [], "a response that crosses a cancellation breaks no rule");
-    // A second one does.
+    // A second response for the same id is reported.
     server.result(request.id.clone(), text("again")).await;
     let (pong, ()) = tokio::join!(client.ping(), async {
         let ping = server.expect("ping").await;
@@ -385,7 +385,7 @@ async fn e91_a_call_that_is_dropped_is_cancelled_once_and_its_late_reply_is_drop
     pong.expect("alive");
     assert_eq!(*violations.lock().unwrap(), [Violation::LateResponse { id: request.id }]);
 
-    // One that was never sent is not cancelled either.
+    // A call that was never sent causes no cancellation either.
     drop(client.call_tool("never", None));
     drop(client);
     assert!(server.message().await.is_none());
@@ -425,7 +425,7 @@ async fn e90_a_hundred_thousand_cancellations_racing_with_replies_leave_one_outc
         answered > 0 && dropped > 0,
         "{answered} answered, {dropped} dropped: both ends of the race were seen"
     );
-    // The pong is behind everything that was still on its way.
+    // The pong arrives behind every earlier message.
     client.ping().await.expect("alive");
     assert_eq!(client.connection().in_flight(), (0, 0));
     drop(client);
@@ -446,7 +446,7 @@ async fn f21_a_tool_is_called_once_whatever_happens() {
     server.expect("tools/call").await;
     server.link.close().await;
     call.await.expect("no panic").expect_err("lost");
-    // Three were asked for, three were seen; after them comes the end.
+    // The server has received all three requests; the end of the stream follows.
     assert!(server.message().await.is_none());
 }
 
@@ -476,7 +476,7 @@ async fn a_call_that_waits_for_room_goes_out_in_turn_and_leaves_no_trace_when_dr
     assert_eq!(fourth.expect("a result").content[0].as_text(), Some("4"));
 }
 
-/// A call that has waited for room as long as it may is over, for whoever looked at its events first, too.
+/// A call that has waited for room until its timeout is over, also for a caller that has polled its events before.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_timed_out_waiting_for_room_is_over_and_never_sent() {
     let mut limits = Limits::default();
@@ -488,7 +488,7 @@ async fn a_call_that_timed_out_waiting_for_room_is_over_and_never_sent() {
     let began = tokio::time::Instant::now();
     assert_eq!(second.next_event().await, None);
     assert_eq!(began.elapsed(), Duration::from_secs(5));
-    // Asked for again, it says the same, and room that comes now is not for it.
+    // A later poll returns the same, and room that becomes free now is not used for it.
     assert_eq!(second.next_event().await, None);
     let request = server.expect("tools/call").await;
     server.result(request.id, text("first")).await;
@@ -497,7 +497,7 @@ async fn a_call_that_timed_out_waiting_for_room_is_over_and_never_sent() {
     let error = second.await.expect_err("it was told that it is over");
     assert_eq!(error, CallError::TimedOut { method: Method::CallTool, after, total: false }.into());
     assert_eq!(began.elapsed(), Duration::from_secs(5));
-    // The next thing that is sent is the next call.
+    // The next message is the next call.
     let mut last = Box::pin(client.call_tool("last", None).progress(false));
     assert!(poll_once(&mut last).is_pending());
     let request = server.expect("tools/call").await;
@@ -510,7 +510,7 @@ async fn the_last_handle_closes_the_connection() {
     let other = client.clone();
     drop(client);
     assert!(!other.is_closed());
-    // A call under way is a handle.
+    // A pending call keeps the connection open, as a handle does.
     let call = tokio::spawn(other.call_tool("t", None));
     let request = server.expect("tools/call").await;
     drop(other);

@@ -1,4 +1,4 @@
-//! What a client answers when a server needs something: as requests in the legacy era, as rounds in the modern one.
+//! Tests of a client's answers when a server needs input: as requests in the legacy era, as rounds in the modern era.
 #![allow(clippy::panic, reason = "handlers that panic are tested, and a test fails by panicking")]
 
 use mcpjoin_test_support::scripted;
@@ -31,7 +31,7 @@ async fn elicit(params: ElicitParams) -> Result<ElicitResult, ErrorObject> {
     }
 }
 
-/// A client that can answer everything.
+/// A client with a handler for every kind of input.
 fn answering() -> ClientBuilder {
     builder()
         .roots(vec![Root::new("file:///work")])
@@ -82,7 +82,7 @@ async fn a_legacy_server_is_answered_while_its_call_goes_on() {
     result.expect("a result");
 }
 
-/// Handlers that panic: before they have a future, and in it.
+/// Handlers that panic: some before they return a future, some inside it.
 fn panicking() -> ClientBuilder {
     builder()
         .sampling(|params| {
@@ -137,7 +137,7 @@ fn a_question_is_answered_where_no_runtime_is_and_its_panic_is_contained() {
                 server.result(request.id, text("done")).await;
             }
         });
-        // The caller is polled by an executor of another kind.
+        // Another kind of executor polls the caller.
         let result = block_on(client.call_tool("t", None));
         assert_eq!(result.is_ok(), answered, "{result:?}");
         runtime.block_on(serving).expect("no panic");
@@ -165,7 +165,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_handler_that_blocks_its_thread_holds_no_other_call_in_either_era() {
-    /// A client whose handler blocks until the test lets it go; says whether that was in time.
+    /// A client whose handler blocks until the test releases it; it returns whether that happened in time.
     fn blocking() -> (ClientBuilder, std::sync::mpsc::Sender<()>) {
         let (let_go, wait) = std::sync::mpsc::channel();
         let wait = std::sync::Mutex::new(wait);
@@ -295,7 +295,7 @@ async fn a_modern_server_gets_its_answers_in_the_request_made_again() {
         assert_eq!(params["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
         assert_eq!(params["_meta"]["progressToken"], second.id.as_i64().expect("ours"));
 
-        // Another question, and no state: neither the old state nor the old answers are given again.
+        // A different input request without state: the client sends neither the old state nor the old responses again.
         server.result(second.id, need(json!({"r": {"method": "roots/list"}}), None)).await;
         let third = server.expect("tools/call").await;
         let params = value(third.params.as_ref());
@@ -329,7 +329,7 @@ async fn prompts_and_resources_have_rounds_too() {
     });
     assert_eq!(resource.expect("a resource").contents, []);
 
-    // No other method has: there it is no result.
+    // Other methods do not have this result type, so it is an invalid result there.
     let (listed, ()) = tokio::join!(client.list_tools().all(), async {
         let request = server.expect("tools/list").await;
         server.result(request.id, need(questions(), None)).await;
@@ -387,7 +387,7 @@ async fn a_state_alone_is_given_back_after_a_pause_that_grows_up_to_ten_seconds(
                 server.result(request.id, text("done")).await;
             }
         }
-        // The clock of the runtime is exact to a millisecond.
+        // The runtime's clock is exact to a millisecond.
         let times = [0, 100, 300, 700, 1500, 3100, 6300, 12_700, 22_700, 32_700, 42_700];
         for (round, ((at, state), expected)) in seen.into_iter().zip(times).enumerate() {
             assert!(at.abs_diff(expected) <= 12, "{at} ms, not {expected} ms");
@@ -469,7 +469,7 @@ async fn a_question_without_an_answer_ends_the_call_and_is_not_made_again() {
         assert_eq!(result.expect_err("no answer"), expected);
         assert!(!expected.is_fatal());
     }
-    // Nothing was made again: the next that the server sees is the next that was asked.
+    // The client has not repeated a request: the next message that the server receives is the ping.
     let (pong, ()) = tokio::join!(client.ping(), async {
         let request = server.expect("server/discover").await;
         server.result(request.id, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}})).await;

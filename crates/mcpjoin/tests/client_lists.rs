@@ -1,4 +1,4 @@
-//! Lists in pages, and streams of notifications.
+//! Tests of a client's lists in pages, and of its streams of notifications.
 
 use mcpjoin_test_support::scripted;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ fn cursor(request: &Request) -> Value {
     value(request.params.as_ref())["cursor"].clone()
 }
 
-/// Serves tools in pages: the items of each, and the cursor of the next.
+/// Serves tools in pages: the items of each page, and the cursor of the next.
 async fn paged(
     builder: mcpjoin::client::ClientBuilder,
     page: impl Fn(&Value) -> (Vec<u32>, Value) + Send + 'static,
@@ -35,7 +35,7 @@ async fn paged(
 fn three_pages(cursor: &Value) -> (Vec<u32>, Value) {
     match cursor.as_str() {
         None => (vec![1, 2], json!("")),
-        // The empty cursor is one, and a page may be empty.
+        // The empty string is a valid cursor, and a page may be empty.
         Some("") => (vec![], json!("z")),
         Some(cursor) => {
             assert_eq!(cursor, "z", "not a cursor of ours");
@@ -92,7 +92,7 @@ async fn c66_pages_without_an_end_are_given_up() {
     assert_eq!(error, ClientError::TooManyPages { method: Method::ListTools, limit: 1 });
 }
 
-/// Refuses the last cursor of three pages so often, with this error. What was asked for is told.
+/// Refuses the last cursor of three pages this many times, with this error. Returns the log of requested cursors.
 async fn refusing(times: usize, error: ErrorObject) -> (Client, Arc<Mutex<Vec<Value>>>) {
     let (client, server) = legacy(builder()).await;
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -129,13 +129,13 @@ async fn a_list_whose_cursor_is_refused_is_begun_again_once_and_gives_nothing_tw
     let mut pages = client.list_tools();
     assert_eq!(pages.next().await.expect("one").expect("a tool").name, "1");
     assert_eq!(names(pages.all().await.expect("the rest")), ["2", "3"]);
-    // The second time it is the error, and no item comes again before it.
+    // The second refusal is an error for the caller, and no item was repeated before it.
     let (client, asked) = refusing(2, expired()).await;
     let streamed: Vec<_> = client.list_tools().collect().await;
     assert_eq!(streamed.len(), 3, "{streamed:?}");
     assert!(matches!(streamed[2], Err(ClientError::Call(CallError::Remote(_)))), "{streamed:?}");
     assert_eq!(*asked.lock().unwrap(), again);
-    // What has nothing to do with the cursor is told as it is.
+    // An error that is unrelated to the cursor is returned at once.
     let (client, asked) = refusing(1, ErrorObject::internal("out of order")).await;
     client.list_tools().all().await.expect_err("out of order");
     assert_eq!(asked.lock().unwrap().len(), 3);
@@ -163,7 +163,7 @@ async fn every_list_has_pages_and_a_page_that_fails_ends_it() {
     assert!(tools.next().await.is_none());
 }
 
-/// Acknowledges a stream with what is honoured, and gives the id of the stream.
+/// Acknowledges a stream with these filters, and returns the id of the stream.
 async fn acknowledge(server: &mut Scripted, honoured: Value) -> (Request, i64) {
     let request = server.expect("subscriptions/listen").await;
     let id = request.id.as_i64().expect("ours");
@@ -197,7 +197,7 @@ async fn a_stream_is_acknowledged_brings_what_it_honours_and_ends_when_the_serve
     server.notify("notifications/tools/list_changed", tagged(id, json!({}))).await;
     let told = stream.next().await.expect("open").expect("a notification");
     assert_eq!(told.method, Method::ToolListChanged);
-    // A stream may live for ever.
+    // A stream has no maximum lifetime.
     tokio::time::advance(std::time::Duration::from_secs(100_000)).await;
     server.notify("notifications/tools/list_changed", tagged(id, json!({}))).await;
     server

@@ -1,4 +1,4 @@
-//! How a client connects, in both eras, and what it says when it cannot.
+//! Tests of how a client connects, in both eras, and of its errors when it cannot.
 
 use mcpjoin_test_support::scripted;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn r54_r66_f20_a_legacy_session_is_opened_once_and_in_order() {
     assert_eq!(params["capabilities"], json!({}), "nothing was registered");
     assert!(!connecting.is_finished(), "there is no client before there is an agreement");
     let result = json!({
-        // Not the version that was asked for, but one that the client speaks.
+        // Not the requested version, but one that the client speaks.
         "protocolVersion": "2025-03-26", "capabilities": {"tools": {}}, "instructions": "be kind",
         "serverInfo": {"name": "strict", "version": "7"},
     });
@@ -43,7 +43,7 @@ async fn r54_r66_f20_a_legacy_session_is_opened_once_and_in_order() {
     assert_eq!(client.peer().instructions.as_deref(), Some("be kind"));
     assert_eq!((client.close_cause(), client.exit()), (None, None));
     for _ in 0..2 {
-        // Straight to the call: neither `initialize` nor `initialized` comes again.
+        // The call is the next request: the client sends neither `initialize` nor `initialized`.
         let (result, ()) = tokio::join!(client.call_tool("t", None), async {
             let request = server.expect("tools/call").await;
             server.result(request.id, text("ok")).await;
@@ -106,7 +106,7 @@ async fn c56_a_version_that_the_client_does_not_speak_ends_it_and_both_are_named
         let result = json!({"protocolVersion": "1999-01-01", "capabilities": {},
             "serverInfo": {"name": "s", "version": "1"}});
         server.result(request.id, result).await;
-        // Not a word more: the client leaves.
+        // The client closes the connection without another message.
         assert!(server.message().await.is_none());
     });
     assert_eq!(error.phase, Phase::Initialize);
@@ -211,7 +211,7 @@ async fn f20_what_is_declared_is_what_was_registered() {
             json!({"extensions": {"a.example/b": {"c": 1}, "io.modelcontextprotocol/tasks": {}}}),
             builder().tasks(true).extension("a.example/b", Raw::parse(r#"{"c":1}"#).unwrap()),
         ),
-        // A flag without its answerer declares nothing.
+        // A flag without its handler declares nothing.
         (json!({}), builder().sampling_tools(true).sampling_context(true).elicitation_url(true)),
     ];
     for (declared, builder) in expected {
@@ -238,7 +238,7 @@ async fn the_server_may_ping_and_tell_and_nothing_is_asked_of_a_client_that_decl
     }
     drop(violations);
 
-    // A modern server may not ask at all, and is not answered: the next that it hears is the client's own.
+    // A modern server must not send requests, and gets no response: the next message it receives is the client's call.
     let (client, mut server) = {
         drop(client);
         modern(scripted::builder()).await

@@ -1,4 +1,4 @@
-//! Calls that become tasks: the extension of the modern era, and the tasks of 2025-11-25.
+//! Tests of a client whose tool calls become tasks: the tasks extension of the modern era, and the tasks of 2025-11-25.
 #![allow(clippy::panic, reason = "what is not as it should be fails the test")]
 
 use mcpjoin_test_support::scripted;
@@ -28,12 +28,12 @@ async fn elicit(params: ElicitParams) -> Result<ElicitResult, ErrorObject> {
     Ok(raw(&result).decode().expect("an answer"))
 }
 
-/// A client that takes tasks and can answer forms.
+/// A client that accepts tasks and can answer form elicitations.
 fn taking() -> ClientBuilder {
     builder().tasks(true).elicitation(elicit)
 }
 
-/// A task of the extension.
+/// A task of the tasks extension.
 fn task(status: &str, with: Value) -> Value {
     let mut task = json!({
         "resultType": "complete", "taskId": "t-1", "status": status,
@@ -81,7 +81,7 @@ fn raw_value<T: serde::Serialize>(of: &T) -> Value {
     serde_json::to_value(of).expect("JSON")
 }
 
-/// The parameters of a request without what the envelope says.
+/// The parameters of a request without the metadata of the envelope.
 fn params(request: &Request) -> Value {
     let mut params = value(request.params.as_ref());
     params.as_object_mut().expect("an object").remove("_meta");
@@ -100,7 +100,7 @@ impl Extension {
         Self { server, listen }
     }
 
-    /// Tells nobody anything.
+    /// Begins with a server that refuses to send task notifications.
     async fn deaf(server: Scripted, with: Value) -> Scripted {
         let Self { mut server, listen } = Self::begin(server, with).await;
         server.say(listen.id, Err(ErrorObject::method_not_found("subscriptions/listen"))).await;
@@ -121,13 +121,13 @@ impl Extension {
     }
 }
 
-/// A server that has answered a call with a task, and is asked for its news.
+/// A server that has answered a call with a task, and has received the client's subscription to that task.
 struct Extension {
     server: Scripted,
     listen: Request,
 }
 
-/// Answers the next look.
+/// Answers the next `tasks/get`.
 async fn look(server: &mut Scripted, task: Value) -> Instant {
     let get = server.expect("tasks/get").await;
     assert_eq!(params(&get), json!({"taskId": "t-1"}));
@@ -161,11 +161,11 @@ async fn a_call_that_becomes_a_task_ends_with_its_result() {
         let first =
             look(&mut server, task("working", json!({"statusMessage": "half", "pollIntervalMs": 250}))).await;
         assert_eq!(first - began, Duration::from_secs(5));
-        // Nothing new is no event.
+        // An unchanged status makes no event.
         let second =
             look(&mut server, task("working", json!({"statusMessage": "half", "pollIntervalMs": 250}))).await;
         assert_eq!(second - first, Duration::from_millis(250));
-        // Two examples of the specification call this answer a task.
+        // Two examples of the specification give this response the result type "task".
         let mut last = done();
         last["resultType"] = json!("task");
         look(&mut server, last).await;
@@ -183,7 +183,7 @@ async fn looks_are_as_often_as_the_server_wants_within_bounds() {
         (json!(0), json!(null), 100),
         (json!(-5), json!(null), 100),
         (json!(1_000_000_000_000_i64), json!(null), 300_000),
-        // It would be gone before it is looked at.
+        // The task would expire before the client polls it.
         (json!(5000), json!(2000), 1000),
     ] {
         let (client, server) = modern(taking()).await;
@@ -228,13 +228,13 @@ async fn what_a_server_tells_is_heard_at_once() {
     let (result, ()) = tokio::join!(client.call_tool("t", None), async {
         let mut server = Extension::begin(server, json!({})).await;
         server.acknowledge().await;
-        // What happened before the stream was there is told by nobody, so it is looked at once.
+        // No notification covers what happened before the stream opened, so the client polls the task once.
         look(&mut server.server, task("working", json!({}))).await;
         let mut other = done();
         other["taskId"] = json!("t-2");
         server.tell(other).await;
         server.tell(task("completed", json!({"result": text("told")}))).await;
-        // The stream is left.
+        // The client cancels the stream.
         assert_eq!(server.server.notification().await.method, Method::Cancelled);
     });
     assert_eq!(said(&result.expect("a result")), "told");
@@ -279,7 +279,7 @@ async fn each_question_of_a_task_is_answered_once() {
         let expected = json!({"taskId": "t-1", "inputResponses": {"a": answer("A?"), "b": answer("B?")}});
         assert_eq!(params(&update), expected);
         server.result(update.id, json!({"resultType": "complete"})).await;
-        // It has not taken notice yet, and then it asks for more.
+        // The server has not processed the answer yet, and then it asks for more input.
         look(&mut server, waits(json!({"a": question("A?"), "b": question("B?")}))).await;
         look(&mut server, waits(json!({"b": question("B?"), "c": question("C?")}))).await;
         let update = server.expect("tasks/update").await;
@@ -398,7 +398,7 @@ async fn three_looks_in_a_row_may_be_lost() {
     }
 }
 
-/// Says for ever that it is being worked on.
+/// Reports the status "working" for ever.
 async fn works_for_ever(server: Scripted, with: Value) {
     let mut server = Extension::deaf(server, with.clone()).await;
     while let Some(Message::Request(get)) = server.message().await {
@@ -449,7 +449,7 @@ async fn who_leaves_leaves_the_task_to_go_on() {
     assert_eq!(left.method, Method::Cancelled);
     assert_eq!(value(left.params.as_ref())["requestId"], raw_value(&begun.listen.id));
     advance(Duration::from_secs(60)).await;
-    // Nothing came in between, and what is asked next is the first that comes.
+    // The client has sent nothing in between: the next request is the first message that the server receives.
     let handle = client.task(seen.task_id);
     let (cancelled, ()) = tokio::join!(handle.cancel(), async {
         let cancel = server.expect("tasks/cancel").await;
@@ -494,7 +494,7 @@ async fn another_task_is_no_answer() {
 
 // ---- our own server, in memory ----
 
-/// Lets virtual time pass.
+/// Lets this much virtual time pass.
 async fn pass(time: Duration) {
     let never = tokio::time::timeout(time, std::future::pending::<()>()).await;
     assert!(never.is_err());
@@ -546,7 +546,7 @@ async fn a_task_is_left_and_taken_up_again_on_another_connection() {
         assert_eq!(task.status().await.expect("it is there").status, TaskStatus::Working);
         let id = task.id().to_owned();
         drop(task);
-        // In the legacy era it belongs to the session.
+        // In the legacy era the task belongs to the session.
         let client = if era == Era::Modern {
             client.close().await;
             connect(&server, era).await
@@ -556,10 +556,10 @@ async fn a_task_is_left_and_taken_up_again_on_another_connection() {
         let task = client.task(&id);
         assert_eq!(task.created(), None);
         assert_eq!(said(&task.result().await.expect("a result")), "slowly");
-        // It is told of where somebody listens, and otherwise seen at the next look.
+        // A client that has a stream receives a notification of the end; otherwise the next poll finds it.
         assert!(began.elapsed() - Duration::from_secs(90) < Duration::from_secs(2), "{:?}", began.elapsed());
         assert_eq!(task.wait().await.expect("it is over").status, TaskStatus::Completed);
-        // It has stayed as it was.
+        // The task keeps its result.
         assert_eq!(said(&task.result().await.expect("a result")), "slowly");
     }
 }
@@ -601,7 +601,7 @@ async fn a_call_is_the_same_whether_it_is_a_task_or_not() {
 
 // ---- 2025-11-25 ----
 
-/// A legacy server that runs tools as tasks, and a client that takes them.
+/// A legacy server that runs tools as tasks, and a client that accepts tasks.
 async fn core(builder: ClientBuilder) -> (Client, Scripted) {
     core_in("2025-11-25", builder).await
 }
@@ -632,16 +632,16 @@ async fn list(server: &mut Scripted) {
     server.result(list.id, tools()).await;
 }
 
-/// Answers the call with a task.
+/// Answers the call with a new task.
 async fn begun(server: &mut Scripted) {
     let call = server.expect("tools/call").await;
     assert_eq!(params(&call)["task"], json!({"ttl": 3_600_000}));
-    // Nobody would hear of it.
+    // The caller does not receive progress, so the client asks for none.
     assert_eq!(value(call.params.as_ref())["_meta"]["progressToken"], Value::Null);
     server.result(call.id, json!({"task": core_task("working", json!({}))})).await;
 }
 
-/// Answers the request for the result.
+/// Answers the next request for the result.
 async fn fetched(server: &mut Scripted, result: Result<Value, ErrorObject>) {
     let fetch = server.expect("tasks/result").await;
     assert_eq!(params(&fetch), json!({"taskId": "t-1"}));
@@ -692,7 +692,7 @@ async fn core_a_tool_that_may_be_a_task_is_one_when_that_is_wanted() {
             let call = server.expect("tools/call").await;
             let asked = params(&call)["task"].clone();
             assert_eq!(asked, if is_task { json!({"ttl": 90_000}) } else { Value::Null }, "{name}");
-            // A server may answer at once all the same.
+            // A server may still answer at once.
             server.result(call.id, core_text("at once")).await;
         });
         assert_eq!(said(&result.expect("a result")), "at once");
@@ -710,14 +710,14 @@ async fn core_a_list_that_has_changed_is_read_again() {
         });
         result.expect("a result");
         server.notify("notifications/tools/list_changed", json!({})).await;
-        // What comes after it was heard after it.
+        // The client handles messages in order: when it has answered the ping, it has handled the notification.
         server.ask(7, "ping", json!({})).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn core_of_ten_thousand_tools_the_kinds_are_remembered_and_of_one_more_not() {
-    // Their names have 4 MiB all together, with the two words that say what they can be.
+    // The limit is 4 MiB for all names together, including the word for each tool's task support.
     const LONGEST: usize = (4 << 20) - "lastoptionaloptional".len();
     let long = |bytes: usize| vec!["x".repeat(bytes), "last".to_owned()];
     let many = |count: usize| (0..count).map(|name| name.to_string()).collect::<Vec<_>>();
@@ -754,7 +754,7 @@ async fn core_a_server_that_declares_no_tasks_is_asked_for_none() {
     });
     result.expect("a result");
 
-    // Before 2025-11-25 there are no tasks, whatever a server says.
+    // Before 2025-11-25 there are no tasks, whatever a server declares.
     let (client, mut server) = core_in("2025-06-18", taking()).await;
     let (result, ()) = tokio::join!(client.call_tool("required", None).as_task(), async {
         let call = server.expect("tools/call").await;
@@ -783,7 +783,7 @@ async fn core_a_task_that_waits_for_input_asks_while_its_result_is_waited_for() 
             "action": "accept", "content": {"name": "Who?"}, "_meta": {RELATED: {"taskId": "t-1"}}
         });
         assert_eq!(value(answer.outcome.ok().as_ref()), expected);
-        // Far beyond the time of a request, which bounds only the looks.
+        // This is far longer than the timeout of a request, which limits only each poll.
         for _ in 0..20 {
             look(&mut server, core_task("working", json!({}))).await;
         }
@@ -833,7 +833,7 @@ async fn core_a_task_that_was_called_off_is_told_from_one_that_failed() {
         list(&mut server).await;
         begun(&mut server).await;
         look(&mut server, core_task("input_required", json!({}))).await;
-        // The TypeScript SDK then says that there is no result.
+        // The TypeScript SDK answers with this error in that case.
         fetched(&mut server, Err(ErrorObject::internal("no result"))).await;
         look(&mut server, core_task("cancelled", json!({}))).await;
     });

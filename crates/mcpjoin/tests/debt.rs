@@ -1,7 +1,8 @@
-//! Two peers that owe each other much: what is read while much is owed, what waits, and that every wait ends.
+//! Tests of two peers with many pending responses to each other: how much a peer still reads then, which requests it
+//! defers, and that every wait ends.
 //!
-//! The rules are the session's (`mcpjoin_proto::session`, tested there over simulated pipes); here they are
-//! shown over real byte streams, driven by the real driver.
+//! The session defines the rules (`mcpjoin_proto::session`, tested there over simulated pipes). These tests check them
+//! over real byte streams with the real driver.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -39,7 +40,7 @@ fn echo() -> Server {
 }
 
 /// 10,000 calls of 64 KiB from each side would be 2.5 GB through an unoptimised build; the session's own test
-/// makes them all. Here are enough to fill every buffer on the way dozens of times over.
+/// makes them all. This number is enough to fill every buffer on the way dozens of times.
 const CALLS: usize = 150;
 
 #[tokio::test]
@@ -119,7 +120,7 @@ async fn c67_two_thousand_calls_that_each_ask_back_are_answered_by_a_server_that
     assert_eq!(most.load(Ordering::SeqCst), 16);
 }
 
-/// A client that asks for megabytes and reads nothing of what the server writes; how many were made for it.
+/// A client that requests megabytes and reads no response; returns the number of responses that the server made.
 async fn deaf_client(requests: usize) -> (Connection, DuplexStream, Arc<AtomicUsize>) {
     let made = Arc::new(AtomicUsize::new(0));
     let counting = made.clone();
@@ -149,10 +150,10 @@ async fn deaf_client(requests: usize) -> (Connection, DuplexStream, Arc<AtomicUs
 #[tokio::test(start_paused = true)]
 async fn e92_a_peer_that_reads_late_gets_everything_and_the_server_holds_little_meanwhile() {
     let (connection, mut ours, made) = deaf_client(400).await;
-    // Virtual time passes only when everybody waits: for the peer.
+    // Virtual time passes only when all tasks wait: here, for the peer.
     let nothing: Result<(), _> = tokio::time::timeout(Duration::from_secs(20), std::future::pending()).await;
     assert!(nothing.is_err());
-    // Each reply is a megabyte: only as many were made as the bound of 8 MiB and what is on the way hold.
+    // Each response is a megabyte: the server makes only as many as the limit of 8 MiB and the buffers on the way hold.
     let made = made.load(Ordering::SeqCst);
     assert!((1..=10).contains(&made), "{made} of 400 replies were made for a peer that reads none");
     let mut bytes = vec![0; 1 << 20];
@@ -202,12 +203,12 @@ async fn e93_a_small_call_behind_a_large_reply_waits_for_one_message_and_no_more
 
 #[test]
 fn sampling_content_is_a_block() {
-    // What the sampling answer above relies on: one block may stand for a list of one.
+    // The sampling response above relies on this: a single block may take the place of a list of one.
     let block: SamplingContent = Raw::parse(r#"{"type":"text","text":"x"}"#).unwrap().decode().unwrap();
     assert!(matches!(block, SamplingContent::Text(_)));
 }
 
-/// What a peer has said to a server by hand: it opens, and then calls.
+/// The messages of a scripted client to a server: the opening, and then the calls.
 fn calls(from: usize, tools: &[&str]) -> String {
     let call = |(place, tool): (usize, &&str)| {
         let id = from + place;
@@ -220,7 +221,7 @@ fn calls(from: usize, tools: &[&str]) -> String {
 
 const OPENS: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 
-/// Reads until a line says this.
+/// Reads until a line contains these words.
 async fn hears(ours: &mut DuplexStream, words: &str) {
     let mut heard = Vec::new();
     let mut piece = vec![0; 1 << 20];
@@ -234,7 +235,7 @@ async fn hears(ours: &mut DuplexStream, words: &str) {
     tokio::time::timeout(Duration::from_secs(5), all).await.unwrap_or_else(|_| panic!("nobody says {words}"));
 }
 
-/// Lets everything run that is ready: virtual time passes only when all wait for something else.
+/// Runs every ready task: virtual time passes only when all tasks wait for something else.
 async fn settle() {
     let nothing: Result<(), _> = tokio::time::timeout(Duration::from_millis(1), std::future::pending()).await;
     assert!(nothing.is_err());
@@ -265,7 +266,7 @@ async fn a_handler_that_begins_when_the_answer_before_it_leaves_is_polled_again(
     let (mut ours, theirs) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(theirs);
     server.connect(Link::stream(reader, writer, "pipe"));
-    // The second begins when the answer to the first is given: after the turn's handlers were polled.
+    // The second handler begins when the first response is sent: after the handlers of that turn were polled.
     let said = format!("{OPENS}\n{}", calls(1, &["quick", "waits"]));
     ours.write_all(said.as_bytes()).await.unwrap();
     begun.subscribe().wait_for(|begun| *begun).await.unwrap();
@@ -274,13 +275,13 @@ async fn a_handler_that_begins_when_the_answer_before_it_leaves_is_polled_again(
     hears(&mut ours, "waited").await;
 }
 
-/// How much a pipe holds in the tests that follow.
+/// The size of a pipe in the tests below.
 const PIPE: usize = 1 << 20;
-/// How much the first answer in them is longer than that: more than a link takes in before it has no room.
+/// How much longer than the pipe the first response is: more than a link accepts before it has no room.
 const OVER: usize = 400 * 1024;
 
-/// A server that owes more than the pipe holds, and one small answer beyond what its link takes in. It begins nothing
-/// more until that has left, and reads one request more.
+/// A server with pending responses larger than the pipe, and one small response that its link does not accept any more.
+/// It starts no further handler until the link has sent that data, and reads one more request.
 async fn owes_more_than_a_pipe() -> DuplexStream {
     let mut limits = Limits::default();
     (limits.queued_replies, limits.waiting) = (1024, 1);
@@ -310,18 +311,18 @@ async fn what_did_not_fit_into_the_link_leaves_when_the_peer_takes_everything_at
 #[tokio::test(start_paused = true)]
 async fn what_came_while_too_much_was_owed_is_read_when_everything_has_left() {
     let mut ours = owes_more_than_a_pipe().await;
-    // The first of them waits, and the second is not read yet.
+    // The first of these requests waits, and the second is not read yet.
     ours.write_all(calls(3, &["small", "last"]).as_bytes()).await.unwrap();
     settle().await;
-    // The link has room again, and still something to send.
+    // The link has room again, and still has data to send.
     let mut taken = vec![0; OVER - 100 * 1024];
     ours.read_exact(&mut taken).await.unwrap();
     settle().await;
     hears(&mut ours, "last").await;
 }
 
-/// 200 requests of a mebibyte are in the client's hands at once, and all are answered, over a pipe and in memory: four are
-/// handled at once, eight wait, and the others are not read before.
+/// The client has 200 requests of a mebibyte at once, over a pipe and in memory, and answers all of them: it handles four at
+/// once, eight wait, and it does not read the others until there is room.
 #[tokio::test(start_paused = true)]
 async fn two_hundred_requests_of_a_mebibyte_at_once_are_all_answered() {
     let message = "x".repeat(1 << 20);
@@ -332,7 +333,7 @@ async fn two_hundred_requests_of_a_mebibyte_at_once_are_all_answered() {
         let server = Server::builder("s", "1")
             .limits(limits)
             .tool(tool("measure"), |echo: Echo, _| async move {
-                // Not in the turn in which it came.
+                // The handler does not answer in the turn in which the request arrived.
                 tokio::task::yield_now().await;
                 echo.message.len().to_string()
             })
@@ -349,8 +350,8 @@ async fn two_hundred_requests_of_a_mebibyte_at_once_are_all_answered() {
     }
 }
 
-/// Requests in one read are more than there is room for: what does not fit is kept by the connection, and begun in its
-/// turn.
+/// One read returns more requests than there is room for: the connection keeps the rest, and starts their handlers when
+/// there is room.
 #[tokio::test(start_paused = true)]
 async fn what_was_read_at_once_and_finds_no_room_is_kept_and_answered() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
@@ -378,7 +379,7 @@ async fn what_was_read_at_once_and_finds_no_room_is_kept_and_answered() {
     let said = format!("{OPENS}\n{}", calls(1, &["waits"; 20]));
     ours.write_all(said.as_bytes()).await.unwrap();
     settle().await;
-    // One is handled, and one waits; the others are not the session's yet.
+    // One request is handled, and one waits; the session has not accepted the others yet.
     assert_eq!((*begun.borrow(), connection.in_flight()), (1, (0, 2)));
     let mut lines = tokio::io::BufReader::new(ours).lines();
     lines.next_line().await.unwrap().unwrap();
@@ -391,8 +392,8 @@ async fn what_was_read_at_once_and_finds_no_room_is_kept_and_answered() {
     assert_eq!((*begun.borrow(), connection.in_flight()), (20, (0, 0)));
 }
 
-/// A server that asks its client something reads its answer, however many requests stand before it, and refuses those that
-/// it has no room for.
+/// A server that sends its client a request reads the response, however many requests arrive before it, and refuses the
+/// requests that it has no room for.
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_meanwhile_is_answered_behind_requests_that_find_no_room() {
     let mut limits = Limits::default();
@@ -434,7 +435,7 @@ async fn what_is_asked_meanwhile_is_answered_behind_requests_that_find_no_room()
     assert!(answered.contains("\"id\":1,") && answered.contains("yes"), "{answered}");
 }
 
-/// A request of the modern era on a stream that was opened with `initialize` reaches a handler that knows it.
+/// A modern request on a stream that was opened with `initialize` reaches a handler that sees its era.
 #[tokio::test(start_paused = true)]
 async fn a_modern_request_on_a_stream_of_the_legacy_era_is_served_in_its_own() {
     let server = Server::builder("s", "1")
@@ -481,7 +482,7 @@ async fn an_id_that_is_used_again_at_once_is_answered_with_its_own_answer() {
     };
     let said = [
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#.to_owned(),
-        // Its answer is so large that it is given away before more handlers begin, and by then it is not wanted.
+        // Its response is so large that it is sent before more handlers begin; the client has cancelled it by then.
         call(1, "large"),
         call(2, "small"),
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#.to_owned(),
@@ -489,7 +490,7 @@ async fn an_id_that_is_used_again_at_once_is_answered_with_its_own_answer() {
         call(3, "small"),
         String::new(),
     ];
-    // They are read, and told to the session, all at once.
+    // The connection reads all of them at once and passes them to the session together.
     ours.write_all(said.join("\n").as_bytes()).await.unwrap();
     let mut lines = tokio::io::BufReader::new(ours).lines();
     let mut replies = Vec::new();
@@ -534,12 +535,12 @@ async fn e100_ten_thousand_calls_that_wait_for_one_another_do_not_keep_the_threa
         let calls = (0..CALLS).map(|_| client.call_tool("count", None).into_future());
         futures_util::future::join_all(calls).await.into_iter().filter(Result::is_ok).count()
     });
-    // Until all of them have come: the first is at work, and the others wait for it.
+    // Wait until all calls have arrived: the first handler runs, and the others wait for it.
     while asked.in_flight() != (0, CALLS) {
         tokio::task::yield_now().await;
     }
     gate.add_permits(1);
-    // Another task, which goes to the end of the line as soon as it has had its turn.
+    // Another task, which goes to the back of the run queue after each of its turns.
     let (mut last, mut most) = (0, 0);
     let other = tokio::spawn(poll_fn(move |cx| {
         let now = run.load(Ordering::SeqCst);
@@ -549,7 +550,7 @@ async fn e100_ten_thousand_calls_that_wait_for_one_another_do_not_keep_the_threa
         if now < CALLS { Poll::Pending } else { Poll::Ready(most) }
     }));
     let most = other.await.unwrap();
-    // In one turn of the connection 64 that were woken go on, and 64 begin.
+    // In one turn the connection polls at most 64 woken handlers and starts at most 64 new ones.
     assert!(most <= 128, "{most} handlers ran while another task waited for the thread");
     assert_eq!(calls.await.unwrap(), CALLS);
 }

@@ -1,5 +1,5 @@
-//! Case A23: the n-th operation of a stream fails, is short, is interrupted or has to wait, for every n until none
-//! is reached any more. Nothing panics, nothing hangs, and what arrives is what was sent, in its order.
+//! Test of case A23: the n-th operation of a stream fails, is short, is interrupted or is pending, for every n until no
+//! operation has that number. There is no panic and no hang, and the received messages are the sent ones, in order.
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
 use mcpjoin_test_support as support;
@@ -21,11 +21,11 @@ enum Fault {
     Short,
     Interrupted,
     Pending,
-    /// OutgoingEvent takes nothing; reading says that the stream has ended.
+    /// A write accepts no byte; a read returns the end of the stream.
     Nothing,
 }
 
-/// Counts operations; the one with that number is faulty.
+/// Counts operations; the operation with this number is faulty.
 #[derive(Clone)]
 struct Plan {
     fault: Fault,
@@ -138,12 +138,12 @@ impl AsyncWrite for Faulty<WriteHalf<DuplexStream>> {
     }
 }
 
-/// Small ones, one that does not fit the pipe, one that is not copied.
+/// The sizes of the messages: small ones, one that does not fit the pipe, and one that the link does not copy.
 fn sizes() -> impl Iterator<Item = usize> {
     [1, 1, 700, 5000, 20_000, 1, 30, 1].into_iter()
 }
 
-/// Sends all, then closes.
+/// Sends all messages, then closes; returns whether everything was sent.
 async fn say(mut link: RawLink) -> bool {
     for (number, size) in sizes().enumerate() {
         let text = "y".repeat(size);
@@ -155,7 +155,7 @@ async fn say(mut link: RawLink) -> bool {
     true
 }
 
-/// Whether what came is the beginning of what was sent, and how much it was.
+/// Checks that the received messages are the first of the sent ones, and returns their number.
 async fn hear(mut link: RawLink) -> usize {
     let mut heard = 0;
     let sizes: Vec<_> = sizes().collect();
@@ -168,7 +168,7 @@ async fn hear(mut link: RawLink) -> usize {
                 assert_eq!(said["y"].as_str().map(str::len), Some(sizes[heard]));
                 heard += 1;
             }
-            // Half a line before the end: told, and then the end.
+            // Half a line before the end: it is reported as malformed, and the end follows.
             Inbound::Malformed { .. } => {
                 assert!(matches!(link.recv().await, Inbound::Closed { .. }));
                 return heard;
@@ -179,7 +179,8 @@ async fn hear(mut link: RawLink) -> usize {
     }
 }
 
-/// One run. The fault is on the sender's writing or on the receiver's reading. Whether it was reached.
+/// One run, with the fault in the sender's writes or in the receiver's reads. Returns whether the faulty operation was
+/// reached.
 fn once(number: usize, fault: Fault, reading: bool) -> bool {
     run(async {
         let (left, right) = duplex(4096);

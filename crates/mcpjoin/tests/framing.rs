@@ -1,6 +1,6 @@
-//! Group A of the adversarial catalogue in the role of the client: real bytes from a real child, through the real
-//! pipes. `fixtures/bytes.py` writes them; each case is one of its tools. (The role of the server is tested with
-//! the binary, in `crates/cli/tests/runner/bytes.rs`.)
+//! Tests of a client with group A of the adversarial catalogue: real bytes from a real child process, through real
+//! pipes. `fixtures/bytes.py` writes them; each case is one of its tools. (The server is tested with the binary, in
+//! `crates/cli/tests/runner/bytes.rs`.)
 //!
 //! After each case the same connection answers a ping.
 
@@ -18,7 +18,7 @@ use mcpjoin::transport::ChildHandle;
 use mcpjoin::{Client, proto::types::CallToolResult};
 use support::{fixture, run};
 
-/// A call that has to fail by itself fails long before.
+/// A timeout that no call reaches: a call that must fail for another reason fails long before.
 const NEVER: Duration = Duration::from_secs(20);
 
 struct Peer {
@@ -46,8 +46,8 @@ impl Peer {
         self.client.call_tool(case, None).timeout(NEVER)
     }
 
-    /// Calls the case, which answers; then the connection is alive. What the client had to say of the bytes before
-    /// the answer.
+    /// Calls the tool of a case, which answers; then checks that the connection is alive. Returns what the client has
+    /// reported about the bytes before the response.
     async fn answers(&self, case: &str) -> Vec<String> {
         let result = self.call(case).await.unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(said(&result), "fine", "{case}");
@@ -55,7 +55,7 @@ impl Peer {
         std::mem::take(&mut self.violations.lock().unwrap())
     }
 
-    /// Calls the case, whose answer is no message; the call fails at once with these words, and nothing else does.
+    /// Calls the tool of a case whose response is no message. The call fails at once with these words; nothing else fails.
     async fn fails_alone(&self, case: &str, words: &str) {
         let began = Instant::now();
         let (error, other) = tokio::join!(self.call(case), self.call("fine"));
@@ -72,7 +72,7 @@ fn said(result: &CallToolResult) -> &str {
     result.content[0].as_text().unwrap()
 }
 
-/// One peer, one case: the only line that was refused says why.
+/// Runs one case with its own peer: exactly one line is refused, for this reason.
 #[track_caller]
 fn refused_once(case: &str, words: &str) {
     run(async {
@@ -82,7 +82,7 @@ fn refused_once(case: &str, words: &str) {
     });
 }
 
-/// One peer, one case: nothing is wrong with it.
+/// Runs one case with its own peer: every line is accepted.
 fn accepted(case: &str) {
     run(async { assert_eq!(Peer::start(&[]).await.answers(case).await, [""; 0], "{case}") });
 }

@@ -1,6 +1,6 @@
-//! Servers that are not what they should be, as child processes: what a client says of them, and how soon.
+//! Tests of a client with faulty servers as child processes: which error it returns, and how soon.
 //!
-//! Each is a line of shell. The cases are those of the adversarial catalogue, groups A and C.
+//! Each server is a line of shell. The cases are those of the adversarial catalogue, groups A and C.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -15,7 +15,7 @@ use mcpjoin::proto::session::{Ask, Limits, ProcessExit, Violation};
 use mcpjoin::transport::{ChildCommand, SpawnErrorKind};
 use tokio::time::timeout;
 
-/// What answers `initialize` with the id 1.
+/// A shell command that answers `initialize` with the id 1.
 const ANSWER: &str = r#"printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}'"#;
 
 fn shell(script: &str) -> ChildCommand {
@@ -31,10 +31,10 @@ async fn refused(builder: ClientBuilder, script: &str) -> ConnectError {
     timeout(DEADLINE, builder.connect(link)).await.expect("it waits").unwrap_err()
 }
 
-/// No test takes longer: a hang is a failure.
+/// The timeout of each test: a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Waits longer than any test for what does not come.
+/// Limits that are longer than any test, so that no timeout ends it.
 fn patient() -> Limits {
     const LONG: Duration = Duration::from_secs(3600);
     let mut limits = Limits::default();
@@ -50,7 +50,7 @@ async fn c59_a_server_that_exits_at_once_is_told_with_its_code() {
     let either = Client::builder("c", "1").limits(patient());
     let error = refused(either, "kill -9 $$").await;
     assert_eq!(error.exit(), Some(ProcessExit::Signal(9)));
-    // It was started a second time, without the probe, and both deaths are told.
+    // The client has started the server a second time, without the probe, and the error reports both deaths.
     assert!(error.to_string().contains("started a second time"), "{error}");
 }
 
@@ -64,7 +64,7 @@ async fn c60_the_last_words_of_a_server_are_in_the_error() {
 
 #[tokio::test]
 async fn c61_when_a_server_dies_every_call_under_way_is_told_at_once() {
-    // Dies when it has read three calls.
+    // The server dies when it has read three calls.
     let script = format!(
         "read -r line; {ANSWER}; read -r line; read -r a; read -r b; read -r c; echo 'out of memory' >&2; exit 3"
     );

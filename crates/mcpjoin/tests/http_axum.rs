@@ -1,4 +1,5 @@
-//! The service in an application of axum, beside a route of its own: as the documentation of `Server::http` says.
+//! Tests of the HTTP service in an axum application with a route of its own, as the documentation of `Server::http`
+//! describes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
@@ -21,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tower_service::Service as _;
 
-/// No test takes longer: a hang is a failure.
+/// The timeout of each test: a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -39,7 +40,7 @@ fn service(options: HttpOptions) -> HttpService {
     let server = Server::builder("mounted", "1")
         .tool(tool("sum"), |sum: Sum, _| async move { (sum.a + sum.b).to_string() })
         .tool(tool("tells"), |_: NoArguments, cx| async move {
-            // What is told before the result makes an event stream of the answer.
+            // A notification before the result turns the response into an event stream.
             cx.progress(1.0, None, None);
             "told"
         })
@@ -48,12 +49,12 @@ fn service(options: HttpOptions) -> HttpService {
     server.http(options)
 }
 
-/// The application of a user, as far as it is not ours.
+/// The application's own routes, without the MCP service.
 fn application() -> Router {
     Router::new().route("/health", get(|| async { "still here" }))
 }
 
-/// It listens. Told to end, it ends as axum does: when the last connection is over.
+/// A running application. On a shutdown signal it ends as axum does: after the last connection has closed.
 struct Application {
     address: SocketAddr,
     end: oneshot::Sender<()>,
@@ -76,7 +77,7 @@ impl Application {
     }
 }
 
-/// The whole answer to `GET path`.
+/// The whole response to `GET path`.
 async fn fetch(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -107,7 +108,7 @@ async fn connect(url: String, era: Era) -> Client {
     Client::builder("axum", "1").ask(Ask::Only(era)).connect(link).await.unwrap()
 }
 
-/// Holds that the endpoint at that address does its work in both eras, and that the route beside it does so meanwhile.
+/// Checks that the endpoint at that address works in both eras, and that the other route works meanwhile.
 async fn works(address: SocketAddr, path: &str, service: &HttpService) {
     for (era, sessions) in [(Era::Modern, 0), (Era::Legacy, 1)] {
         let client = connect(format!("http://{address}{path}"), era).await;
@@ -127,7 +128,7 @@ fn the_service_is_mounted_beside_another_route() {
         let service = service(HttpOptions::new());
         let up = Application::serve(application().route_service("/mcp", service.clone())).await;
         works(up.address, "/mcp", &service).await;
-        // What is not ours is axum's.
+        // axum answers for every other path.
         assert!(fetch(up.address, "/else").await.starts_with("HTTP/1.1 404 "));
         up.end().await;
     });
@@ -179,7 +180,7 @@ fn an_application_ends_once_the_service_is_drained() {
     run(async {
         let service = service(HttpOptions::new());
         let up = Application::serve(application().route_service("/mcp", service.clone())).await;
-        // It holds a stream of its session open, which nothing but its end would end.
+        // The client holds a stream of its session open, which ends only with the session.
         let client = connect(format!("http://{}/mcp", up.address), Era::Legacy).await;
         assert_eq!(sum(&client, 2, 40).await, "42");
         assert_eq!(service.sessions(), 1);
@@ -191,7 +192,7 @@ fn an_application_ends_once_the_service_is_drained() {
     });
 }
 
-/// A replica whose tools ask once and twice.
+/// A replica whose tools request input once and twice.
 fn replica(key: Option<StateKey>) -> HttpService {
     async fn ask(times: usize, cx: Context) -> Result<String, HandlerError> {
         let mut said = Vec::new();
@@ -210,7 +211,7 @@ fn replica(key: Option<StateKey>) -> HttpService {
     builder.build().unwrap().http(HttpOptions::new().stateless(true))
 }
 
-/// Two replicas, to which requests go by turns.
+/// Two replicas that receive the requests in turns.
 async fn balanced(keys: [Option<StateKey>; 2]) -> (Application, Client) {
     let (replicas, turn) = (keys.map(replica), Arc::new(AtomicUsize::new(0)));
     let route = any(move |request: Request| {
@@ -240,7 +241,7 @@ fn tools_ask_behind_two_replicas_that_share_a_key() {
         client.close().await;
         up.end().await;
 
-        // Each has a key of its own, as without `state_key`: the other one refuses every answer.
+        // Each replica has its own key, as without `state_key`: the other replica refuses every state.
         let (up, client) = balanced([None, None]).await;
         for tool in ["once", "twice"].repeat(4) {
             let error = client.call_tool(tool, None).await.unwrap_err();

@@ -1,5 +1,5 @@
-//! Our client and our server over HTTP, with a bad network between them: streams that are cut at every byte, a proxy
-//! that drops what is silent, a server that is restarted in the middle.
+//! Tests of our client with our server over HTTP on a bad network: streams that are cut at every byte, a proxy that
+//! drops silent connections, and a server that is restarted during calls.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use mcpjoin_test_support::ports;
@@ -23,8 +23,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// No test takes longer, on the busiest machine: a hang is a failure. (The longest take 10 s on one's own, and took 40 s where
-/// others built meanwhile.)
+/// The timeout of each test, also on the busiest machine: a hang is a failure. (The longest test takes 10 s on an idle
+/// machine, and took 40 s during other builds.)
 const DEADLINE: Duration = Duration::from_secs(150);
 
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -34,7 +34,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 
 #[derive(Clone, Default)]
 struct Gate {
-    /// How often each call was executed, by what it was called with.
+    /// The number of executions of each call, by the call's argument.
     ran: Arc<Mutex<BTreeMap<u64, usize>>>,
     began: Arc<Notify>,
     go_on: Arc<Notify>,
@@ -77,10 +77,10 @@ fn server(gate: &Gate) -> Server {
         .unwrap()
 }
 
-/// A server that listens; dropping it ends it at once, as a crash does.
+/// A running server; dropping it ends it at once, as a crash does.
 struct Up {
     address: SocketAddr,
-    /// Nobody else's while no server listens on it.
+    /// Reserves the port while no server listens on it.
     port: Arc<Port>,
     task: JoinHandle<()>,
     server: Server,
@@ -111,7 +111,7 @@ impl Up {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Ends it as a crash does, and starts another one in its place.
+    /// Ends the server as a crash does, and starts another one on the same port.
     async fn restart(self, gate: &Gate) -> Self {
         let port = self.port.clone();
         self.task.abort();
@@ -128,7 +128,7 @@ async fn connect(url: &str, era: Era) -> (Client, Arc<Mutex<Vec<String>>>) {
     (client, notes)
 }
 
-/// A client, the notifications that it hears, and who is told of each.
+/// A client, the notifications that it has received, and a signal for each of them.
 async fn connect_and_hear(url: &str, era: Era) -> (Client, Arc<Mutex<Vec<String>>>, Arc<Notify>) {
     let notes: Arc<Mutex<Vec<String>>> = Arc::default();
     let (heard, told) = (notes.clone(), Arc::new(Notify::new()));
@@ -157,11 +157,11 @@ async fn call(client: &Client, tool: &str, cut: u64) -> Result<String, String> {
     Ok(content[0]["text"].as_str().unwrap().to_owned())
 }
 
-/// A way to the server that is cut. What it has let through of each cut reply, by the number of the call.
+/// A proxy to the server that cuts connections. It keeps the bytes that it passed of each cut response, by call.
 struct Proxy {
     port: u16,
     passed: Arc<Mutex<BTreeMap<u64, Vec<u8>>>>,
-    /// Told of every connection that has ended.
+    /// Notified of every connection that has ended.
     dropped: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -173,13 +173,13 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    /// Lets so many bytes of the reply through as the call's own arguments say, then breaks the connection.
+    /// Passes as many bytes of the response as the argument of the call says, then breaks the connection.
     async fn cutting(server: SocketAddr) -> Self {
         Self::new(server, None).await
     }
 
-    /// Breaks every stream of events that is silent for that long. What is only slow to answer is left alone: on a busy
-    /// machine it may take as long.
+    /// Breaks every event stream that is silent for this long. It does not break a connection whose response has not begun:
+    /// on a busy machine a response may take as long.
     async fn impatient(server: SocketAddr, patience: Duration) -> Self {
         Self::new(server, Some(patience)).await
     }
@@ -209,7 +209,7 @@ impl Proxy {
     }
 }
 
-/// The number that a request asks to be cut at, where it is a call that does.
+/// The cut position in a request, if it is a call that has one.
 fn cut_of(request: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(request);
     let digits = text.split_once("\"cut\":")?.1;
@@ -228,7 +228,7 @@ async fn pass(
     let (mut up, mut down) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     let mut request = Vec::new();
     let mut cut = None;
-    // A stream of events has begun and is not over.
+    // Whether an event stream has begun and not ended.
     let mut streaming = false;
     loop {
         let heard = async {
@@ -244,7 +244,7 @@ async fn pass(
         if upwards {
             if patience.is_none() {
                 request.extend_from_slice(&up[..read]);
-                // The connection may have been used before.
+                // The connection may have carried an earlier request.
                 if let Some(found) = cut_of(&request) {
                     cut = Some(found);
                     request.clear();
@@ -273,7 +273,7 @@ async fn pass(
     }
 }
 
-/// Calls a tool with every cut up to a length, some at a time; the outcomes by cut.
+/// Calls a tool once for every cut position up to this length, several calls at a time; returns the results by position.
 async fn cut_everywhere(
     client: &Client,
     tool: &'static str,
@@ -297,10 +297,10 @@ async fn cut_everywhere(
     outcomes
 }
 
-/// Cuts that lie behind every reply.
+/// A cut position behind the end of every response.
 const WHOLE: u64 = 100_000;
 
-/// How long the reply to a call is on the wire.
+/// The length of the response to a call on the wire.
 async fn length(client: &Client, proxy: &Proxy, tool: &str) -> u64 {
     call(client, tool, WHOLE).await.unwrap();
     let length = proxy.passed.lock().unwrap()[&WHOLE].len();
@@ -320,7 +320,7 @@ fn f116_a_legacy_stream_cut_at_every_byte_loses_and_doubles_nothing() {
         let passed = proxy.passed.lock().unwrap().clone();
         let mut kept = 0;
         for (cut, outcome) in &outcomes {
-            // Something to go on from has come as soon as the first event with an id is whole.
+            // The stream can be resumed as soon as the first event with an id is complete.
             let text = String::from_utf8_lossy(&passed[cut]).into_owned();
             let resumable = text.split_once("id: ").is_some_and(|(_, rest)| rest.contains("\n\n"));
             match outcome {
@@ -360,7 +360,7 @@ fn f117_a_modern_stream_cut_at_every_byte_fails_its_call_at_once_and_is_not_repe
             let outcomes = cut_everywhere(&client, tool, length).await;
             for (cut, outcome) in &outcomes {
                 match outcome {
-                    // The reply may be whole although the end of the body is not.
+                    // The message may be complete although the end of the body is missing.
                     Ok(text) => assert_eq!(text, &format!("done {cut}")),
                     Err(error) => assert!(error.contains("tools/call"), "{cut}: {error}"),
                 }
@@ -425,7 +425,7 @@ fn a_proxy_that_drops_silent_streams_costs_a_legacy_call_nothing() {
             async move { call(&client, "slow", 0).await }
         });
         gate.began.notified().await;
-        // The stream of the session and that of the call are dropped, and resumed, and dropped again.
+        // The proxy drops the stream of the session and that of the call; the client resumes both; they are dropped again.
         for _ in 0..8 {
             proxy.dropped.notified().await;
         }
@@ -433,7 +433,7 @@ fn a_proxy_that_drops_silent_streams_costs_a_legacy_call_nothing() {
         assert_eq!(calling.await.unwrap().unwrap(), "at last");
         let begins = notes.lock().unwrap().iter().filter(|note| note.contains("it begins")).count();
         assert_eq!(begins, 1);
-        // The stream of the session has been dropped as well, and is there again.
+        // The proxy has dropped the stream of the session as well, and the client has opened it again.
         up.server.handle().add_tool(tool("another"), |_: NoArguments, _| async { "x" }).unwrap();
         loop {
             let told = heard.notified();

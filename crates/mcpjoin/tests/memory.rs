@@ -1,5 +1,5 @@
-//! What a client holds while a child sends much, or owes much. The peak of this very process is measured, so these
-//! tests are by themselves, and one after the other.
+//! Tests of the memory that a client uses while a child sends much data, or has many pending responses. They measure the
+//! peak of this process, so they are in a program of their own, and run one after the other.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -14,14 +14,14 @@ use support::{fixture, raw, run};
 
 static ONE_BY_ONE: Mutex<()> = Mutex::new(());
 
-/// What this process holds, or the most that it has held, in KiB.
+/// The memory of this process, or its peak, in KiB.
 fn memory(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Runs it; by how many KiB the process has grown meanwhile, at most.
+/// Runs the test, and returns by how many KiB the peak of the process has grown.
 fn growth(test: impl Future<Output = ()>) -> u64 {
     let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
@@ -63,7 +63,7 @@ fn a1_a_gibibyte_without_a_line_feed_fills_no_memory() {
     assert!(grown < 26 * 1024, "{grown} KiB");
 }
 
-/// Sends a request and reads the head of the response, and its body where the head says how long it is.
+/// Sends a request, and reads the head of the response, and its body if the head has a content length.
 async fn ask(stream: &mut tokio::net::TcpStream, method: &str, headers: &str, body: &str) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let length = body.len();
@@ -96,7 +96,7 @@ fn an_http_session_that_lies_idle_holds_4_kib_at_most_and_10_with_an_open_stream
 
     let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
     run(async {
-        // A handler that is not ready at once, so that everything has been needed that a call may need.
+        // The handler is not ready at once, so that the call allocates everything that a call can need.
         let server = Server::builder("s", "1").tool(tool("wait"), |_: NoArguments, _| async {
             tokio::task::yield_now().await;
             "waited"
@@ -127,7 +127,7 @@ fn an_http_session_that_lies_idle_holds_4_kib_at_most_and_10_with_an_open_stream
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 let head = ask(&mut stream, "GET", headers, "").await;
                 assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-                // Out of the runtime, which would keep something for our side too.
+                // The stream leaves the runtime, which would use memory for the client's side too.
                 streams.push(stream.into_std().unwrap());
             }
         };
@@ -141,7 +141,7 @@ fn an_http_session_that_lies_idle_holds_4_kib_at_most_and_10_with_an_open_stream
         open_streams(&mut streams, &sessions[..300]).await;
         let streaming = memory("RssAnon") - before - idle;
         assert!(streaming <= 300 * 6, "{streaming} KiB for 300 streams");
-        // What a call needs is kept until the next sweep.
+        // The memory of a call is kept until the next sweep.
         let before = memory("RssAnon");
         open_sessions(&mut sessions, 1000, &[INITIALIZED, CALL]).await;
         let called = memory("RssAnon") - before;

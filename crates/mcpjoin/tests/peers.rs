@@ -1,5 +1,5 @@
-//! Real children with the habits and the faults that servers have, and what a client makes of them. Faults F1 to F36
-//! of the source documents, and group C of the adversarial catalogue, as far as a child process shows them.
+//! Tests of a client with real child processes that have the habits and the faults of existing servers: the faults F1
+//! to F36 of the source documents, and group C of the adversarial catalogue, as far as a child process can show them.
 //!
 //! `fixtures/strict.py` insists on the lifecycle; each habit is one of its tools.
 
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use support::{bare, fixture, raw, run, sh, takes_less_than};
 use tokio::io::AsyncWriteExt as _;
 
-/// A file that a strict server counts its calls in.
+/// A file in which a strict server counts its calls.
 struct Calls(PathBuf);
 
 impl Calls {
@@ -42,7 +42,7 @@ impl Calls {
 
 impl Drop for Calls {
     fn drop(&mut self) {
-        // Nobody needs it any more.
+        // A failure to remove the file does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -61,7 +61,7 @@ fn said(result: &CallToolResult) -> &str {
     result.content[0].as_text().unwrap()
 }
 
-/// Calls a tool that answers in the end; what it says.
+/// Calls a tool that answers, and returns the text of its result.
 #[track_caller]
 fn tool(name: &str) -> String {
     run(async {
@@ -93,7 +93,7 @@ fn f4_f13_what_a_server_asks_is_answered_under_its_own_id() {
     let by_id = |id: Value| answered.iter().find(|answer| answer["id"] == id).unwrap();
     assert_eq!(by_id(json!("a string"))["result"], json!({}));
     assert_eq!(by_id(json!(-7))["result"], json!({}));
-    // What was not declared is not there.
+    // Capabilities that the client has not declared are not available.
     assert_eq!(by_id(json!(9_007_199_254_740_993_u64))["error"]["code"], code::METHOD_NOT_FOUND);
     assert_eq!(by_id(json!(""))["error"]["code"], code::METHOD_NOT_FOUND);
 }
@@ -127,7 +127,7 @@ fn f7_a_timeout_is_for_the_call_and_not_for_a_line() {
         assert!((500..5_000).contains(&took.as_millis()), "{took:?}");
         client.ping().await.unwrap();
 
-        // A server that reads nothing any more, while we have a mebibyte for it.
+        // The server stops reading while the client sends a mebibyte.
         let held = client.call_tool("hold", None).timeout(Duration::from_millis(200)).await;
         assert!(held.is_err());
         let large = raw(&format!(r#"{{"x":"{}"}}"#, "x".repeat(1024 * 1024)));
@@ -150,7 +150,7 @@ fn f9_closing_ends_a_call_under_way_at_once() {
         }
         let closer = client.clone();
         let closing = tokio::spawn(async move { closer.close().await });
-        // Its answer never comes, and its time is a minute.
+        // The response never arrives, and the timeout is a minute.
         let error = calling.await.unwrap().unwrap_err();
         assert!(error.is_fatal(), "{error}");
         assert!(
@@ -227,7 +227,7 @@ fn f21_a_call_runs_once_whatever_becomes_of_it() {
 
 #[test]
 fn f26_f33_servers_are_talked_to_at_the_same_time_and_a_broken_one_hides_no_other() {
-    /// Opens once all five have been asked to, and calls its tool what every other calls it.
+    /// Answers the opening once all five servers were asked, and uses the same tool name as the others.
     fn server(name: &str, asked: &Path) -> ChildCommand {
         let asked = asked.display();
         sh(&format!(
@@ -263,7 +263,7 @@ async fn refused(builder: ClientBuilder, command: ChildCommand) -> (ConnectError
     (error, began.elapsed())
 }
 
-/// The probe's five seconds and the thirty of `initialize` pass as soon as everybody waits: time is virtual here, and
+/// The probe's five seconds and the thirty of `initialize` pass as soon as all tasks wait: the time is virtual, and
 /// the child is real.
 #[tokio::test(start_paused = true)]
 async fn c57_a_silent_child_is_given_up_after_the_probe_and_initialize() {
@@ -277,9 +277,9 @@ async fn c57_a_silent_child_is_given_up_after_the_probe_and_initialize() {
 #[test]
 fn c59_a_dead_child_is_told_within_half_a_second_whatever_it_leaves_behind() {
     run(async {
-        // The grandchild holds the pipes and does not go away.
+        // The grandchild holds the pipes open and does not exit.
         let script = "trap '' TERM; sh -c 'while :; do sleep 1; done' & echo gone >&2; exit 7";
-        // What it takes to start is in it.
+        // The time includes the start of the child.
         takes_less_than(Duration::from_millis(1500), async || {
             let began = Instant::now();
             let command = sh(script);
@@ -302,7 +302,7 @@ fn c58_twenty_lines_that_are_no_messages_are_enough_and_nineteen_are_none_too_ma
         let lines = |count: u32| {
             format!("i=0; while [ $i -lt {count} ]; do printf 'line %d\\033\\n' $i; i=$((i+1)); done; ")
         };
-        // It does not leave when it is asked to; that is told before it is gone, and then it goes.
+        // The child does not exit when its input closes; the client sees the close before the child has exited.
         let command = sh(&(lines(20) + "exec sleep 1000"));
         let child = command.handle();
         let (error, took) = refused(legacy(), command).await;
@@ -380,7 +380,7 @@ fn r23_who_connects_to_the_echo_script_learns_at_once_that_it_is_no_server() {
             (Ask::Only(Era::Modern), Method::Discover, "supportedVersions"),
             (Ask::Auto, Method::Initialize, "serverInfo"),
         ] {
-            // Longer than this test may take: so that it is not waited for.
+            // These timeouts are longer than the test may take, so that no test waits for them.
             let mut limits = Limits::default();
             (limits.probe, limits.initialize) = (2 * support::DEADLINE, 2 * support::DEADLINE);
             let builder = Client::builder("c", "1").ask(ask).limits(limits);
@@ -396,15 +396,15 @@ fn r23_who_connects_to_the_echo_script_learns_at_once_that_it_is_no_server() {
     });
 }
 
-/// The failures that a client of a child process can meet, each told from all the others by its type alone.
+/// The failures that a client of a child process can meet: each has a type of its own.
 #[test]
 fn r6_every_kind_of_failure_has_its_own_type() {
-    // It cannot be started.
+    // The program cannot be started.
     run(async {
         let missing = ChildCommand::new("mcpjoin-no-such-program").start().await.unwrap_err();
         assert!(matches!(missing.kind, SpawnErrorKind::NotFound { .. }), "{missing:?}");
     });
-    // Its input is closed, and so nothing can be written; its output is closed; it has exited.
+    // The child's input is closed, so writing fails; its output is closed; it has exited.
     run(async {
         let ready = r#"echo '{"jsonrpc":"2.0","method":"m","params":{}}'"#;
         let mut deaf = bare(sh(&format!("exec <&-; {ready}; exec sleep 1000")).start().await.unwrap());
@@ -418,11 +418,11 @@ fn r6_every_kind_of_failure_has_its_own_type() {
         let ended = support::end(&mut gone).await;
         assert_eq!((ended.kind, ended.exit), (TransportEndKind::EndOfStream, Some(ProcessExit::Code(5))));
     });
-    // What is to be sent cannot be written as JSON.
+    // The value to send cannot be written as JSON.
     let unwritable = std::collections::HashMap::from([(vec![1, 2], 3)]);
     let error: WriteError = Raw::from_value(&unwritable).unwrap_err();
     assert!(!error.to_string().is_empty());
-    // What comes is not JSON, has another id, is an error, does not come; the connection is shut down.
+    // The response is not JSON, has another id, is an error, or does not arrive; the connection is shut down.
     run(async {
         let script = r#"read -r line
 printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}'

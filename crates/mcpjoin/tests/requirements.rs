@@ -1,5 +1,5 @@
-//! What the source documents ask for and no other test shows, one test per number: see
-//! `requirements/table.txt`, and `cargo xtask requirements` for all of them with their tests.
+//! Tests of the requirements of the source documents that no other test covers, one test per number: see
+//! `requirements/table.txt`, and `cargo xtask requirements` for all requirements with their tests.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -52,7 +52,7 @@ async fn r37_a_line_of_ten_mebibytes_is_accepted() {
         .await
         .unwrap();
     let arguments = |length: usize| Some(parse(&format!("{{\"text\":\"{}\"}}", "x".repeat(length))));
-    // What stands around the text on its line.
+    // The rest of the line around the text.
     let around = br#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"_meta":{"progressToken":2},"name":"length","arguments":{"text":""}}}"#;
     let length = limit - around.len();
     let longest = client.call_tool("length", arguments(length)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Servers that are started again when they die: by hand under virtual time, and real ones.
+//! Tests of servers that are restarted when they exit: scripted servers under virtual time, and real processes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use mcpjoin_test_support as support;
@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
-/// The far ends that were started, as they are; how many starts fail from now on; the pauses, as they come.
+/// The scripted servers in the order of their starts, the number of starts to fail, and the pauses as they begin.
 struct Stage {
     servers: UnboundedReceiver<Scripted>,
     failing: Arc<Mutex<(usize, usize)>>,
@@ -30,7 +30,7 @@ struct Stage {
 impl Stage {
     fn set() -> (Self, Restart, impl Fn() -> Ready<Result<Link, io::Error>> + Send + Sync + 'static) {
         let (started, servers) = unbounded_channel();
-        // Starts so far, and how many of the next ones fail.
+        // The starts so far, and how many of the next ones fail.
         let failing = Arc::new(Mutex::new((0, 0)));
         let heard = Arc::new(Mutex::new(Vec::new()));
         let pauses = Arc::new(Mutex::new(Vec::new()));
@@ -66,7 +66,7 @@ impl Stage {
         self.servers.recv().await.unwrap()
     }
 
-    /// The next server, opened; it lives as long as it is kept.
+    /// The next server with its connection opened; it runs until the test drops it.
     async fn open(&mut self, era: Era) -> Scripted {
         let mut far = self.server().await;
         open(&mut far, era).await;
@@ -86,7 +86,7 @@ impl Stage {
     }
 }
 
-/// A server that runs for the first time.
+/// A server in its first run.
 async fn running(builder: ClientBuilder, era: Era) -> (RestartingClient, Scripted, Stage) {
     let (mut stage, restart, start) = Stage::set();
     let (server, far) = tokio::join!(builder.restarting(restart, start), stage.open(era));
@@ -116,7 +116,7 @@ async fn f21_what_was_under_way_fails_and_is_never_made_again() {
         assert!(error.is_fatal() && error.to_string() == GONE, "{error}");
         let mut far = stage.open(era).await;
         let client = server.client().await.unwrap();
-        // The first that it is asked is what is asked now.
+        // The new server's first request is this call, and no earlier one.
         let (result, ()) = tokio::join!(client.call_tool("u", None), async {
             let request = far.expect("tools/call").await;
             assert_eq!(value(request.params.as_ref())["name"], "u");
@@ -149,7 +149,7 @@ async fn who_comes_meanwhile_waits_within_its_own_time() {
     let waited = died.elapsed();
     assert!(waited >= Duration::from_millis(100) && waited <= Duration::from_millis(160), "{waited:?}");
 
-    // By itself it waits as long as a request may take.
+    // By default the wait is as long as the timeout of a request.
     let mut limits = Limits::default();
     limits.request = Duration::from_millis(1);
     let (server, far, _stage) = running(builder().limits(limits), Era::Modern).await;
@@ -192,7 +192,7 @@ async fn d88_a_server_that_dies_at_once_is_started_five_times_and_ever_more_slow
             "the server was given up after 5 starts in a row that failed or did not last; the last: {GONE}"
         )
     );
-    // Whoever comes now hears it at once, and nothing happens any more.
+    // A later caller gets the error at once, and no further start is tried.
     let now = Instant::now();
     assert_eq!(server.client().await.unwrap_err().to_string(), why.to_string());
     assert_eq!(server.close().await.to_string(), why.to_string());
@@ -220,7 +220,7 @@ async fn a_start_that_fails_counts_and_the_first_is_made_once() {
     assert!(matches!(&end, RunExit::NotStarted(_)) && end.exit().is_none(), "{end:?}");
     assert_eq!((stage.starts(), began.elapsed()), (1, Duration::ZERO));
 
-    // Peers that do not agree, the first time and later.
+    // The peers do not agree on a version, at the first start and at a later one.
     let (mut stage, restart, start) = Stage::set();
     let refuse = async |far: &mut Scripted| {
         let request = far.expect("initialize").await;
@@ -239,7 +239,7 @@ async fn a_start_that_fails_counts_and_the_first_is_made_once() {
     let why = server.closed().await;
     assert!(why.to_string().contains("licence expired"), "{why}");
 
-    // As few as may be.
+    // The smallest number of starts.
     let (mut stage, restart, start) = Stage::set();
     let restart = restart.starts(0);
     let (server, far) = tokio::join!(builder().restarting(restart, start), stage.open(Era::Modern));
@@ -259,7 +259,7 @@ async fn a_run_that_lasts_begins_the_count_anew() {
     }
     let pauses = stage.pauses.lock().unwrap().clone();
     assert!(pauses.iter().all(|pause| *pause <= Duration::from_millis(150)), "{pauses:?}");
-    // A little less does not.
+    // A slightly shorter run does not count.
     for left in (0..5).rev() {
         advance(Duration::from_secs(29)).await;
         drop(far);
@@ -275,7 +275,7 @@ async fn a_run_that_lasts_begins_the_count_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
-    // A run.
+    // During a run.
     let (server, mut far, stage) = running(builder(), Era::Modern).await;
     let client = server.client().await.unwrap();
     assert!(matches!(server.close().await, RestartError::Closed));
@@ -284,7 +284,7 @@ async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
     assert!(matches!(server.client().await, Err(RestartError::Closed)));
     assert_eq!((stage.starts(), stage.heard().len()), (1, 0));
 
-    // A pause.
+    // During a pause.
     let (server, far, stage) = running(builder(), Era::Modern).await;
     drop(far);
     while stage.pauses.lock().unwrap().is_empty() {
@@ -295,7 +295,7 @@ async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
     assert!(matches!((why, waiting), (RestartError::Closed, Err(RestartError::Closed))));
     assert_eq!((now.elapsed(), stage.starts()), (Duration::ZERO, 1));
 
-    // A start of which the peers do not agree yet.
+    // During a start whose opening has not finished.
     let (server, far, mut stage) = running(builder(), Era::Modern).await;
     drop(far);
     let mut far = stage.server().await;
@@ -305,7 +305,7 @@ async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
     assert_eq!(now.elapsed(), Duration::ZERO);
     assert!(far.message().await.is_none());
 
-    // A start that has not even a link.
+    // During a start that has no link yet.
     let (mut stage, restart, start) = Stage::set();
     let (began, mut begins) = unbounded_channel();
     let first = Mutex::new(true);
@@ -358,11 +358,11 @@ async fn the_era_of_the_last_run_is_tried_first_and_not_insisted_on() {
     let mut far = stage.server().await;
     let request = far.expect("initialize").await;
     far.say(request.id, Err(ErrorObject::method_not_found("initialize"))).await;
-    // It has become another program.
+    // The restarted server is a different program.
     let _far = stage.open(Era::Modern).await;
     assert_eq!(server.client().await.unwrap().profile().era, Era::Modern);
 
-    // Whoever has chosen an era stays with it.
+    // A client that has chosen an era keeps it.
     let (_server, far, mut stage) = running(builder().ask(Ask::Only(Era::Modern)), Era::Modern).await;
     drop(far);
     for _ in 0..2 {
@@ -403,7 +403,7 @@ async fn what_a_run_was_asked_for_is_asked_of_the_next_where_the_runs_are_told()
                     far.notify("notifications/subscriptions/acknowledged", acknowledged).await;
                 }
             }
-            // It has heard the answer before the end.
+            // The client has received the response before the server ended.
             while server.client().await.unwrap().connection().in_flight().0 > usize::from(era == Era::Modern)
             {
                 yield_now().await;
@@ -454,7 +454,7 @@ mod real {
     use super::*;
     use crate::support::{lives, run, sh, zombies};
 
-    /// A file that is gone when the test is over, also when it fails.
+    /// A file that is removed at the end of the test, also when the test fails.
     struct Notes(PathBuf);
 
     impl Notes {
@@ -474,7 +474,7 @@ mod real {
         }
     }
 
-    /// Notes its process, opens a legacy session, and goes on with `then`.
+    /// A child that writes its process id to the file, opens a legacy session, and goes on with `then`.
     fn child(notes: &Notes, then: &str) -> ChildCommand {
         let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
             "serverInfo": {"name": "s", "version": "1"}});
@@ -519,7 +519,7 @@ mod real {
         run(async {
             let notes = Notes::new("killed");
             let answer = json!({"jsonrpc": "2.0", "id": 2, "result": {"content": []}});
-            // The first run is killed while it works, the second one answers.
+            // The first run is killed during the call, the second one answers.
             let then = format!(
                 "read -r call; if [ $(wc -l < '{}') = 1 ]; then echo working >&2; kill -9 $$; fi; \
                  echo '{answer}'; read -r end",
@@ -563,7 +563,7 @@ mod real {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_is_told_when_the_runtime_has_taken_the_task_away() {
-    // A listener that panics ends the task that starts servers.
+    // A panic in a listener ends the task that starts servers.
     let (mut stage, restart, start) = Stage::set();
     let restart = restart.on_event(|event| assert!(matches!(event, RunEvent::Started { .. })));
     let (server, far) = tokio::join!(builder().restarting(restart, start), stage.open(Era::Modern));

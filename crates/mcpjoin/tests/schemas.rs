@@ -1,4 +1,5 @@
-//! JSON Schemas of tools are nobody's to change, to follow or to understand: they pass as they are, in both directions.
+//! Tests that the JSON Schemas of tools pass unchanged in both directions: the library neither interprets them nor follows
+//! their references.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage>
 
@@ -13,8 +14,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-/// What a reader that understood it would be tempted to change: the order of members, white space, numbers that no float
-/// holds, escapes, keywords of 2020-12, of other drafts and of nobody, references to everywhere.
+/// Properties that a parser could change: the order of members, white space, numbers beyond the precision of floats,
+/// escapes, keywords of 2020-12, of other drafts and of no draft, and references to various places.
 const SCHEMA: &str = concat!(
     r#"{ "$schema":"https://json-schema.org/draft/2020-12/schema","$id":"http://127.0.0.1:9/a","type":"object","#,
     r##""z":1.50,"a":-0, "properties":{"n":{"type":"number","maximum":1E400,"multipleOf":0.10},"##,
@@ -24,7 +25,7 @@ const SCHEMA: &str = concat!(
     r#""if":{"required":["n"]},"then":{"prefixItems":[]},"definitions":{},"nullable":true,"x-own":[ ]}"#
 );
 
-/// A client of this era whose server writes its lines by hand.
+/// A client of this era whose server is scripted.
 async fn client(era: Era) -> Client {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (reader, writer) = tokio::io::split(ours);
@@ -68,7 +69,7 @@ async fn s10_schemas_come_out_as_they_went_in() {
     }
 }
 
-/// Arguments that describe themselves.
+/// Arguments whose type supplies its own schema.
 #[derive(serde::Deserialize, serde::Serialize)]
 struct Described {}
 

@@ -1,5 +1,5 @@
-//! What can only be seen from outside a process: this program runs itself a second time, and kills that or talks
-//! to it. So it is a program of its own and not a test harness.
+//! Tests that need a view from outside a process: this program runs itself a second time, and kills that process or talks
+//! to it. It is a program of its own and not a test harness for that reason.
 #![cfg_attr(not(target_os = "linux"), allow(unused, reason = "written for Linux's /proc"))]
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "what is printed is what is tested")]
@@ -41,7 +41,7 @@ fn main() {
         _ => {}
     }
     let args: Vec<_> = std::env::args().skip(1).collect();
-    // What a test runner asks for.
+    // A test runner asks for this list.
     if args.iter().any(|arg| arg == "--list") {
         for (name, _) in CASES.iter().filter(|_| !args.iter().any(|arg| arg == "--ignored")) {
             println!("{name}: test");
@@ -55,7 +55,7 @@ fn main() {
         println!("test {name} ... ok");
         passed += 1;
     }
-    // As the standard runner closes, for whoever counts; a case that fails has ended the process before.
+    // The last line has the form of the standard runner's, for tools that count; a case that fails has ended the process.
     let left = CASES.len() - passed;
     println!("\ntest result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured; {left} filtered out");
 }
@@ -76,7 +76,7 @@ fn again(role: &str) -> Command {
     command
 }
 
-/// The second run: has a child that ignores the end of its input, and waits to be killed.
+/// In the second process: starts a child that ignores the end of its input, and waits to be killed.
 fn own_a_child() {
     support::run(async {
         let command = support::sh("exec sleep 1000");
@@ -105,7 +105,7 @@ fn kill_the_owner() {
     assert!(!support::lives(child.unsigned_abs()));
 }
 
-/// The second run: sends every message back, and prints what it should not.
+/// In the second process: sends every message back, and prints text that must not reach the connection.
 fn serve() {
     support::run(async {
         println!("before the link");
@@ -160,7 +160,7 @@ fn over_pipes() {
 fn over_sockets() {
     use rustix::fs::{OFlags, fcntl_getfl};
     let (ours, theirs) = UnixStream::pair().expect("sockets");
-    // Somebody else who has inherited the same end.
+    // Another holder of the same descriptor.
     let shared = theirs.try_clone().expect("a descriptor");
     let stdin = OwnedFd::from(theirs.try_clone().expect("a descriptor"));
     let mut server = again("server")
@@ -212,7 +212,7 @@ fn out_of_files() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The second run: has no file descriptor left, at each place where one is needed, and then has them again.
+/// In the second process: runs out of file descriptors at each place where one is needed, and then has them again.
 fn starve() {
     use mcpjoin::transport::SpawnErrorKind;
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -222,7 +222,7 @@ fn starve() {
         let mut link = support::bare(support::sh("cat").start().await.expect("a shell"));
         link.close().await;
     };
-    // What is needed once is there from now on.
+    // After this, the shared resources exist.
     support::run(closed());
     let inventory = support::settled();
     support::run(async {
@@ -230,7 +230,7 @@ fn starve() {
         let before = open();
         let mut failures = 0;
         for spare in 0..32 {
-            // Counting took one itself.
+            // The count itself used one descriptor.
             let current = Some((before - 1 + spare) as u64);
             setrlimit(Resource::Nofile, Rlimit { current, maximum: usual.maximum }).expect("a lower limit");
             let command = support::sh("cat");
@@ -259,7 +259,7 @@ fn blind() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The second run: has no file descriptor to look into `/proc` with while a child is closed.
+/// In the second process: has no file descriptor for reading `/proc` while a child is closed.
 fn close_blindly() {
     use mcpjoin::transport::Forced;
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -267,7 +267,7 @@ fn close_blindly() {
     support::run(async {
         let usual = getrlimit(Resource::Nofile);
         let none = || setrlimit(Resource::Nofile, Rlimit { current: Some(3), maximum: usual.maximum });
-        // The grandchild holds the pipes and is in the group.
+        // The grandchild holds the pipes open and is in the process group.
         let tell = r#"printf '{"jsonrpc":"2.0","method":"pid","params":{"pid":%d}}\n' $!;"#;
         let command = support::sh(&format!("sleep 1000 & {tell} exec cat >/dev/null"));
         let handle = command.handle();
@@ -279,13 +279,13 @@ fn close_blindly() {
         setrlimit(Resource::Nofile, usual).expect("the limit from before");
         let report = handle.report().expect("a report");
         assert_eq!((report.forced, report.complete), (Forced::No, false));
-        // It was killed unseen, which takes a moment.
+        // Its end was not observed, so it may take a moment.
         let began = std::time::Instant::now();
         while support::lives(grandchild) {
             assert!(began.elapsed() < support::DEADLINE, "it lives on");
             tokio::task::yield_now().await;
         }
-        // With files it is as ever.
+        // With free descriptors, closing works as usual.
         let command = support::sh("exec cat");
         let handle = command.handle();
         let mut link = support::bare(command.start().await.expect("a shell"));

@@ -1,4 +1,4 @@
-//! MCP over real TCP and Unix sockets of this machine: both ends ours, or one end played byte by byte.
+//! Tests of MCP over real TCP and Unix sockets of this machine: both ends ours, or one end scripted byte by byte.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpSocket, TcpStream, UnixSocket, UnixStream};
 use tokio::sync::{Notify, oneshot};
 
-/// A folder that is gone when the test is over, also when it fails.
+/// A folder that is removed at the end of the test, also when the test fails.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -43,7 +43,7 @@ impl Drop for Folder {
     }
 }
 
-/// What the tools of the server below wait for, and tell.
+/// The signals that the tools of the server below wait for and send.
 #[derive(Clone, Default)]
 struct Gate {
     began: Arc<Notify>,
@@ -77,7 +77,7 @@ fn server(gate: &Gate, limits: Limits) -> Server {
         .unwrap()
 }
 
-/// A server on a listener, ended by the sender; what it gives back when that is over.
+/// Serves on a listener until the sender fires; the task returns the result of serving.
 fn serve(server: Server, listener: Listener) -> (oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(async move {
@@ -101,7 +101,7 @@ fn text(result: &mcpjoin::proto::types::CallToolResult) -> String {
     content[0]["text"].as_str().unwrap().to_owned()
 }
 
-/// A client played by hand.
+/// A scripted client.
 struct Wire<S> {
     stream: BufReader<S>,
 }
@@ -230,7 +230,7 @@ fn a_reset_in_the_middle_of_a_message_ends_that_connection_alone() {
         wire.stream.write_all(br#"{"jsonrpc":"2.0","id":1,"meth"#).await.unwrap();
         wire.stream.get_ref().set_zero_linger().unwrap();
         drop(wire);
-        // What came of the message may have been read or not.
+        // The link may have read the incomplete message or not.
         let cause = loop {
             match link.recv().await {
                 Inbound::Malformed { .. } => {}
@@ -244,7 +244,7 @@ fn a_reset_in_the_middle_of_a_message_ends_that_connection_alone() {
         drop(link);
         assert_eq!(handle.open(), 0);
 
-        // The same from the other side, with a call under way.
+        // The same for a client whose server resets the connection during a call.
         let far = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let link = Link::tcp(far.local_addr().unwrap().to_string()).await.unwrap();
         let (stream, _) = far.accept().await.unwrap();
@@ -278,7 +278,7 @@ fn a_peer_that_never_reads_is_given_up_and_learns_that_something_is_missing() {
         let mut wire = Wire::new(TcpStream::connect(&address).await.unwrap());
         let connection = server(&Gate::default(), limits).connect(listener.accept().await);
         wire.open().await;
-        // More than the buffers of both ends hold.
+        // The messages are larger than the buffers of both ends.
         for id in 1..=8 {
             wire.send(&call(id, "large")).await;
         }
@@ -330,7 +330,7 @@ fn a_server_that_ends_finishes_what_it_has_begun_and_accepts_nobody() {
         });
         gate.began.notified().await;
         stop.send(()).unwrap();
-        // Whoever does nothing is told at once, and nobody finds the socket.
+        // An idle client is disconnected at once, and new clients do not find the socket.
         let CloseCause::Link(end) = idle.closed().await else { panic!("{:?}", idle.close_cause()) };
         assert_eq!(end.kind, TransportEndKind::EndOfStream);
         assert!(!path.exists());
@@ -372,7 +372,7 @@ fn what_is_said_last_arrives_although_the_peer_goes_on_talking() {
         wire.send(&call(1, "slow")).await;
         gate.began.notified().await;
         stop.send(()).unwrap();
-        // Nothing of this is read: closing the socket over it would reset it.
+        // The server reads none of this: closing a socket with unread data would reset the connection.
         let padding = json!({"jsonrpc": "2.0", "method": "m", "params": {"x": "x".repeat(64 * 1024)}});
         for _ in 0..4 {
             wire.send(&padding).await;
@@ -420,12 +420,12 @@ fn a_request_that_a_web_page_makes_a_browser_send_is_not_heard() {
             let mut stream = TcpStream::connect(&address).await.unwrap();
             stream.write_all(format!("{head}{call}\n").as_bytes()).await.unwrap();
             let mut said = Vec::new();
-            // It may be reset, but it says nothing.
+            // The connection may be reset, but the server sends nothing.
             let _ = stream.read_to_end(&mut said).await;
             assert_eq!(String::from_utf8_lossy(&said), "");
         }
         assert_eq!(gate.runs.load(Ordering::SeqCst), 0);
-        // A broken line of JSON is an error as everywhere, and the next is heard.
+        // A malformed JSON line is an error as on other transports, and the next line is handled.
         let mut wire = Wire::new(TcpStream::connect(&address).await.unwrap());
         wire.stream.write_all(b"{\"jsonrpc\"\n").await.unwrap();
         assert_eq!(wire.receive().await["error"]["code"], -32700);
@@ -467,7 +467,7 @@ fn an_address_that_is_not_reached_is_named_with_what_came_of_it() {
         let refused = attempts[0].error.as_ref().map(std::io::Error::kind);
         assert_eq!((attempts.len(), refused), (1, Some(std::io::ErrorKind::ConnectionRefused)));
 
-        // Each address of a name: one or two, as this machine has it.
+        // The listener binds each address of the name: one or two, as this machine resolves it.
         let port = address.rsplit_once(':').unwrap().1;
         let error = Link::tcp(format!("localhost:{port}")).await.unwrap_err();
         let SocketErrorKind::Unreached(attempts) = &error.kind else { panic!("{error:?}") };
@@ -519,7 +519,7 @@ fn connecting_takes_no_longer_than_it_may() {
             assert!(waiting.len() < 8, "nobody accepts, and nobody is kept waiting");
         };
         assert!(matches!(error.kind, SocketErrorKind::NotAccepted { after } if after == full), "{error}");
-        // Somebody listens there, although nobody more can connect.
+        // A listener is active on the path, although its backlog is full.
         let error = Listener::unix(&path).await.unwrap_err();
         assert!(matches!(error.kind, SocketErrorKind::InUse), "{error}");
     });
@@ -538,23 +538,23 @@ fn the_file_of_a_unix_socket_is_for_its_owner_and_goes_with_its_listener() {
         assert_eq!(mode(&path), 0o600);
         assert_eq!(listener.address().to_string(), format!("unix:{}", path.display()));
         assert_eq!(listener.address().unix(), Some(&*path));
-        // Somebody listens: it is not replaced.
+        // A listener is active: its socket is not replaced.
         let error = Listener::unix(&path).await.unwrap_err();
         assert!(matches!(error.kind, SocketErrorKind::InUse), "{error}");
         assert_eq!(error.to_string(), format!("unix:{}: another server listens there", path.display()));
         assert!(path.exists());
-        // Opened to others on purpose, it is still ours.
+        // A socket whose permissions were widened on purpose is still ours.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o660)).unwrap();
         drop(listener);
         assert!(!path.exists());
 
-        // Nobody listens any more: it is replaced.
+        // No listener is active any more: the socket is replaced.
         let stale = std::os::unix::net::UnixListener::bind(&path).unwrap();
         drop(stale);
         assert!(path.exists());
         let first = Listener::unix(&path).await.unwrap();
         assert_eq!(mode(&path), 0o600);
-        // Removed and made anew by somebody else, it is not ours to remove.
+        // The path was removed and created again by another process, so it is not ours to remove.
         std::fs::remove_file(&path).unwrap();
         let second = Listener::unix(&path).await.unwrap();
         drop(first);

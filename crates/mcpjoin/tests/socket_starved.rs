@@ -1,4 +1,4 @@
-//! Accepting without file descriptors. Alone in its program, because the bound that it sets is that of the process.
+//! Test of a listener without file descriptors. It is alone in its program, because it sets the limit of the process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ fn without_file_descriptors_nobody_is_accepted_until_there_are_some_and_nothing_
         let handle = listener.handle();
         let client = TcpSocket::new_v4().unwrap();
         let usual = getrlimit(Resource::Nofile);
-        // Descriptors are given from below, so with the lowest that is free as the bound there is none.
+        // The system assigns the lowest free descriptor, so with that number as the limit there is none.
         let lowest = std::os::fd::AsRawFd::as_raw_fd(&std::fs::File::open("/dev/null").unwrap());
         let none = Rlimit { current: Some(u64::try_from(lowest).unwrap()), maximum: usual.maximum };
         setrlimit(Resource::Nofile, none).unwrap();
@@ -25,7 +25,7 @@ fn without_file_descriptors_nobody_is_accepted_until_there_are_some_and_nothing_
         let start = Instant::now();
         let mut tries = 0;
         let link = loop {
-            // Given up and begun again all the time: that must not be a way round the pause.
+            // The test drops and repeats the accept all the time: that must not avoid the pause.
             tokio::select! {
                 biased;
                 link = listener.accept() => break link,
@@ -35,7 +35,7 @@ fn without_file_descriptors_nobody_is_accepted_until_there_are_some_and_nothing_
                 setrlimit(Resource::Nofile, usual).unwrap();
             }
         };
-        // 50, 100 and 200 ms.
+        // The pauses are 50, 100 and 200 ms.
         assert!(start.elapsed() >= Duration::from_millis(350), "{:?}", start.elapsed());
         assert!(tries > 3);
         assert_eq!((handle.failed(), handle.accepted(), handle.open()), (3, 1, 1));

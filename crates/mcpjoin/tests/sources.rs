@@ -1,4 +1,4 @@
-//! What must not stand in the sources, where no behaviour can show it.
+//! Checks of the source text for calls whose harm no test of behaviour can show.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,9 +15,9 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The keeper of the children has a thread of its own, the guard a process, and whoever waits for the lock of a folder of
-/// certificates a thread for what blocks: where the system gives them nothing to wait for, they look again a little later.
-/// The list of trust is locked where the command line waits for a person anyway, and the second signal has a thread.
+/// These files may sleep on a thread. The keeper of the children has its own thread, the guard its own process, and the
+/// wait for the lock of a certificate folder a blocking thread: the system gives them no event to wait for, so they poll.
+/// The trust list is locked where the command line waits for a user anyway, and the second signal has a thread.
 const THEIR_OWN: [&str; 5] = [
     "mcpjoin/src/process/supervisor.rs",
     "mcpjoin/src/process/guard.rs",
@@ -26,9 +26,9 @@ const THEIR_OWN: [&str; 5] = [
     "cli/src/connect/signals.rs",
 ];
 
-/// The dates of tasks, which the specification wants as text, those between which a certificate is good, the clocks that the
-/// doctor looks at, until when a token or a secret is good, which is kept for longer than any process runs, and the age of a
-/// state that another replica has sealed.
+/// These files may use calendar time: for the dates of tasks, which the specification requires as text, the validity of
+/// certificates, the clock checks of the doctor, the expiry of tokens and secrets, which is stored for longer than any
+/// process runs, and the age of a state that another replica has sealed.
 const DATES: [&str; 6] = [
     "auth/src/",
     "diagnostics/src/doctor/http/exchanges.rs",
@@ -49,7 +49,7 @@ fn all(folders: &[&str]) -> Vec<(PathBuf, String)> {
     files.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Nobody uses one of these words but these files and folders.
+/// Checks that only these files and folders use one of these words.
 fn only(words: &[&str], folders: &[&str], allowed: &[&str]) {
     for (path, text) in all(folders) {
         let found = words.iter().find(|word| text.contains(**word));
@@ -62,8 +62,7 @@ fn only(words: &[&str], folders: &[&str], allowed: &[&str]) {
     }
 }
 
-/// A thread that sleeps is a runtime that stands still, and a start-up that is looked at again and again is late by
-/// half the pause.
+/// A thread that sleeps blocks its runtime. A start-up check that polls is late by half the pause on average.
 #[test]
 fn f36_nothing_sleeps_on_its_thread() {
     only(
@@ -73,8 +72,8 @@ fn f36_nothing_sleeps_on_its_thread() {
     );
 }
 
-/// A clock that somebody sets, or that has gone on while the machine slept, ends no call: deadlines are kept by clocks
-/// that nobody sets.
+/// A change of the system clock, or a clock that goes on while the machine sleeps, must not end a call: deadlines use
+/// monotonic clocks.
 #[test]
 fn e99_no_deadline_is_kept_by_a_clock_that_can_be_set() {
     only(&["SystemTime"], &["proto/src", "mcpjoin/src", "auth/src"], &DATES);

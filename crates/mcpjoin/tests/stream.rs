@@ -1,4 +1,4 @@
-//! Lines over streams, and the links in memory. Cases A of the adversarial catalogue as far as a link decides them.
+//! Tests of links over byte streams and of in-memory links: the cases A of the adversarial catalogue that a link handles.
 
 use mcpjoin_test_support as support;
 use std::io;
@@ -14,21 +14,21 @@ use mcpjoin::transport::{Direction, Inspected, Link, RawLink};
 use support::{bare, big, end, note, params, raw, run};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, split};
 
-/// Messages of at most so many bytes.
+/// Limits with this maximum size of a message.
 fn limit(message: usize) -> Limits {
     let mut limits = Limits::default();
     limits.message = message;
     limits
 }
 
-/// A link, and the far end of its stream.
+/// A link, and the other end of its stream.
 fn over(buffer: usize, limits: &Limits) -> (RawLink, DuplexStream) {
     let (ours, theirs) = duplex(buffer);
     let (reader, writer) = split(ours);
     (Link::stream(reader, writer, "test").raw(limits), theirs)
 }
 
-/// What comes out of a link for these bytes, the end left out.
+/// The items that a link reads from these bytes, without the end.
 async fn read(bytes: &[u8], limits: &Limits) -> Vec<Inbound> {
     let mut link = Link::stream(io::Cursor::new(bytes.to_vec()), tokio::io::sink(), "test").raw(limits);
     let mut all = Vec::new();
@@ -72,7 +72,7 @@ fn a1_a_line_without_end_is_dropped_at_the_limit_and_the_next_is_read() {
     });
 }
 
-/// What comes out of a link for these bytes, and how it ends.
+/// The items that a link reads from these bytes, and the kind of its end.
 async fn read_to(bytes: impl AsRef<[u8]>) -> (Vec<Inbound>, TransportEndKind) {
     let bytes = bytes.as_ref().to_vec();
     let mut link = Link::stream(io::Cursor::new(bytes), tokio::io::sink(), "test").raw(&Limits::default());
@@ -88,7 +88,7 @@ async fn read_to(bytes: impl AsRef<[u8]>) -> (Vec<Inbound>, TransportEndKind) {
 #[test]
 fn a_last_line_that_is_cut_off_ends_the_link_and_fails_no_call() {
     run(async {
-        // Also inside a character, of two bytes, three and four.
+        // Also split inside a character of two, three and four bytes.
         let reply = r#"{"jsonrpc":"2.0","id":1,"result":{"x":["é€😀"]}}"#;
         for length in 1..reply.len() {
             let (all, end) = read_to([NOTE.as_bytes(), b"\n", &reply.as_bytes()[..length]].concat()).await;
@@ -98,7 +98,7 @@ fn a_last_line_that_is_cut_off_ends_the_link_and_fails_no_call() {
                 |inbound: &Inbound| matches!(inbound, Inbound::Malformed { error, .. } if error.id.is_some());
             assert!(!all.iter().any(names_a_call), "{length}: {all:?}");
         }
-        // Whole, with its line feed or without; a request, which is answered; what is no message anyway.
+        // A complete message, without and with its line feed, and a line that is no message.
         for (bytes, count) in [(reply.to_owned(), 1), (format!("{reply}\n"), 1), ("hello".to_owned(), 0)] {
             let (all, end) = read_to(&bytes).await;
             assert_eq!((messages(&all), end), (count, TransportEndKind::EndOfStream), "{bytes}");
@@ -197,7 +197,7 @@ fn a14_a_million_blank_lines_are_nothing() {
         let start = Instant::now();
         let text = "\n".repeat(1_000_000) + NOTE;
         assert_eq!(messages(&read(text.as_bytes(), &Limits::default()).await), 1);
-        // A second is for the optimised build.
+        // One second is the limit for the optimised build.
         let most = Duration::from_secs(if cfg!(debug_assertions) { 10 } else { 1 });
         assert!(start.elapsed() < most, "{:?}", start.elapsed());
     });
@@ -256,7 +256,7 @@ fn r39_r76_a24_a_message_is_one_line_whatever_it_holds() {
     });
 }
 
-/// Notes what is written at once.
+/// Records the bytes of each single write.
 #[derive(Clone, Default)]
 struct Writes(Arc<Mutex<Vec<Vec<u8>>>>);
 

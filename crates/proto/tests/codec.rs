@@ -1,5 +1,5 @@
-//! Framing with hostile and unlucky peers: the cases of the adversarial catalogue about message boundaries, and a
-//! property of every codec: its events do not depend on how the bytes were split.
+//! Tests of framing with hostile and faulty peers: the cases of the adversarial catalogue about message boundaries, and a
+//! property of every codec: its events do not depend on the split of the bytes.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const MIB: usize = 1 << 20;
 /// The default limit of a message.
 const LIMIT: usize = 10 * MIB;
 
-/// What a decoder may allocate beside its limit: one read that is being split, and the next one.
+/// The memory that a decoder may allocate beside its limit: one read that is being split, and the next one.
 const SLACK: usize = 2 * READ_BYTES;
 
 // --- Lines -------------------------------------------------------------------------------------------------------
@@ -590,7 +590,7 @@ const TOKENS: [&[u8]; 23] = [
     b"\xC3\xA9",
 ];
 
-/// Bytes, and the sizes of the pieces.
+/// The input bytes, and the sizes of the pieces.
 fn cut_material() -> impl Strategy<Value = (Vec<u8>, Vec<usize>)> {
     let tokens = prop::collection::vec(prop::sample::select(&TOKENS[..]), 0..60);
     let bytes = prop_oneof![

@@ -1,4 +1,4 @@
-//! Decoding of hostile input: the numbered cases of the adversarial catalogue for single texts, and random texts
+//! Tests of decoding hostile input: the numbered cases of the adversarial catalogue for single texts, and random texts
 //! compared with serde_json.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "also the helpers of tests fail by panicking")]
 
@@ -139,7 +139,7 @@ fn what_is_too_long_to_be_read_whole_still_gives_its_id() {
     for end in 1..whole.len() {
         let error = error(&whole[..end]);
         assert_eq!((&error.kind, error.at), (&Kind::Json(Json::Truncated), end));
-        // Digits at the end may be incomplete.
+        // An id whose digits end with the text may be incomplete.
         assert_eq!(error.id.is_some(), end > 24, "{end}");
         assert!(error.id.is_none_or(|id| id.as_i64() == Some(12)));
     }
@@ -203,7 +203,7 @@ fn a13_a_raw_newline_in_a_string_is_refused() {
     let found = error(with_params("{\"a\":\"b\nc\"}"));
     assert_eq!(found.kind, Kind::Json(Json::Control(b'\n')));
     assert!(!found.to_error_object().message.contains('\n'));
-    // The halves that a line reader makes of it.
+    // The two halves that a line reader makes of it.
     assert_eq!(error(with_params("{\"a\":\"b").trim_end_matches('}')).code(), code::PARSE_ERROR);
     assert_eq!(error("c\"}}").code(), code::PARSE_ERROR);
 }
@@ -407,7 +407,7 @@ fn b40_depth_127_128_and_129_are_pinned() {
     assert!(read(nested(127)).is_ok());
     assert!(read(nested(128)).is_ok());
     assert_eq!(error(nested(129)).kind, Kind::Json(Json::Depth(128)));
-    // In a batch the array is one more.
+    // In a batch the array is one more level.
     assert!(read(format!("[{}]", nested(127))).is_ok());
     assert!(read(format!("[{}]", nested(128))).is_err());
     let shallow = DecodeLimits { depth: 2, ..limits() };
@@ -441,9 +441,9 @@ fn b42_duplicate_keys_are_never_dispatched() {
         assert_eq!(found.code(), code::INVALID_REQUEST);
         assert_eq!(found.id.is_none(), member == "id", "of two ids neither is believed");
     }
-    // Below, keys decide nothing and pass unchanged.
+    // Below that level, repeated keys have no effect and pass unchanged.
     assert!(read(with_params(r#"{"arguments":{"a":1,"a":2}}"#)).is_ok());
-    // Each message of a batch has keys of its own.
+    // Each message of a batch has its own keys.
     let parts = batch(r#"[{"jsonrpc":"2.0","method":"a","method":"b"},{"jsonrpc":"2.0","method":"a"}]"#);
     assert!(parts[0].is_err() && parts[1].is_ok());
 }
@@ -453,7 +453,7 @@ fn b43_keys_that_look_alike_are_not_the_key() {
     for key in ["Method", "METHOD", "metho\u{17f}d", "method\\u0000", "method ", "\\u212aethod"] {
         let found = error(format!(r#"{{"jsonrpc":"2.0","id":1,"{key}":"tools/call"}}"#));
         assert_eq!(found.kind, Kind::NoOutcome, "{key}");
-        // Beside the real one they are unknown members.
+        // Beside the correct key they are unknown members.
         let beside = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","{key}":"tools/call"}}"#);
         assert!(matches!(message(beside), Message::Request(request) if request.method == Method::Ping));
     }
@@ -496,7 +496,7 @@ fn b49_a_malformed_error_is_told_from_a_strange_one() {
     assert_eq!(through(text), text);
 }
 
-/// The resident memory of this process in bytes, now and at its highest.
+/// The resident memory of this process in bytes: the current value, and the peak.
 #[cfg(target_os = "linux")]
 fn resident() -> (usize, usize) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -513,19 +513,19 @@ fn b50_amplification_is_bounded_in_time_and_memory() {
     let lists = format!("{{\"a\":[{}[]]}}", "[],".repeat(4 << 20 >> 2));
     let keys: Vec<String> = (0..1_000_000).map(|key| format!("\"k{key}\":1")).collect();
     let keys = format!("{{{}}}", keys.join(","));
-    // All of one length, and nearly equal: the worst case for comparing each key with each other.
+    // The keys have one length and nearly equal text: the worst case for comparing each key with each other.
     let alike: Vec<String> = (0..100_000).map(|key| format!("\"{}{key:06}\":1", "k".repeat(30))).collect();
     let alike = format!("{{{}}}", alike.join(","));
     let escaped: Vec<String> = (0..100_000).map(|key| format!("\"\\u006b{key}\":1")).collect();
     let escaped = format!("{{{}}}", escaped.join(","));
     for params in [lists, keys, alike, escaped] {
         let text = Bytes::from(with_params(&params));
-        // Resets the highest value to the current one.
+        // Resets the peak to the current value.
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         let (before, _) = resident();
         let start = Instant::now();
         assert!(decode(&text, &limits()).is_ok());
-        // The limit is for the released program; tests run unoptimised, where the same takes ten times as long.
+        // The limit is for the optimised build; in tests, which are not optimised, the same takes ten times as long.
         let limit = if cfg!(debug_assertions) { 10 } else { 1 };
         assert!(start.elapsed() < Duration::from_secs(limit), "{:?}", start.elapsed());
         let (_, highest) = resident();
@@ -630,7 +630,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Whether serde_json accepts a text without repeated keys and without numbers beyond `f64`.
+/// Checks that our parser accepts the same texts as serde_json, except for repeated keys.
 fn judged_alike(text: &[u8]) -> Result<(), TestCaseError> {
     let ours = Raw::parse(text.to_vec());
     let theirs = serde_json::from_slice::<Value>(text);
@@ -640,7 +640,7 @@ fn judged_alike(text: &[u8]) -> Result<(), TestCaseError> {
             prop_assert_eq!(&back, theirs);
         }
         (Err(_), Err(_)) => {}
-        // Stricter: repeated keys.
+        // Our parser also refuses repeated keys.
         (Err(error), Ok(_)) => prop_assert!(matches!(error.kind, Json::DuplicateKey), "{error}"),
         (Ok(_), Err(error)) => prop_assert!(false, "taken, but serde_json says: {error}"),
     }
@@ -666,7 +666,7 @@ proptest! {
             prop_assert!(!line.contains(&b'\n'));
             match read(&line) {
                 Ok(Decoded::Message(back)) => {
-                    // Line ends between tokens have become spaces, so texts may differ, and values may not.
+                    // Line breaks between tokens have become spaces, so texts may differ; values may not.
                     prop_assert_eq!(written(&back), line);
                     if !text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
                         prop_assert_eq!(back, message);
@@ -684,7 +684,7 @@ proptest! {
         prop_assert_eq!(&raw.decode::<Value>().unwrap(), &value);
         let theirs = serde_json::to_string(&value).unwrap();
         prop_assert_eq!(&Raw::parse(theirs).unwrap().decode::<Value>().unwrap(), &value);
-        // Transcribed into another format and back.
+        // Converted to another format and back.
         let transcribed = serde_json::to_value(&raw).unwrap();
         prop_assert_eq!(&transcribed, &value);
         prop_assert_eq!(serde_json::from_value::<Raw>(transcribed).unwrap().decode::<Value>().unwrap(), value);

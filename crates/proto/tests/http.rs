@@ -1,5 +1,5 @@
-//! The HTTP part as tables: encoding of header values, validity of marks in schemas, classification by era, allowed
-//! hosts and origins, and responses to a probe.
+//! Tests of the HTTP part as tables: encoding of header values, validity of header marks in schemas, classification by
+//! era, allowed hosts and origins, and responses to a probe.
 
 use bytes::Bytes;
 use mcpjoin_proto::decode::{Decoded, decode};
@@ -23,7 +23,7 @@ fn raw(text: &str) -> Raw {
     Raw::parse(text.to_owned()).expect("JSON")
 }
 
-/// As in a message: the scanner has checked for repeated keys above the arguments, and not in them.
+/// Takes the arguments from a message: the scanner checks for repeated keys above the arguments, and not in them.
 fn arguments(text: &str) -> Raw {
     raw(&format!(r#"{{"arguments":{text}}}"#)).member("arguments").expect("a member")
 }
@@ -313,7 +313,7 @@ fn post(text: &str, headers: List<'_>, session: &SessionLookup, versions: &[Vers
     classify(HttpMethod::Post, headers, Some(decoded.as_ref()), session, &offer)
 }
 
-/// Status, code and id of a rejection.
+/// The status, the error code and the id of a rejection.
 fn refused(class: Class) -> (u16, i64, Option<RequestId>) {
     let refusal = match class {
         Class::Reject(Rejection { status, id, error: Some(error) }) => Ok((status, error.code, id)),

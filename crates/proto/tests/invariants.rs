@@ -1,4 +1,4 @@
-//! The rules of ARCHITECTURE.md that a test can check, over the sources of every crate of the project.
+//! Tests of the rules of ARCHITECTURE.md that can be checked in the sources of all crates of the project.
 //!
 //! A rule is a function from text to complaints. A test shows for each rule that it complains, because a rule that
 //! cannot fail checks nothing. Exceptions are listed here with their reason, and an exception that is no longer needed
@@ -196,14 +196,14 @@ fn the_example_of_the_readme_is_the_one_that_is_tested() {
 // ---------------------------------------------------------------------------------------------------------------------
 // The project's sources.
 
-/// A source file, by its path from the project's root.
+/// A source file, with its path from the project's root.
 struct Source {
     path: String,
     text: String,
 }
 
 impl Source {
-    /// Whether it is part of what users build, and not a test.
+    /// Whether the file is part of the released crates, and not a test.
     fn is_shipped(&self) -> bool {
         self.path.starts_with("crates/")
             && !self.path.starts_with("crates/test-support/")
@@ -222,7 +222,7 @@ fn sources() -> Vec<Source> {
     for folder in ["crates", "xtask", "interop", "bench", "conformance", "fuzz"] {
         collect(&root().join(folder), folder, &mut found);
     }
-    // This file consists of violations.
+    // This file contains the violations that its tests need.
     found.retain(|source| source.path != "crates/proto/tests/invariants.rs");
     assert!(found.len() >= 20, "only {} sources were found", found.len());
     found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -248,7 +248,7 @@ fn collect(folder: &Path, shown: &str, found: &mut Vec<Source>) {
     }
 }
 
-/// Applies a rule to sources. A complaint is the line that it is about.
+/// Applies a rule to sources. A complaint contains the line of the violation.
 fn hold(sources: &[Source], exceptions: &[Exception], rule: impl Fn(&Source) -> Vec<String>) {
     let mut complaints = Vec::new();
     let mut used = BTreeSet::new();
@@ -395,7 +395,7 @@ fn imported_upwards(path: &str, text: &str) -> Vec<String> {
     let Some(inside) = path.strip_prefix("crates/mcpjoin/src/") else { return Vec::new() };
     let own = inside.split(['/', '.']).next().unwrap_or_default();
     let layer_of = |module: &str| LAYERS.iter().position(|layer| layer.contains(&module));
-    // `lib.rs` and `internal.rs` list what is public.
+    // `lib.rs` and `internal.rs` list the public items.
     let Some(own) = layer_of(own) else { return Vec::new() };
     let code = without_tests(&blank(text, Blank::CommentsAndStrings));
     let mut lines = BTreeSet::new();
@@ -439,8 +439,8 @@ fn ignored(text: &str) -> Vec<String> {
     lines.into_iter().map(|line| shown(text, line)).collect()
 }
 
-/// The paths in backticks that begin with a folder of the project. `crates/proto/src/{a,b}.rs` is not understood:
-/// write both.
+/// The paths in backticks that begin with a folder of the project. A path such as `crates/proto/src/{a,b}.rs` is not
+/// parsed: write both.
 fn paths_in(text: &str) -> Vec<String> {
     let folders = ["crates/", "xtask/", "fuzz/", "interop/", "bench/", "conformance/"];
     let quoted = text.split('`').skip(1).step_by(2);

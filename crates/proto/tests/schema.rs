@@ -1,4 +1,4 @@
-//! Every type against the official schemas: all examples, and instances of every definition of every revision, are
+//! Tests of every type with the official schemas: all examples, and instances of every definition of every revision, are
 //! decoded and encoded, and must keep their meaning. `official/ORIGIN.md` names the sources.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -50,12 +50,12 @@ fn round_trip(row: &Row, instance: &Value, text: &str) -> Result<Value, String> 
     }
 }
 
-/// What `kept::empty_params_of_a_question_may_go` says.
+/// The permitted difference that `kept::empty_params_of_a_question_may_go` describes.
 fn is_empty_params_of_roots(found: &str, text: &str) -> bool {
     found.ends_with("/params is gone: {}") && text.contains(r#"{"method":"roots/list","params":{}}"#)
 }
 
-/// Decodes and encodes one instance and says what is wrong.
+/// Decodes and encodes one instance and returns the fault.
 fn check(row: &Row, validator: &Validator, instance: &Value, text: &str) -> Result<(), String> {
     if let Err(error) = validator.validate(instance) {
         return Err(format!("is not valid to begin with: {error}"));
@@ -79,7 +79,7 @@ fn check(row: &Row, validator: &Validator, instance: &Value, text: &str) -> Resu
     validator.validate(&after).map_err(|error| format!("is not valid afterwards: {error}"))
 }
 
-/// All faults in one message, because the first one is rarely the cause.
+/// Reports all faults in one message, because the first one is rarely the cause.
 fn report(faults: &[String]) {
     let mut text = String::new();
     for fault in faults.iter().take(200) {

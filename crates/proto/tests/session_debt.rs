@@ -1,4 +1,4 @@
-//! Backpressure: whatever two peers do, no wait is endless and no queue is unlimited.
+//! Tests of backpressure: whatever two peers do, no wait is endless and no queue is unlimited.
 //!
 //! The wires are pipes of 4 KiB in both directions, as a kernel may provide, and a side reads only while its session
 //! wants input. Messages move through them by their size; their bytes are shared and not copied, so that gigabytes pass
@@ -130,7 +130,7 @@ struct Peer {
     answered: usize,
     failed: Vec<CallError>,
     watch: Watch,
-    /// The response; `None`: the params of the request.
+    /// The response to every request; `None`: the params of the request.
     answers: Option<Payload>,
 }
 
@@ -219,7 +219,7 @@ fn two_peers_that_both_call_ten_thousand_times_64_kib_never_block_each_other() {
     }
 }
 
-/// Small requests with large responses: the responses leave more slowly than the requests arrive.
+/// Small requests with large responses: the peer sends responses more slowly than requests arrive.
 #[test]
 fn small_questions_with_large_answers_block_nobody() {
     for peer in two_callers(64, Some(64 * 1024), 5_000) {
@@ -229,7 +229,7 @@ fn small_questions_with_large_answers_block_nobody() {
     }
 }
 
-/// A server whose handlers finish one after the other, only while nothing else moves.
+/// A server whose handlers finish one after the other, and only while nothing else moves.
 struct Slow {
     session: Session,
     handled: VecDeque<RequestId>,
@@ -278,8 +278,8 @@ fn outrun(client: &mut Peer, server: &mut Slow) {
     }
 }
 
-/// The limit of handled requests is 1,024 and of waiting ones 8 MiB; a caller may have 10,000 pending calls. While a
-/// request of the server is pending, it must read on, and rejects further calls with the name of the limit.
+/// The limit of handled requests is 1,024 and of waiting ones 8 MiB; a caller may have 10,000 pending calls. While the
+/// server has a pending request, it must read on, and rejects further calls with the name of the limit.
 #[test]
 fn calls_that_outrun_slow_handlers_are_refused_by_the_name_of_the_bound() {
     let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
@@ -316,7 +316,7 @@ fn calls_that_outrun_slow_handlers_wait_at_their_caller_while_the_server_asks_no
     assert_eq!(server.session.requests_in_flight(), 0);
 }
 
-/// 128 MiB are handled at once and 8 MiB wait: the other calls stay with their caller.
+/// The server handles 128 MiB at once, and 8 MiB wait: the other calls stay at their caller.
 #[test]
 fn two_hundred_requests_of_a_mebibyte_at_once_are_all_answered() {
     let mut limits = Limits::default();
@@ -339,7 +339,7 @@ fn two_peers_that_both_call_two_hundred_times_with_a_mebibyte_never_block_each_o
 }
 
 /// Both sides have twenty handlers that finish at the same time with a mebibyte each: more than the limit waits on both
-/// sides, and each reads the responses of the other one.
+/// sides, and each side reads the responses of the other.
 #[test]
 fn large_answers_that_are_all_late_on_both_sides_block_nobody() {
     let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
@@ -455,7 +455,7 @@ fn two_thousand_calls_that_each_elicit_pass_a_server_that_handles_sixteen() {
     assert_eq!((client.calls_in_flight(), server.requests_in_flight()), (0, 0));
 }
 
-/// Both sides have cancelled their calls, and none of it was read yet: each queue has only messages that the other side
+/// Both sides have cancelled their calls, and neither has read that: each queue has only messages that the other side
 /// does not need any more. Both pause, then resume, and nothing is lost.
 #[test]
 fn two_peers_that_hold_back_for_calls_that_were_given_up_read_on_after_a_second() {
@@ -585,7 +585,7 @@ fn reading_is_held_back_for_no_longer_than_a_request_may_take() {
     assert_eq!(server.requests_in_flight(), 2);
 }
 
-/// The response to a request of ours is behind the requests of the peer: reading resumes when we send one.
+/// The response to our request is behind the requests of the peer: reading resumes when we send a request.
 #[test]
 fn reading_that_is_held_back_goes_on_when_something_is_asked() {
     let mut limits = Limits::default();
@@ -603,7 +603,7 @@ fn reading_that_is_held_back_goes_on_when_something_is_asked() {
     assert!(!server.wants_input(), "the answer has come");
 }
 
-/// On a link with one exchange per request, a rejection costs the peer nothing else.
+/// On a link with one exchange per request, a rejection has no other cost for the peer.
 #[test]
 fn reading_is_not_held_back_where_each_request_has_an_exchange_of_its_own() {
     let mut limits = Limits::default();
@@ -637,8 +637,8 @@ fn a_peer_that_never_reads_stops_our_reading_and_is_given_up() {
         server.report_sent(Time::ZERO, 4096, true);
     }
     assert!(replied <= 8 * MIB, "{replied} bytes of results wait");
-    // The peer may have much to write before it reads: for a second nothing is rejected, and then as many requests as 8
-    // MiB of replies hold.
+    // The peer may have much to write before it reads: for a second the server rejects nothing, and then it rejects as many
+    // requests as 8 MiB of replies hold.
     assert_eq!(server.poll_timeout(), Some(at(1)));
     server.handle_timeout(at(1));
     let mut refused = 0;

@@ -1,20 +1,20 @@
-//! Readable conversations: two sessions in memory, or one session and a peer played by the transcript, under
+//! Tests of readable conversations: two sessions in memory, or one session and a peer that the transcript scripts, under
 //! virtual time.
 //!
-//! Each file in `transcripts/` holds conversations. A line that begins with `$` is something that happens;
-//! the lines behind it are everything that follows from it, in order: what crosses the wire
-//! (`client > {...}`) and what a session tells its owner (`server sees ...`). Both are compared to the letter.
-//! `MCPJOIN_BLESS=1 cargo test -p mcpjoin-proto --test transcripts` writes what happened into the files; read
+//! Each file in `transcripts/` contains conversations. A line that begins with `$` is an operation; the lines behind it
+//! are all its results, in order: the messages on the wire (`client > {...}`) and the events that a session reports to
+//! its owner (`server sees ...`). Both are compared exactly.
+//! `MCPJOIN_BLESS=1 cargo test -p mcpjoin-proto --test transcripts` writes the actual results into the files; read
 //! the difference before committing it.
 //!
-//! What can happen:
+//! The operations:
 //!
 //! ```text
 //! $ client [ask=auto|legacy|modern] [version=V] [reopens] [exchanges] [caps={...}] [limit=NAME:VALUE]...
 //! $ server [versions=V,V] [exchanges] [caps={...}] [limit=NAME:VALUE]...
-//! $ client scripted | server scripted          that side is played by the transcript
+//! $ client scripted | server scripted          the transcript scripts that side
 //! $ open                                       both sessions begin
-//! $ opened VERSION [caps={...}]                they agree, and how is not written down; a scripted side has caps
+//! $ opened VERSION [caps={...}]                they agree, without lines for it; a scripted side has caps
 //! $ SIDE sends TEXT                            the scripted side sends a line, valid or not
 //! $ SIDE calls METHOD [{params}] [timeout=S] [total=S] [progress] [level=L] [for=ID]
 //! $ SIDE answers ID {result} | needs ID {...} | makes task ID {...} | fails ID CODE TEXT
@@ -22,7 +22,7 @@
 //! $ SIDE tells METHOD [{params}] [for=ID]
 //! $ SIDE progresses ID NUMBER[/TOTAL] [TEXT]
 //! $ SIDE logs ID LEVEL {data}
-//! $ SIDE loses ID | leaves ID | ends [exit=N] [stderr=TEXT]   the link of that side says so
+//! $ SIDE loses ID | leaves ID | ends [exit=N] [stderr=TEXT]   an event of that side's link
 //! $ SIDE closes | drains | reopened
 //! $ SIDE state
 //! $ wait SECONDS
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Both sides open without lines in the transcript: the files about opening have them.
+    /// Opens both sides without lines in the transcript: the files about opening have them.
     fn opened(&mut self, rest: &str) {
         let version = Version::parse(rest.split(' ').next().unwrap_or_default());
         let words = Words(rest);
@@ -287,7 +287,7 @@ impl World {
         self.log.clear();
     }
 
-    /// Moves time to each deadline in turn, and runs everything that follows.
+    /// Advances the time to each deadline in turn, and runs everything that follows.
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         for turn in 0.. {

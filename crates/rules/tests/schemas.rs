@@ -1,5 +1,5 @@
-//! JSON Schema as `nonconformity` decides it: a reason where a value does not conform, nothing where it conforms or where that
-//! is unknown.
+//! Tests of JSON Schema validation in `nonconformity`: it returns a reason if a value does not conform, and nothing if the
+//! value conforms or if that is unknown.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -67,7 +67,7 @@ fn a_number_that_would_have_to_be_rounded_decides_nothing() {
     }
 }
 
-/// Each definition applies the next one twice: the last is applied 2^60 times.
+/// Each definition applies the next one twice: the last one is applied 2^60 times.
 #[test]
 fn references_that_expand_exponentially_are_left_soon() {
     for keyword in ["allOf", "anyOf", "oneOf"] {

@@ -1,32 +1,33 @@
-//! Every rule on transcripts: where it is kept there is no finding, and where it is violated it alone has findings.
+//! Tests of every rule for servers on transcripts: a server that keeps the rule has no finding, and a server that violates
+//! it has findings of this rule only.
 //!
-//! The files in `transcripts/` read so:
+//! The format of the files in `transcripts/`:
 //!
 //! ```text
-//! ## RULE                          what follows is about this rule
+//! ## RULE                          the following cases are about this rule
 //! passes 2025-11-25                a server of this revision that keeps it: it passes, no rule has a finding
-//! passes nothing 2025-11-25        it has nothing to check, and no rule has a finding
+//! passes nothing 2025-11-25        the rule does not apply, and no rule has a finding
 //! fails 2025-11-25                 a server that violates it: it has findings, and no other rule has
-//!   ping > {~,"id":1 ..}           what we send, with the name of the probe
-//!   < {~,"id":1 ..}                what we receive; \xNN is a byte
+//!   ping > {~,"id":1 ..}           our message, with the name of the probe
+//!   < {~,"id":1 ..}                a received message; \xNN is a byte
 //!   after 11s                      time passes
 //!   = 2025-06-18                   another run, of that revision
 //!   input closed, output ended, ended 0, ended by signal 9, ended by force
 //! passes 2025-11-25 http           over Streamable HTTP; `http-sse`: over HTTP+SSE
-//!   1 POST ping [name: value; ..] > {~,"id":1 ..}     the first exchange: what we send, with headers and body
+//!   1 POST ping [name: value; ..] > {~,"id":1 ..}     the first exchange: our request, with headers and body
 //!   1 json {~,"id":1 ..}           the response: 200, a body of JSON, its end
 //!   1 404 {~, ..}                  the same with another status, and any body or none
-//!   1 head 200 [name: value; ..]   a head alone; `1 sse`: that of a stream
+//!   1 head 200 [name: value; ..]   only a head; `1 sse`: the head of a stream
 //!   1 < {~,"id":1 ..}              a message in the body
 //!   1 event name=a id=b < data     an event
-//!   1 retry 500                    how long to wait before the stream is asked for again, in milliseconds
+//!   1 retry 500                    the retry time of the stream, in milliseconds
 //!   1 ended, 1 left, 1 broke       how the body ended
 //!   2 GET probe at URL             a request to another address than the server's
-//!   2 document {..}                a document of JSON; `2 404` and the rest work as well
+//!   2 document {..}                a JSON document; `2 404` and the other forms work as well
 //! ```
 //!
-//! `~` stands for `"jsonrpc":"2.0"`, `@` for the `_meta` of a modern request, `%` for the members that every modern
-//! result has, `^` for the hints of one that may be kept.
+//! `~` means `"jsonrpc":"2.0"`, `@` the `_meta` of a modern request, `%` the members of every modern result, `^` the cache
+//! hints of a result.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
@@ -70,7 +71,7 @@ enum Wanted {
     Fails,
 }
 
-/// One server that was looked at, and what is to be said of it.
+/// One case: the trace of a server, and the expected result of a rule.
 struct Case {
     place: String,
     rule: &'static str,
@@ -106,11 +107,11 @@ fn cases() -> Vec<Case> {
             }
         }
     }
-    // Under stress, one chapter alone is applied.
+    // Only the rules of this chapter apply to the runs under stress.
     for case in cases.iter_mut().filter(|case| case.place.starts_with("resilience.txt")) {
         case.trace.stress = std::mem::take(&mut case.trace.runs);
     }
-    // To requests without a token, one chapter alone is applied as well.
+    // Only the rules of this chapter apply to requests without a token.
     for case in cases.iter_mut().filter(|case| case.place.starts_with("authorization.txt")) {
         case.trace.authorization = case.trace.runs.pop();
     }
@@ -124,10 +125,10 @@ fn version(name: &str, place: &str) -> Version {
     version
 }
 
-/// A run by what stands at its head: a version, and what carries it.
+/// A run from the words of its first line: a version, and optionally the transport.
 #[track_caller]
 fn opened(name: &str, words: &str, place: &str) -> Run {
-    // What follows is said to the reader.
+    // Words behind these are a note for the reader.
     let mut words = words.split(' ');
     Run::new(name, version(words.next().unwrap(), place)).over(match words.next() {
         Some("http") => Channel::StreamableHttp,
@@ -136,7 +137,7 @@ fn opened(name: &str, words: &str, place: &str) -> Run {
     })
 }
 
-/// `name: value; name: value` in brackets, and what follows them.
+/// Splits `[name: value; name: value]` from the text behind it.
 fn headers(text: &str) -> (Vec<(Box<str>, bytes::Bytes)>, &str) {
     let Some((inside, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) else {
         return (Vec::new(), text);
@@ -145,7 +146,7 @@ fn headers(text: &str) -> (Vec<(Box<str>, bytes::Bytes)>, &str) {
     (pairs.map(|(name, value)| (name.into(), value.to_owned().into())).collect(), rest.trim_start())
 }
 
-/// A part of an HTTP exchange.
+/// Adds one part of an HTTP exchange to a run.
 fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
     let now = run.events.last().map_or(Duration::ZERO, |event| event.at);
     let channel = run.channel;
@@ -238,7 +239,7 @@ fn add(trace: &mut Trace, event: &str, place: &str) {
         run.note(now, What::Sent(probe, Line::new(bytes(line))));
     } else if let Some(seconds) = event.strip_prefix("after ") {
         let seconds = seconds.strip_suffix('s').unwrap().parse().unwrap();
-        // The time stands at an event: this one changes nothing.
+        // Time is recorded with events, so this adds one without another effect.
         run.note(
             now + Duration::from_secs(seconds),
             What::Sent(Probe::Answer, Line::new("{\"jsonrpc\":\"2.0\",\"id\":\"later\",\"result\":{}}")),

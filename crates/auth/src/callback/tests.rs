@@ -1,3 +1,5 @@
+//! Tests of the callback listener on the loopback interface.
+
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -5,7 +7,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-/// Says something, and gives back what is answered.
+/// Sends a request, and returns the response.
 async fn say(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -23,7 +25,7 @@ async fn g135_g142_only_the_right_request_is_the_answer_and_no_page_repeats_what
     let callback = Callback::listen(0, "/callback", true).await.unwrap();
     let port = callback.port();
     let answer = tokio::spawn(async move { callback.answer("right").await });
-    // A browser that has connected and says nothing, or not all, hinders nobody.
+    // A browser that has connected and sends nothing, or only a part, does not block others.
     let mut silent = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
     silent.write_all(b"GET /callback?state=right").await.unwrap();
     let script = "/callback?error=<script>alert(1)</script>&state=%3Cscript%3E";
@@ -63,7 +65,7 @@ async fn g135_g142_only_the_right_request_is_the_answer_and_no_page_repeats_what
     assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
     assert!(!page.contains("a%20b") && !page.contains("right"), "{page}");
     assert_eq!(answer.await.unwrap(), "code=a%20b&state=right");
-    // Heard once: then the port is free, and nobody is there who could be asked again.
+    // The callback accepts one answer: then the port is free, and no listener is left.
     let error = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
 }
@@ -94,7 +96,7 @@ async fn a_head_without_end_is_cut_off() {
     let line = "X-More: more\r\n".repeat(8 * 1024);
     let _ = endless.write_all(format!("GET /callback?state=right HTTP/1.1\r\n{line}").as_bytes()).await;
     let mut rest = Vec::new();
-    // Closed, with or without what was not read.
+    // The connection is closed or reset, depending on the unread data.
     let _ = endless.read_to_end(&mut rest).await;
     assert!(rest.is_empty());
     say(port, &get(port, "/callback?code=c&state=right")).await;
@@ -110,12 +112,12 @@ async fn thirty_two_connections_are_heard_at_once_and_the_next_waits_for_one_to_
     for _ in 0..31 {
         silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
     }
-    // Beside 31 there is room for one.
+    // With 31 connections there is room for one more.
     assert!(say(port, &get(port, "/")).await.starts_with("HTTP/1.1 404 "));
     silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
     let mut last = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
     last.write_all(get(port, "/callback?code=c&state=right").as_bytes()).await.unwrap();
-    // Whoever is ready is taken in a few rounds.
+    // A waiting connection that can be accepted is accepted in a few rounds.
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
@@ -149,7 +151,7 @@ fn a_browser_leaves_out_the_port_that_it_would_have_taken_by_itself() {
     }
 }
 
-/// Linux alone refuses whoever comes to a socket that was shut down, for as long as it is there.
+/// Only on Linux does a socket that was shut down keep refusing to accept connections.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn who_cannot_be_accepted_ends_nothing() {

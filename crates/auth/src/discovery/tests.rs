@@ -1,3 +1,5 @@
+//! Tests of the discovery of an authorization server, with scripted servers.
+
 use std::sync::Mutex;
 
 use super::*;
@@ -12,7 +14,7 @@ fn refused(challenge: &str) -> Answer {
     answer("401 Unauthorized", &format!("www-authenticate: {challenge}\r\n"), "")
 }
 
-/// Metadata of an issuer at an origin, with more members or others.
+/// Metadata of an issuer whose endpoints are at this origin, with more members or replaced ones.
 fn server(issuer: &str, origin: &str, more: &str) -> Answer {
     json(format!(
         r#"{{"issuer":"{issuer}","authorization_endpoint":"{origin}/a","token_endpoint":"{origin}/t"{more}}}"#
@@ -21,7 +23,7 @@ fn server(issuer: &str, origin: &str, more: &str) -> Answer {
 
 const S256: &str = r#","code_challenge_methods_supported":["S256"]"#;
 
-/// A server for which all is well, but for what a test answers itself.
+/// A scripted server with correct answers, except where the test's script answers.
 async fn played(script: impl Fn(&Seen, &str) -> Option<Answer> + Send + Sync + 'static) -> ScriptedServer {
     ScriptedServer::new(move |seen, own| {
         if let Some(answer) = script(seen, own) {
@@ -51,7 +53,7 @@ async fn climbed_for(server: &ScriptedServer, wanted: Wanted, issuer: Option<&st
     ladder
 }
 
-/// As `rung verdict`, one after the other.
+/// The steps as text: `rung verdict`, separated by commas.
 fn rungs(ladder: &Ladder) -> String {
     let one = |step: &Step| {
         let verdict = match step.verdict {
@@ -64,7 +66,7 @@ fn rungs(ladder: &Ladder) -> String {
     ladder.steps.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What the climb has to end with: a rung, and words in the error; the server's address is written as `~`.
+/// Checks the step and the message of the final error; the server's address is written as `~`.
 #[track_caller]
 fn ended(played: &ScriptedServer, ladder: &Ladder, rung: Rung, words: &str) {
     let error = ladder.outcome.as_ref().expect_err("it ends");
@@ -88,7 +90,7 @@ fn the_ladder_is_climbed_in_the_order_of_the_specification() {
         let step = &ladder.steps[2];
         assert_eq!((step.status, step.content_type.as_deref()), (Some(200), Some("application/json")));
         assert!(step.rule.source.contains("https://"));
-        // Nothing that has to do with who the user is goes along.
+        // The requests contain nothing about the user.
         for seen in at.seen() {
             assert!(!seen.head.contains("authorization:") && !seen.head.contains("cookie"), "{}", seen.head);
         }
@@ -99,7 +101,7 @@ fn the_ladder_is_climbed_in_the_order_of_the_specification() {
 #[test]
 fn every_place_is_asked_in_its_turn() {
     run(async {
-        // Not at the path: at the root; and the authorization server's in the last of its places.
+        // The resource metadata is at the root and not at the path, and the server metadata is at the last of its places.
         let at = played(|seen, own| match seen.line.as_str() {
             PRM => Some(not_found()),
             ROOT_PRM => {
@@ -114,14 +116,14 @@ fn every_place_is_asked_in_its_turn() {
         .await;
         let ladder = climbed(&at).await;
         let found = ladder.outcome.as_ref().unwrap();
-        // The resource as it stands there: a reader of URLs would have put a slash behind it.
+        // The resource is kept as it is written: a URL parser would have added a slash.
         assert_eq!(found.resource, at.origin);
         assert_eq!(found.issuer, format!("{}/tenant1", at.origin));
         let (oauth, openid) = (format!("{OAUTH}/tenant1"), format!("{OPENID}/tenant1"));
         let last = "GET /tenant1/.well-known/openid-configuration";
         assert_eq!(at.lines(), ["POST /mcp", PRM, ROOT_PRM, &oauth, &openid, last]);
 
-        // Where the challenge says, and nowhere else; and the scopes of the challenge.
+        // Discovery uses only the place in the challenge, and the scopes of the challenge.
         let at = played(|seen, own| match seen.line.as_str() {
             "POST /mcp" => Some(refused(&format!(
                 "Basic realm=x, Bearer scope=\"b a\", resource_metadata=\"{own}/here?x=hunter2\""
@@ -160,7 +162,7 @@ fn g129_metadata_and_endpoints_at_private_addresses_are_not_asked_for() {
             ("https://0x7f.1/x", "it is no URL that is asked"),
             ("file:///etc/passwd", "it is no URL that is asked"),
         ] {
-            // Named by the challenge: nothing else is tried either.
+            // The challenge contains the address: discovery tries no other place.
             let named = place.to_owned();
             let at = played(move |seen, _| {
                 (seen.line == "POST /mcp").then(|| refused(&format!("Bearer resource_metadata=\"{named}\"")))
@@ -170,7 +172,7 @@ fn g129_metadata_and_endpoints_at_private_addresses_are_not_asked_for() {
             assert!(error.message.contains(refusal), "{error}");
             assert_eq!((error.rung, at.lines().len()), (Rung::ResourceMetadata, 1));
 
-            // Named as an issuer.
+            // The metadata contains the address as an issuer.
             let named = place.to_owned();
             let at = played(move |seen, own| {
                 let body = format!(r#"{{"resource":"{own}/mcp","authorization_servers":["{named}"]}}"#);
@@ -180,7 +182,7 @@ fn g129_metadata_and_endpoints_at_private_addresses_are_not_asked_for() {
             let error = climbed(&at).await.outcome.unwrap_err();
             assert_eq!((error.rung, at.lines().len()), (Rung::ServerMetadata, 2), "{error}");
 
-            // Named as an endpoint.
+            // The metadata contains the address as an endpoint.
             for endpoint in
                 ["authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"]
             {
@@ -273,7 +275,7 @@ fn g134_an_authorization_server_without_pkce_is_refused() {
         ] {
             let at = played(move |seen, own| (seen.line == OAUTH).then(|| server(own, own, more))).await;
             ended(&at, &climbed(&at).await, Rung::Pkce, words);
-            // Where no code is exchanged, there is nothing to protect.
+            // A grant without an authorization code needs no PKCE.
             assert!(climbed_for(&at, Wanted::TokenAlone, None).await.outcome.is_ok());
         }
     });
@@ -340,7 +342,7 @@ fn documents_that_are_none_are_said_to_be_none() {
         for (line, make, rung, words) in cases {
             let at = played(move |seen, own| (seen.line == line).then(|| make(own))).await;
             let ladder = climbed(&at).await;
-            // What is no JSON at all may be the page of a server that has no metadata: then it is one of 2025-03-26.
+            // A body that is not JSON may be the error page of a server without metadata, as in 2025-03-26.
             if line == PRM && words.contains("no JSON") {
                 assert!(rungs(&ladder).contains("resource-metadata broken"), "{:?}", ladder.steps);
                 assert!(ladder.outcome.unwrap().protected_resource.is_none());
@@ -396,7 +398,7 @@ fn the_first_server_that_can_be_used_is_taken_and_the_others_are_noted() {
         assert_eq!(last.verdict, Verdict::Skipped("another one can be used".into()));
         assert_eq!(last.found, format!("{}/c is not asked", at.origin));
         assert!(rungs(&ladder).contains("server-metadata broken"), "{:?}", ladder.steps);
-        // Unless something is known of another one.
+        // Unless the client has a stored login or registration at another one.
         let wanted = format!("{}/c", at.origin);
         let ladder = climbed_for(&at, Wanted::Code, Some(&wanted)).await;
         assert_eq!(ladder.outcome.unwrap().issuer, wanted);
@@ -413,7 +415,7 @@ fn g143_eight_of_the_authorization_servers_that_a_server_names_are_asked() {
                     serde_json::json!({ "resource": format!("{own}/mcp"), "authorization_servers": list });
                 Some(json(body.to_string()))
             }
-            // The last of them is one.
+            // Only the last of them is an authorization server.
             line if line.ends_with("/19") => Some(server(&format!("{own}/19"), own, S256)),
             line => line.starts_with("GET").then(not_found),
         })
@@ -425,7 +427,7 @@ fn g143_eight_of_the_authorization_servers_that_a_server_names_are_asked() {
         let skipped = Verdict::Skipped("only 8 are asked".into());
         let skipped = ladder.steps.iter().filter(|step| step.verdict == skipped).count();
         assert_eq!(skipped, 9, "nor is each of the others told of");
-        // Unless something is known of it.
+        // Unless the client has a stored login or registration at that one.
         let wanted = format!("{}/19", at.origin);
         assert!(climbed_for(&at, Wanted::Code, Some(&wanted)).await.outcome.is_ok());
     });
@@ -452,7 +454,7 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server() {
         assert_eq!(found.server.token_endpoint, Some(format!("{}/token", at.origin)));
         assert_eq!(at.lines(), ["POST /mcp", PRM, ROOT_PRM, OAUTH]);
 
-        // Nothing is assumed of a server that did not ask for authorization, or whose metadata fails today.
+        // The defaults are not used for a server that requires no authorization, or whose metadata fails with an error.
         let at =
             played(|seen, _| Some(if seen.line == "POST /mcp" { json("{}") } else { not_found() })).await;
         let words = "the server asks for no authorization, and names nobody who gives any";
@@ -477,14 +479,14 @@ fn a_401_without_a_challenge_is_broken_and_made_up_for() {
         assert_eq!(challenge.scopes(), Some(vec!["x".to_owned()]));
         assert_eq!(challenge.of_tokens().count(), 2);
         assert_eq!(Challenged::of(401, &["Basic scope=x"]).scopes(), None);
-        // With a challenge of the link's the server is not asked again.
+        // When the link supplies a challenge, discovery does not send another request to the server.
         let (fetcher, url) = (at.fetcher(), at.url());
         let discovery =
             Discovery { fetcher: &fetcher, server: &url, wanted: Wanted::Code, issuer: None, on_step: None };
         let before = at.lines().len();
         assert!(discover(&discovery, Some(&challenge)).await.outcome.is_ok());
         assert_eq!(at.lines()[before..], [PRM, OAUTH]);
-        // Whoever asks for more scopes wants authorization, too.
+        // A challenge for more scopes counts as a requirement of authorization, too.
         let bare = played(|seen, _| (seen.line != "POST /mcp").then(not_found)).await;
         let (fetcher, url) = (bare.fetcher(), bare.url());
         let discovery = Discovery { fetcher: &fetcher, server: &url, ..discovery };
@@ -498,7 +500,7 @@ fn a_401_without_a_challenge_is_broken_and_made_up_for() {
 #[test]
 fn a_server_that_is_not_reached_or_not_over_tls_is_said_to_be() {
     run(async {
-        // Bound and not listened at: connecting is refused, and nobody else can take the port.
+        // The port is bound without a listener: connecting is refused, and no other process can take the port.
         let held = tokio::net::TcpSocket::new_v4().unwrap();
         held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let url = format!("http://{}/mcp", held.local_addr().unwrap());

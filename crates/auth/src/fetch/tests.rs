@@ -1,3 +1,5 @@
+//! Tests of the address filter, the redirects, and the limits of the fetcher.
+
 use super::*;
 use crate::scripted_server::{Answer, Names, ScriptedServer, answer, json, run};
 
@@ -5,7 +7,7 @@ fn home(url: &str, names: &Names) -> AddressFilter {
     AddressFilter::new(&Url::parse(url).unwrap(), Arc::new(names.clone()))
 }
 
-/// What a name may be asked at, or the refusal.
+/// The addresses that the filter admits for a name, or the refusal.
 async fn resolved(here: &AddressFilter, name: &str) -> String {
     match here.resolve(name.to_owned()).await {
         Ok(found) => found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
@@ -47,14 +49,14 @@ fn g129_a_name_that_leads_to_a_private_address_is_refused() {
                 assert_eq!(resolved(&home(server, &names()), name).await, expected, "{name} for {server}");
             }
         }
-        // Whoever names addresses of its own beside a public one comes no nearer by that.
+        // A server whose name also resolves to private addresses gets no access to them by that.
         let names = names().with("sly.example", &[&["10.0.0.1", "127.0.0.1", "1.1.1.1"]]);
         for (name, expected) in
             [("ten.example", "refused"), ("here.example", "refused"), ("sly.example", "1.1.1.1")]
         {
             assert_eq!(resolved(&home("https://sly.example", &names), name).await, expected, "{name}");
         }
-        // The cloud's own address is nobody's to name, not even of a server that is said to be there.
+        // The cloud's metadata address is always refused, also for a server whose own name resolves to it.
         assert_eq!(resolved(&home("https://cloud.example", &names), "cloud.example").await, "refused");
     });
 }
@@ -74,7 +76,7 @@ fn g129_a_name_for_this_machine_is_refused_before_any_proxy_resolves_it() {
                 match (checked, allowed) {
                     (Ok(_), true) => {}
                     (Err(error), false) => {
-                        // One form is refused as a URL already.
+                        // One of the forms is already refused as a URL.
                         assert!(
                             matches!(error.kind, FetchErrorKind::Address | FetchErrorKind::Url),
                             "{server} {named}: {error}"
@@ -147,7 +149,7 @@ fn g129_an_address_is_judged_however_it_is_written() {
         ("https://169.254.7.7/x", [Some(Address), Some(Address), Some(Address), None]),
         ("https://[fe80::1]/x", [Some(Address); 4]),
         ("https://0.0.0.0/x", [Some(Address); 4]),
-        // Ways to write 127.0.0.1 that only some readers understand, and what is no URL to ask.
+        // Forms of 127.0.0.1 that only some parsers understand, and URLs that cannot be fetched.
         ("https://0x7f.1/x", [Some(Url); 4]),
         ("https://2130706433/x", [Some(Url); 4]),
         ("https://127.1/x", [Some(Url); 4]),
@@ -209,7 +211,7 @@ fn g130_a_redirect_is_followed_within_the_origin_alone() {
             assert_eq!(error.kind, FetchErrorKind::Redirect, "{error}");
             assert!(!error.to_string().contains("hunter2"));
         }
-        // What holds a secret is not sent on, wherever it leads.
+        // A request with a secret follows no redirect, whatever its target.
         let secret =
             HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static("Bearer hunter2"))]);
         let error = fetcher.get(&at("1"), secret).await.unwrap_err();
@@ -243,7 +245,7 @@ fn g143_what_is_too_long_or_too_slow_is_cut() {
             assert_eq!(error.kind, FetchErrorKind::TooLarge, "{error}");
         }
         assert_eq!(fetcher.get(&at("most"), HeaderMap::new()).await.unwrap().body.len(), MAX_BODY_BYTES);
-        // Nobody waits for a body that nobody reads.
+        // The body is not read here, so its length causes no error.
         let probed = fetcher.head_of_post(&at("endless"), HeaderMap::new(), Bytes::new()).await.unwrap();
         assert!(probed.body.is_empty());
         let timeout = Duration::from_millis(50);

@@ -1,3 +1,5 @@
+//! Tests of the file store: its files, permissions, locks, and limits.
+
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -9,7 +11,7 @@ use super::*;
 
 const SERVER: &str = "https://s.example/mcp";
 
-/// A folder of this test alone, which is gone afterwards.
+/// A folder for this test alone, which is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -31,7 +33,7 @@ impl Drop for Folder {
     }
 }
 
-/// The umask of the process, until it is dropped.
+/// Sets the umask of the process until it is dropped.
 struct Umask(rustix::fs::Mode);
 
 impl Umask {
@@ -72,7 +74,7 @@ async fn g139_a_login_is_for_its_owner_alone_and_replaced_whole() {
         assert_eq!((mode(path), mode(&store.folder)), (0o600, 0o700));
         assert!(!path.to_string_lossy().contains("s.example"));
     }
-    // Whoever has the old file open reads the old text to its end: the new one is another file.
+    // A reader with the old file open reads the old text to its end: the new text is in another file.
     let before = fs::File::open(&files(&store)[0]).unwrap();
     store.save(SERVER, "hunter4".into()).await.unwrap();
     assert_eq!(io::read_to_string(before).unwrap(), "hunter3");
@@ -112,17 +114,17 @@ async fn g139_what_others_could_have_put_there_is_neither_read_nor_written() {
     symlink(&aside, &path).unwrap();
     refused("a link").await;
     assert_eq!(fs::read_to_string(&aside).unwrap(), "hunter2");
-    // A folder in place of it.
+    // A folder in place of the file.
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     refused("a folder").await;
     fs::remove_dir(&path).unwrap();
-    // Readable for others.
+    // A file that other users can read.
     fs::rename(&aside, &path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let error = store.load(SERVER).await.unwrap_err();
     assert!(error.to_string().contains("chmod 600"), "{error}");
-    // It hides none of the others.
+    // The faulty file does not affect the logins of other servers.
     let other = "https://other.example/";
     store.save(other, format!("{{\"format\":1,\"server\":\"{other}\"}}").into()).await.unwrap();
     let kept = store.servers().await.unwrap();
@@ -131,7 +133,7 @@ async fn g139_what_others_could_have_put_there_is_neither_read_nor_written() {
     store.remove(other).await.unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     store.load(SERVER).await.unwrap().unwrap();
-    // A folder that others may write to, and a link in place of the folder.
+    // A folder that other users can write to, and a link in place of the folder.
     for bits in [0o777, 0o720] {
         fs::set_permissions(&store.folder, fs::Permissions::from_mode(bits)).unwrap();
         refused("a folder for all").await;
@@ -144,7 +146,7 @@ async fn g139_what_others_could_have_put_there_is_neither_read_nor_written() {
     refused("a link to a folder").await;
     fs::remove_file(&store.folder).unwrap();
     fs::rename(&moved, &store.folder).unwrap();
-    // Another user's, where there is one that we may not be: what belongs to root and we are not, or the other way round.
+    // A folder of another user: one of root's if we are not root, or one that root gives to another user.
     let us = rustix::process::geteuid();
     if us.is_root() {
         rustix::fs::chown(&path, Some(rustix::fs::Uid::from_raw(65_534)), None).unwrap();
@@ -172,7 +174,7 @@ async fn i180_one_at_a_time_has_the_lock_and_whoever_waits_gets_it() {
     let folder = Folder::new();
     let (one, other) = (folder.store(), folder.store());
     let held = one.lock(SERVER).await.unwrap();
-    // Another server is another lock.
+    // Another server has another lock.
     drop(other.lock("https://other.example/").await.unwrap());
     let other = Arc::new(other);
     let waiter = other.clone();
@@ -230,7 +232,7 @@ async fn g139_what_a_killed_process_has_left_of_a_login_is_forgotten_with_it() {
     let mut left = files(&store);
     left.sort();
     assert_eq!(left, [store.file(other, "abc.new"), store.file(other, "json")]);
-    // Also where nothing else is left of it.
+    // The lock file is removed too when it is the only file left.
     fs::remove_file(store.file(other, "json")).unwrap();
     assert!(store.remove(other).await.unwrap());
     assert!(files(&store).is_empty());
@@ -243,7 +245,7 @@ async fn ten_thousand_files_of_a_folder_are_looked_at_and_more_are_said_to_be_th
     store.save(SERVER, "hunter2".into()).await.unwrap();
     let one = store.folder.join("0.lock");
     fs::write(&one, "").unwrap();
-    // With these two 10,000.
+    // With the two existing files these are 10,000.
     for n in 2..10_000 {
         fs::hard_link(&one, store.folder.join(format!("{n}.lock"))).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Tests of what is asked and what is believed; the flows themselves are in tests/http_client.
+//! Tests of the forms that the grants send, and of the responses that they accept; tests/http_client has the whole flows.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -62,7 +62,7 @@ fn each_grant_is_asked_for_in_its_own_words() {
     assert_eq!(field(&form, "resource"), Some("https%3A%2F%2Fserver.example%2Fmcp"));
     assert_eq!(field(&form, "scope"), Some("mcp%3Aread+mcp%3Awrite"));
 
-    // Nothing selected: nothing named.
+    // Without selected scopes, the form has no scope.
     let form = sent(&for_resource(Form::new("client_credentials"), SERVER, &[]));
     assert_eq!(field(&form, "grant_type"), Some("client_credentials"));
     assert_eq!(field(&form, "scope"), None);

@@ -1,4 +1,4 @@
-//! Tests of signatures: the examples of the RFCs, and what must be refused.
+//! Tests of signatures: the examples of the RFCs, and signatures that must be refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -32,7 +32,7 @@ const ES256: &str = concat!(
     ".DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
 );
 const P256_JWK: &str = r#"{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}"#;
-/// RFC 8037, A.2 and A.4; its payload is no JSON.
+/// RFC 8037, A.2 and A.4; its payload is not JSON.
 const ED25519_JWK: &str =
     r#"{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
 const ED25519_SIGNED: &str = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc";
@@ -130,7 +130,7 @@ fn the_examples_of_the_rfcs_verify() {
 
 #[test]
 fn thumbprints_are_those_of_the_rfcs() {
-    // RFC 7638, 3.1: what is not required does not count, nor does the order.
+    // RFC 7638, 3.1: optional members and the order of members do not count.
     let jwk = concat!(
         r#"{"kty":"RSA","n":"0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_B"#,
         "JECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMic",
@@ -177,11 +177,11 @@ fn none_and_hmac_are_no_algorithms() {
 
 #[test]
 fn no_key_is_taken_for_one_of_another_kind() {
-    // The key of the one cannot be tried with the algorithm of the other.
+    // A key is not used with an algorithm of another key type.
     let unknown = Err(JwsError::UnknownKey(None));
     assert_eq!(Jws::parse(ES256).unwrap().verify(&set(&[RSA_JWK, ED25519_JWK])), unknown);
     assert_eq!(Jws::parse(RS256).unwrap().verify(&set(&[P256_JWK, ED25519_JWK])), unknown);
-    // Nor is a key that says another algorithm, or another purpose.
+    // A key for another algorithm or another purpose is not used either.
     for members in
         [r#""alg":"PS256""#, r#""alg":"HS256""#, r#""use":"enc""#, r#""key_ops":["sign"]"#, r#""key_ops":1"#]
     {
@@ -206,7 +206,7 @@ fn a_token_that_names_its_key_is_of_no_other() {
     assert_eq!(jws.verify(&set(&[&with(jwk.as_str(), r#""kid":"a""#)])), unknown);
     assert_eq!(jws.verify(&set(&[jwk.as_str()])), unknown);
     assert_eq!(jws.verify(&KeySet::default()), unknown);
-    // Two keys of one name: whichever it was.
+    // With two keys of the same id, both are tried.
     let (one, two) = (with(P256_JWK, r#""kid":"b""#), with(jwk.as_str(), r#""kid":"b""#));
     assert!(jws.verify(&set(&[&one, &two])).is_ok());
     assert_eq!(jws.verify(&set(&[&one])), Err(JwsError::Signature));
@@ -277,7 +277,7 @@ fn a_small_rsa_key_verifies_nothing() {
 #[test]
 fn every_form_of_a_private_key_signs() {
     let der = signing::read_pem(RSA_PKCS8).unwrap().1;
-    // PKCS#1 is what PKCS#8 wraps: 26 octets of it come first.
+    // PKCS#8 wraps PKCS#1: 26 octets come first.
     let pkcs1 = format!(
         "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
         STANDARD.encode(&der[26..])
@@ -317,7 +317,7 @@ fn ps256_and_ed25519_verify() {
     pair.sign(&RSA_PSS_SHA256, &random, signed.as_bytes(), &mut signature).unwrap();
     let text = format!("{signed}.{}", encode(signature));
     assert!(Jws::parse(&text).unwrap().verify(&set(&[jwk.as_str()])).is_ok());
-    // The same bytes are no signature of PKCS #1, 1.5.
+    // The same bytes are no valid signature of PKCS #1, 1.5.
     let other = text.replacen(&encode(r#"{"alg":"PS256"}"#), &encode(r#"{"alg":"RS256"}"#), 1);
     assert_eq!(Jws::parse(&other).unwrap().verify(&set(&[jwk.as_str()])), Err(JwsError::Signature));
 

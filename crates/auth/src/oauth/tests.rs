@@ -1,4 +1,4 @@
-//! What a link asks of an `OAuth`, request by request.
+//! Tests of the calls of a link to an `OAuth`, request by request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
@@ -13,7 +13,7 @@ use crate::scripted_server::{ScriptedServer, answer, json, not_found, run};
 use crate::token::Tokens;
 use crate::{DiscoveryError, Grant, Rung, StoreError, StoreLock, UserAgentError, Visit, rules};
 
-/// Counts how often it is asked, and shows nobody anything.
+/// A user agent that counts its calls and shows the user nothing.
 #[derive(Clone, Default)]
 struct Counted(Arc<AtomicUsize>);
 
@@ -55,7 +55,7 @@ fn a_refusal_is_mended_where_it_says_what_is_missing() {
             (401, "error=\"use_dpop_nonce\"", Some("n"), "Retry"),
             (401, "error=\"use_dpop_nonce\"", None, "Fail"),
             (401, "error=\"invalid_token\"", Some("n"), "Fail"),
-            // Which scopes are missing is to be said, and that it is for want of them.
+            // The client requests more scopes only for `insufficient_scope`, and only when the missing scopes are named.
             (403, "error=\"insufficient_scope\"", None, "GiveUp"),
             (403, "error=\"access_denied\", scope=\"a\"", None, "GiveUp"),
         ] {
@@ -101,7 +101,7 @@ fn g144_what_a_server_wants_is_cut_where_it_is_shown() {
     assert!(error.to_string().len() < 300, "{error}");
 }
 
-/// A store in memory that forgets, or saves, only when it is told to go on.
+/// An in-memory store whose `remove` or `save` waits for the signal `go`.
 #[derive(Clone, Default)]
 struct Slow {
     inside: MemoryStore,
@@ -142,7 +142,7 @@ impl TokenStore for Slow {
     }
 }
 
-/// A login that is good for long.
+/// A login that does not expire soon.
 fn login(url: &str, issuer: &str) -> StoredLogin {
     StoredLogin {
         server: url.into(),
@@ -171,7 +171,7 @@ fn login(url: &str, issuer: &str) -> StoredLogin {
     }
 }
 
-/// Gives a token to whoever asks for one without a person, and lets nobody in.
+/// A server that issues a token for client credentials, and refuses every login with a user.
 async fn authority() -> ScriptedServer {
     ScriptedServer::new(|seen, own| match seen.line.as_str() {
         "POST /mcp" => answer("401 Unauthorized", "www-authenticate: Bearer\r\n", ""),
@@ -235,7 +235,7 @@ fn a_login_that_is_looked_at_while_it_is_forgotten_does_not_come_back() {
         let mut logout = Box::pin(oauth.logout());
         assert!((&mut logout).now_or_never().is_none());
         store.begun.notified().await;
-        // As whoever was refused at this moment does.
+        // A request that was refused at this moment reads the login as well.
         oauth.status().await.unwrap();
         store.go.notify_one();
         assert!(logout.await.unwrap().stored);

@@ -1,3 +1,5 @@
+//! Tests of the choice and the registration of a client, with a scripted authorization server.
+
 use std::time::Duration;
 
 use super::*;

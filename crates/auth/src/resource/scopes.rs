@@ -122,7 +122,7 @@ mod tests {
         add(&mut hierarchy, "admin", &["write"]);
         add(&mut hierarchy, "write", &["read"]);
         add(&mut hierarchy, "read", &["admin-not"]);
-        // A cycle ends.
+        // A cycle in the hierarchy causes no endless loop.
         add(&mut hierarchy, "admin-not", &["read"]);
         let scopes = hierarchy.expand(vec!["admin".into(), "z".into()]);
         assert_eq!(

@@ -1,3 +1,5 @@
+//! Tests of the parsing of token responses, and of client authentication.
+
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -46,7 +48,7 @@ fn g141_how_long_a_token_lives_is_read_from_anything_and_believed_when_it_can_be
         let body = format!(r#"{{"access_token":"a","token_type":"bearer"{expires}}}"#);
         let tokens = match read_at(200, &body, now) {
             Ok(tokens) => tokens,
-            // A number that no JSON reader takes is an answer that none takes.
+            // A number out of the range of JSON parsers makes the whole response invalid.
             Err(error) if expires.contains("1e400") => {
                 assert!(matches!(error, TokenError::Nonsense { .. }), "{error}");
                 continue;
@@ -111,7 +113,7 @@ fn a_refusal_is_told_and_what_may_pass_is_told_from_it() {
     let error = error.unwrap_err();
     assert!(error.is("invalid_grant") && !error.is_transient());
     assert_eq!(error.to_string(), "no token: https://as.example/token refuses: invalid_grant: \\u{1b}[31mno");
-    // Some say it with 200.
+    // Some servers send the error with status 200.
     assert!(
         read_at(200, r#"{"error":"bad_verification_code"}"#, SystemTime::now())
             .unwrap_err()

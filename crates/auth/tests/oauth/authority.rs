@@ -1,8 +1,8 @@
-//! A server behind an authorization server, both played: they follow the specification but where a test turns a knob.
+//! A scripted MCP server with scripted authorization servers. They follow the specification except where a test sets a knob.
 //!
-//! One [`World`] has an MCP server with its protected resource metadata, and two authorization servers, each at a port of its own:
-//! metadata, registration, authorization (it sends the browser back at once), token, revocation. Everything that comes is kept, so
-//! that a test can count what went where.
+//! One [`World`] has an MCP server with its protected resource metadata, and two authorization servers, each at its own
+//! port, with metadata, registration, authorization (it redirects the browser at once), token and revocation. They log
+//! every request, so that a test can count the requests. Used by all tests of this folder.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::{HashMap, HashSet};
@@ -18,12 +18,12 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::scripted::{Scripted, Seen, Talk, modern};
 
-/// Stands in everything that is secret, so that a test can look for it.
+/// Part of every secret, so that a test can search for it.
 pub(crate) const SECRET: &str = "hush";
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-/// What an authorization server says in `iss`.
+/// The `iss` parameter in an authorization server's response.
 #[derive(Clone, Debug)]
 pub(crate) enum Iss {
     Right,
@@ -31,49 +31,49 @@ pub(crate) enum Iss {
     Other(String),
 }
 
-/// What is not as it is by default.
+/// The settings of a world; the default values follow the specification.
 #[derive(Clone, Debug)]
 pub(crate) struct Knobs {
-    /// Which of the authorization servers the MCP server names.
+    /// The index of the authorization server that the MCP server names.
     pub(crate) named: usize,
     /// `resource` in the metadata, in place of the server's URL.
     pub(crate) resource: Option<String>,
     /// `scope` in the challenge of a 401.
     pub(crate) challenge_scope: Option<String>,
-    /// Which scope each call of a tool needs.
+    /// The scope that each call of a tool needs.
     pub(crate) tool_scope: Option<String>,
-    /// Each call needs a scope that it has not: a new one each time.
+    /// Each call needs another scope that the token does not have.
     pub(crate) insatiable: bool,
-    /// No token is ever good enough.
+    /// Every token is refused.
     pub(crate) refuses_all: bool,
     pub(crate) iss: Iss,
     pub(crate) advertises_iss: bool,
-    /// In place of the state that was sent.
+    /// The state in the response, in place of the one in the request.
     pub(crate) state: Option<String>,
-    /// The authorization is refused with that error.
+    /// The authorization is refused with this error.
     pub(crate) denies: Option<String>,
     pub(crate) authorization_endpoint: Option<String>,
     pub(crate) scopes_supported: Option<Vec<String>>,
     pub(crate) auth_methods: Vec<String>,
     pub(crate) expires_in: Value,
-    /// Refresh tokens are given.
+    /// Refresh tokens are issued.
     pub(crate) refreshes: bool,
-    /// And are good once.
+    /// Each refresh token is valid once.
     pub(crate) rotates: bool,
-    /// What the token endpoint answers, in place of its own.
+    /// The response of the token endpoint, in place of its own.
     pub(crate) token_reply: Option<(u16, String)>,
-    /// What the token endpoint answers to a refresh.
+    /// The response of the token endpoint to a refresh.
     pub(crate) refresh_reply: Option<(u16, String)>,
-    /// Clients that have registered are forgotten before the next code is exchanged.
+    /// Registered clients are removed before the next code is exchanged.
     pub(crate) forgets_clients: bool,
     pub(crate) registers: bool,
-    /// The scope that is granted, whatever was asked for.
+    /// The granted scope, whatever was requested.
     pub(crate) grants: Option<String>,
-    /// Requests for an authorization are pushed (RFC 9126).
+    /// Authorization requests are pushed (RFC 9126).
     pub(crate) pushes: bool,
-    /// Access tokens are on no list, so that none can be taken back.
+    /// Access tokens are not stored, so that they cannot be revoked.
     pub(crate) signs_access: bool,
-    /// Whoever revokes has to say a secret, be it empty, as with the Python SDK.
+    /// A revocation needs a client secret, possibly an empty one, as with the Python SDK.
     pub(crate) revokes_with_secret: bool,
 }
 
@@ -108,7 +108,7 @@ impl Default for Knobs {
     }
 }
 
-/// A token that was given.
+/// An issued token.
 #[derive(Clone, Debug)]
 struct Given {
     by: usize,
@@ -204,17 +204,17 @@ impl World {
         &self.state.issuers[which]
     }
 
-    /// Nobody is asked.
+    /// A builder without a user agent.
     pub(crate) fn builder(&self) -> OAuthBuilder {
         OAuth::builder(self.url())
     }
 
-    /// Whoever is asked agrees at once.
+    /// A builder whose user agent agrees at once.
     pub(crate) fn asking(&self) -> OAuthBuilder {
         self.builder().user_agent(Robot)
     }
 
-    /// Everything that was sent to an authorization server at that path, as its form or query.
+    /// The forms or queries of all requests to an authorization server at this path.
     pub(crate) fn asked(&self, which: usize, path: &str) -> Vec<HashMap<String, String>> {
         let seen = self.authorities[which].seen();
         let there = seen.iter().filter(|seen| path_of(seen).ends_with(path));
@@ -223,23 +223,23 @@ impl World {
             .collect()
     }
 
-    /// How often the token endpoint was asked with that grant.
+    /// The number of token requests with this grant.
     pub(crate) fn grants(&self, which: usize, grant: &str) -> usize {
         self.asked(which, "/token").iter().filter(|form| form["grant_type"] == grant).count()
     }
 
-    /// Takes back all tokens for access.
+    /// Revokes all access tokens.
     pub(crate) fn revoke_access(&self) {
         self.state.books().access.clear();
     }
 
-    /// Takes back all tokens.
+    /// Revokes all tokens.
     pub(crate) fn revoke_all(&self) {
         self.revoke_access();
         self.state.books().refresh.clear();
     }
 
-    /// How many refresh tokens are good.
+    /// The number of valid refresh tokens.
     pub(crate) fn refresh_tokens(&self) -> usize {
         self.state.books().refresh.len()
     }
@@ -257,7 +257,7 @@ fn query_of(seen: &Seen) -> &str {
     seen.target.split_once('?').map_or("", |(_, query)| query)
 }
 
-/// Reads a form, byte for byte.
+/// Parses a form, byte for byte.
 pub(crate) fn form(text: &str) -> HashMap<String, String> {
     let mut found = HashMap::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -397,7 +397,7 @@ async fn authority(state: Arc<State>, which: usize, seen: Seen, talk: Talk) -> O
 }
 
 fn text_of(reply: &Value) -> String {
-    // A text is what it is: so a test can have anything answered.
+    // A string is sent as it is, so that a test can send any body.
     reply.as_str().map_or_else(|| reply.to_string(), str::to_owned)
 }
 
@@ -507,9 +507,9 @@ fn token(state: &State, which: usize, seen: &Seen) -> (u16, Value) {
     (200, reply)
 }
 
-// ---- who is asked ----
+// ---- the user agent ----
 
-/// Goes to the page at once, and brings back where it is sent.
+/// A user agent that requests the page at once, and returns the target of its redirect.
 pub(crate) struct Robot;
 
 impl UserAgent for Robot {
@@ -522,14 +522,14 @@ impl UserAgent for Robot {
     }
 }
 
-/// Where a page sends the browser.
+/// The target of a page's redirect.
 pub(crate) async fn location_of(url: &str) -> String {
     let answer = get(url).await;
     let location = answer.lines().find_map(|line| line.strip_prefix("Location: "));
     location.unwrap_or_else(|| panic!("{url}: {answer}")).to_owned()
 }
 
-/// Gets a page, as it comes.
+/// Requests a page, and returns the raw response.
 pub(crate) async fn get(url: &str) -> String {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).await.unwrap();

@@ -1,4 +1,4 @@
-//! From a 401 to a token, and what ends that way before.
+//! Tests of the way from a 401 to a token, and of the errors on that way.
 
 use std::sync::{Arc, Mutex};
 
@@ -41,13 +41,13 @@ fn a_login_is_what_the_specification_says_and_the_token_is_used_from_then_on() {
         assert_eq!((login.issuer.as_str(), login.client_id.as_str()), (world.issuer(0), "client-1"));
         assert_eq!((login.scopes.join(" ").as_str(), login.refreshable), ("read write mine", true));
         assert!(login.expires.is_some());
-        // Each request of the link has it, and none has it in its URL.
+        // Each later request of the link has the token in its header, and none has it in its URL.
         let seen = world.mcp.seen();
         let with = seen.iter().filter(|seen| seen.header("authorization").is_some()).count();
         assert_eq!(with, seen.iter().filter(|seen| seen.target == "/mcp").count() - 1, "all but the first");
         assert!(seen.iter().all(|seen| !seen.target.contains("hush")));
 
-        // Logging in again keeps the client; logging out forgets it and tells.
+        // A second login keeps the client's registration; a logout removes it and revokes the tokens.
         oauth.login().await.unwrap();
         assert_eq!(world.authorities[0].seen().iter().filter(|seen| seen.target == "/register").count(), 1);
         let out = oauth.logout().await.unwrap();
@@ -79,21 +79,21 @@ fn the_local_browser_hears_the_answer_of_a_real_redirect() {
             Ok(())
         });
         let oauth = world.builder().user_agent(browser).build().unwrap();
-        // Without any request that was refused before.
+        // The login starts before any request of the link.
         let login = oauth.login().await.unwrap();
         assert_eq!(login.issuer, world.issuer(0));
         let redirect = &world.asked(0, "/authorize")[0]["redirect_uri"];
         assert!(redirect.starts_with("http://127.0.0.1:") && redirect.ends_with("/callback"), "{redirect}");
         let forged = pages.lock().unwrap()[0].clone();
         assert!(forged.starts_with("HTTP/1.1 400 "), "{forged}");
-        // The next login takes the same redirect URI, and so the same client.
+        // The next login uses the same redirect URI, and so the same client.
         let before = redirect.clone();
         oauth.login().await.unwrap();
         let asked = world.asked(0, "/authorize");
         if asked[1]["redirect_uri"] == before {
             assert_eq!(asked[0]["client_id"], asked[1]["client_id"]);
         } else {
-            // Somebody has taken the port meanwhile: then it is a client of its own.
+            // Another process has taken the port meanwhile: then a new client is registered.
             assert_ne!(asked[0]["client_id"], asked[1]["client_id"]);
         }
     });
@@ -150,7 +150,7 @@ fn g135_an_answer_with_another_state_reaches_no_token_endpoint() {
             let error = world.asking().build().unwrap().login().await.unwrap_err();
             assert!(matches!(error, AuthError::Response(_)), "{error}");
         }
-        // One of an earlier login, too.
+        // The state of an earlier login is refused too.
         world.turn(|knobs| knobs.state = None);
         let oauth = world.asking().build().unwrap();
         oauth.login().await.unwrap();
@@ -186,7 +186,7 @@ fn g137_an_authorization_endpoint_that_is_no_web_page_is_opened_by_nobody() {
             assert!(matches!(error, AuthError::Endpoint(_) | AuthError::Discovery(_)), "{endpoint}: {error}");
         }
         assert_eq!(*opened.lock().unwrap(), 0);
-        // What a shell would obey is encoded, where it is a web page.
+        // In a web URL, characters with a meaning in shells are encoded.
         world.turn(|knobs| knobs.authorization_endpoint = Some("https://as.example/$(calc)`x`;'".into()));
         let urls = Arc::new(Mutex::new(Vec::new()));
         let seen = urls.clone();
@@ -210,7 +210,7 @@ fn g136_a_server_that_names_another_authorization_server_gets_nothing_of_the_fir
         let client = connect(&world, &oauth).await.unwrap();
         world.turn(|knobs| knobs.named = 1);
         assert_eq!(call(&client, "a").await.unwrap(), "a");
-        // A new client, a new login; the refresh token went where it came from.
+        // The client registers and logs in again; the refresh token is sent only to its issuer.
         assert_eq!(oauth.status().await.unwrap().unwrap().issuer, world.issuer(1));
         let at_second = world.authorities[1].seen();
         assert!(at_second.iter().any(|seen| seen.target.ends_with("/register")));
@@ -224,7 +224,7 @@ fn g136_a_server_that_names_another_authorization_server_gets_nothing_of_the_fir
         }
         assert_eq!(world.asked(1, "/token").len(), 1);
 
-        // A client that somebody has registered is for one issuer: the one that is given, or the first one.
+        // A client that was registered by hand belongs to one issuer: the configured one, or else the first one.
         world.turn(|knobs| {
             knobs.named = 0;
             knobs.registers = false;
@@ -257,7 +257,7 @@ fn without_anybody_to_ask_the_message_fails_and_says_what_is_missing() {
         assert_eq!(world.mcp.seen().len(), 1, "nothing else was asked, nothing looked up");
         assert!(world.authorities[0].seen().is_empty());
 
-        // Somebody logs in with another program: the next connection has it.
+        // Another program logs in: the next connection uses that login.
         let store = MemoryStore::default();
         let waiting = world.builder().store(store.clone()).build().unwrap();
         assert!(connect(&world, &waiting).await.is_err());
@@ -277,7 +277,7 @@ fn the_resource_goes_out_byte_for_byte() {
         world.asking().build().unwrap().login().await.unwrap();
         assert_eq!(world.asked(0, "/authorize")[0]["resource"], root);
         assert_eq!(world.asked(0, "/token")[0]["resource"], root);
-        // Another server's is refused before anybody is asked.
+        // The resource of another server is refused before the login begins.
         world.turn(|knobs| knobs.resource = Some("https://evil.example/mcp".into()));
         let error = world.asking().build().unwrap().login().await.unwrap_err();
         assert!(matches!(error, AuthError::Discovery(_)), "{error}");
@@ -298,7 +298,7 @@ fn a_client_that_was_forgotten_is_registered_anew_once() {
         assert_eq!(clients.len(), 3);
         assert_eq!(clients[0], clients[1]);
         assert_ne!(clients[1], clients[2]);
-        // Not when nothing was kept: then it is the answer.
+        // A new registration that is refused is not repeated: the login fails with the error.
         world.turn(|knobs| {
             knobs.token_reply = Some((401, json!({"error": "invalid_client"}).to_string()));
         });
@@ -435,7 +435,7 @@ fn nobody_is_logged_in_unasked_as_the_client_of_a_program() {
         world.asking().client(by_hand).store(store.clone()).build().unwrap().login().await.unwrap();
         let login = world.asking().store(store.clone()).build().unwrap().login().await.unwrap();
         assert_eq!(login.client_id, "by-hand", "a person has used it before");
-        // Client credentials need no redirect URI, so there is none.
+        // Client credentials have no redirect URI, so the test removes it.
         let text = store.load(&world.url()).await.unwrap().unwrap();
         let mut text: serde_json::Value = serde_json::from_str(text.expose()).unwrap();
         text["redirect_uris"] = json!([]);

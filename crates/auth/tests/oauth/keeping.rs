@@ -1,4 +1,4 @@
-//! Logins that outlive the process, and several processes that share them.
+//! Tests of logins in a file store: they outlive the process, and several processes share them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::authority::World;
 use super::flow::connect;
 use crate::scripted::{call, run};
 
-/// A folder of this test alone, which is gone afterwards.
+/// A folder for this test alone, which is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -42,7 +42,7 @@ fn a_login_is_found_again_and_forgotten_when_it_is_told_to() {
         let client = connect(&world, &later).await.unwrap();
         assert_eq!(call(&client, "a").await.unwrap(), "a");
         assert_eq!(world.asked(0, "/token").len(), 1);
-        // A file that nobody can read is said to be one, is no login, and hinders no new one.
+        // A file that cannot be read is reported, is no login, and does not prevent a new login.
         store().save(&world.url(), Secret::new("{\"tokens\":\"hush\"")).await.unwrap();
         let error = later.status().await.unwrap_err().to_string();
         assert!(error.contains("log in again") && !error.contains("hush"), "{error}");
@@ -79,7 +79,7 @@ fn g140_i180_two_that_share_a_file_refresh_once_and_the_file_stays_whole() {
     });
 }
 
-/// Brings what it has read only when it is told to, when it is told to wait.
+/// A store whose `load` waits for the signal `go` after it has read, if `waits` is set.
 #[derive(Clone, Default)]
 struct Slow {
     store: MemoryStore,

@@ -1,4 +1,4 @@
-//! OAuth as a client, from the first challenge to the end of a login, against a scripted authorization server.
+//! Tests of OAuth as a client, from the first challenge to the end of a login, with a scripted authorization server.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod authority;

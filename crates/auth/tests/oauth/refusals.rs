@@ -1,4 +1,4 @@
-//! What is done when the server refuses: refreshes, logins, more scopes, and where that ends.
+//! Tests of a client whose server refuses a request: refreshes, logins, more scopes, and the limits of all three.
 
 use futures_util::future::join_all;
 use mcpjoin::transport::Credentials as _;
@@ -9,7 +9,7 @@ use super::authority::World;
 use super::flow::connect;
 use crate::scripted::{call, run};
 
-/// Lets the kept token seem to have expired.
+/// Sets the expiry of the stored token to this many seconds ago.
 async fn expire(store: &MemoryStore, world: &World, ago: u64) {
     let text = store.load(&world.url()).await.unwrap().unwrap();
     let mut text: serde_json::Value = serde_json::from_str(text.expose()).unwrap();
@@ -27,7 +27,7 @@ fn a_token_that_is_revoked_before_its_time_costs_one_refresh_and_the_message_goe
         world.revoke_access();
         assert_eq!(call(&client, "a").await.unwrap(), "a");
         assert_eq!((world.grants(0, "refresh_token"), world.grants(0, "authorization_code")), (1, 1));
-        // The refresh token was good once, and its successor is kept.
+        // The refresh token was valid once, and the new one is stored.
         assert_eq!(world.refresh_tokens(), 1);
         let store = MemoryStore::default();
         let oauth = world.asking().store(store.clone()).build().unwrap();
@@ -45,7 +45,7 @@ fn a_token_that_is_revoked_before_its_time_costs_one_refresh_and_the_message_goe
 #[test]
 fn g140_a_hundred_refreshes_at_once_are_one_request() {
     run(async {
-        // Before the token expires,
+        // A refresh before the token expires.
         let world = World::new().await;
         let store = MemoryStore::default();
         world.asking().store(store.clone()).build().unwrap().login().await.unwrap();
@@ -53,7 +53,7 @@ fn g140_a_hundred_refreshes_at_once_are_one_request() {
         let oauth = world.builder().store(store.clone()).build().unwrap();
         let client = connect(&world, &oauth).await.unwrap();
         assert_eq!(world.grants(0, "refresh_token"), 1);
-        // and after the server has refused it.
+        // A refresh after the server has refused the token.
         world.revoke_access();
         let calls = (0..100).map(|n| {
             let client = &client;
@@ -63,7 +63,7 @@ fn g140_a_hundred_refreshes_at_once_are_one_request() {
             outcome.unwrap();
         }
         assert_eq!(world.grants(0, "refresh_token"), 2);
-        // Two that know nothing of each other but the store.
+        // Two clients that share only the store.
         expire(&store, &world, 0).await;
         let others: Vec<_> = (0..2).map(|_| world.builder().store(store.clone()).build().unwrap()).collect();
         let clients = join_all(others.iter().map(|other| connect(&world, other))).await;
@@ -77,8 +77,8 @@ fn g140_a_hundred_refreshes_at_once_are_one_request() {
 #[test]
 fn g141_a_clock_that_is_wrong_costs_a_request_and_no_message() {
     run(async {
-        // Ours is late: the token has expired for the server alone. Ours is early: it seems to have expired long ago, and there is
-        // nothing to refresh it with.
+        // A late clock of the client: the token has expired for the server only. An early clock: the token seems to have
+        // expired long ago, and there is no refresh token.
         let world = World::with(|knobs| knobs.refreshes = false).await;
         let store = MemoryStore::default();
         world.asking().store(store.clone()).build().unwrap().login().await.unwrap();
@@ -89,7 +89,7 @@ fn g141_a_clock_that_is_wrong_costs_a_request_and_no_message() {
         world.revoke_access();
         let error = call(&client, "a").await.unwrap_err();
         assert!(error.contains("takes the stored authorization no longer"), "{error}");
-        // Tokens whose life is said in any way are used.
+        // A token is used whatever its `expires_in` is.
         for expires in
             [json!(0), json!(-1), json!("3600"), json!(null), json!(1e30), json!("soon"), json!([])]
         {
@@ -108,7 +108,7 @@ fn a_refresh_that_is_refused_forgets_the_tokens_and_one_that_fails_keeps_them() 
         let store = MemoryStore::default();
         world.asking().store(store.clone()).build().unwrap().login().await.unwrap();
         expire(&store, &world, 3600).await;
-        // It cannot answer now: kept.
+        // The authorization server cannot answer now: the tokens are kept.
         for reply in [
             (503, "<html>".to_owned()),
             (200, "no token".into()),
@@ -120,12 +120,12 @@ fn a_refresh_that_is_refused_forgets_the_tokens_and_one_that_fails_keeps_them() 
             assert!(error.contains("no token"), "{error}");
             assert!(oauth.status().await.unwrap().unwrap().refreshable);
         }
-        // It has expired a moment ago only, and clocks differ: it is tried.
+        // The token expired only a moment ago, and clocks differ: the client tries it.
         expire(&store, &world, 10).await;
         world.turn(|knobs| knobs.refresh_reply = Some((503, String::new())));
         let oauth = world.builder().store(store.clone()).build().unwrap();
         connect(&world, &oauth).await.unwrap();
-        // It says no: forgotten, but for who the client is.
+        // The authorization server refuses: the tokens are removed, and the client's registration is kept.
         world.turn(|knobs| knobs.refresh_reply = Some((400, json!({"error": "invalid_grant"}).to_string())));
         let oauth = world.builder().store(store.clone()).build().unwrap();
         let error = connect(&world, &oauth).await.unwrap_err().to_string();
@@ -133,7 +133,7 @@ fn a_refresh_that_is_refused_forgets_the_tokens_and_one_that_fails_keeps_them() 
         assert_eq!(oauth.status().await.unwrap(), None);
         let kept = store.load(&world.url()).await.unwrap().unwrap();
         assert!(kept.expose().contains("client-1") && !kept.expose().contains("hush"));
-        // Whoever can ask goes on with a login, as the same client.
+        // A client with a user agent goes on with a login, with the same registration.
         world.turn(|knobs| knobs.refresh_reply = None);
         connect(&world, &world.asking().store(store).build().unwrap()).await.unwrap();
         assert_eq!(world.asked(0, "/authorize").pop().unwrap()["client_id"], "client-1");
@@ -147,7 +147,7 @@ fn an_authorization_server_that_cannot_be_reached_takes_no_login_away() {
         let store = MemoryStore::default();
         world.asking().store(store.clone()).build().unwrap().login().await.unwrap();
         expire(&store, &world, 3600).await;
-        // A port at which nobody answers: bound, and nobody listens.
+        // The port is bound without a listener, so that connecting is refused.
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let gone = format!("http://{}/token", socket.local_addr().unwrap());
@@ -187,19 +187,19 @@ fn g144_more_scopes_are_asked_for_twice_at_most_and_never_the_same_again() {
         let world = World::with(|knobs| knobs.challenge_scope = Some("read".into())).await;
         let oauth = world.asking().build().unwrap();
         let client = connect(&world, &oauth).await.unwrap();
-        // One that helps: all that was allowed before is asked for, too.
+        // A scope that the user can grant: the earlier scopes are requested too.
         world.turn(|knobs| knobs.tool_scope = Some("write".into()));
         assert_eq!(call(&client, "a").await.unwrap(), "a");
         let scopes = || -> Vec<String> {
             world.asked(0, "/authorize").iter().map(|asked| asked["scope"].clone()).collect()
         };
         assert_eq!(scopes(), ["read", "write read"]);
-        // A server that always wants another one.
+        // A server that requires another new scope each time.
         world.turn(|knobs| knobs.insatiable = true);
         let error = call(&client, "a").await.unwrap_err();
         assert!(error.contains("forbidden") && error.contains("more-"), "{error}");
         assert_eq!(scopes().len(), 4);
-        // One that wants what was asked for already: nobody is asked again, however often it says so.
+        // A server that requires a scope which was requested already: no further login begins, however often it answers so.
         world.turn(|knobs| {
             knobs.insatiable = false;
             knobs.tool_scope = Some("never".into());
@@ -211,7 +211,7 @@ fn g144_more_scopes_are_asked_for_twice_at_most_and_never_the_same_again() {
             assert_eq!(scopes().len(), 5);
         }
 
-        // Without anybody to ask it is said what is missing.
+        // Without a user agent, the error names the missing scopes.
         let world = World::with(|knobs| knobs.challenge_scope = Some("read".into())).await;
         let store = MemoryStore::default();
         world.asking().store(store.clone()).build().unwrap().login().await.unwrap();
@@ -245,7 +245,7 @@ fn the_token_goes_to_the_origin_of_the_server_and_nowhere_else() {
         assert!(!before.contains("hush"));
         oauth.login().await.unwrap();
         assert_ne!(oauth.cache_partition().unwrap(), before, "another token, another name");
-        // A link to somewhere else that was given the same credentials.
+        // A link to another server with the same credentials.
         let other = World::new().await;
         connect(&other, &oauth).await.unwrap_err();
         assert!(!format!("{:?}", other.mcp.seen()).contains("hush"));

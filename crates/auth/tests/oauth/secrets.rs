@@ -1,4 +1,4 @@
-//! Adversarial case 138: nothing that is secret stands in an error, in a `Debug`, or in what is traced.
+//! Test of the adversarial case 138: no secret appears in an error, in a `Debug` text, or in the tracing output.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use super::flow::connect;
 use crate::scripted::{call, run};
 use crate::told::hearing;
 
-/// Takes down all that is traced, at every level.
+/// Records the tracing output of every level.
 #[derive(Clone, Default)]
 struct Tracing(Arc<Mutex<String>>);
 
@@ -71,7 +71,7 @@ fn g138_no_secret_is_shown_by_anything() {
             let client = connect(&world, &oauth).await.unwrap();
             world.revoke_access();
             call(&client, "a").await.unwrap();
-            // What fails, with all that there is in what the server says.
+            // Failures, with every secret in the server's response.
             let verifier = world.asked(0, "/token")[0]["code_verifier"].clone();
             for reply in [
                 (200, format!("{SECRET} {verifier}")),

@@ -1,6 +1,6 @@
-//! Tokens that are bound to a key, and tokens that nobody is asked for: from a 401 to the next call.
+//! Tests of tokens that are bound to a key, and of tokens that need no user: from a 401 to the next call.
 //!
-//! The server is its own authorization server here, at one origin: what belongs to the one must not get to the other.
+//! The server is its own authorization server here, at one origin: the values of one role must not be used for the other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ use crate::scripted::{Scripted, Seen, Talk, builder, call, modern, run};
 const TOKEN: &str = "hush-token";
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-/// The documents of a server that is its own authorization server; `None` for what is no document.
+/// The metadata documents of a server that is its own authorization server; `None` for another path.
 fn document(seen: &Seen) -> Option<String> {
     let origin = format!("http://{}", seen.header("host").unwrap());
     let document = match seen.target.as_str() {
@@ -47,7 +47,7 @@ async fn connected(url: &str, oauth: OAuthBuilder) -> Client {
     builder().connect(link).await.unwrap()
 }
 
-/// The claims of a proof that its own key has signed, and that key.
+/// The claims of a proof, after its signature was verified, and its key.
 fn proof(seen: &Seen) -> (Value, Value) {
     let all: Vec<&str> =
         seen.headers.iter().filter(|(name, _)| name == "dpop").map(|(_, value)| value.as_str()).collect();
@@ -67,7 +67,7 @@ fn proof(seen: &Seen) -> (Value, Value) {
     (claims, key)
 }
 
-/// Both want a nonce, and not the same one.
+/// A server whose two roles require a nonce each, and not the same one.
 async fn bound(seen: Seen, talk: Talk) -> Option<Talk> {
     let origin = format!("http://{}", seen.header("host").unwrap());
     if let Some(document) = document(&seen) {
@@ -127,14 +127,14 @@ fn a_bound_token_comes_with_a_fresh_proof_of_one_key_that_is_kept_with_it() {
         let client = connected(&server.url(), oauth().user_agent(Robot)).await;
         assert_eq!(call(&client, "a").await.unwrap(), "a");
         client.close().await;
-        // Another program, with what was stored: nobody is asked, and the key is the same.
+        // A second program with the same store: it needs no login, and uses the same key.
         let client = connected(&server.url(), oauth()).await;
         assert_eq!(call(&client, "b").await.unwrap(), "b");
-        // One that says nothing of proofs, too.
+        // A program that has not configured DPoP uses the key too.
         let plain = OAuth::builder(server.url()).store(store.clone());
         let client = connected(&server.url(), plain).await;
         assert_eq!(call(&client, "c").await.unwrap(), "c");
-        // Where the key is lost, the token is not sent without it.
+        // Without its key, the token is not sent.
         let text = store.load(&server.url()).await.unwrap().unwrap();
         let mut text: Value = serde_json::from_str(text.expose()).unwrap();
         text.as_object_mut().unwrap().remove("key").unwrap();
@@ -160,7 +160,7 @@ fn a_bound_token_comes_with_a_fresh_proof_of_one_key_that_is_kept_with_it() {
     });
 }
 
-/// Takes each token for one request.
+/// A server that accepts each token for one request.
 async fn fleeting(seen: Seen, talk: Talk, taken: &std::sync::Mutex<HashMap<String, bool>>) -> Option<Talk> {
     if let Some(document) = document(&seen) {
         return talk.json(&document).await;
@@ -176,7 +176,7 @@ async fn fleeting(seen: Seen, talk: Talk, taken: &std::sync::Mutex<HashMap<Strin
                 taken.insert(token.clone(), false);
                 token
             };
-            // Over as soon as it is there.
+            // The token expires at once.
             let reply = json!({"access_token": token, "token_type": "Bearer", "expires_in": 0.000001});
             talk.json(&reply.to_string()).await
         }
@@ -213,7 +213,7 @@ fn a_program_obtains_the_next_token_when_one_has_run_out_and_asks_nobody() {
         let seen = server.seen();
         assert!(seen.iter().all(|seen| seen.target != "/authorize" && seen.target != "/register"));
         let tokens: Vec<&Seen> = seen.iter().filter(|seen| seen.target == "/token").collect();
-        // One for the opening, and one for each call.
+        // One token for the opening, and one for each call.
         assert_eq!((tokens.len(), all.lock().unwrap().len()), (4, 4));
         for token in tokens {
             let form = form(&token.body);

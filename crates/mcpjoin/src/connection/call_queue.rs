@@ -140,7 +140,7 @@ mod tests {
         assert!(!earlier);
         let (unlimited, _) = queue.enter(None, None, &mut waker());
         assert_eq!(queue.due(), Some(at(11)));
-        // The first gets queue, so the second's time begins anew.
+        // The first call gets room, so the time of the second one starts again.
         queue.grant(at(10), 1, &mut wake);
         assert_eq!(wake.len(), 1);
         assert!(queue.leave(first).is_none());

@@ -455,15 +455,15 @@ mod tests {
                 clock.begin(began, || before);
                 clock.end(began, began + took, || after)
             };
-        // The thread has waited an hour before its first poll, which is none of its business.
+        // The thread has waited an hour before this poll, which does not count.
         let life = Duration::from_secs(3600);
         let mut clock = RunQueueClock::default();
         assert_eq!(poll(&mut clock, began, millis(60), life, life + millis(1)), Some(millis(60)));
-        // Long, and mostly waited for a processor.
+        // A long poll that has mostly waited for a processor.
         let later = began + Duration::from_secs(1);
         let waited = life + millis(500);
         assert_eq!(poll(&mut clock, later, millis(600), waited, waited + millis(560)), None);
-        // Between two polls it has waited again.
+        // The thread has waited again between two polls, which does not count.
         let later = began + Duration::from_secs(9);
         let waited = life + Duration::from_secs(5);
         assert_eq!(poll(&mut clock, later, millis(51), waited, waited), Some(millis(51)));

@@ -1,3 +1,5 @@
+//! Tests of the connection: its calls, its wakers, its driver and its notifications. Used by the tests of `driver` too.
+
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Weak;
@@ -221,7 +223,7 @@ async fn the_task_that_drives_is_not_touched_under_the_lock() {
     }
     connection.close();
     probes.check();
-    // It flushes, closes its transport, and ends.
+    // The driver flushes, closes its transport, and ends.
     let ends = (0..10).any(|_| probes.poll(Pin::new(&mut driver)).is_ready());
     assert!(ends);
     drop(driver);
@@ -242,7 +244,7 @@ fn a_waker_is_cloned_before_the_connection_is_locked() {
         assert!(Pin::new(&mut call).poll(&mut TaskContext::from_waker(&waker)).is_pending());
     });
     let began = Instant::now();
-    // Ours, the one it polls with, and the clone.
+    // Three references: the test's, the one of the polling waker, and the clone.
     while Arc::strong_count(&kept) < 3 {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing is cloned while the lock is held");
         std::thread::yield_now();

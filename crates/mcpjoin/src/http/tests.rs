@@ -1,4 +1,4 @@
-//! What the client does with connections: HTTP/2 by ALPN, refusals of HTTP/2, proxies.
+//! Tests of the HTTP client's connections: HTTP/2 by ALPN, refused HTTP/2 streams, proxies.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ use super::tls_config;
 const CA: &[u8] = mcpjoin_test_support::tls::CA;
 const CERTIFICATE: &[u8] = mcpjoin_test_support::tls::OTHER_NAME;
 const KEY: &[u8] = mcpjoin_test_support::tls::KEY;
-/// The name in the certificate, which is none of this machine.
+/// The name in the certificate, which is not a name of this machine.
 const HOST: &str = "other.example";
 const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
 
@@ -37,7 +37,7 @@ fn options() -> ClientOptions {
     }
 }
 
-/// TLS of a server that agrees to one of these protocols.
+/// The TLS acceptor of a server that offers these protocols.
 fn acceptor(protocols: &[&str]) -> TlsAcceptor {
     let certificate = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
     let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
@@ -58,7 +58,7 @@ async fn listener() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// The head of a message of HTTP/1.1, and what has come of its body.
+/// The head of an HTTP/1.1 message, and the part of its body that was read with it.
 async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.windows(4).any(|four| four == b"\r\n\r\n") {
@@ -82,7 +82,7 @@ async fn text(response: &mut Response) -> Vec<u8> {
     body
 }
 
-/// A server of HTTP/2 that refuses the first streams, and the bodies that it has been sent, one after the other.
+/// An HTTP/2 server that refuses the first streams, the bodies of all requests in order, and the number of connections.
 async fn refusing(refusals: usize) -> (Url, Arc<Mutex<Vec<Vec<u8>>>>, Arc<Mutex<usize>>) {
     let (listener, port) = listener().await;
     let (bodies, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
@@ -145,7 +145,7 @@ async fn a_request_that_http2_has_refused_unprocessed_is_sent_again_twice_at_mos
         assert_eq!(response.is_ok(), answered, "{refusals}");
         assert_eq!(*bodies.lock().unwrap(), vec![b"{}".to_vec(); sent], "{refusals}");
     }
-    // What was made while it was sent is gone.
+    // A streamed body cannot be sent a second time.
     let (url, bodies, _) = refusing(1).await;
     let streamed = Body::streamed(http_body_util::Full::new(Bytes::from_static(b"{}")));
     assert!(post(&Client::new(options()), &url, streamed).await.is_err());

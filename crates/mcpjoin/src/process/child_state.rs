@@ -385,7 +385,7 @@ mod tests {
         assert!(looks > 0 && report.survivors.is_empty(), "{looks} {report:?}");
     }
 
-    /// Every process that a test can start dies of SIGKILL, so this family gets a member that cannot be signalled.
+    /// Every process that a test can start dies of SIGKILL, so this family gets a member that cannot receive signals.
     #[test]
     fn d75_who_cannot_be_ended_is_named() {
         let (shared, mut child) = clearing("exit 0");

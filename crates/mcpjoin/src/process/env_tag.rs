@@ -116,7 +116,7 @@ mod tests {
         assert!(!found(&ours, format!("MCPJOIN_CHILD={theirs}0").as_bytes()));
         assert_eq!(EnvTag::of_children(ours.as_str()), Some(ours));
         assert_eq!(EnvTag::of_children(theirs), Some(EnvTag::Children(theirs.into())));
-        // Prefixes that other tags could have, too.
+        // These include prefixes that other tags could have.
         for no in ["", "-", "1-", "1--", "1-0123456789abcde-", "1-0123456789abcdef", "x-0123456789abcdef-"] {
             assert_eq!(EnvTag::of_children(no), None, "{no}");
         }

@@ -477,7 +477,7 @@ mod tests {
         let of = |pid: u32| {
             let pid = i32::try_from(pid).expect("a pid");
             let mut stat = Stat::read(pid).expect("it is ours").expect("it runs");
-            // As if it had started another program since.
+            // As if the process had executed another program since.
             stat.environment = (1, 2);
             stat
         };
@@ -508,7 +508,7 @@ mod tests {
             Processes { stats, completeness: Completeness::Whole, roots: HashSet::new(), above }
         };
         let completeness = |stats, above: &[i32]| family().living(&look(stats, above)).completeness;
-        // Process ids that are not in use here, so that no process is found.
+        // Process ids that are not in use on this machine, so that no process is found.
         let [somebody, parent] = [i32::MAX - 1, i32::MAX];
         assert_eq!(completeness(vec![], &[]), Completeness::Whole);
         assert_eq!(
@@ -526,11 +526,11 @@ mod tests {
             let stats = stats.into_iter().chain([grandparent]).collect();
             assert_eq!(completeness(stats, above), expected, "{above:?}");
         }
-        // An id that is in use by another process, which is running.
+        // An id that another, running process has.
         let ourselves = i32::try_from(std::process::id()).expect("a pid");
         let found = family().living(&look(vec![stat(ourselves, 7, 1, Tags::None)], &[]));
         assert!(found.living.is_empty() && found.completeness == Completeness::Partial);
-        // A group whose id is no longer the child's may be a stranger's.
+        // If the group id is no longer the child's, the group may belong to another process.
         let processes = look(vec![stat(somebody, 7, 1, Tags::None)], &[]);
         assert_eq!(family().members(&processes, true).len(), 1);
         let mut lost = family();

@@ -1,5 +1,5 @@
-//! What is the same over HTTP and over lines: connecting, listing, the errors by their kinds, and how a caller goes from
-//! one to the other.
+//! Tests of the behaviour that is the same over HTTP and over stdio: connecting, listing, the kinds of errors, and how a
+//! caller changes from one to the other.
 
 use std::future::pending;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::scripted::{Scripted, Seen, Talk, builder, modern, run};
 
-/// A server with one tool, which says by what kind of link it was asked.
+/// A server with one tool, which returns the kind of link of the call.
 fn server() -> Server {
     Server::builder("alike", "1")
         .tool(tool("kind").description("By what it is asked"), |_: NoArguments, cx| async move {
@@ -24,8 +24,8 @@ fn server() -> Server {
         .unwrap()
 }
 
-/// All that a caller does, whatever the link is: connects, lists, calls and closes. The server's name, its tools, and what
-/// the tool said.
+/// The whole use of a client over any link: it connects, lists, calls and closes. Returns the server's name, its tools,
+/// and the text of the tool's result.
 async fn all_of_it(link: Link, era: Era) -> (String, Vec<String>, String) {
     let client = builder().ask(Ask::Only(era)).connect(link).await.unwrap();
     let name = client.server_name().unwrap().to_owned();
@@ -36,7 +36,7 @@ async fn all_of_it(link: Link, era: Era) -> (String, Vec<String>, String) {
     (name, tools, said)
 }
 
-/// The same server at the far end of a stream of lines, as a child has it.
+/// A link to the same server over a stream of lines, as a child process has it.
 fn over_lines() -> Link {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(theirs);
@@ -64,7 +64,7 @@ fn r65_r74_r86_a_client_connects_and_lists_over_both_and_only_the_link_is_anothe
     });
 }
 
-/// A client of a server that answers calls of each tool in another wrong way.
+/// A client of a server that answers the call of each tool in a different wrong way.
 async fn wronged() -> (Scripted, Client) {
     let server = Scripted::new(|seen: Seen, talk: Talk| async move {
         if seen.about() != "tools/call" {
@@ -89,10 +89,10 @@ async fn wronged() -> (Scripted, Client) {
 fn r79_errors_over_http_are_told_apart_and_the_server_is_known() {
     run(async {
         let (server, client) = wronged().await;
-        // Whose answer it is: every error belongs to a client, which knows its server.
+        // A caller that has an error also has the client, and the client has its server's name.
         assert_eq!(client.server_name(), Some("scripted"));
         let error = async |tool: &str| client.call_tool(tool, None).await.unwrap_err();
-        // The connection: with the address, what was asked, and what came.
+        // A connection error contains the address, the request, and the response.
         let lost = error("status").await;
         assert!(
             matches!(&lost, ClientError::Call(CallError::Lost(lost)) if lost.kind == TransportErrorKind::Broken)
@@ -100,19 +100,19 @@ fn r79_errors_over_http_are_told_apart_and_the_server_is_known() {
         for part in [&*server.url(), "tools/call", "503"] {
             assert!(lost.to_string().contains(part), "{part} is not in {lost}");
         }
-        // The protocol: with what is wrong, and where.
+        // A protocol error contains the fault and its place.
         let malformed = error("malformed").await;
         assert!(matches!(malformed, ClientError::Call(CallError::InvalidResponse { .. })), "{malformed:?}");
         assert!(malformed.to_string().contains("not JSON"), "{malformed}");
         let bad = error("no result").await;
         assert!(matches!(bad, ClientError::BadResult { .. }), "{bad:?}");
         assert!(bad.to_string().contains("tools/call is not valid: content"), "{bad}");
-        // The time.
+        // A timeout.
         let late = client.call_tool("silent", None).timeout(Duration::from_millis(100)).await.unwrap_err();
         assert!(matches!(late, ClientError::Call(CallError::TimedOut { .. })), "{late:?}");
         assert!(late.to_string().contains("not answered within 100 ms"), "{late}");
         assert!(!client.is_closed(), "none of them is about more than its call");
-        // Where nobody has ever answered, the address is the name.
+        // For a server that has never answered, the error names the address.
         let gone = Link::http("http://127.0.0.1:1/mcp").build().unwrap();
         let error = builder().connect(gone).await.unwrap_err();
         let text = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);

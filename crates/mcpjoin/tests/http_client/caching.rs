@@ -1,4 +1,4 @@
-//! Whose remembered results are given to whom, where the link knows in whose name it asks.
+//! Tests of which clients share a cached result over HTTP, where the link knows the user of each request.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::scripted::{Scripted, Seen, Talk, builder, modern, run};
 
-/// A server whose list is for whoever asks alone, or for everybody.
+/// A server whose list has this cache scope.
 async fn server(scope: &'static str) -> Scripted {
     Scripted::new(move |seen: Seen, talk: Talk| async move {
         match seen.about().as_str() {
@@ -47,10 +47,10 @@ fn private_results_are_shared_by_the_same_authorization_header_and_no_other() {
             list(&connect(&cache, with(token)).await).await;
             assert_eq!(lists(&server), asked, "{token}");
         }
-        // Other headers may be another user, too.
+        // Other headers may mean another user, too.
         list(&connect(&cache, with("ada").header("X-Tenant", "b")).await).await;
         assert_eq!(lists(&server), 3);
-        // Without such a header nobody knows who it is: its own connection alone.
+        // Without such a header the user is unknown: only the same connection uses the entry.
         for asked in [4, 5] {
             let client = connect(&cache, server.link()).await;
             list(&client).await;
@@ -69,13 +69,13 @@ fn public_results_are_shared_by_all_who_reach_the_same_place() {
         list(&connect(&cache, one.link().header("Authorization", "Bearer ada")).await).await;
         list(&connect(&cache, one.link()).await).await;
         assert_eq!(lists(&one), 1);
-        // It says the same of itself, and is elsewhere.
+        // The other server has the same name and version, but another address.
         list(&connect(&cache, other.link()).await).await;
         assert_eq!(lists(&other), 1);
     });
 }
 
-/// Somebody who may become somebody else; the second one with the next request.
+/// Credentials whose user can change: the second field is the user from the next request on.
 #[derive(Clone, Default)]
 struct Somebody(Arc<Mutex<Option<&'static str>>>, Arc<Mutex<Option<&'static str>>>);
 
@@ -114,7 +114,7 @@ fn what_credentials_cannot_name_is_not_kept_and_what_changes_is_not_given_on() {
             list(&client).await;
             assert_eq!(lists(&server), asked, "{name:?}");
         }
-        // Asked in one name and answered in another: whose it is nobody knows.
+        // The user has changed between the request and the response: the result belongs to no known user.
         *somebody.0.lock().unwrap() = Some("cy");
         *somebody.1.lock().unwrap() = Some("dora");
         list(&client).await;
@@ -126,7 +126,7 @@ fn what_credentials_cannot_name_is_not_kept_and_what_changes_is_not_given_on() {
     });
 }
 
-/// Somebody without a name.
+/// Credentials without a user name.
 struct Nobody;
 
 impl Credentials for Nobody {

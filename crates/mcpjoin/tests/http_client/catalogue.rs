@@ -1,4 +1,4 @@
-//! Arguments that travel in headers.
+//! Tests of a client that sends tool arguments in headers (`x-mcp-header`).
 
 use std::sync::{Arc, Mutex};
 
@@ -131,7 +131,7 @@ fn s18_marked_arguments_are_repeated_in_headers() {
     });
 }
 
-/// A tool whose argument is marked like this, in a list with these hints.
+/// A list of one tool whose argument has this header mark, with these cache hints.
 fn marked(mark: &str, hints: &Value) -> Value {
     let mut list = json!({"resultType": "complete", "tools": [{"name": "t", "inputSchema": {"type": "object",
         "properties": {"region": {"type": "string", "x-mcp-header": mark}}}}]});
@@ -141,8 +141,8 @@ fn marked(mark: &str, hints: &Value) -> Value {
     list
 }
 
-/// A server whose tool wants its argument under another name in each list, of which it counts the lists and accepts the
-/// name of the list with this number.
+/// A server whose tool needs its argument in another header after each `tools/list`. It counts the lists, and accepts only
+/// the header of the list with this number.
 async fn renaming(accepted: usize, hints: Value) -> Scripted {
     let lists = Arc::new(Mutex::new(0));
     Scripted::new(move |seen: Seen, talk: Talk| {
@@ -185,7 +185,7 @@ fn s18_a_list_that_has_changed_is_read_again_once_and_the_call_made_once_more() 
         client.call_tool("t", region()).await.unwrap();
         let asked = ["tools/list", "tools/call", "tools/list", "tools/call", "tools/call"];
         assert_eq!(server.abouts()[1..], asked, "what was learnt is kept");
-        // A server that is never content is asked no third time.
+        // A server that refuses again after the second list gets no third request.
         let server = renaming(0, json!({})).await;
         let client = server.connect().await.unwrap();
         let error = client.call_tool("t", region()).await.unwrap_err().to_string();
@@ -204,7 +204,7 @@ fn s18_arguments_are_mirrored_when_the_list_came_from_memory() {
         client.call_tool("t", region()).await.unwrap();
         assert_eq!(server.abouts()[1..], ["tools/list", "tools/call"], "the second list came from memory");
 
-        // The list came over the link of another client: this one learns it when the server refuses the call.
+        // Another client has cached the list: this client learns of the change when the server refuses the call.
         let cache = Cache::new();
         let server = renaming(2, hints).await;
         let connect =
@@ -225,13 +225,13 @@ fn s18_a_page_that_is_read_again_leaves_the_marks_of_the_others() {
         let server = Scripted::new(|seen: Seen, talk: Talk| async move {
             match seen.about().as_str() {
                 "tools/list" if seen.json()["params"]["cursor"].is_null() => {
-                    // Stale at once.
+                    // This page expires at once.
                     let page = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "public",
                         "tools": [{"name": "other", "inputSchema": {"type": "object"}}], "nextCursor": "2"});
                     talk.json(&seen.result(&page)).await
                 }
                 "tools/list" => {
-                    // Nobody reads the name of the keyword by its letters alone.
+                    // The keyword is written with an escape, so a search for its letters would not find it.
                     let hints = json!({"ttlMs": 60_000, "cacheScope": "public"});
                     let page = seen.result(&marked("Region", &hints));
                     talk.json(&page.replace("x-mcp-header", r"\u0078-mcp-header")).await

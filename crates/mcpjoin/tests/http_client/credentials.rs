@@ -1,4 +1,4 @@
-//! What a link asks of its credentials, and when.
+//! Tests of when a link calls its credentials, and with which arguments.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use mcpjoin::transport::{
 
 use crate::scripted::{Scripted, Seen, Talk, builder, call, modern, run};
 
-/// Notes everything that it is asked.
+/// Credentials that log each call.
 #[derive(Clone, Default)]
 struct Noting {
     notes: Arc<Mutex<Vec<String>>>,
@@ -76,7 +76,7 @@ fn a_proof_goes_with_each_request_and_a_nonce_costs_a_round_of_its_own_once() {
         let expected = [round(0, true), round(0, true), round(1, true), round(2, false)].concat();
         assert_eq!(credentials.notes(), expected);
 
-        // One that nobody can send back is none.
+        // A nonce that is too long to send back is ignored.
         let script = |seen: Seen, talk: Talk| async move {
             let long = "n".repeat(5000);
             match seen.about().as_str() {
@@ -99,7 +99,7 @@ fn a_proof_goes_with_each_request_and_a_nonce_costs_a_round_of_its_own_once() {
 fn credentials_that_know_why_let_the_message_fail_with_their_words() {
     run(async {
         for (status, says) in [(401, "not authorized: log in"), (403, "forbidden: log in")] {
-            // While the way to speak is being found out: nothing else is tried.
+            // During the detection of the era: the client tries nothing else.
             let server = Scripted::new(move |_, talk: Talk| talk.status(status)).await;
             let fails = Some(CredentialsError::new("log in"));
             let credentials = Noting { fails: fails.clone(), ..Noting::default() };
@@ -108,7 +108,7 @@ fn credentials_that_know_why_let_the_message_fail_with_their_words() {
             assert!(error.contains(says), "{error}");
             assert_eq!(server.seen().len(), 1);
 
-            // And later, for one call alone.
+            // Later, for one call only.
             let script = move |seen: Seen, talk: Talk| async move {
                 match seen.body.contains("secret_tool") {
                     true => talk.status(status).await,

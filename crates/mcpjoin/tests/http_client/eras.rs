@@ -1,4 +1,4 @@
-//! How a connection opens in each era, and what each message carries.
+//! Tests of how a connection opens in each era, and of the headers and metadata of each message.
 
 use mcpjoin::proto::Era;
 use mcpjoin::transport::HttpWay;
@@ -67,7 +67,7 @@ fn s2_nothing_passes_initialized() {
     run(async {
         let server = Scripted::new(|seen, talk| async move {
             if seen.about() == "notifications/initialized" {
-                // Whoever does not wait for it is answered earlier than this.
+                // A client that did not wait for this response would send its next request earlier.
                 for _ in 0..100 {
                     tokio::task::yield_now().await;
                 }

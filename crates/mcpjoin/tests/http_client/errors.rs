@@ -1,4 +1,4 @@
-//! What a person reads when something is wrong, and what is wrong without hurting.
+//! Tests of the client's error messages over HTTP, and of faults that it tolerates.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ type Header = (&'static str, &'static str);
 
 const JSON: Header = ("Content-Type", "application/json");
 
-/// A modern server that answers calls in its own way.
+/// A modern server that answers calls with this function.
 async fn calls<F, T>(answer: F) -> Scripted
 where
     F: Fn(Seen, Talk) -> T + Send + Sync + Clone + 'static,
@@ -136,7 +136,7 @@ fn s18_an_error_in_the_body_counts_more_than_the_status() {
             let ClientError::Call(CallError::Remote(error)) = error else { panic!("{error}") };
             assert_eq!((error.code, &*error.message), (-32602, "no such tool"));
         }
-        // S13: it may lack the id.
+        // S13: the error response may lack the id.
         let server = calls(|_, talk: Talk| async move {
             let body = json!({"jsonrpc": "2.0", "error": {"code": -32600, "message": "refused"}});
             talk.answer(400, &[JSON], &body.to_string()).await
@@ -317,7 +317,7 @@ fn a_name_that_is_not_resolved() {
 #[test]
 fn r80_a_connection_that_is_not_made_in_time() {
     run(async {
-        // A socket whose queue of callers is full answers nobody.
+        // A listening socket with a full backlog accepts no connection.
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(1).unwrap();
@@ -365,14 +365,14 @@ fn a_connection_that_breaks_before_the_response() {
     });
 }
 
-/// Of a body that ends with its connection nothing but its text says whether it is whole.
+/// When a body ends with its connection, only its text shows whether it is complete.
 #[test]
 fn a_reply_that_is_cut_off_with_its_connection_is_lost() {
     run(async {
         for (version, lost) in [("1.0", true), ("1.1", true), ("1.1 with a length", false)] {
             let server = calls(move |seen, mut talk: Talk| async move {
                 let text = seen.result(&json!({ "content": [{ "type": "text", "text": "a€" }] }));
-                // Inside the character.
+                // The body is cut inside the character.
                 let body = &text.as_bytes()[..text.find('€').unwrap() + 1];
                 let (version, length) = match version.split_once(' ') {
                     Some((version, _)) => (version, format!("Content-Length: {}\r\n", body.len())),
@@ -468,7 +468,7 @@ fn a_batch_that_holds_the_reply_is_taken_in_the_revision_that_has_batches() {
 fn f123_a_reply_that_a_proxy_holds_back_until_it_is_whole_works() {
     run(async {
         let server = calls(|seen: Seen, mut talk: Talk| async move {
-            // Without a length, until the connection is closed.
+            // The body has no length and ends with the connection.
             let body = seen.result(&text("held back"));
             talk.raw(format!("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{body}")).await;
             None

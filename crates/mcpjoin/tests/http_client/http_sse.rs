@@ -1,4 +1,4 @@
-//! HTTP+SSE of 2024-11-05, found out or told.
+//! Tests of a client with HTTP+SSE of 2024-11-05, detected or configured.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::scripted::{Scripted, Seen, Talk, builder, call, initialized, run, text};
 
-/// A real server of 2024-11-05: POST is unknown at `/mcp`, its GET is the stream, `/messages` takes what is said.
+/// A real server of 2024-11-05: it refuses POST at `/mcp`, its GET is the stream, `/messages` accepts the messages.
 async fn server(endpoint: &'static str) -> Scripted {
     let stream: Arc<Mutex<Option<UnboundedSender<String>>>> = Arc::default();
     Scripted::new(move |seen: Seen, talk: Talk| {

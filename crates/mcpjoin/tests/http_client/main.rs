@@ -1,4 +1,4 @@
-//! The client's link over HTTP against servers that are played byte by byte.
+//! Tests of the client's HTTP link with servers that are scripted byte by byte.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod alike;

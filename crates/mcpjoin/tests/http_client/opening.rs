@@ -1,4 +1,4 @@
-//! Finding out how an unknown server speaks, and what stops that.
+//! Tests of how a client detects the era of an unknown server, and which errors end that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ type Header = (&'static str, &'static str);
 const JSON: Header = ("Content-Type", "application/json");
 const HTML: Header = ("Content-Type", "text/html");
 
-/// A legacy server that answers the probe in its own way.
+/// A legacy server that answers the probe with this status and body.
 async fn probe_answered(
     status: u16,
     headers: &[(&str, &str)],
@@ -61,7 +61,7 @@ fn s17_any_error_to_the_probe_but_a_modern_one_leads_to_initialize() {
 #[test]
 fn s17_a_result_of_the_probe_that_agrees_on_nothing_leads_to_a_session_like_any_other() {
     run(async {
-        // Servers that answer whatever they are asked, and one that speaks no modern revision.
+        // Servers that answer any request with a result, and one that speaks no modern revision.
         let empty = json!({});
         let older = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "capabilities": {},
             "supportedVersions": [V2025_11]});
@@ -220,7 +220,7 @@ fn authorization_is_no_evidence_of_an_era() {
     });
 }
 
-/// Gives another token each time, and counts how often it is asked.
+/// Credentials that return another token each time, and count the requests for one.
 struct Tokens {
     given: Arc<AtomicUsize>,
     challenged: Arc<AtomicUsize>,
@@ -261,7 +261,7 @@ fn f114_at_most_two_rounds_of_authorization() {
         let link = server.link().credentials(credentials).build().unwrap();
         let error = builder().connect(link).await.unwrap_err().to_string();
         assert!(error.contains("not authorized"), "{error}");
-        // The third time only to hear why.
+        // The third challenge only supplies the reason of the error.
         assert_eq!(challenged.load(Ordering::SeqCst), 3);
         let sent: Vec<_> =
             server.seen().iter().map(|seen| seen.header("authorization").unwrap().to_owned()).collect();
@@ -293,7 +293,7 @@ fn an_authorization_that_is_accepted_later_opens_the_connection() {
     });
 }
 
-/// Refuses the first requests with a status and a `Retry-After`, then lets `modern` answer.
+/// Refuses the first requests with a status and a `Retry-After`, then answers as a modern server.
 async fn busy(times: usize, status: u16, after: &'static str) -> Scripted {
     let refused = Arc::new(AtomicUsize::new(0));
     Scripted::new(move |seen: Seen, talk: Talk| {
@@ -440,7 +440,7 @@ fn initialize_waits_for_a_probe_that_was_put_off() {
             }
         })
         .await;
-        // Shorter than the pause, and long enough for an answer.
+        // This is shorter than the pause, and long enough for a response.
         let mut limits = mcpjoin::proto::session::Limits::default();
         limits.probe = std::time::Duration::from_secs(2);
         let client = builder().limits(limits).connect(server.link().build().unwrap()).await.unwrap();

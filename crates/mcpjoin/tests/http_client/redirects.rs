@@ -1,4 +1,4 @@
-//! Where a redirect may lead: within the origin, and nowhere else.
+//! Tests of redirects, which a client follows only within the origin.
 
 use mcpjoin::transport::HttpSetupError;
 use mcpjoin::transport::Link;
@@ -38,7 +38,7 @@ fn cve_2026_111769_no_redirect_carries_headers_session_or_body_to_another_origin
         for status in [301, 302, 303, 307, 308] {
             never_leaves(status).await;
         }
-        // Also not in the middle of a session, whose id is a secret too.
+        // The same in the middle of a session, whose id is a secret too.
         let other = Scripted::new(modern).await;
         let url = other.url();
         let server = Scripted::new(move |seen: Seen, talk: Talk| {
@@ -86,7 +86,7 @@ fn f115_a_loop_of_redirects_ends() {
         let server = to(308, "/mcp".into()).await;
         let error = server.connect().await.unwrap_err().to_string();
         assert!(error.contains("more than 5 redirects"), "{error}");
-        // The probe, then `initialize`.
+        // Six requests for the probe, and six for `initialize`.
         assert_eq!(server.seen().len(), 12);
     });
 }

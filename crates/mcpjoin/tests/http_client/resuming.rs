@@ -1,6 +1,6 @@
-//! Streams that are resumed for longer than a moment: silent ones, cut ones, and those of a server that is gone.
+//! Tests of a client that resumes streams for a long time: silent streams, cut streams, streams of a dead server.
 //!
-//! The time is that of the test: it moves on when nothing else can.
+//! They run on a paused clock, which advances only while all tasks wait.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::ports::Port;
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, text};
 use crate::told::{Told, hearing};
 
-/// In a time that stands still while anything can be done. It is no time of a clock, so the deadline is far away.
+/// Runs a test on a clock that stands still while a task is ready. The deadline is in that virtual time, so it is far away.
 fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -29,8 +29,8 @@ async fn pass(time: Duration) {
     assert!(never.is_err());
 }
 
-/// A legacy server whose call is cut behind an event with the id 1, and whose GETs, by their number, `resume` plays. They
-/// are given the reply.
+/// A legacy server whose call is cut behind an event with the id 1. `resume` handles the GET requests: it receives their
+/// number and the reply.
 async fn cut<R, A>(resume: R) -> Scripted
 where
     R: Fn(usize, String, Talk) -> A + Send + Sync + Clone + 'static,
@@ -67,7 +67,7 @@ async fn connect(server: &Scripted) -> Client {
 #[test]
 fn f15_a_resumed_stream_that_stays_silent_is_asked_for_again() {
     run(async {
-        // A store that gives a resumed stream what it has, and nothing of what comes later.
+        // A server with a store that sends a resumed stream the stored events, and no later ones.
         let server = cut(|number, reply, talk: Talk| async move {
             let mut talk = talk.stream(&[]).await;
             if number < 12 {
@@ -83,7 +83,7 @@ fn f15_a_resumed_stream_that_stays_silent_is_asked_for_again() {
         let began = Instant::now();
         assert_eq!(call(&client, "a").await.as_deref(), Ok("at last"));
         let took = began.elapsed();
-        // A second before the first, and three between two of them.
+        // One second before the first attempt, and three between later ones.
         assert!(took >= Duration::from_secs(36) && took < Duration::from_secs(55), "{took:?}");
         assert_eq!(server.count("tools/call"), 1);
     });
@@ -125,7 +125,7 @@ fn f15_a_stream_that_is_cut_while_it_is_idle_is_resumed_as_long_as_its_call_has_
         let began = Instant::now();
         assert_eq!(call(&client, "a").await.as_deref(), Ok("at last"));
         let took = began.elapsed();
-        // A second between two, which is what is waited where the server does not ask for another time.
+        // One second between attempts: the default when the server sets no retry time.
         assert!(took >= Duration::from_secs(40) && took < Duration::from_secs(58), "{took:?}");
     });
 }
@@ -140,7 +140,7 @@ fn f15_a_call_whose_stream_brings_nothing_ends_when_its_time_is_over() {
         assert!(error.contains("was not answered within 60 s"), "{error}");
         assert!(began.elapsed() < Duration::from_secs(70), "{:?}", began.elapsed());
         server.wait("notifications/cancelled", 1).await;
-        // Nobody asks for its stream any more.
+        // The client does not request its stream any more.
         let asked = server.count("GET");
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(server.count("GET"), asked);
@@ -229,9 +229,9 @@ fn the_stream_of_a_session_goes_on_when_the_events_before_are_not_kept() {
     });
 }
 
-// ---- a server that is gone ----
+// ---- a server that has exited ----
 
-/// A server whose call has begun, and which is gone then: nobody listens at its port, nor can for as long as that is held.
+/// A server that exits during a call: its port refuses connections, and is reserved for as long as the test holds it.
 async fn dies(
     client: impl AsyncFn(&Scripted) -> Client,
 ) -> (Port, tokio::task::JoinHandle<Result<String, String>>) {
@@ -283,7 +283,7 @@ fn a_server_that_is_gone_is_given_five_seconds_and_every_attempt_is_told() {
             {
                 assert!(error.contains(part), "{part}: {error}");
             }
-            // A second until the first attempt, and five from there on.
+            // One second to the first attempt, and five to each later one.
             let took = began.elapsed();
             assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(8), "{took:?}");
         });
@@ -329,7 +329,7 @@ fn note(text: &str) -> String {
     json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string()
 }
 
-/// Where two calls of one session are: `other` has a stream of its own, `cut` goes on in another one.
+/// The state of two calls of one session: `other` has its own stream, `cut` goes on in another one.
 #[derive(Default)]
 struct Both {
     /// The reply to `other`.
@@ -340,7 +340,7 @@ struct Both {
     go_on: Notify,
 }
 
-/// A store that gives whoever resumes everything that was said in the session.
+/// A server with a store that sends every event of the session to a client that resumes.
 async fn gives_everything(both: &Arc<Both>, reply_too: bool) -> Scripted {
     let both = both.clone();
     Scripted::new(move |seen: Seen, talk: Talk| {
@@ -421,7 +421,7 @@ fn data(note: &mcpjoin::proto::Notification) -> Value {
     params["data"].clone()
 }
 
-/// A server that counts the events of each stream for itself: against the specification, and seen.
+/// A server that numbers the events of each stream separately, which breaks the specification but occurs in practice.
 #[test]
 fn events_of_equal_ids_that_say_different_things_are_different_events() {
     run(async {

@@ -1,4 +1,4 @@
-//! Legacy sessions: forgotten, opened again, ended; cancelling in both eras.
+//! Tests of a client's legacy sessions that are lost, opened again and ended, and of cancelling in both eras.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
 use crate::told::{Told, hearing};
 
-/// A server with sessions that forgets all of them when told to: the id of the next one.
+/// A server that can drop all its sessions; `session` is the number in the id of the current session.
 struct Forgetful {
     server: Scripted,
     session: Arc<AtomicUsize>,
@@ -74,7 +74,7 @@ fn r60_s3_f112_a_forgotten_session_is_opened_again_once_and_what_was_refused_is_
         let subscribed = seen.iter().find(|seen| seen.about() == "resources/subscribe").unwrap();
         assert_eq!(subscribed.json()["params"]["uri"], "a:b");
         assert_eq!(subscribed.header("mcp-session-id"), Some("session-1"));
-        // And again, for another one.
+        // The same a second time.
         it.forget();
         assert_eq!(call(&client, "third").await.unwrap(), "third");
         assert_eq!(it.server.count("initialize"), 3);
@@ -86,7 +86,7 @@ fn f112_several_calls_that_meet_a_forgotten_session_open_one_new_one() {
     run(async {
         let it = Forgetful::new().await;
         let client = it.server.connect().await.unwrap();
-        // What was said before it is all taken: nothing but the calls meets a forgotten session.
+        // All earlier messages have been accepted, so only the calls reach a lost session.
         assert_eq!(call(&client, "first").await.unwrap(), "first");
         it.forget();
         let calls = (0..20).map(|n| {
@@ -118,7 +118,7 @@ fn f112_a_second_404_fails_clearly() {
     });
 }
 
-/// A server that makes a session with each `initialize`, and does every call with 404.
+/// A server that makes a session for each `initialize`, and answers every call with 404.
 async fn denies(second: Option<Arc<Notify>>) -> Scripted {
     let made = Arc::new(AtomicUsize::new(0));
     Scripted::new(move |seen: Seen, talk: Talk| {
@@ -143,7 +143,7 @@ async fn denies(second: Option<Arc<Notify>>) -> Scripted {
     .await
 }
 
-/// A server that answers by how many `initialize` came before.
+/// A server whose answer depends on the number of earlier `initialize` requests.
 async fn counting<A: Future<Output = Option<Talk>> + Send + 'static>(
     answer: impl Fn(usize, Seen, Talk) -> A + Send + Sync + 'static,
 ) -> Scripted {
@@ -165,7 +165,7 @@ fn f113_a_server_that_is_busy_while_a_session_is_opened_again_loses_no_call() {
             match (seen.about().as_str(), number) {
                 ("initialize", 1) => talk.answer(503, &[("Retry-After", "0")], "").await,
                 ("initialize", _) => legacy(V2025_11, &format!("s{number}"), seen, talk).await,
-                // It knows no session but the one that was made last.
+                // The server knows only the latest session.
                 ("tools/call", 1) => talk.status(404).await,
                 _ => {
                     let named = seen.header("mcp-session-id").unwrap_or("none").to_owned();
@@ -347,7 +347,7 @@ fn closing_does_not_wait_for_a_server_that_does_not_answer() {
     });
 }
 
-/// A server whose calls never end, and what it saw of the connection of each.
+/// A server whose calls never end, and a signal for the end of each call's connection.
 async fn stuck(era: &'static str) -> (Scripted, Arc<Notify>) {
     let left = Arc::new(Notify::new());
     let noticed = left.clone();
@@ -476,7 +476,7 @@ fn a_thousand_calls_at_once_all_get_their_own_reply() {
     });
 }
 
-/// A client that declines, and a server that asks it on the stream of a call and plays each response to that.
+/// A client that declines elicitations, and a server that sends one on the stream of a call and scripts each response to it.
 async fn declining<F, T>(script: F) -> (Scripted, mcpjoin::Client)
 where
     F: Fn(usize, Talk) -> T + Send + Sync + Clone + 'static,
@@ -601,7 +601,7 @@ fn connections_that_a_burst_has_made_are_kept_up_to_a_bound() {
         while server.open() > KEPT {
             call(&client, "a").await.unwrap();
         }
-        // By now whatever is closed is.
+        // After these calls, every old connection has been closed.
         for _ in 0..9 {
             call(&client, "a").await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! Event streams that are cut, resumed, sent twice, or say strange things.
+//! Tests of a client with event streams that are cut, resumed, repeated, or malformed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
 
-/// The whole stream of a call, event by event: two notifications, then the reply. Every id of an event names the call.
+/// The whole stream of a call, event by event: two notifications, then the response. Every event id contains the call's id.
 fn events(call: u64) -> [String; 3] {
     let note = |n| {
         json!({"jsonrpc": "2.0", "method": "notifications/message",
@@ -59,10 +59,10 @@ fn f116_f15_a_stream_cut_at_every_byte_is_resumed_without_loss_or_doubling() {
             .connect(server.link().build().unwrap())
             .await
             .unwrap();
-        // Where the first event has ended; before that there is nothing to go on from.
+        // The end of the first event: a stream that is cut before it cannot be resumed.
         let first = RETRY.len() + events(100)[0].len();
         let length = RETRY.len() + events(100).concat().len();
-        // Most have to wait for a reconnection, so they do that side by side.
+        // Most of the calls wait for a reconnection, so they run concurrently.
         let mut calls = Vec::new();
         for at in 0..=length {
             cut.store(at, Ordering::SeqCst);
@@ -100,7 +100,7 @@ fn f116_f15_a_stream_cut_at_every_byte_is_resumed_without_loss_or_doubling() {
     });
 }
 
-/// A legacy server whose stream of a call is played by `play`, and whose GETs by `resume`.
+/// A legacy server: `play` scripts the stream of a call, and `resume` scripts the GET requests.
 async fn played<P, R, A, B>(play: P, resume: R) -> Scripted
 where
     P: Fn(Seen, Talk) -> A + Send + Sync + Clone + 'static,
@@ -149,7 +149,7 @@ fn f116_events_that_are_sent_again_are_taken_once() {
                     assert_eq!(seen.header("accept"), Some("text/event-stream"));
                     assert_eq!(seen.header("mcp-session-id"), Some("s"));
                     let mut talk = talk.stream(&[]).await;
-                    // It goes back further than it should.
+                    // The server resumes at an earlier event than the client asked for.
                     talk.event(Some("a"), &note(0)).await;
                     talk.event(Some("b"), &note(1)).await;
                     talk.event(Some("c"), &note(2)).await;
@@ -339,7 +339,7 @@ fn f120_f121_f15_whatever_the_form_of_the_events_they_are_the_same() {
             let way = seen.json()["params"]["name"].as_str().unwrap().to_owned();
             let reply = seen.result(&text("reply"));
             let foreign = json!({"jsonrpc": "2.0", "id": 4711, "result": {}}).to_string();
-            // In two lines, cut where JSON has a space.
+            // In two `data` lines, split at a place where JSON allows a space.
             let (one, two) = reply.split_at(reply.find(',').unwrap() + 1);
             let stream = match way.as_str() {
                 "cr" => format!(":c\rdata: {reply}\r\r"),
@@ -354,11 +354,11 @@ fn f120_f121_f15_whatever_the_form_of_the_events_they_are_the_same() {
                 _ => unreachable!(),
             };
             let mut talk = talk.stream(&[]).await;
-            // Byte by byte, so that every pair of them is split.
+            // Byte by byte, so that every pair of bytes is split.
             for byte in stream.as_bytes() {
                 talk.piece([*byte]).await;
             }
-            // It stays open after the reply.
+            // The stream stays open after the response.
             talk.gone().await;
             None
         })
@@ -407,7 +407,7 @@ fn f122_a_retry_of_nothing_or_of_ages_is_clamped() {
     });
 }
 
-/// A legacy server with a stream of the session, played by `play`; each GET has its number.
+/// A legacy server whose session stream is scripted by `play`, which receives the number of each GET.
 async fn streaming<P, A>(play: P) -> Scripted
 where
     P: Fn(usize, Seen, Talk) -> A + Send + Sync + Clone + 'static,
@@ -444,7 +444,7 @@ fn the_stream_of_a_session_is_opened_again_after_the_last_event() {
                         talk.finish().await
                     }
                     1 => {
-                        // A proxy that drops what is silent.
+                        // The server behaves like a proxy that drops silent connections.
                         talk.event(Some("2"), &changed).await;
                         None
                     }

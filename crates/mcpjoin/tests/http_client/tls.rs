@@ -1,11 +1,11 @@
-//! TLS: whom we trust, and what is said of whom we do not.
+//! Tests of a client over TLS: which certificates it trusts, and its errors for the others.
 
 use mcpjoin::transport::{HttpConnect, Link};
 
 use crate::scripted::{Seen, builder, run};
 use crate::tls_server::{self, CA, KEY};
 
-/// Answers `server/discover` as one of the modern era.
+/// A TLS server that answers `server/discover` as a modern server.
 fn server(certificate: &[u8]) -> u16 {
     tls_server::server(certificate, KEY, |request| {
         let start = request.windows(4).position(|four| four == b"\r\n\r\n")? + 4;

@@ -1,4 +1,4 @@
-//! Who may use a server over HTTP: the resource server, with tokens that say by themselves what they are.
+//! Tests of the authorization of an HTTP server as a resource server, with tokens whose text contains their claims.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,8 +21,8 @@ const RESOURCE: &str = "https://tools.example/mcp";
 const METADATA: &str = "https://tools.example/.well-known/oauth-protected-resource/mcp";
 const ISSUER: &str = "https://as.example";
 
-/// Reads tokens such as `alice/a+b` (good for an hour, with the scopes `a` and `b`), `alice/a/60` (for a minute) and
-/// `alice/a/60/https~//other` (for somebody else); about one with `~` in front it knows nothing.
+/// Reads tokens such as `alice/a+b` (valid for an hour, with the scopes `a` and `b`), `alice/a/60` (for a minute) and
+/// `alice/a/60/https~//other` (for another audience); it cannot verify a token with `~` in front.
 #[derive(Clone, Default)]
 struct ByName(Arc<AtomicUsize>);
 
@@ -54,7 +54,7 @@ fn options(resource: ResourceServerBuilder) -> HttpOptions {
     HttpOptions::new().admission(resource.build().unwrap())
 }
 
-/// Those of a server that asks for a token with the scope `a`.
+/// The options of a server that requires a token with the scope `a`.
 pub(crate) fn asking() -> HttpOptions {
     options(resource().required_scopes(["a"]))
 }
@@ -76,7 +76,7 @@ fn peer(options: HttpOptions) -> (Peer, Gate) {
 
 impl Peer {
     fn bearing(&self, token: &str) -> Self {
-        // No token has a colon in it.
+        // A token must not contain a colon.
         self.with("authorization", &format!("Bearer {}", token.replace(':', "~")))
     }
 }
@@ -85,7 +85,7 @@ fn challenge(reply: &Reply) -> &str {
     reply.headers["www-authenticate"].to_str().unwrap()
 }
 
-/// Everything that a client may do, in both eras and at every path.
+/// Every kind of request that a client may send, in both eras and at every path.
 async fn everything(peer: &Peer) -> Vec<(&'static str, Reply)> {
     let sent = |method, uri| peer.send(method, uri, "");
     vec![
@@ -129,7 +129,7 @@ fn authorization_no_request_gets_in_without_a_token() {
             assert!(!matches!(reply.status, 401 | 403), "{what}: {}", reply.status);
         }
         assert_eq!(peer.service.sessions(), 1);
-        // What is nowhere is nowhere for everybody: so clients that look for other documents go on.
+        // An unknown path is 404 without a token too, so that clients that look for other metadata documents go on.
         assert_eq!(peer.send(Method::GET, "/.well-known/oauth-authorization-server", "").await.status, 404);
     });
 }
@@ -166,7 +166,7 @@ fn authorization_no_way_of_writing_a_path_or_a_method_leads_past_the_token() {
                 assert!(matches!(reply.status, 401 | 404), "{method} {path}: {}", reply.status);
                 let reply =
                     reader.modern("tools/call", "echo").send(method.clone(), path, call.clone()).await;
-                // What is no call is refused by its type before it is asked how far the token goes.
+                // A request that is no call is refused by its type before the server checks the scopes of the token.
                 assert!(matches!(reply.status, 403 | 404), "{method} {path}: {}", reply.status);
             }
         }
@@ -276,7 +276,7 @@ fn authorization_the_document_is_everybodys_and_says_where_tokens_are() {
                     (405, "GET, HEAD, OPTIONS")
                 );
             }
-            // The guard stands before it.
+            // The guard checks the request before authorization does.
             assert_eq!(visitor.with("host", "evil.example").send(Method::GET, path, "").await.status, 403);
             assert_eq!(
                 visitor.with("origin", "https://evil.example").send(Method::GET, path, "").await.status,
@@ -310,7 +310,7 @@ fn authorization_host_and_origin_are_checked_before_a_token_and_a_preflight_need
             (reply.status, reply.headers["access-control-allow-headers"].to_str().unwrap()),
             (204, "authorization")
         );
-        // A page can read why it was refused.
+        // A web page can read the reason for the refusal.
         let reply = page.call(1, "echo", json!({})).await;
         assert_eq!(
             (reply.status, &reply.headers["access-control-allow-origin"]),
@@ -348,7 +348,7 @@ fn authorization_all_scopes_that_an_operation_needs_are_named_at_once() {
         assert_eq!(missing(&of("alice/a").call(1, "who", json!({})).await), "a b c");
         assert_eq!(missing(&of("alice/a+b").call(1, "who", json!({})).await), "a b c");
         assert_eq!(missing(&of("alice/a").ask(1, "resources/read", json!({ "uri": "x://1" })).await), "a c");
-        // The error names the request, in whichever way it was made.
+        // The error contains the id of the request, in whichever form it was sent.
         let reply = of("alice/a").call(7, "who", json!({})).await;
         assert_eq!(reply.json().await["id"], 7);
         for token in ["alice/a+b+c", "alice/b+c", "alice/all"] {
@@ -356,7 +356,7 @@ fn authorization_all_scopes_that_an_operation_needs_are_named_at_once() {
             assert_eq!(reply.status, 200, "{token}");
         }
         assert_eq!(of("alice/a").call(1, "echo", json!({})).await.status, 200);
-        // What has no message needs what everything needs.
+        // A request without a message needs the server's general scopes.
         for method in [Method::GET, Method::DELETE] {
             let reply = of("alice/c").with("mcp-session-id", &"0".repeat(32)).send(method, "/mcp", "").await;
             assert_eq!(missing(&reply), "a");
@@ -450,7 +450,7 @@ fn authorization_a_stream_without_an_end_of_its_own_ends_when_its_token_does() {
         listen.message().await.unwrap();
         let mut old = peer.bearing("alice/a/60").send(Method::GET, "/sse", "").await;
         let (_, path) = old.event().await.unwrap();
-        // One that belongs to a call goes on until the call is answered.
+        // The stream of a call goes on until the call is answered.
         let begun = tokio::time::Instant::now();
         let peer_of_call = peer.bearing("alice/a/60").modern("tools/call", "steps");
         let mut params = json!({ "name": "steps", "arguments": { "n": 1 }, "_meta": {} });
@@ -466,7 +466,7 @@ fn authorization_a_stream_without_an_end_of_its_own_ends_when_its_token_does() {
         running.is_silent().await;
         gate.open.add_permits(1);
         assert_eq!(text(&running.message().await.unwrap()), "stepped");
-        // The session of 2024-11-05 is over with its stream; the other one is there for a new token.
+        // The session of 2024-11-05 ends with its stream; the other session accepts a new token.
         assert_eq!(peer.bearing("alice/a").send(Method::POST, &path, "{}").await.status, 404);
         let mut again = session.with("last-event-id", "0-0").get().await;
         assert_eq!(again.status, 200);
@@ -491,10 +491,10 @@ fn authorization_a_token_is_verified_once_a_minute_and_not_after_its_end() {
         assert_eq!((status("alice/a").await, asked()), (200, 1));
         assert_eq!((status("alice/a/5").await, asked()), (200, 1));
         tokio::time::advance(Duration::from_secs(6)).await;
-        // Here the verifier is asked, and says how long a token is good from now on.
+        // The verifier sets how long a token stays valid from now on.
         assert_eq!((status("alice/a/5").await, asked()), (200, 1));
         assert_eq!((status("alice/a/0").await, asked()), (401, 1));
-        // What was refused is not remembered.
+        // A refusal is not cached.
         assert_eq!((status("nobody").await, status("nobody").await, asked()), (401, 401, 2));
     });
 }

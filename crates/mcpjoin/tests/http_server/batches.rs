@@ -1,4 +1,4 @@
-//! Arrays of messages: in 2025-03-26, and in no other revision.
+//! Tests of the server with batches of messages, in 2025-03-26 and in no other revision.
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ fn a_call_that_a_batch_cancels_ends_and_its_id_is_free() {
         assert_eq!(gate.dropped(), 1);
         let again = session.call_in_session(1, "echo", json!({ "message": "hi" })).await;
         assert_eq!(text(&again.json().await), "hi");
-        // One that cancels what it has asked itself.
+        // A batch that cancels one of its own requests.
         let batch = json!([call(2, "wait", json!({})), call(3, "echo", json!({ "message": "ho" })), {
             "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 }
         }]);
@@ -141,7 +141,7 @@ fn the_answer_to_a_batch_reaches_the_post_that_has_brought_it() {
         let (peer, gate) = peer(HttpOptions::new());
         let session = peer.open("2025-03-26").await;
         let slow = json!([call(1, "wait", json!({})), call(2, "echo", json!({ "message": "x" }))]);
-        // One without a readable id, and one with the id of a request that another POST has brought.
+        // One batch without a readable id, and one with the id of a pending request of another POST.
         for malformed in [json!([7, 8]), json!([{ "jsonrpc": "2.0", "id": 1, "method": 7 }])] {
             let mut waiting = Box::pin(session.post(&slow));
             begins(&mut waiting).await;

@@ -1,5 +1,5 @@
-//! Clients that want much at once, and others that want little. All on one thread, so that whoever keeps it keeps it from
-//! everybody; counted in handlers that run, not in time.
+//! Tests of the server's fairness between clients that send many requests, and clients that send few. They run on one
+//! thread, so that a task that holds the thread delays every client; they count handlers, not time.
 
 use std::future::{Future as _, pending, poll_fn};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::support::{LEGACY, MODERN, Peer, Reply, call, modern, run, run_for_rea
 
 const FLOOD: usize = 10_000;
 
-/// What has become of the calls of whoever floods: each waits at the gate, and is counted behind it.
+/// The state of the calls of the flooding client: each waits at the gate, and is counted behind it.
 #[derive(Clone)]
 struct Flood {
     gate: Arc<Semaphore>,
@@ -70,7 +70,7 @@ async fn last(mut reply: Reply) -> Value {
     last
 }
 
-/// How many calls of the flood were counted while another client waited for a small one.
+/// The number of calls of the flood that were counted while another client waited for a small call.
 async fn waits(peer: &Peer, flood: &Flood) -> usize {
     let (peer, flood) = (peer.clone(), flood.clone());
     let before = flood.counted();
@@ -101,11 +101,11 @@ fn e100_a_session_with_ten_thousand_calls_under_way_keeps_nobody_waiting() {
         }
         until(&posted, FLOOD).await;
         settle().await;
-        // As many as may be handled at once are at work, and the others wait for them.
+        // The maximum number of handlers runs, and the other calls wait for them.
         assert_eq!(*flood.begun.borrow(), Limits::default().handling);
         flood.gate.close();
         let during = waits(&peer, &flood).await;
-        // Two turns of the connection, in each of which 64 that were woken go on and 64 begin.
+        // Two turns of the connection, in each of which 64 woken handlers go on and 64 begin.
         assert!(during <= 256, "{during} calls of another client went first");
         while let Some(call) = calls.join_next().await {
             call.unwrap();
@@ -150,7 +150,7 @@ fn e100_ten_thousand_requests_on_one_connection_keep_nobody_waiting() {
         other.read_to_string(&mut reply).await.unwrap();
         let during = flood.counted() - before;
         assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
-        // Sockets are looked at once in a while: the flood goes on meanwhile, by far not to its end.
+        // The runtime polls sockets only once in a while: the flood goes on meanwhile, but is far from its end.
         assert!(during <= FLOOD / 5, "{during} calls of another client went first");
         reading.await.unwrap();
         drop(writing.await.unwrap());

@@ -1,4 +1,4 @@
-//! Who is let in, and what is refused before anything is dispatched: reliability group F, and the advisories.
+//! Tests of the server's checks before it dispatches a request: reliability group F, and the security advisories.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -51,7 +51,7 @@ fn a_request_without_a_host_or_with_two_is_refused_as_malformed() {
         let (peer, _) = peer(HttpOptions::new());
         let without = peer.with("host", "").modern("tools/call", "echo");
         let body = modern(1, "tools/call", json!({ "name": "echo", "arguments": {} })).to_string();
-        // Also one that is named in the target alone, by HTTP/1.1.
+        // An HTTP/1.1 request with the host in the target only is refused too.
         for (target, version, status) in [
             ("/mcp", Version::HTTP_11, 400),
             ("/mcp", Version::HTTP_10, 400),
@@ -93,7 +93,7 @@ fn f108_an_origin_that_is_not_allowed_is_refused() {
     });
 }
 
-/// Each request of a web page that has renamed itself is refused, wherever it goes, and no handler runs.
+/// Each request of a web page with a rebound name is refused, at every path, and no handler runs.
 async fn rebinding_fails(name: &str, value: &str) {
     let (peer, gate) = peer(HttpOptions::new());
     let session = peer.open(LEGACY).await;
@@ -208,7 +208,7 @@ fn f106_a_head_of_too_many_or_too_large_headers_is_refused() {
     });
 }
 
-/// A body that comes in pieces, each after some time, and says nothing of its length.
+/// A body without a length whose pieces arrive one after the other, each after some time.
 struct Pieces {
     piece: Bytes,
     left: usize,
@@ -261,14 +261,14 @@ fn cve_2026_109527_cve_2026_108395_ghsa_f897_a_body_without_end_is_cut_on_every_
         let mut sse = peer.send(Method::GET, "/sse", "").await;
         let endpoint = sse.event().await.unwrap().1;
         for path in ["/mcp", endpoint.as_str()] {
-            // A gibibyte, of which no more is read than the bound.
+            // The body is a gibibyte; the server reads no more than the limit.
             let pieces = Pieces::new(&" ".repeat(64 * 1024), 16 * 1024, Duration::ZERO);
             let taken = pieces.taken.clone();
             let reply = post_pieces(&peer.modern("tools/call", "echo"), path, pieces).await;
             assert_eq!(reply.status, 413, "{path}");
             let taken = taken.load(std::sync::atomic::Ordering::Relaxed);
             assert!(taken <= 1_000_000 + 64 * 1024, "{taken}");
-            // One that says its length is not read at all.
+            // The server does not read a body with too large a content length.
             let reply =
                 peer.modern("tools/call", "echo").send(Method::POST, path, vec![b' '; 1_000_001]).await;
             assert_eq!(reply.status, 413, "{path}");

@@ -1,4 +1,4 @@
-//! HTTP+SSE of 2024-11-05: section 5 of the specification's digest.
+//! Tests of the server with HTTP+SSE of 2024-11-05: section 5 of the specification's digest.
 
 use http::Method;
 use mcpjoin::transport::HttpOptions;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{Peer, Reply, call, initialize, peer, run, server, settle, text};
 
-/// Opens the stream: it, and where messages go.
+/// Opens the stream, and returns it with the endpoint for messages.
 async fn open(peer: &Peer) -> (Reply, String) {
     let mut stream = peer.with("content-type", "").send(Method::GET, "/sse", "").await;
     assert_eq!((stream.status, stream.kind()), (200, "text/event-stream"));

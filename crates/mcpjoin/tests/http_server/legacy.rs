@@ -1,4 +1,4 @@
-//! 2025-03-26 to 2025-11-25 over HTTP: checklist 4L-S of the specification's digest.
+//! Tests of the server with 2025-03-26 to 2025-11-25 over HTTP: checklist 4L-S of the specification's digest.
 
 use mcpjoin::transport::HttpOptions;
 use serde_json::json;
@@ -118,7 +118,7 @@ fn what_belongs_to_no_call_goes_on_the_stream_opened_with_get() {
         let (server, _) = server();
         let peer = Peer::new(&server, HttpOptions::new());
         let session = peer.open(LEGACY).await;
-        // Before the stream is open, it waits.
+        // The notification waits until the stream is open.
         assert!(server.handle().remove_tool("echo").unwrap());
         settle().await;
         let mut stream = session.get().await;

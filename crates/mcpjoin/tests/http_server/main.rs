@@ -1,5 +1,5 @@
-//! The server over HTTP, as a client that speaks by hand sees it: through the service, without a socket, and over
-//! TCP where bytes and connections matter.
+//! Tests of the server over HTTP with a scripted client: directly through the service, and over TCP where single bytes
+//! and connections matter.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod authorization;

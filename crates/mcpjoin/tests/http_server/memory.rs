@@ -1,4 +1,4 @@
-//! What clients can make the server hold: bodies, responses and events have totals, and shares of each client.
+//! Tests of the server's memory limits: bodies, responses and events have totals, and each client has a share.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,10 +25,10 @@ use crate::support::{Gate, LEGACY, Peer, Reply, begins, builder, call, modern, r
 
 const KIB: usize = 1024;
 
-/// The limit of one message, and with it the least that the other limits can be.
+/// The size limit of one message, which is also the minimum of the other limits.
 const MESSAGE: usize = 100 * KIB;
 
-/// A body whose pieces come when the test sends them.
+/// A body whose pieces arrive when the test sends them.
 struct Pieces(mpsc::UnboundedReceiver<Bytes>);
 
 impl Body for Pieces {
@@ -59,11 +59,11 @@ fn limited(options: HttpOptions) -> (Peer, Gate) {
     (Peer::new(&server, options.principal(who)), gate)
 }
 
-/// The pieces of a body, where they are sent, and the reply.
+/// The remaining pieces of a body, the sender for them, and the pending reply.
 type Upload = (VecDeque<Bytes>, mpsc::UnboundedSender<Bytes>, Pin<Box<dyn Future<Output = Reply>>>);
 
 impl Peer {
-    /// Begins a call of `steps` with a body of that many bytes: what is left of it, how to send it, and the reply.
+    /// Begins a call of `steps` with a body of this many bytes: returns the remaining pieces, their sender, and the reply.
     fn uploads(&self, bytes: usize) -> Upload {
         let body = |padding: usize| {
             let arguments = json!({ "n": 1, "padding": "x".repeat(padding) });
@@ -82,7 +82,7 @@ impl Peer {
         (pieces, sender, reply)
     }
 
-    /// The same, of which all but the last piece have come.
+    /// The same, with all but the last piece sent.
     async fn uploads_most(
         &self,
         bytes: usize,
@@ -124,7 +124,7 @@ fn bodies_that_are_read_have_a_total_and_each_client_a_share() {
             refused(reply.await).await,
             format!("the limit `max_body_bytes` of {} bytes for all clients together is reached", 250 * KIB)
         );
-        // What is small and comes in one piece takes no room.
+        // A small body that arrives in one piece counts towards no limit.
         assert_eq!(text(&c.call(1, "echo", json!({ "message": "hi" })).await.json().await), "hi");
         drop((first, second));
         assert_eq!(peer.service.body_bytes(), 0);
@@ -161,7 +161,7 @@ fn the_body_of_a_call_is_counted_until_the_call_is_over() {
         settle().await;
         assert_eq!(peer.service.body_bytes(), 0);
         assert_eq!(text(&reply.json().await), "stepped");
-        // And one that ends with its client.
+        // The client of this upload disconnects.
         let (last, sender, mut reply) = peer.uploads_most(MESSAGE).await;
         sender.send(last).unwrap();
         drop(sender);
@@ -172,7 +172,7 @@ fn the_body_of_a_call_is_counted_until_the_call_is_over() {
     });
 }
 
-/// A client that is told nothing before the result, so that this comes as JSON.
+/// Sends a call that asks for no progress, so that the response is JSON.
 async fn echo(peer: &Peer, length: usize) -> Reply {
     peer.call(1, "echo", json!({ "message": "x".repeat(length) })).await
 }
@@ -197,7 +197,7 @@ fn responses_that_are_not_taken_have_a_total_and_each_client_a_share() {
             250 * KIB
         );
         assert_eq!(error["error"]["message"], json!(limit));
-        // Each gets what there is room for.
+        // Each client gets its response while there is room.
         let third = echo(&c, 10 * KIB).await;
         for (reply, length) in [(first, 90), (second, 90), (third, 10)] {
             assert_eq!(text(&reply.json().await).len(), length * KIB);
@@ -233,7 +233,7 @@ fn the_responses_of_a_batch_count_like_others() {
     });
 }
 
-/// A server whose tool tells of its progress, and then gives a long result.
+/// A server whose tool reports progress, and then returns a long result.
 fn long() -> Server {
     let any = Raw::parse(r#"{"type":"object"}"#).unwrap();
     Server::builder("s", "1")
@@ -253,7 +253,7 @@ fn a_stream_without_room_for_the_result_ends_with_an_error_or_is_resumed_later()
         let peer =
             Peer::new(&long(), HttpOptions::new().principal(who).max_response_bytes(120 * KIB, 120 * KIB));
         let told = json!({ "name": "long", "arguments": {}, "_meta": { "progressToken": 1 } });
-        // A stream with its result holds the room.
+        // A stream whose result was not read holds the room.
         let mut holds = peer.ask(1, "tools/call", told.clone()).await;
         settle().await;
         let mut reply = peer.ask(1, "tools/call", told).await;
@@ -261,7 +261,7 @@ fn a_stream_without_room_for_the_result_ends_with_an_error_or_is_resumed_later()
         let last = reply.message().await.unwrap();
         assert_eq!((&last["id"], &last["error"]["code"]), (&json!(1), &json!(-32603)));
         assert_eq!(reply.message().await, None);
-        // In a session the result is kept for a client that comes back.
+        // In a session the server keeps the result for a client that resumes.
         let session = peer.open(LEGACY).await;
         let mut reply = session.post(call(1, "long", json!({}))).await;
         settle().await;
@@ -308,7 +308,7 @@ fn what_no_stream_waits_for_is_not_kept_where_there_is_little_room() {
     });
 }
 
-// ---- places ----
+// ---- the number of sessions ----
 
 async fn opens(peer: &Peer) -> Option<Peer> {
     let reply = peer.post(crate::support::initialize(LEGACY, json!({}))).await;
@@ -329,7 +329,7 @@ async fn is_open(session: &Peer) -> bool {
     }
 }
 
-/// Lets time go by.
+/// Lets this much time pass.
 async fn pass(seconds: u64) {
     tokio::time::advance(Duration::from_secs(seconds)).await;
 }
@@ -394,7 +394,7 @@ fn the_longest_idle_session_ends_before_anyone_is_refused() {
             pass(10).await;
         }
         assert!(is_open(&sessions[0]).await);
-        // Idle for 59 s: the second one.
+        // The second session has been idle for 59 s.
         pass(39).await;
         assert!(opens(&peer).await.is_none());
         pass(1).await;

@@ -1,4 +1,4 @@
-//! 2026-07-28 over HTTP: checklist 4M-S of the specification's digest.
+//! Tests of the server with 2026-07-28 over HTTP: checklist 4M-S of the specification's digest.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -181,7 +181,7 @@ fn a_missing_capability_is_named_with_status_400() {
         let answer = reply.json().await;
         assert_eq!(answer["error"]["code"], -32021);
         assert!(answer["error"]["data"]["requiredCapabilities"]["elicitation"].is_object(), "{answer}");
-        // Nothing is inferred from an earlier request.
+        // The server infers nothing from an earlier request.
         let mut able = modern(2, "tools/call", json!({ "name": "ask", "arguments": {} }));
         able["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({ "elicitation": {} });
         let asked = peer.modern("tools/call", "ask").post(&able).await.json().await;
@@ -255,7 +255,7 @@ fn f119_a_silent_stream_is_kept_alive_by_comments() {
     run(async {
         let (peer, gate) = peer(options());
         let mut reply = peer.call(1, "wait", json!({})).await;
-        // Nothing was to be sent for so long that the response has begun without it.
+        // There was no message for so long that the server has begun the response without one.
         assert_eq!(reply.kind(), "text/event-stream");
         for _ in 0..240 {
             assert_eq!(reply.piece().await.unwrap(), ": \n\n");
@@ -270,7 +270,7 @@ fn f119_a_silent_stream_is_kept_alive_by_comments() {
 fn f128_a_client_that_vanishes_cancels_and_the_next_is_served() {
     run(async {
         let (peer, gate) = peer(options());
-        // Before the response has begun.
+        // The client disconnects before the response has begun.
         let body = modern(1, "tools/call", json!({ "name": "wait", "arguments": {} }));
         let caller = peer.modern("tools/call", "wait");
         let mut call = Box::pin(caller.post(&body));
@@ -279,7 +279,7 @@ fn f128_a_client_that_vanishes_cancels_and_the_next_is_served() {
         drop(call);
         settle().await;
         assert_eq!(gate.dropped(), 1);
-        // In the middle of it.
+        // The client disconnects in the middle of the response.
         let stream = peer.call(1, "wait", json!({})).await;
         assert_eq!(stream.kind(), "text/event-stream");
         drop(stream);
@@ -294,7 +294,7 @@ fn cve_2026_25536_two_clients_with_equal_ids_get_their_own_replies() {
     run(async {
         let (server, _) = server();
         let (one, other) = (Peer::new(&server, options()), Peer::new(&server, options()));
-        // At one service, too.
+        // Also two clients of one service.
         let third = one.clone();
         let ask = async |peer: &Peer, name: &str| {
             for id in 0..1_000 {
@@ -384,7 +384,7 @@ fn n92_a_client_that_takes_nothing_is_given_up_and_holds_a_bounded_amount() {
         for _ in 0..50 {
             settle().await;
         }
-        // A client that goes on reading gets all of it.
+        // A client that goes on reading receives all notifications.
         gate.open.add_permits(1_000);
         let mut reader = peer.modern("tools/call", "steps").post(stepping(2, 1_000)).await;
         let mut last = None;
@@ -418,7 +418,7 @@ fn what_a_handler_tells_after_its_answer_reaches_no_other_client() {
         });
         let peer = Peer::new(&server.build().unwrap(), options());
         assert_eq!(text(&peer.call(1, "keeps", json!({})).await.json().await), "kept");
-        // Another client, whose call happens to have the same id, and which wants to hear everything.
+        // Another client, whose call has the same id, and which asks for all notifications.
         let wants = json!({ "progressToken": 7, "io.modelcontextprotocol/logLevel": "debug" });
         let mut other =
             Box::pin(peer.ask(1, "tools/call", json!({ "name": "wait", "arguments": {}, "_meta": wants })));

@@ -1,4 +1,4 @@
-//! Streams that a handler closes, and clients that come back for the result: polling, since 2025-11-25.
+//! Tests of streams that a handler closes, and of clients that poll for the result, since 2025-11-25.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server>
 
@@ -31,7 +31,7 @@ fn a_stream_is_closed_in_the_middle_of_a_call_and_its_result_is_fetched() {
         assert_eq!(primes, ["data: ", "id: 1-0", "retry: 1234"]);
         assert!(rest.contains("id: 1-1\n") && rest.contains("notifications/progress"), "{rest}");
         assert_eq!(rest.matches("\n\n").count(), 1, "{rest}");
-        // It comes back before the result is there.
+        // The client resumes before the result exists.
         let mut resumed = resume(&session, "1-1").await;
         assert_eq!(resumed.event().await.unwrap(), ("1-1".into(), String::new()));
         gate.open.add_permits(1);
@@ -73,7 +73,7 @@ fn a_client_is_sent_away_again_and_again() {
         let mut reply = session.call_in_session(1, "part", json!({ "n": TIMES })).await;
         let mut seen = Vec::new();
         for time in 1..=TIMES {
-            // What primes the stream comes first, as often as one is opened.
+            // Each stream begins with the priming event.
             let (id, data) = reply.event().await.unwrap();
             assert_eq!((id, data.as_str()), (format!("1-{}", time - 1), ""));
             let (id, message) = reply.message_with_id().await.unwrap();
@@ -96,7 +96,7 @@ fn who_has_left_already_is_not_sent_away() {
         let session = peer.open(LEGACY).await;
         let mut reply = session.call_in_session(1, "part", json!({ "n": 2 })).await;
         while reply.event().await.is_some() {}
-        // The second step, and the wish to close the stream, come while nobody reads.
+        // The handler does its second step, and asks to close the stream, while no client reads.
         gate.open.add_permits(1);
         settle().await;
         let mut resumed = resume(&session, "1-1").await;
@@ -152,7 +152,7 @@ fn nothing_is_closed_where_the_client_would_not_come_back_or_lose_something() {
     });
 }
 
-/// The last message of a reply, which all came on its own stream.
+/// The last message of a response, whose messages all arrive on its own stream.
 async fn whole(mut reply: Reply) -> Value {
     if reply.kind() == "application/json" {
         return reply.json().await;

@@ -1,4 +1,4 @@
-//! Streams of legacy sessions that break, and clients that come back for the rest.
+//! Tests of streams of legacy sessions that break, and of clients that resume them.
 
 use mcpjoin::transport::{EventId, HttpOptions, MemoryEvents};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ async fn resume(session: &Peer, after: &str) -> Reply {
     session.with("last-event-id", after).get().await
 }
 
-/// What is left of a stream: ids and messages, without what primes it.
+/// The rest of a stream: ids and messages, without the priming event.
 async fn rest(mut reply: Reply) -> Vec<(String, Value)> {
     let mut rest = Vec::new();
     while let Some(message) = reply.message_with_id().await {
@@ -53,7 +53,7 @@ fn f116_a_stream_cut_at_any_event_is_resumed_without_loss_or_doubling() {
                 seen.push(reply.event().await.unwrap());
             }
             drop(reply);
-            // It goes on while nobody reads.
+            // The call goes on while no client reads.
             gate.open.add_permits(1);
             settle().await;
             let after = seen.last().unwrap().0.clone();
@@ -100,7 +100,7 @@ fn only_the_stream_of_the_event_is_replayed() {
         assert_eq!(rest(resume(&session, "1-0").await).await, call);
         let mut again = resume(&session, "0-0").await;
         assert_eq!(again.message_with_id().await.unwrap().0, "0-1");
-        // The older one of two readers is done.
+        // The older one of two readers ends.
         assert_eq!(standing.message().await, None);
         assert!(server.handle().remove_tool("ask").unwrap());
         assert_eq!(again.message_with_id().await.unwrap().0, "0-2");
@@ -119,7 +119,7 @@ fn what_came_while_the_standing_stream_was_away_is_not_lost() {
         drop(stream);
         assert!(server.handle().remove_tool("log").unwrap());
         settle().await;
-        // By a client that remembers, and by one that does not.
+        // One client resumes with a last event id, and one without.
         let mut resumed = resume(&session, "0-0").await;
         assert_eq!(resumed.message_with_id().await.unwrap().0, "0-1");
         drop(resumed);
@@ -158,10 +158,10 @@ fn what_cannot_be_resumed_is_refused() {
         for after in ["1", "x", "1-99", "7-0", "-1", "1-", "18446744073709551616-0", "1-1-1"] {
             assert_eq!(resume(&session, after).await.status, 400, "{after:?}");
         }
-        // Of another session there is nothing.
+        // A client cannot resume a stream of another session.
         let other = peer.open(LEGACY).await;
         assert_eq!(resume(&other, "1-0").await.status, 400);
-        // A reply that was plain JSON was no stream.
+        // A response that was plain JSON was no stream.
         let mut waiting = Box::pin(other.call_in_session(1, "wait", json!({})));
         begins(&mut waiting).await;
         drop(waiting);
@@ -217,7 +217,7 @@ fn what_is_kept_is_bounded_and_goes_with_its_session() {
     });
 }
 
-/// A store that the test looks into.
+/// A store that the test can inspect.
 struct Shared(std::sync::Arc<MemoryEvents>);
 
 impl mcpjoin::transport::EventStore for Shared {

@@ -1,4 +1,4 @@
-//! The table of legacy sessions: who may use one, how many there may be, how long they live.
+//! Tests of the server's table of legacy sessions: which client may use a session, their maximum number, their lifetime.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn f111_ids_are_128_bits_that_no_one_guesses() {
             ones += u128::from_str_radix(&id, 16).unwrap().count_ones();
             assert!(ids.insert(id));
         }
-        // Half of 64,000 bits, within ten standard deviations.
+        // About half of 64,000 bits must be ones, within ten standard deviations.
         assert!((30_700..33_300).contains(&ones), "{ones}");
     });
 }
@@ -62,7 +62,7 @@ fn cve_2026_33946_a_stranger_cannot_take_the_stream_of_a_session() {
         assert_eq!(thief.get().await.status, 404);
         assert_eq!(thief.with("last-event-id", "0-0").get().await.status, 404);
         stream.is_silent().await;
-        // Nor can its owner by accident.
+        // A second stream of the owner is refused too, so it cannot replace the first by accident.
         assert_eq!(session.get().await.status, 409);
     });
 }
@@ -99,7 +99,7 @@ fn cve_2026_59951_sessions_are_capped_and_a_client_beyond_is_asked_to_come_again
             }
         }
         assert_eq!((peer.service.sessions(), refused), (100, 99_900));
-        // Modern clients need none.
+        // Modern clients need no session.
         assert_eq!(peer.call(1, "echo", json!({})).await.status, 200);
     });
 }
@@ -107,7 +107,7 @@ fn cve_2026_59951_sessions_are_capped_and_a_client_beyond_is_asked_to_come_again
 #[test]
 fn a_session_begins_with_a_message_of_its_own_bound() {
     run(async {
-        // With the members that a client adds to what it says of itself, to a byte.
+        // An `initialize` of exactly this length, with extra members in the client's capabilities.
         let of_length = |length: usize| {
             let mut message = initialize(LEGACY, json!({ "experimental": { "x": {} } }));
             let pad = length - message.to_string().len() - r#""p":"""#.len();
@@ -125,7 +125,7 @@ fn a_session_begins_with_a_message_of_its_own_bound() {
             let why = reply.json().await["error"]["message"].to_string();
             assert!(why.contains(&format!("`initialize` of {limit} bytes")), "{why}");
             assert_eq!(peer.service.sessions(), 1);
-            // Without sessions, too, and over HTTP+SSE.
+            // The same without sessions, and over HTTP+SSE.
             let stateless = Peer::new(&server().0, options.stateless(true));
             assert_eq!(stateless.post(of_length(limit + 1)).await.status, 413);
             let mut stream = peer.send(Method::GET, "/sse", "").await;
@@ -138,7 +138,7 @@ fn a_session_begins_with_a_message_of_its_own_bound() {
         }
         let (peer, _) = peer(HttpOptions::new().max_initialize(1));
         assert_eq!(peer.post(initialize(LEGACY, json!({}))).await.status, 413);
-        // What is no `initialize` has the bound of any message.
+        // Other messages have the general size limit.
         assert_eq!(peer.call(1, "echo", json!({ "message": "x".repeat(100_000) })).await.status, 200);
         assert_eq!(peer.service.sessions(), 0);
     });
@@ -147,7 +147,7 @@ fn a_session_begins_with_a_message_of_its_own_bound() {
 #[test]
 fn a_session_whose_connection_is_over_is_not_counted_and_takes_no_place() {
     run(async {
-        // A client that takes nothing of what it is owed is given up.
+        // The server gives up a client that does not read its pending responses.
         let mut limits = Limits::default();
         (limits.message, limits.queued_replies, limits.write_stall) = (4_096, 4_096, Duration::from_secs(3));
         let server = builder(&Gate::new()).limits(limits).build().unwrap();
@@ -165,7 +165,7 @@ fn a_session_whose_connection_is_over_is_not_counted_and_takes_no_place() {
             say(call(id, "echo", json!({ "message": "x".repeat(3_000) }))).await;
         }
         assert_eq!(peer.service.sessions(), 2);
-        // What it is owed has a second more to leave.
+        // The server waits one more second for the pending responses to be sent.
         for passing in [4, 2] {
             settle().await;
             tokio::time::advance(Duration::from_secs(passing)).await;
@@ -178,7 +178,7 @@ fn a_session_whose_connection_is_over_is_not_counted_and_takes_no_place() {
         for open in [session, another] {
             assert_eq!(open.call_in_session(1, "echo", json!({})).await.status, 200);
         }
-        // Those that the server has ended itself are not counted either.
+        // Sessions that the server has ended itself are not counted either.
         peer.service.drain().await;
         assert_eq!(peer.service.sessions(), 0);
     });
@@ -208,7 +208,7 @@ fn cve_2026_67430_a_session_that_is_not_used_is_over_after_its_time() {
         tokio::time::advance(Duration::from_secs(200)).await;
         settle().await;
         assert_eq!(peer.service.sessions(), 0);
-        // And again, after there was none.
+        // The same again, after the last session has ended.
         peer.open(LEGACY).await;
         assert_eq!(peer.service.sessions(), 1);
         settle().await;

@@ -1,4 +1,4 @@
-//! How a server over HTTP ends: what is in progress is finished, streams get their last words.
+//! Tests of the shutdown of a server over HTTP: pending calls finish, and streams receive their last messages.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tower_service::Service as _;
 
 use crate::support::{LEGACY, Reply, begins, initialize, modern, peer, run, settle, text};
 
-/// A body that comes late.
+/// A body that arrives late.
 struct Late(Option<oneshot::Receiver<Bytes>>);
 
 impl Body for Late {

@@ -1,4 +1,4 @@
-//! Over TCP, where bytes and connections matter: reliability group F by raw sockets.
+//! Tests of the HTTP server over raw TCP sockets: reliability group F, where single bytes and connections matter.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Gate, LEGACY, MODERN, builder, call, initialize, modern, run_for_real, text, until};
 
-/// A server that listens, and how it is ended.
+/// A server that listens, and the means to stop it.
 struct Listening {
     address: SocketAddr,
     gate: Gate,
@@ -51,14 +51,14 @@ impl Listening {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends something and reads until the server closes.
+    /// Sends a request and reads until the server closes the connection.
     async fn says(&self, request: &str) -> String {
         let mut stream = self.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
         to_end(&mut stream).await
     }
 
-    /// A modern call, whose whole response it gives.
+    /// Sends a modern call and returns the whole response.
     async fn calls(&self, tool: &str) -> String {
         self.says(&modern_call(1, tool)).await
     }
@@ -73,7 +73,7 @@ impl Listening {
     }
 }
 
-/// Everything up to the end, or up to where the connection broke.
+/// Reads to the end of the stream, or to the point where the connection broke.
 async fn to_end(stream: &mut TcpStream) -> String {
     let mut all = Vec::new();
     let mut piece = [0; 16 * 1024];
@@ -97,7 +97,7 @@ fn modern_call(id: i64, tool: &str) -> String {
     post(&headers, &body)
 }
 
-/// Opens a session: the headers that belong to it.
+/// Opens a session and returns its headers.
 async fn open(listening: &Listening) -> String {
     let response = listening.says(&post("", &initialize(LEGACY, json!({})).to_string())).await;
     let id = response.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
@@ -114,7 +114,7 @@ fn body(response: &str) -> &str {
 #[test]
 fn f101_heads_that_trickle_are_given_up_and_others_are_served() {
     run_for_real(async {
-        // Long enough for those who are served.
+        // The time is long enough for the well-behaved clients.
         let listening = Listening::new(HttpOptions::new().header_time(Duration::from_secs(2))).await;
         let started = Instant::now();
         let slow: Vec<_> = (0..100)
@@ -144,10 +144,10 @@ fn f101_heads_that_trickle_are_given_up_and_others_are_served() {
         for slow in slow {
             slow.await.unwrap();
         }
-        // Far below the limit of a connection that is idle, and of one that takes nothing.
+        // This is far below the timeout of an idle connection, and below that of a connection that reads nothing.
         let took = started.elapsed();
         assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(25), "{took:?}");
-        // One that says nothing at all, too.
+        // A connection that sends nothing at all is closed too.
         assert_eq!(to_end(&mut listening.connect().await).await, "");
         listening.is_served().await;
     });
@@ -168,7 +168,7 @@ fn who_sends_all_of_a_body_that_is_too_large_before_it_reads_gets_the_answer_all
         let mut limits = Limits::default();
         limits.message = 100_000;
         let listening = Listening::with_limits(HttpOptions::new(), limits).await;
-        // More than the buffers of both systems hold.
+        // The body is larger than the socket buffers of both sides.
         let body = vec![b' '; 12 * 1024 * 1024];
         let known = post("", "").replace("content-length: 0", &format!("content-length: {}", body.len()));
         let chunked = post("", "").replace("content-length: 0", "transfer-encoding: chunked");
@@ -182,7 +182,7 @@ fn who_sends_all_of_a_body_that_is_too_large_before_it_reads_gets_the_answer_all
             let answer = to_end(&mut stream).await;
             assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
         }
-        // Who asks before it sends anything hears of it before it does.
+        // A client that sends `Expect: 100-continue` receives the error before it sends the body.
         let asks =
             post("", "").replace("content-length: 0", "content-length: 200000\r\nexpect: 100-continue");
         let mut stream = listening.connect().await;
@@ -199,7 +199,7 @@ fn authorization_who_sends_all_of_a_body_before_it_reads_hears_that_its_token_is
         let mut limits = Limits::default();
         limits.message = 32 * 1024 * 1024;
         let listening = Listening::with_limits(crate::authorization::asking(), limits).await;
-        // More than the buffers of both systems hold, and less than the limit.
+        // The body is larger than the socket buffers of both sides, and smaller than the limit.
         let body = vec![b' '; 12 * 1024 * 1024];
         let head = post("", "").replace("content-length: 0", &format!("content-length: {}", body.len()));
         for (token, status) in
@@ -228,7 +228,7 @@ fn authorization_each_request_on_a_connection_shows_its_own_token_and_a_refusal_
             ("authorization: Bearer alice/b\r\n", "403"),
             ("authorization: Bearer alice/a\r\n", "200"),
         ] {
-            // The body comes for itself, as many libraries send it.
+            // The body is a separate write, as many libraries send it.
             let head = format!("{}\r\n\r\n", head.replace("host:", &format!("{token}host:")));
             stream.write_all(head.as_bytes()).await.unwrap();
             tokio::task::yield_now().await;
@@ -295,11 +295,11 @@ fn f104_lengths_that_lie_are_refused_and_smuggle_nothing() {
             assert!(answer.starts_with("HTTP/1.1 400"), "{lie}: {answer}");
             assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{lie}");
         }
-        // What is left of one that is too short is no request.
+        // With too small a length, the rest of the body is no valid request.
         let answer =
             listening.says(&good.replace(&written, &format!("content-length: {}", length - 1))).await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
-        // Two lengths, of which each would do, and a request in the body of another, which is not run.
+        // Two lengths, each of them plausible, and a second request inside the body, which the server must not run.
         let inner = modern_call(2, "wait");
         let (head, body) = good.split_once("\r\n\r\n").unwrap();
         let chunked = format!("{length:x}\r\n{body}\r\n0\r\n\r\n");
@@ -369,7 +369,7 @@ fn n93_a_large_reply_that_nobody_reads_keeps_nobody_else_waiting() {
     });
 }
 
-/// The events of a stream as far as it has come.
+/// The complete events of a stream that was read in part.
 fn events(bytes: &[u8]) -> Vec<(String, String)> {
     events_up_to(bytes, 1 << 20)
 }
@@ -394,7 +394,7 @@ fn f116_a_stream_cut_at_any_byte_is_resumed_without_loss_or_doubling() {
     run_for_real(async {
         let listening = Listening::new(HttpOptions::new()).await;
         let session = open(&listening).await;
-        // HTTP/1.0 has no chunks: the body is the stream and nothing else.
+        // HTTP/1.0 has no chunked encoding: the body is the bare stream.
         let old = |request: String| request.replace("HTTP/1.1", "HTTP/1.0");
         let ask = |id: usize| old(post(&session, &call(id, "steps", json!({ "n": 3 })).to_string()));
         let resume = |after: &str| {
@@ -432,13 +432,13 @@ fn f116_a_stream_cut_at_any_byte_is_resumed_without_loss_or_doubling() {
     });
 }
 
-// ---- streams that last ----
+// ---- long streams ----
 
 fn listen(session: &str) -> String {
     format!("GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n{session}\r\n")
 }
 
-/// Reads up to there, and gives everything that came before it too.
+/// Reads until this text, and returns everything up to and including it.
 async fn up_to(stream: &mut TcpStream, end: &str) -> String {
     let mut all = Vec::new();
     while !all.ends_with(end.as_bytes()) {
@@ -447,7 +447,7 @@ async fn up_to(stream: &mut TcpStream, end: &str) -> String {
     String::from_utf8(all).unwrap()
 }
 
-/// What is in the chunks of a body; none may be left open.
+/// Joins the chunks of a body; every chunk must be complete.
 fn joined(mut chunks: &str) -> String {
     let mut all = String::new();
     loop {
@@ -473,7 +473,7 @@ fn a_stream_that_lasts_has_a_connection_of_its_own_and_ends_in_order() {
         let head = up_to(&mut stream, "\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
         assert!(head.contains("transfer-encoding: chunked"), "{head}");
-        // What a client says there all the same is not answered, and does no harm.
+        // The server does not answer a request that a client sends on this connection, and it does no harm.
         stream.write_all(modern_call(1, "echo").as_bytes()).await.unwrap();
         listening.handle.remove_tool("echo").unwrap();
         let mut came = up_to(&mut stream, "list_changed\"}\n\n\r\n").await;
@@ -523,7 +523,7 @@ fn what_was_asked_before_a_stream_that_lasts_is_answered_whole() {
         written.unwrap();
         let came = String::from_utf8(came).unwrap();
         let (first, second) = came.split_at(came.rfind("HTTP/1.1 200").unwrap());
-        // A large answer is written on another thread, so it comes as an event: in chunks, of which the last is empty.
+        // A large response is serialized on another thread, so it arrives as an event: in chunks, the last of them empty.
         let end = first.trim_end_matches("\r\n0\r\n\r\n").trim_end();
         assert!(first.len() > 6 * 1024 * 1024 && end.ends_with('}'), "{} bytes", first.len());
         assert!(second.contains("text/event-stream"));
@@ -536,7 +536,7 @@ fn a_client_that_leaves_a_stream_that_lasts_may_open_it_again() {
         let listening = Listening::new(HttpOptions::new()).await;
         let session = open(&listening).await;
         for _ in 0..3 {
-            // The server may see only now that the one before has left.
+            // The server may notice only now that the previous client has disconnected.
             loop {
                 let mut stream = listening.connect().await;
                 stream.write_all(listen(&session).as_bytes()).await.unwrap();
@@ -569,7 +569,7 @@ fn a_large_event_on_a_stream_that_lasts_arrives_whole() {
         ] {
             assert!(listening.says(&tell(body)).await.starts_with("HTTP/1.1 202"));
         }
-        // Nothing was read meanwhile. The end of the stream comes behind everything that is due on it.
+        // The client has read nothing meanwhile. The stream ends only after every pending message was sent on it.
         let (rest, ()) = tokio::join!(to_end(&mut stream), listening.ends());
         let all = joined(&format!("{}{rest}", body(&opened)));
         let events = events_up_to(all.as_bytes(), 1 << 24);
@@ -591,7 +591,7 @@ fn a_connection_above_the_limit_waits_for_its_place() {
     });
 }
 
-// ---- HTTP/2, by hand ----
+// ---- scripted HTTP/2 frames ----
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
@@ -603,7 +603,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// POST to the endpoint, in the encoding of HTTP/2: each header as it is.
+/// The header block of a POST to the endpoint, in the encoding of HTTP/2: each header as a literal.
 fn head(headers: &[(&str, &str)]) -> Vec<u8> {
     let mut block = vec![0x83, 0x86];
     for (name, value) in [(":path", "/mcp"), (":authority", "localhost")].iter().chain(headers) {
@@ -616,7 +616,7 @@ fn head(headers: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// The next frame: its kind, its flags, its payload.
+/// Reads the next frame: its type, its flags, its payload.
 async fn next_frame(stream: &mut TcpStream) -> Option<(u8, u8, Vec<u8>)> {
     let mut header = [0; 9];
     stream.read_exact(&mut header).await.ok()?;
@@ -662,7 +662,7 @@ fn http_2_is_spoken_on_the_same_port() {
 fn http_2_with_two_hosts_is_refused() {
     run_for_real(async {
         let listening = Listening::new(HttpOptions::new()).await;
-        // The status 400 is the twelfth entry of the static table; 415, for the missing type, is not in it.
+        // Status 400 is the twelfth entry of the static table. Status 415, for a missing content type, is not in it.
         for (host, is_400) in [("localhost", false), ("evil.example", true)] {
             let mut stream = listening.connect().await;
             let mut request = PREFACE.to_vec();
@@ -712,14 +712,14 @@ fn f126_rapid_resets_and_endless_heads_end_the_connection() {
                     all.extend_from_slice(&piece[..length]);
                 }
             };
-            // The server closes, whatever it says before.
+            // The server closes the connection, whatever it sends before.
             tokio::select! { () = write => {}, () = read => {} }
             listening.is_served().await;
         }
     });
 }
 
-// ---- listening ----
+// ---- the listener ----
 
 #[test]
 fn the_end_finishes_calls_and_streams_and_then_closes() {

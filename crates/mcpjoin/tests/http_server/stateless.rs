@@ -1,4 +1,4 @@
-//! A server that keeps no legacy sessions.
+//! Tests of a server without legacy sessions.
 
 use http::Method;
 use mcpjoin::transport::HttpOptions;
@@ -16,7 +16,7 @@ fn a_legacy_request_stands_for_itself() {
         let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert_eq!(peer.post(initialized).await.status, 202);
         for (header, wraps) in [(LEGACY, false), ("", true)] {
-            // The first revision with this transport had no such header; it had batches.
+            // The first revision with this transport had no such header, but it had batches.
             let peer = peer.with("mcp-protocol-version", header);
             for id in 1..5 {
                 let answer = peer.post(call(id, "echo", json!({ "message": "hi" }))).await.json().await;

@@ -1,4 +1,5 @@
-//! A server with tools that stop where a test wants them to, and a client that speaks HTTP by hand.
+//! Support for the tests of the HTTP server: a server with tools that block until the test releases them, and a
+//! scripted HTTP client.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -25,7 +26,7 @@ use tower_service::Service as _;
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LEGACY: &str = "2025-11-25";
 
-/// Runs a test on a clock that only waiting moves. Ten hours of it are a hang.
+/// Runs a test on a paused clock that advances only while all tasks wait. Ten hours on it count as a hang.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -34,7 +35,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     });
 }
 
-/// Runs a test by the clock on the wall: where sockets are.
+/// Runs a test on the real clock, for tests that use sockets.
 pub(crate) fn run_for_real(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -42,13 +43,13 @@ pub(crate) fn run_for_real(test: impl Future<Output = ()>) {
     });
 }
 
-/// What the tools of [`server`] wait for, and what became of them.
+/// The signals that the tools of [`server`] wait for, and counters of their calls.
 #[derive(Clone)]
 pub(crate) struct Gate {
     pub(crate) open: Arc<Semaphore>,
     /// Calls of `wait` that have begun.
     pub(crate) begun: watch::Sender<usize>,
-    /// Calls of `wait` that were dropped before they had an answer.
+    /// Calls of `wait` that were dropped before they had a result.
     pub(crate) dropped: watch::Sender<usize>,
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn builder(gate: &Gate) -> ServerBuilder {
             member(&arguments, "message").as_str().unwrap_or_default().to_owned()
         })
         .raw_tool(Tool::new("marked", Raw::parse(marked).unwrap()), |_, _| async move { "marked".to_owned() })
-        // Tells of each step, and goes on with the next when the gate opens.
+        // Reports progress at each step, and goes on with the next step when the gate opens.
         .raw_tool(Tool::new("steps", any_object()), {
             let gate = gate.clone();
             move |arguments, cx: Context| {
@@ -107,7 +108,7 @@ pub(crate) fn builder(gate: &Gate) -> ServerBuilder {
                 async move {
                     for step in 1..=member(&arguments, "n").as_u64().unwrap_or(1) {
                         cx.progress(step as f64, None, None);
-                        // What was told leaves before there is something newer to tell.
+                        // Lets the server send this progress before the handler reports the next one.
                         tokio::task::yield_now().await;
                         gate.open.acquire().await.unwrap().forget();
                     }
@@ -115,7 +116,7 @@ pub(crate) fn builder(gate: &Gate) -> ServerBuilder {
                 }
             }
         })
-        // The same, and sends its client away after each step.
+        // The same, and closes its client's connection after each step.
         .raw_tool(Tool::new("part", any_object()), {
             let gate = gate.clone();
             move |arguments, cx: Context| {
@@ -162,15 +163,15 @@ pub(crate) fn server() -> (Server, Gate) {
     (builder(&gate).build().unwrap(), gate)
 }
 
-/// A client of a service.
+/// A client of an HTTP service.
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(crate) service: HttpService,
-    /// The headers that every request has.
+    /// The headers of every request.
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// A response, of which the body may still come.
+/// A response whose body may be incomplete.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -195,7 +196,7 @@ impl Peer {
         Self { service: server.http(options), headers }
     }
 
-    /// The same with one header more, or another value of it; without it when the value is empty.
+    /// The same client with this header added or replaced; an empty value removes the header.
     pub(crate) fn with(&self, name: &str, value: &str) -> Self {
         let mut other = self.clone();
         other.headers.retain(|(kept, _)| kept != name);
@@ -228,7 +229,7 @@ impl Peer {
 
     // ---- 2026-07-28 ----
 
-    /// With the headers that a modern request has.
+    /// Adds the headers of a modern request.
     pub(crate) fn modern(&self, method: &str, name: &str) -> Self {
         self.with("mcp-protocol-version", MODERN).with("mcp-method", method).with("mcp-name", name)
     }
@@ -244,7 +245,7 @@ impl Peer {
 
     // ---- up to 2025-11-25 ----
 
-    /// The same in a session of that revision.
+    /// Opens a session of that revision and returns the client with its headers.
     pub(crate) async fn open(&self, version: &str) -> Self {
         self.open_as(version, json!({ "elicitation": {} })).await
     }
@@ -289,13 +290,13 @@ impl Reply {
         bytes
     }
 
-    /// The whole body, which is JSON.
+    /// The whole body, which must be JSON.
     pub(crate) async fn json(self) -> Value {
         assert_eq!(self.kind(), "application/json");
         serde_json::from_slice(&self.bytes().await).unwrap()
     }
 
-    /// The only message, whether it is the body or an event.
+    /// The only message of the response, either as the body or as an event.
     pub(crate) async fn message_or_json(mut self) -> Value {
         match self.kind() {
             "application/json" => self.json().await,
@@ -303,13 +304,13 @@ impl Reply {
         }
     }
 
-    /// The status and the code of the error that the body is.
+    /// The status, and the code of the JSON-RPC error in the body.
     pub(crate) async fn error(self) -> (u16, i64) {
         let status = self.status;
         (status, self.json().await["error"]["code"].as_i64().unwrap())
     }
 
-    /// The next event: its id and its data; `None` at the end.
+    /// The next event: its id and its data; `None` at the end of the stream.
     pub(crate) async fn event(&mut self) -> Option<(String, String)> {
         assert_eq!(self.kind(), "text/event-stream");
         loop {
@@ -328,7 +329,7 @@ impl Reply {
         }
     }
 
-    /// The next message of the stream, past what primes it; `None` at the end.
+    /// The next message of the stream, without the priming event; `None` at the end of the stream.
     pub(crate) async fn message(&mut self) -> Option<Value> {
         Some(self.message_with_id().await?.1)
     }
@@ -342,7 +343,7 @@ impl Reply {
         }
     }
 
-    /// Nothing comes for a minute but comments.
+    /// Checks that nothing but comments arrives for a minute.
     pub(crate) async fn is_silent(&mut self) {
         let message = tokio::time::timeout(Duration::from_secs(60), self.message()).await;
         assert!(message.is_err(), "{message:?}");
@@ -363,7 +364,7 @@ pub(crate) fn initialize(version: &str, capabilities: Value) -> Value {
     } })
 }
 
-/// A call of a tool in a legacy revision, which wants to hear of progress.
+/// A tool call in a legacy revision that asks for progress.
 pub(crate) fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> Value {
     let id = id.into();
     json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
@@ -375,19 +376,19 @@ pub(crate) fn text(message: &Value) -> &str {
     message["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{message}"))
 }
 
-/// Waits until a count has come so far.
+/// Waits until a counter has reached this value.
 pub(crate) async fn until(count: &watch::Sender<usize>, least: usize) {
     count.subscribe().wait_for(|count| *count >= least).await.unwrap();
 }
 
-/// Lets everything that is ready run.
+/// Runs every ready task.
 pub(crate) async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Polls a future until it is seen to wait.
+/// Polls a future a few times, and checks that it is pending.
 pub(crate) async fn begins<F: Future + Unpin>(future: &mut F) {
     for _ in 0..3 {
         let waiting = poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx).is_pending())).await;

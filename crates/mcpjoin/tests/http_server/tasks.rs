@@ -1,5 +1,5 @@
-//! Tasks over HTTP: whose they are, and on which stream they ask. What else they do is the same over every link
-//! (`tests/server/tasks_core.rs`).
+//! Tests of tasks over HTTP: which client owns a task, and on which stream a task sends its requests. The rest of their
+//! behaviour is the same over every link (`tests/server/tasks_core.rs`).
 
 use http::Method;
 use http::request::Parts;
@@ -33,7 +33,7 @@ impl Drop for Counted {
     }
 }
 
-/// The service, and how many of its tasks are at work.
+/// The service, and the number of its running tasks.
 fn peer(options: HttpOptions) -> (Peer, watch::Receiver<i32>) {
     let (count, running) = watch::channel(0);
     let server = Server::builder("s", "1")
@@ -58,7 +58,7 @@ fn request(id: i64, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-/// The answer to a request that needs no stream.
+/// The response to a request that needs no stream.
 async fn ask(session: &Peer, method: &str, params: Value) -> Value {
     session.post(request(1, method, params)).await.json().await
 }
@@ -87,7 +87,7 @@ fn a_task_is_seen_in_no_other_session() {
         let shown = ask(&mine, "tasks/get", json!({ "taskId": task })).await;
         assert_eq!(shown["result"]["status"], "working");
         running.wait_for(|count| *count == 1).await.unwrap();
-        // With the session goes whoever could ask for it.
+        // When the session ends, its tasks end too, because no client can ask for them any more.
         assert_eq!(mine.send(Method::DELETE, "/mcp", "").await.status, 204);
         running.wait_for(|count| *count == 0).await.unwrap();
     });
@@ -126,14 +126,14 @@ fn what_a_task_asks_goes_out_on_the_stream_of_its_result() {
         let mut standing = session.get().await;
         let task = begin(&session, "asks").await;
         settle().await;
-        // The client that has no stream open is left alone: to poll is answered by JSON.
+        // A client without an open stream receives no request: a poll is answered by JSON.
         let shown = ask(&session, "tasks/get", json!({ "taskId": task })).await;
         assert_eq!(shown["result"]["status"], "input_required");
         let mut left = session.post(request(2, "tasks/result", json!({ "taskId": task }))).await;
         let question = left.message().await.unwrap();
         assert_eq!(question["method"], "elicitation/create");
         assert_eq!(question["params"]["_meta"], json!({ RELATED: { "taskId": task } }));
-        // The client goes away with nothing said, and comes back.
+        // The client closes the stream without a cancellation, and asks for the result again.
         drop(left);
         let mut result = session.post(request(3, "tasks/result", json!({ "taskId": task }))).await;
         let again = result.message().await.unwrap();
@@ -144,7 +144,7 @@ fn what_a_task_asks_goes_out_on_the_stream_of_its_result() {
         assert_eq!(text(&last), "decline");
         assert_eq!(last["result"]["_meta"], json!({ RELATED: { "taskId": task } }));
         assert_eq!(result.message().await, None);
-        // What belongs to no request is told on the stream that belongs to none.
+        // Notifications that belong to no request are sent on the session's own stream.
         let mut told = Vec::new();
         while told.last() != Some(&json!("completed")) {
             let message = standing.message().await.unwrap();
@@ -168,7 +168,7 @@ fn without_sessions_there_are_no_tasks_that_everybody_could_list() {
         assert_eq!(opened["result"]["capabilities"], json!({ "tools": {} }));
         let peer = peer.with("mcp-protocol-version", LEGACY);
         assert_eq!(ask(&peer, "tasks/list", json!({})).await["error"]["code"], -32601);
-        // What is said of tasks is passed over.
+        // The server ignores the task parameter.
         let answer = ask(&peer, "tools/call", json!({ "name": "asks", "task": {} })).await;
         assert_eq!(answer["result"]["isError"], true, "{answer}");
     });
@@ -200,7 +200,7 @@ fn a_task_of_the_extension_belongs_to_its_principal_too() {
         }
         let shown = ask(&ada, "tasks/get", &task, json!({ "taskId": task })).await;
         assert_eq!(shown["result"]["status"], "working");
-        // One protocol has no words for what a task of the other holds.
+        // A legacy session cannot read a task of the modern era.
         is_unknown(&ada.open(LEGACY).await, &task).await;
     });
 }
@@ -240,7 +240,7 @@ fn a_task_of_the_extension_is_told_to_nobody_but_its_principal() {
         }
         cancel(&ada, &hers).await;
         assert_eq!(she.message().await.unwrap()["params"]["taskId"], hers);
-        // What he had been told of hers would come before the last of his.
+        // A notification of her tasks to Bob would arrive before the last one of his own.
         for task in [&his, &later] {
             cancel(&bob, task).await;
             assert_eq!(he.message().await.unwrap()["params"]["taskId"], *task);

@@ -1,4 +1,5 @@
-//! Handlers that ask by hand, with names and a state of their own: written for the modern era, played in the others.
+//! Tests of handlers that request input by hand, with their own names and state: written for the modern era, and emulated
+//! in the others.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ fn question(name: &str, message: &str) -> InputRequests {
     InputRequests::new().with(name, form.into())
 }
 
-/// Asks for two things in one round, then for a third, and keeps what it knows in the state.
+/// Requests two inputs in one round, then a third, and keeps its progress in the state.
 async fn journey(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
     let Some(so_far) = cx.open_request_state::<String>()? else {
         let roots = cx.input_response::<ListRootsResult>("where")?;
@@ -192,7 +193,7 @@ fn what_a_handler_needs_is_required_of_the_client() {
     });
 }
 
-/// A modern client that makes its rounds by hand.
+/// A scripted modern client that sends each round.
 struct Rounds(Wire, i64);
 
 impl Rounds {
@@ -293,7 +294,7 @@ fn a_task_is_asked_by_hand_too() {
         let asked = client.ask("tasks/get", get.clone()).await["result"].clone();
         let name = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
         assert!(answers.get(&name).is_none(), "a name is used once in the life of a task");
-        // Longer than a state that leaves is good for.
+        // This is longer than a state at a client is valid.
         tokio::time::advance(Duration::from_secs(1_200)).await;
         let sure = json!({ name: { "action": "decline" } });
         client.ask("tasks/update", json!({ "taskId": task, "inputResponses": sure })).await;

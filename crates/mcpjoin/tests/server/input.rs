@@ -1,4 +1,4 @@
-//! Handlers that ask their client: written once, in both eras.
+//! Tests of handlers that request input from their client: written once, for both eras.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ async fn delete(arguments: Delete, cx: Context) -> Result<String, InputError> {
     Ok(format!("{} in {}: {}", arguments.path, roots.roots[0].uri, really.action.as_str()))
 }
 
-/// A server with one tool that asks three times, and how often its handler was begun.
+/// A server with one tool that requests input three times, and the number of runs of its handler.
 fn server() -> (Server, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = begun.clone();
@@ -132,7 +132,7 @@ fn a_question_that_fails_fails_the_call() {
     });
 }
 
-/// A modern client that makes its rounds by hand.
+/// A scripted modern client that sends each round.
 pub(crate) struct Rounds(Wire, i64);
 
 impl Rounds {

@@ -1,4 +1,4 @@
-//! Sessions from their first line to their last, by hand.
+//! Tests of a server's sessions from the first line to the last, with a scripted client.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn server() -> Server {
             Err::<String, _>(HandlerError::new("the backend is gone"))
         })
         .tool(tool("slow"), |_: NoArguments, _| async {
-            // Three seconds of the clock, which stands still until everybody waits.
+            // Three seconds on the paused clock, which advances only while all tasks wait.
             let never = tokio::time::timeout(Duration::from_secs(3), std::future::pending::<()>()).await;
             never.map_or("at last", |()| "never")
         })

@@ -1,4 +1,4 @@
-//! Resources, prompts, completions, pages, what is declared, and what is told when it changes.
+//! Tests of a server's resources, prompts, completions, pages, declared capabilities, and change notifications.
 
 use std::time::Duration;
 
@@ -243,11 +243,11 @@ fn c63_exactly_what_was_registered_is_declared_and_everything_else_refused() {
     });
 }
 
-/// A client, and what it is told.
+/// A client, and the notifications that it receives.
 async fn listening(server: &Server, era: Era) -> (Client, UnboundedReceiver<Notification>) {
     let (heard, hears) = mpsc::unbounded_channel();
     let builder = builder().ask(Ask::Only(era)).on_notification(move |notification| {
-        // The test may have heard enough.
+        // The test may have dropped the receiver.
         drop(heard.send(notification));
     });
     (connect(server, builder).await, hears)
@@ -284,7 +284,7 @@ fn changes_of_lists_are_told_to_everyone_who_wants_to_hear_and_storms_are_told_o
         assert_eq!(legacy_hears.recv().await.unwrap().method, Method::ResourceListChanged);
         assert_eq!(legacy_hears.recv().await.unwrap().method, Method::PromptListChanged);
         assert_eq!(stream.next().await.unwrap().unwrap().method, Method::PromptListChanged);
-        // Each was told once: nothing else is on its way.
+        // Each notification was sent once: there is no other one.
         for client in [&legacy, &modern, &deaf] {
             assert_eq!(client.list_tools().all().await.unwrap().len(), 10_000);
         }
@@ -323,7 +323,7 @@ fn an_updated_resource_is_told_to_those_who_are_subscribed() {
         for client in [&legacy, &modern] {
             client.unsubscribe("doc://one").await.unwrap();
         }
-        // The end of a stream has no answer: a request after it has one.
+        // The end of a stream is not acknowledged, so the test sends a request after it and waits for the response.
         ask(&modern, "resources/list", json!({})).await.unwrap();
         handle.notify_resource_updated("doc://one");
         for hears in [&mut legacy_hears, &mut modern_hears] {

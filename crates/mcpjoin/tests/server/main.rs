@@ -1,4 +1,4 @@
-//! Servers, as their clients see them.
+//! Tests of servers from the view of their clients, and the support functions of these tests.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod by_hand;
@@ -24,10 +24,10 @@ use tokio::io::{
 };
 use tokio::task::JoinHandle;
 
-/// Every revision with a handshake, and the one without.
+/// The era of the revisions with a handshake, and the era without.
 pub(crate) const BOTH_ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
-/// Runs a test on a clock that only waiting moves. Ten minutes of it are a hang.
+/// Runs a test on a paused clock that advances only while all tasks wait. Ten minutes on it count as a hang.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -44,7 +44,7 @@ pub(crate) fn value(raw: &Raw) -> Value {
     raw.decode().unwrap()
 }
 
-/// A client that is ready, over memory.
+/// A connected client over an in-memory link.
 pub(crate) async fn connect(server: &Server, builder: ClientBuilder) -> Client {
     let (ours, theirs) = Link::memory();
     server.connect(theirs);
@@ -63,12 +63,12 @@ pub(crate) async fn in_version(server: &Server, version: Version) -> Client {
     connect(server, builder().protocol_version(version).ask(Ask::Only(Era::Legacy))).await
 }
 
-/// Calls a tool and gives its result as JSON, without what the envelope adds.
+/// Calls a tool and returns its result as JSON, without the fields of the envelope.
 pub(crate) async fn call(client: &Client, tool: &str, arguments: Value) -> Result<Value, ErrorObject> {
     ask(client, "tools/call", json!({ "name": tool, "arguments": arguments })).await
 }
 
-/// Asks anything and gives the result as JSON, without what the envelope adds.
+/// Sends any request and returns the result as JSON, without the fields of the envelope.
 pub(crate) async fn ask(client: &Client, method: &str, params: Value) -> Result<Value, ErrorObject> {
     match client.send_request(method, Some(raw(&params))).await {
         Ok(result) => {
@@ -82,13 +82,13 @@ pub(crate) async fn ask(client: &Client, method: &str, params: Value) -> Result<
     }
 }
 
-/// The text of a result of one text.
+/// The text of a result that has exactly one text block.
 pub(crate) fn text(result: &Value) -> &str {
     assert_eq!(result["content"].as_array().unwrap().len(), 1, "{result}");
     result["content"][0]["text"].as_str().unwrap()
 }
 
-/// A peer that writes lines by hand.
+/// A scripted client that writes lines.
 pub(crate) struct Wire {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: Option<WriteHalf<DuplexStream>>,
@@ -124,7 +124,7 @@ impl Wire {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Nothing comes for a minute.
+    /// Checks that no line arrives for a minute.
     pub(crate) async fn is_silent(&mut self) {
         let line = tokio::time::timeout(Duration::from_secs(60), self.lines.next_line()).await;
         assert!(line.is_err(), "{line:?}");
@@ -135,7 +135,7 @@ impl Wire {
         self.next().await
     }
 
-    /// Closes our side, and gives what still comes, and why the server is done.
+    /// Closes the client's side, and returns the remaining messages and the server's close cause.
     pub(crate) async fn finish(mut self) -> (Vec<Value>, CloseCause) {
         let mut writer = self.writer.take().expect("still open");
         writer.shutdown().await.unwrap();

@@ -1,4 +1,4 @@
-//! Several replicas of one server: what one of them has asked, another one takes the answer to.
+//! Tests of several replicas of one server: one replica requests input, and another one accepts the response.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::input::Rounds;
 use crate::run;
 
-/// Bytes of the state that the tool `by-hand` has its client keep.
+/// The number of bytes of state that the tool `by-hand` stores at its client.
 const LARGE: usize = 5 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -68,14 +68,14 @@ fn accept(question: &str) -> Value {
     json!({ question: { "action": "accept" } })
 }
 
-/// The state of the first question of `greet`.
+/// The state of the first input request of `greet`.
 async fn asked(replica: &mut Rounds) -> Value {
     let asked = replica.tool("greet", ada(), Value::Null, Value::Null).await["result"].clone();
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     asked["requestState"].clone()
 }
 
-/// Whether it takes the state of the first question, and asks the second one.
+/// Whether the replica accepts the state of the first input request, and sends the second one.
 async fn takes(replica: &mut Rounds, tool: &str, arguments: Value, state: &Value) -> bool {
     let answer = replica.tool(tool, arguments, accept("ask-1"), state.clone()).await;
     if answer["error"]["code"] == -32602 {
@@ -122,7 +122,7 @@ fn a_replica_refuses_the_states_of_other_keys_tools_and_arguments() {
         assert!(!takes(&mut two, "greet", json!({ "name": "Eve" }), &state).await);
         let cut = state.as_str().unwrap();
         assert!(!takes(&mut two, "greet", ada(), &json!(cut[..cut.len() - 4])).await);
-        // The answers so far are not taken for the state of a handler that asks by hand.
+        // A handler that requests input by hand does not accept this state as its own.
         let by_hand = two.tool("by-hand", ada(), accept("sure"), state.clone()).await;
         assert_eq!(by_hand["error"]["code"], -32602);
         assert!(takes(&mut two, "greet", ada(), &state).await);
@@ -147,7 +147,7 @@ fn a_state_expires_at_every_replica() {
     run(async {
         let state = asked(&mut Rounds::new(&replica(&[1]))).await;
         tokio::time::advance(Duration::from_secs(590)).await;
-        // It was started nine minutes after the other one: its own age does not count.
+        // This replica was started nine minutes after the other one: its own age does not count.
         let mut late = Rounds::new(&replica(&[1]));
         assert!(takes(&mut late, "greet", ada(), &state).await);
         tokio::time::advance(Duration::from_secs(11)).await;

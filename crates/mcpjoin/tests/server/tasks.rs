@@ -1,4 +1,4 @@
-//! Tools that run as tasks, as the extension of 2026-07-28 has them.
+//! Tests of tools that run as tasks, as the extension of 2026-07-28 defines them.
 
 use mcpjoin::proto::ErrorObject;
 use mcpjoin::proto::types::{ElicitFormParams, ElicitationSchema, Members};

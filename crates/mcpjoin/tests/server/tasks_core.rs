@@ -1,4 +1,4 @@
-//! Tasks as they are part of the core of 2025-11-25.
+//! Tests of a server's tasks as the core protocol of 2025-11-25 defines them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{Wire, run, text};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
-/// So much of the clock that only waiting moves.
+/// Lets this much time pass on the paused clock.
 async fn pass(time: Duration) {
     let never = tokio::time::timeout(time, std::future::pending::<()>()).await;
     assert!(never.is_err());
@@ -86,11 +86,11 @@ fn server() -> Server {
     builder().build().unwrap()
 }
 
-/// A client that declares everything that can be asked of it.
+/// A client that declares every capability for requests from the server.
 struct Peer {
     wire: Wire,
     last: i64,
-    /// What the server has said of its own.
+    /// The requests and notifications that the server has sent, not yet read by the test.
     told: Vec<Value>,
 }
 
@@ -118,7 +118,7 @@ impl Peer {
         self.last
     }
 
-    /// The answer to that request; what the server says before it is kept.
+    /// The response to that request; messages that the server sends before it are kept.
     async fn answer(&mut self, id: i64) -> Value {
         loop {
             let message = self.wire.next().await;
@@ -139,12 +139,12 @@ impl Peer {
         answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {answer}"))
     }
 
-    /// What the server says of its own next.
+    /// The next request or notification of the server.
     async fn next_told(&mut self) -> Value {
         if self.told.is_empty() { self.wire.next().await } else { self.told.remove(0) }
     }
 
-    /// The next of what the server says of its own that is of that method.
+    /// The next request or notification of the server with that method.
     async fn told(&mut self, method: &str) -> Value {
         loop {
             let message = self.next_told().await;
@@ -154,7 +154,7 @@ impl Peer {
         }
     }
 
-    /// A question takes the place of another, which is taken back: in either order.
+    /// Expects a new request in place of another, and the cancellation of the old one, in either order.
     async fn asked_anew(&mut self, before: &Value) -> Value {
         let (mut question, mut cancelled) = (Value::Null, Value::Null);
         while question.is_null() || cancelled.is_null() {
@@ -277,14 +277,14 @@ fn the_result_is_waited_for_and_names_its_task() {
         let task = peer.begin("slow").await;
         let begun = Instant::now();
         let waiting = peer.send("tasks/result", &json!({ "taskId": task })).await;
-        // Asked meanwhile, it says how it stands.
+        // A request for the status is answered meanwhile.
         assert_eq!(peer.get(&task).await["status"], "working");
         let answer = peer.answer(waiting).await;
         assert_eq!(begun.elapsed(), Duration::from_secs(5));
         assert_eq!(text(&answer["result"]), "late");
         assert_eq!(answer["result"]["_meta"], json!({ RELATED: { "taskId": task } }));
         assert_eq!(peer.get(&task).await["status"], "completed");
-        // And again, and at once.
+        // A second request for the result is answered at once.
         assert_eq!(peer.result(&task).await["result"], answer["result"]);
         assert_eq!(begun.elapsed(), Duration::from_secs(5));
     });
@@ -350,7 +350,7 @@ fn who_declares_no_tasks_ignores_what_is_said_of_them() {
         for method in ["tasks/get", "tasks/result", "tasks/cancel", "tasks/list"] {
             assert_eq!(peer.code(method, json!({ "taskId": "x" })).await, -32601, "{method}");
         }
-        // Nor are there any in the revision before.
+        // The previous revision has no tasks either.
         let (mut older, _) = Peer::opened(&server(), &crate::initialize("2025-06-18")).await;
         for name in ["plain", "quick", "required"] {
             let answer = older.ask("tools/call", json!({ "name": name, "task": {} })).await;
@@ -374,7 +374,7 @@ fn what_names_no_task_is_refused() {
         for cursor in [json!("unknown"), json!("tasks-1"), json!("tools-0"), json!(1)] {
             assert_eq!(peer.code("tasks/list", json!({ "cursor": cursor })).await, -32602, "{cursor}");
         }
-        // Part of the extension alone.
+        // This method belongs to the extension only.
         let params = json!({ "taskId": "x", "inputResponses": {} });
         assert_eq!(peer.code("tasks/update", params).await, -32601);
     });
@@ -434,7 +434,7 @@ fn what_a_task_asks_goes_out_with_the_request_for_its_result() {
         assert_eq!((&told["params"]["taskId"], &told["params"]["status"]), (&task, &json!("input_required")));
         assert_eq!(told["params"]["_meta"], Value::Null);
         assert_eq!(peer.get(&task).await["status"], "input_required");
-        // Nobody is asked before somebody waits for the result.
+        // The server sends no request to the client until a client waits for the result.
         peer.wire.is_silent().await;
         let waiting = peer.send("tasks/result", &json!({ "taskId": task })).await;
         let question = peer.told("elicitation/create").await;
@@ -446,7 +446,7 @@ fn what_a_task_asks_goes_out_with_the_request_for_its_result() {
         assert_eq!(text(&answer["result"]), "decline");
         let mut told = peer.told("notifications/tasks/status").await;
         if told["params"]["status"] == "working" {
-            // Who is woken first by the answer: the work, or who tells that it goes on.
+            // The answer wakes both the work and the sender of status notifications; either may run first.
             told = peer.told("notifications/tasks/status").await;
         }
         assert_eq!(told["params"]["status"], "completed");
@@ -484,7 +484,7 @@ fn an_answer_that_is_an_error_reaches_the_tool() {
         let answer = peer.answer(waiting).await;
         assert_eq!(answer["result"]["isError"], true);
         assert!(text(&answer["result"]).contains("nobody is here"));
-        // What its client has not declared, a task does not ask.
+        // A task does not send a request whose capability its client has not declared.
         let (mut other, _) = Peer::of(&server(), json!({})).await;
         let task = other.begin("asks").await;
         let answer = other.result(&task).await;
@@ -499,10 +499,10 @@ fn whoever_asked_last_for_the_result_is_asked() {
         let task = peer.begin("asks").await;
         let first = peer.send("tasks/result", &json!({ "taskId": task })).await;
         let left = peer.told("elicitation/create").await;
-        // A client may leave the first without a word, and ask anew.
+        // A client may abandon the first request silently, and ask again.
         let second = peer.send("tasks/result", &json!({ "taskId": task })).await;
         let asked = peer.asked_anew(&left).await;
-        // And it may take the second back: then the first is asked again.
+        // It may also cancel the second request: then the server asks again on the first.
         let taken_back = json!({
             "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": second }
         });
@@ -569,7 +569,7 @@ fn progress_and_log_messages_name_the_task() {
         assert!(told.contains(&log) && told.contains(&progress(first)), "{told:?}");
         assert_eq!(told[2], progress(last));
         assert_eq!(peer.told("notifications/tasks/status").await["params"]["status"], "completed");
-        // Nobody who has not asked is told.
+        // A client that has not asked for status notifications receives none.
         let silent = peer.begin("tells").await;
         peer.result(&silent).await;
         assert!(peer.told.iter().all(|message| message["method"] != "notifications/progress"));
@@ -644,7 +644,7 @@ fn one_client_has_so_many_tasks_and_leaves_room_for_others() {
         for _ in 0..128 {
             peer.begin("never").await;
         }
-        // The one that was over has made room.
+        // The completed task was removed to make room.
         assert_eq!(peer.code("tasks/get", json!({ "taskId": quick })).await, -32602);
         assert_eq!(peer.code("tools/call", json!({ "name": "never", "task": {} })).await, -32603);
         let mut other = Peer::new(&server).await;
@@ -706,7 +706,7 @@ fn a_task_is_seen_in_its_own_session_alone_and_ends_with_it() {
             assert_eq!(other.code(method, json!({ "taskId": task })).await, -32602, "{method}");
         }
         assert!(other.list().await.is_empty());
-        // Nor is it one of the extension.
+        // It is no task of the extension either.
         let mut modern = Wire::new(&server);
         let answer = modern
             .ask(&crate::request(
@@ -742,7 +742,7 @@ fn a_task_that_has_made_room_for_another_leaves_nothing_behind() {
             let ended = peer.ask("tasks/result", json!({ "taskId": task })).await;
             assert_eq!(text(&ended["result"]), "done");
         }
-        // An hour before the last of them is thrown away.
+        // The tasks are freed now, an hour before the last of them would expire.
         pass(Duration::from_secs(1)).await;
         assert!(alive() <= before + 1, "{before} before, {} now", alive());
     });

@@ -1,4 +1,4 @@
-//! Tools: arguments, results, failures, and handlers that misbehave.
+//! Tests of a server's tools: arguments, results, failures, and handlers that misbehave.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -344,7 +344,7 @@ fn e94_a_panicking_a_blocking_and_a_never_ending_handler_beside_healthy_ones() {
                 tool("blocks"),
                 blocking(move |_: NoArguments, _| {
                     started.send(()).unwrap();
-                    // A thread that is kept until the test lets it go.
+                    // This blocks its thread until the test releases it.
                     held.lock().unwrap().recv().unwrap();
                     "done"
                 }),
@@ -428,7 +428,7 @@ fn log_messages_that_are_dropped_because_nobody_takes_them_are_told_of() {
                 .logging()
                 .limits(limits)
                 .tool(tool("talks"), |_: NoArguments, cx: mcpjoin::server::Context| async move {
-                    // Nothing is sent before it is through.
+                    // The connection sends nothing until the handler returns.
                     for _ in 0..1000 {
                         cx.log(LoggingLevel::Info, "x".repeat(1000));
                     }
@@ -449,7 +449,7 @@ fn log_messages_that_are_dropped_because_nobody_takes_them_are_told_of() {
                     came += 1;
                 }
                 assert!((1..1000).contains(&came), "{came}");
-                // That a handler took long is told, too, on a busy machine.
+                // On a busy machine there may be a line about a slow handler too.
                 let line = loop {
                     let line = told.recv().await.unwrap();
                     if line.contains("log messages were dropped") {

@@ -1,4 +1,4 @@
-//! What a tool answers with a type comes out as that type, whatever revision was spoken.
+//! Tests that the typed result of a tool arrives as that type, in every revision.
 
 use mcpjoin::Server;
 use mcpjoin::proto::types::{CallToolResult, ToolValueError};
@@ -49,7 +49,7 @@ fn a_typed_result_is_the_same_in_all_five_revisions() {
             assert_eq!(call("nothing").await.decode(), Ok(None::<i64>), "{version}");
             assert_eq!(call("holds").await.decode(), Ok(Holds { result: 7 }), "{version}");
             assert_eq!(call("maybe").await.decode(), Ok(Some(Holds { result: 7 })), "{version}");
-            // The same for who takes any value.
+            // The same for a caller that accepts any value.
             for (tool, value) in [
                 ("number", json!(42)),
                 ("text", json!("a \"text\"")),

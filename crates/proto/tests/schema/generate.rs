@@ -1,29 +1,29 @@
-//! Instances of a definition, made from its schema.
+//! Generates instances of a definition from its schema.
 //!
-//! For an object: the required members alone; all members; and for each member each of its own instances beside
-//! the required ones. For a choice: the instances of each branch. For an array: none, each instance of its items
-//! alone, and two items. The numbers add up and do not multiply, and a definition inside itself has only its
-//! smallest instance, so there is an end.
+//! For an object: the required members only; all members; and for each member each of its own instances together with
+//! the required ones. For a choice: the instances of each branch. For an array: no item, each instance of its items
+//! alone, and two items. The numbers of instances add up and do not multiply. A definition inside itself has only its
+//! smallest instance, so the recursion ends.
 
 use serde_json::{Map, Value, json};
 
 use crate::official::Schema;
 
-/// How many definitions deep members are varied one by one. Below that there are the smallest and the largest
-/// instance, of each branch where there is a choice: every definition has all its instances under its own name.
+/// The depth of definitions to which members are varied one by one. Deeper definitions have only the smallest and the
+/// largest instance, of each branch of a choice: every definition has all its instances under its own name.
 const VARIED: usize = 4;
 
-/// Params and results have `_meta`, the data of an error has `elicitations`. The old schemas write of many of
-/// them that they may have any member. Our types pass over those that no schema names.
+/// Params and results have `_meta`, and the data of an error has `elicitations`. The old schemas permit any other member
+/// in many of these objects. Our types ignore members that no schema names.
 const CLOSED: [&str; 2] = ["_meta", "elicitations"];
 
 pub(crate) struct Generator<'a> {
     schema: &'a Schema,
-    /// Whether objects with one of the members [`CLOSED`] get members that no schema names, too.
+    /// Whether objects with one of the members [`CLOSED`] get additional members that no schema names.
     open: bool,
 }
 
-/// Instances of one schema, in the order they were thought of; never empty.
+/// Instances of one schema, in the order of their generation; never empty.
 type Instances = Vec<Value>;
 
 impl<'a> Generator<'a> {
@@ -31,7 +31,7 @@ impl<'a> Generator<'a> {
         Self { schema, open }
     }
 
-    /// The instances of a definition, each once.
+    /// The distinct instances of a definition.
     pub(crate) fn instances(&self, name: &'a str) -> Instances {
         distinct(self.definition(name, &mut Vec::new()))
     }
@@ -91,7 +91,7 @@ impl<'a> Generator<'a> {
             .iter()
             .map(|(name, schema)| {
                 let instances = match *name {
-                    // For the schema it is a string. What the string is decides what the rest is.
+                    // The schema permits any string, but the string decides the type of the other members.
                     "resultType" if asks_for_input => vec![json!("input_required")],
                     "resultType" => vec![json!("complete")],
                     _ => self.any(schema, inside),
@@ -140,7 +140,7 @@ impl<'a> Generator<'a> {
         instances
     }
 
-    /// The members that an object may have, those of its parts included.
+    /// The members of an object, including those of its parts.
     fn members(&self, schema: &'a Value) -> Members<'a> {
         let mut members = Members::default();
         self.collect(schema, &mut members);
@@ -160,7 +160,7 @@ impl<'a> Generator<'a> {
         }
         let named = schema.get("properties").and_then(Value::as_object);
         for (name, schema) in named.into_iter().flatten() {
-            // What comes later is narrower: {Error, {code: const}}.
+            // A later definition is narrower: {Error, {code: const}}.
             members.named.retain(|(other, _)| other != name);
             members.named.push((name, schema));
         }
@@ -170,13 +170,13 @@ impl<'a> Generator<'a> {
             Some(Value::Bool(false)) => {}
             Some(Value::Bool(true)) => members.others = Some(&ANYTHING),
             Some(schema) => members.others = Some(schema),
-            // An object of which nothing is said is a map: `_meta`, settings of a capability.
+            // An object without a description is a map: `_meta`, settings of a capability.
             None if named.is_none_or(Map::is_empty) => members.others = Some(&ANYTHING),
             None => {}
         }
     }
 
-    /// The instance with as little as possible in it.
+    /// The instance with the fewest members.
     fn smallest(&self, schema: &'a Value) -> Value {
         if let Some(reference) = schema.get("$ref") {
             let name = self.schema.name_of(reference.as_str().unwrap());
@@ -201,7 +201,7 @@ impl<'a> Generator<'a> {
 struct Members<'a> {
     named: Vec<(&'a str, &'a Value)>,
     required: Vec<&'a str>,
-    /// The schema of those that have no name in the schema, when there may be any.
+    /// The schema of members without a name in the schema, if there may be any.
     others: Option<&'a Value>,
 }
 
@@ -231,7 +231,7 @@ fn strings(schema: &Value) -> Instances {
 
 fn integers(schema: &Value) -> Instances {
     let mut integers = vec![json!(3), json!(0), json!(-1), json!(4_294_967_296_u64)];
-    // JSON Schema calls 7.0 an integer. What may be a string too is an id: that is echoed as it was written.
+    // JSON Schema calls 7.0 an integer. A value that may be a string too is an id, which is returned as it was written.
     if schema["type"] == "integer" {
         integers.push(serde_json::from_str("7.0").unwrap());
     }
@@ -244,7 +244,7 @@ fn numbers() -> Instances {
     written.iter().map(|number| serde_json::from_str(number).unwrap()).collect()
 }
 
-/// Those that lie between the schema's bounds.
+/// The numbers between the schema's bounds.
 fn within(schema: &Value, numbers: Instances) -> Instances {
     let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
     let (least, most) = (bound("minimum"), bound("maximum"));
@@ -256,7 +256,7 @@ fn within(schema: &Value, numbers: Instances) -> Instances {
     numbers.into_iter().filter(fits).collect()
 }
 
-/// What a member of any type may be: one of each.
+/// One instance of each type, for a member of any type.
 fn anything() -> Instances {
     vec![
         json!({ "b": [{}, { "a": null }], "a": 1.5 }),
@@ -269,7 +269,7 @@ fn anything() -> Instances {
     ]
 }
 
-/// The one with most in it: the second, when it is that of an object or an array.
+/// The instance with the most members: the second one, if it is an object or an array.
 fn largest(instances: &Instances) -> &Value {
     match instances.get(1) {
         Some(second @ (Value::Object(_) | Value::Array(_))) => second,

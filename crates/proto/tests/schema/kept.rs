@@ -1,4 +1,4 @@
-//! What our types do not know and keep all the same, and what is easily lost.
+//! Tests of content that our types keep without knowing it, and of content that is easily lost.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::rows::typed;
 use crate::same::difference;
 
-/// A text as a `T`, which must write a text that says the same.
+/// Decodes a text as a `T`, and checks that encoding it returns an equal value.
 fn kept<T: Serialize + DeserializeOwned>(text: &str) -> (T, String) {
     let raw = Raw::parse(text.to_owned()).unwrap();
     let written = typed::<T>(&raw).unwrap_or_else(|fault| panic!("{text}: {fault}"));
@@ -21,7 +21,7 @@ fn kept<T: Serialize + DeserializeOwned>(text: &str) -> (T, String) {
     (raw.decode().unwrap(), written.to_string())
 }
 
-/// Every part stands in a text, and they stand there in their order.
+/// Checks that the text contains every part, in this order.
 fn in_order(text: &str, parts: &[&str]) {
     let mut rest = text;
     for part in parts {
@@ -88,7 +88,7 @@ fn f19_a_tool_without_a_description_is_kept() {
     let (result, written) = kept::<ListToolsResult>(text);
     assert_eq!(result.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(written, text);
-    // A description of null is none, and no word of it is written.
+    // A null description counts as absent, and is not encoded.
     let null = Raw::parse(r#"{"name":"a","description":null,"inputSchema":{"type":"object"}}"#).unwrap();
     assert_eq!(typed::<Tool>(&null).unwrap().as_str(), r#"{"name":"a","inputSchema":{"type":"object"}}"#);
 }
@@ -229,7 +229,7 @@ fn words_that_no_revision_has_are_kept() {
     unknown_word::<StringFormat>();
 }
 
-/// Levels have an order, and one outside it would have no place there.
+/// Levels have an order, and an unknown level would have no place in it.
 #[test]
 fn there_are_eight_levels() {
     for level in LoggingLevel::ALL {
@@ -240,7 +240,7 @@ fn there_are_eight_levels() {
     }
 }
 
-/// To ask for roots with empty parameters and to ask for them with none is the same.
+/// A roots request with empty params means the same as one without params.
 #[test]
 fn empty_params_of_a_question_may_go() {
     let question = Raw::parse(r#"{"method":"roots/list","params":{}}"#).unwrap();

@@ -1,17 +1,17 @@
-//! Whole messages there and back: decoded, their params or result read and written as their type, encoded.
+//! Decodes and encodes whole messages for the schema tests, with their params or results as typed values.
 //!
-//! Up to 2025-06-18 the schemas write a request as `method` and `params` alone, and 2026-07-28 does so for what a
-//! server asks of a client. What such an instance lacks to be a message is added before and taken away after.
+//! Up to 2025-06-18 the schemas define a request as `method` and `params` only, and 2026-07-28 does so for requests of the
+//! server to its client. The missing members of such an instance are added before decoding and removed after encoding.
 
 use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::{DecodeLimits, Message, Method, Payload, Raw, encode};
 use serde_json::{Value, json};
 
-/// Reads a text as a type and writes that.
+/// Decodes a text as a type and encodes the value.
 pub(crate) type RoundTrip = fn(&Raw) -> Result<Raw, String>;
 
-/// What the payloads of a message are read as; as they are, where there is nothing.
+/// The types of the payloads of a message; a payload without a type is not converted.
 #[derive(Clone, Copy)]
 pub(crate) struct Payloads {
     pub(crate) params: fn(&Method) -> Option<RoundTrip>,
@@ -19,7 +19,7 @@ pub(crate) struct Payloads {
     pub(crate) error: Option<RoundTrip>,
 }
 
-/// Takes a message, a batch, or the `method` and `params` of one, there and back.
+/// Decodes and encodes a message, a batch, or the `method` and `params` of a message.
 pub(crate) fn round_trip(instance: &Value, payloads: Payloads) -> Result<Value, String> {
     let mut whole = instance.clone();
     let mut added = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn round_trip(instance: &Value, payloads: Payloads) -> Result<Value, 
         }
         if object.contains_key("error") && !object.contains_key("id") {
             // JSON-RPC 2.0: "If there was an error in detecting the id in the Request object, it MUST be Null".
-            // The schema has no null, and no id then.
+            // The schema permits no null here, and has no id in that case.
             added.push(("id", Value::Null));
         }
         object.extend(added.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));

@@ -1,4 +1,4 @@
-//! The official schemas and examples as they lie in `tests/official`.
+//! Reads the official schemas and examples in `tests/official`, for the schema tests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use jsonschema::{Draft, Validator};
 use serde_json::{Map, Value, json};
 
-/// A revision and how many definitions its schema has.
+/// Each revision, and the number of definitions in its schema.
 pub(crate) const REVISIONS: [(&str, usize); 5] =
     [("2024-11-05", 79), ("2025-03-26", 83), ("2025-06-18", 91), ("2025-11-25", 145), ("2026-07-28", 155)];
 
-/// The revision that has examples.
+/// The revision with examples.
 pub(crate) const MODERN: &str = "2026-07-28";
 
-/// One revision's schema.
+/// The schema of one revision.
 pub(crate) struct Schema {
-    /// As in `2025-11-25`.
+    /// The name of the revision, for example `2025-11-25`.
     pub(crate) revision: &'static str,
     draft: Draft,
     /// `definitions` up to 2025-06-18, `$defs` since.
@@ -39,16 +39,16 @@ impl Schema {
         Self { revision, draft, keyword, definitions }
     }
 
-    /// What judges instances of one definition.
+    /// A validator for instances of one definition.
     pub(crate) fn validator(&self, name: &str) -> Validator {
-        // Only what the definition needs: the others would be compiled too, each time.
+        // It contains only the definitions that this one needs: the others would be compiled too, each time.
         let mut needed = Map::new();
         self.collect(name, &mut needed);
         let whole = json!({ "$ref": format!("#/{}/{name}", self.keyword), self.keyword: needed });
         jsonschema::options().with_draft(self.draft).build(&whole).unwrap()
     }
 
-    /// A definition and all that it refers to.
+    /// Collects a definition and every definition that it refers to.
     fn collect(&self, name: &str, needed: &mut Map<String, Value>) {
         if needed.contains_key(name) {
             return;
@@ -76,7 +76,7 @@ impl Schema {
         members.into_iter().flat_map(Map::keys)
     }
 
-    /// The definitions that a definition is a choice of.
+    /// The alternatives of a definition that is a choice.
     pub(crate) fn branches(&self, name: &str) -> Vec<&str> {
         let branches = self.definitions[name]["anyOf"].as_array().unwrap();
         branches.iter().map(|branch| self.name_of(branch["$ref"].as_str().unwrap())).collect()
@@ -91,13 +91,13 @@ impl Schema {
 
 /// One official example.
 pub(crate) struct Example {
-    /// The definition that it is an example of.
+    /// The definition of the example.
     pub(crate) definition: String,
     pub(crate) file: String,
     pub(crate) text: String,
 }
 
-/// All of them, in the order of their names.
+/// All examples, in the order of their names.
 pub(crate) fn examples() -> Vec<Example> {
     let mut examples = Vec::new();
     for definition in fs::read_dir(folder().join(MODERN).join("examples")).unwrap() {

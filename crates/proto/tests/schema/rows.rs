@@ -1,4 +1,4 @@
-//! Which type of ours each definition of the five schemas is.
+//! The table of our types for the definitions of the five schemas.
 
 use mcpjoin_proto::types::*;
 use mcpjoin_proto::{ErrorObject, Method, ProgressToken, Raw, RequestId};
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use crate::message::{Payloads, RoundTrip};
 
-/// How instances of a definition go there and back.
+/// How the schema tests decode and encode instances of a definition.
 pub(crate) enum Row {
-    /// They are this type.
+    /// The instances have this type.
     Type(RoundTrip),
-    /// As above; members that no schema names are kept too.
+    /// The same; members that no schema names are kept too.
     Open(RoundTrip),
-    /// A part that several definitions share: as the type that has it, beside members that it must have.
+    /// A part that several definitions share: decoded as a type that contains it, with these required members added.
     Part(RoundTrip, Value),
-    /// They are messages, or what the schema writes of them.
+    /// The instances are messages, or the part of a message that the schema defines.
     Message(Payloads),
-    /// As above, with params or a result that may be anything.
+    /// The same, with params or a result of any type.
     AnyMessage,
-    /// They are what one of the named definitions is. Which, the receiver knows from the request.
+    /// The instances belong to one of the named definitions. The receiver knows from its request to which one.
     Branches,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn row(revision: &str, name: &str) -> Option<Row> {
         "CompleteResultResponse" => response(typed::<CompleteResult>),
         "SubscriptionsListenResultResponse" => response(typed::<ListenResult>),
 
-        // What everything has in common
+        // Common to all messages
         "Result" | "GetTaskPayloadResult" => Open(typed::<Raw>),
         "ClientResult" if revision == "2026-07-28" => Open(typed::<Raw>),
         "ClientResult" | "ServerResult" => Branches,
@@ -243,7 +243,7 @@ pub(crate) fn row(revision: &str, name: &str) -> Option<Row> {
     })
 }
 
-/// What the params of a method are.
+/// The type of a method's params.
 fn params(method: &Method) -> Option<RoundTrip> {
     Some(match method {
         Method::Initialize => typed::<InitializeParams>,
@@ -293,7 +293,7 @@ const fn error(data: RoundTrip) -> Row {
     Row::Message(Payloads { error: Some(data), ..MESSAGE })
 }
 
-/// Reads a text as a `T` and writes that, twice: what has been written once must not change any more.
+/// Decodes a text as a `T` and encodes it, twice: the second time must not change it.
 pub(crate) fn typed<T: Serialize + DeserializeOwned>(text: &Raw) -> Result<Raw, String> {
     let value: T = text.decode().map_err(|error| error.to_string())?;
     let once = Raw::from_value(&value).map_err(|error| error.to_string())?;
@@ -305,7 +305,7 @@ pub(crate) fn typed<T: Serialize + DeserializeOwned>(text: &Raw) -> Result<Raw, 
     Ok(once)
 }
 
-/// A result that may ask for input instead.
+/// A result, or a request for input in its place.
 fn result<T: Serialize + DeserializeOwned>(text: &Raw) -> Result<Raw, String> {
     let object: Members<Raw> = text.decode().map_err(|error| error.to_string())?;
     match object.get("resultType").map(Raw::as_str) {
@@ -314,7 +314,7 @@ fn result<T: Serialize + DeserializeOwned>(text: &Raw) -> Result<Raw, String> {
     }
 }
 
-/// An answer, read as what its members show it to be; the receiver knows that from its own question.
+/// An input response, decoded by its members; a receiver knows the type from its own request.
 fn input_response(text: &Raw) -> Result<Raw, String> {
     let answer: InputResponse = text.decode().map_err(|error| error.to_string())?;
     let members: Members<Raw> = text.decode().map_err(|error| error.to_string())?;
@@ -329,7 +329,7 @@ fn input_response(text: &Raw) -> Result<Raw, String> {
     typed::<InputResponse>(answer.raw())
 }
 
-/// `_meta`, with the keys that have types read as these.
+/// `_meta`, with its typed keys decoded as their types.
 fn meta(text: &Raw) -> Result<Raw, String> {
     use mcpjoin_proto::types::meta::key;
 

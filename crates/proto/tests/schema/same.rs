@@ -1,9 +1,9 @@
-//! Whether two JSON values say the same.
+//! Compares two JSON values, for the schema tests.
 
 use serde_json::{Number, Value};
 
-/// Where and how two values differ; nothing when they are equal. The order of members does not count, and numbers
-/// are compared as numbers: 50 is 50.0.
+/// The place and kind of the first difference; `None` when the values are equal. The order of members does not count,
+/// and numbers are compared by value: 50 equals 50.0.
 pub(crate) fn difference(before: &Value, after: &Value) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {

@@ -1,4 +1,4 @@
-//! Batches of 2025-03-26: the stored replies are limited, and every request has its reply.
+//! Tests of the batches of 2025-03-26: the stored replies are limited, and every request has its reply.
 
 use mcpjoin_proto::session::{Limits, Reply};
 use mcpjoin_proto::{Raw, RequestId};

@@ -1,4 +1,4 @@
-//! Sessions in memory, and helpers that feed them and collect their output.
+//! Support for the session tests: sessions in memory, and helpers that feed them and collect their output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ pub(crate) fn opened_client(limits: Limits) -> Session {
     client
 }
 
-/// Hands bytes to a session.
+/// Passes bytes to a session.
 pub(crate) fn say(session: &mut Session, text: &str) {
     say_at(session, Time::ZERO, &Bytes::from(text.to_owned()));
 }

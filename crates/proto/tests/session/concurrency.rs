@@ -1,4 +1,4 @@
-//! Group E of the catalogue: many requests at once, races, storms, and an end within them.
+//! Tests of group E of the catalogue: many requests at once, races, floods, and an end in the middle of them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use mcpjoin_proto::{Method, Notification, Payload, Raw, Time, Version};
 
 use crate::common::*;
 
-/// A small generator (xorshift), so that every run is the same.
+/// A small random generator (xorshift), seeded by each test, so that every run is the same.
 struct Dice(u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! Group C of the catalogue: the negotiation and declared capabilities.
+//! Tests of group C of the catalogue: the negotiation and declared capabilities.
 
 use mcpjoin_proto::session::{
     Ask, Call, CallRefused, CloseCause, Event, Limits, NegotiationFailure, NotifyRefused, Role, Route,

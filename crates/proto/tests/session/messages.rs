@@ -1,4 +1,4 @@
-//! Group B of the catalogue: the rules of JSON-RPC, at the level of the session.
+//! Tests of group B of the catalogue: the rules of JSON-RPC, at the level of the session.
 
 use std::time::Duration;
 
@@ -203,7 +203,7 @@ fn b51_a_million_progress_in_a_second_is_bounded_and_extends_nothing_past_the_to
     assert_eq!(lines.len(), 2, "one progress and the result");
     assert!(lines[0].contains(r#""progress":1000000"#) && lines[1].contains("result"), "{lines:?}");
 
-    // Inbound: the total timeout holds.
+    // Inbound: progress does not extend the total timeout.
     let mut client = opened_client(Limits::default());
     let mut wanted = Call::new(Method::CallTool).with_timeout(Duration::from_secs(10));
     (wanted.progress, wanted.total) = (true, Some(Duration::from_secs(20)));

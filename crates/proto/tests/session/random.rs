@@ -1,5 +1,5 @@
-//! Random conversations between two sessions of both eras: for any order of delivery, responses, cancellations and
-//! timeouts, every call ends exactly once, nothing panics, and nothing is left over.
+//! Tests of random conversations between two sessions of both eras: for any order of delivery, responses, cancellations
+//! and timeouts, every call ends exactly once, nothing panics, and no request is left.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -189,7 +189,7 @@ impl World {
         self.listen();
     }
 
-    /// Both owners take their events and check them.
+    /// Both owners poll their events and check them.
     fn listen(&mut self) {
         for side in &mut self.sides {
             while let Some(event) = side.session.poll_event() {

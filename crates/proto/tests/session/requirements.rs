@@ -1,4 +1,4 @@
-//! The requirements of the project's source documents for a session, by number.
+//! Tests of the requirements of the project's source documents for a session, by number.
 
 use mcpjoin_proto::session::{
     Ask, Call, CallError, CallRefused, Event, Inbound, Limits, Reply, State, TransportEnd,

@@ -1,16 +1,16 @@
-//! Reads the list of the specification's normative sentences, `crates/rules/sentences/*.txt`.
+//! Parses the list of the specification's normative sentences, `crates/rules/sentences/*.txt`.
 //!
-//! Called by the test beside it, and by the chore `cargo xtask sentences`, which holds the list against the
-//! specification itself. The files read so:
+//! Used by the test beside it, and by the command `cargo xtask sentences`, which compares the list with the specification
+//! itself. The format of the files:
 //!
 //! ```text
 //! ## basic#requests                                  the page and the heading, in the newest revision that has it
-//! DIGEST | 2024-11-05..2025-11-25 | MUST | both | rule id-type; unseen | what it says, in our words
+//! DIGEST | 2024-11-05..2025-11-25 | MUST | both | rule id-type; unseen | the requirement, in our words
 //! ```
 //!
-//! The digest is that of the sentence as the chore reads it: the sentences themselves are not kept. What becomes of one
-//! is a rule (`rule SLUG SLUG`), a rule that is still to be written (`owed SLUG`), or one of the reasons why there is
-//! none; more than one, apart by `;`, when it holds for two parties or says two things.
+//! The digest is the digest of the sentence as the command reads it: the sentences themselves are not stored. The fate of
+//! a sentence is a rule (`rule SLUG SLUG`), a rule that is not written yet (`owed SLUG`), or one of the reasons for having
+//! no rule. A sentence that binds two parties or contains two requirements has several fates, separated by `;`.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 pub(crate) const REVISIONS: [&str; 5] =
     ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
-/// Who may be bound: the programs at both ends, and others beside them.
+/// The bound parties: the programs at both ends, and others beside them.
 const BOUND: [&str; 4] = ["client", "server", "both", "others"];
 
-/// Why a sentence has no rule.
+/// The reasons why a sentence has no rule.
 pub(crate) const REASONS: [(&str, &str); 9] = [
     ("unseen", "what a program does inside: nothing crosses the wire by which it could be told"),
     ("chance", "it shows only in a moment that cannot be brought about from outside"),
@@ -40,16 +40,16 @@ pub(crate) const REASONS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Where a rule stands when no sentence with a key word says it.
+/// The sources of rules without a sentence with a key word.
 const GROUNDS: [&str; 4] = ["schema", "json-rpc", "rfc", "text"];
 
 /// One sentence.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Line {
-    /// Page and heading in the newest revision that has it.
+    /// The page and heading in the newest revision that has the sentence.
     pub(crate) place: String,
     pub(crate) digest: String,
-    /// The places in [`REVISIONS`], in their order.
+    /// Indices into [`REVISIONS`], in ascending order.
     pub(crate) revisions: Vec<usize>,
     /// `MUST`, `SHOULD` or `MUST SHOULD`.
     pub(crate) level: String,
@@ -58,17 +58,17 @@ pub(crate) struct Line {
     pub(crate) wording: String,
 }
 
-/// What becomes of a sentence.
+/// How the rules cover a sentence.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fate {
     Rule(Vec<String>),
     Owed(Vec<String>),
     Reason(&'static str),
-    /// As the chore writes a new one.
+    /// The fate that the command writes for a new sentence.
     Unread,
 }
 
-/// A rule of the book that rests on something else than a sentence with a key word.
+/// A rule of the book whose source is not a sentence with a key word.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(dead_code, reason = "the chore does not look at them")]
 pub(crate) struct Beyond {
@@ -76,7 +76,7 @@ pub(crate) struct Beyond {
     pub(crate) revisions: Vec<usize>,
 }
 
-/// The lines of one file.
+/// Parses the lines of one file.
 pub(crate) fn parse(text: &str) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     let mut place = None;
@@ -136,7 +136,7 @@ fn fate(text: &str) -> Result<Fate, String> {
     }
 }
 
-/// `2024-11-05`, `2024-11-05..2025-06-18`, or several of these, apart by a space.
+/// Parses `2024-11-05`, `2024-11-05..2025-06-18`, or several of these, separated by spaces.
 fn revisions(text: &str) -> Result<Vec<usize>, String> {
     let place = |name: &str| {
         REVISIONS.iter().position(|known| *known == name).ok_or_else(|| format!("no revision: {name}"))
@@ -152,7 +152,7 @@ fn revisions(text: &str) -> Result<Vec<usize>, String> {
     Ok(found)
 }
 
-/// How many sentences there are in each area, and what becomes of them: a sentence with several fates counts in each.
+/// The number of sentences in each area, by fate: a sentence with several fates counts in each.
 pub(crate) fn counts(areas: &BTreeMap<String, Vec<Line>>) -> String {
     let fates = ["rule", "owed"].into_iter().chain(REASONS.iter().map(|(reason, _)| *reason));
     let fates: Vec<&str> = fates.collect();
@@ -175,7 +175,7 @@ pub(crate) fn counts(areas: &BTreeMap<String, Vec<Line>>) -> String {
     out
 }
 
-/// The rules of `beyond.txt`: `SLUG | REVISIONS | GROUND | why`.
+/// Parses the rules of `beyond.txt`: `SLUG | REVISIONS | GROUND | why`.
 #[allow(dead_code, reason = "the chore does not look at them")]
 pub(crate) fn parse_beyond(text: &str) -> Result<Vec<Beyond>, String> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));

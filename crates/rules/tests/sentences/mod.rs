@@ -1,5 +1,5 @@
-//! The list of the specification's normative sentences and the book of rules agree: no sentence without a rule or a
-//! reason, no rule without a sentence or another ground.
+//! Tests that the list of the specification's normative sentences agrees with the book of rules: no sentence without a
+//! rule or a reason, no rule without a sentence or another source.
 
 mod list;
 
@@ -12,7 +12,7 @@ use mcpjoin_rules::{Level, Rule, client_rules, rules};
 
 const BEYOND: &str = "beyond.txt";
 
-/// The files, but for the one of rules without a sentence.
+/// The files, except the file of rules without a sentence.
 fn areas() -> BTreeMap<String, Vec<Line>> {
     let mut areas = BTreeMap::new();
     for file in std::fs::read_dir(folder()).unwrap() {
@@ -95,7 +95,7 @@ fn the_book_and_the_list_of_sentences_agree() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The revisions in which a sentence that has nothing but rules is judged by none of them.
+/// Errors for the revisions of a sentence in which none of its rules applies, if rules are its only fate.
 fn unjudged(line: &Line) -> Vec<String> {
     let [Fate::Rule(slugs)] = &line.fates[..] else { return Vec::new() };
     let judged = |place: &usize| {
@@ -113,7 +113,7 @@ fn has(source: &mcpjoin_rules::Source, revision: &str) -> bool {
     source.revisions.contains(&Version::parse(revision))
 }
 
-/// Nothing depends on the counts.
+/// Prints the counts, for information only.
 #[allow(clippy::print_stdout, reason = "shown with --no-capture")]
 fn print(areas: &BTreeMap<String, Vec<Line>>) {
     println!("{}", list::counts(areas));

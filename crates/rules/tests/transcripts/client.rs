@@ -1,21 +1,21 @@
-//! What every rule for clients says of clients that keep it and of clients that do not: the transcripts in
-//! `client-*.txt`.
+//! Tests of every rule for clients on the transcripts in `client-*.txt`: clients that keep the rule, and clients that
+//! violate it.
 //!
-//! They are written like those of servers, with us as the server: `<` is what the client has sent, `>` what it got,
-//! after the name of a probe or none. Besides:
+//! The format is that of the transcripts of servers, with us as the server: `<` is a message of the client, `>` our
+//! message, after the name of a probe or none. In addition:
 //!
 //! ```text
 //!   opened {"roots":{}}                      a session was opened, with these capabilities of the client or none
 //!   left, gone, killed 15                    the client has closed our input; its process has ended; so did we, by a signal
 //!   1 POST [name: value; ..] < {~,"id":1 ..}  an HTTP request of the client; GET and DELETE, too
-//!   1 json [name: value; ..] > {~,"id":1 ..}  what it got: 200 and a message
-//!   1 202                                    the same without one
+//!   1 json [name: value; ..] > {~,"id":1 ..}  our response: 200 and a message
+//!   1 202                                    the same without a message
 //!   1 event id=b retry=9 < data               an event of its stream
-//!   1 ended, 1 left                          its stream has ended; the client has left it
-//!   = 2025-11-25                             another run, by that revision
+//!   1 ended, 1 left                          its stream has ended; the client has closed it
+//!   = 2025-11-25                             another run, of that revision
 //! ```
 //!
-//! `^` stands for the headers that every POST of the modern era has, `&` for those of a POST in the session.
+//! `^` means the headers of every POST of the modern era, `&` those of a POST in the session.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -114,7 +114,7 @@ fn add(trace: &mut Trace, event: &str, place: &str) {
     } else if let Some(capabilities) = event.strip_prefix("opened") {
         open(run, if capabilities.is_empty() { "{}" } else { capabilities.trim() }, place);
     } else if let Some(seconds) = event.strip_prefix("after ") {
-        // The time stands at an event: this one changes nothing.
+        // Time is recorded with events, so this adds one without another effect.
         let seconds = seconds.strip_suffix('s').unwrap().parse().unwrap();
         let nothing = Line::new(r#"{"jsonrpc":"2.0","method":"notifications/message"}"#);
         run.note(at + Duration::from_secs(seconds), What::Sent(Probe::Answer, nothing));
@@ -134,7 +134,7 @@ fn add(trace: &mut Trace, event: &str, place: &str) {
     }
 }
 
-/// A session is opened as it should be.
+/// Opens a session correctly.
 fn open(run: &mut Run, capabilities: &str, place: &str) {
     let version = run.version.as_str().to_owned();
     let lines = [

@@ -1,7 +1,8 @@
-//! A peer that says as much as is listened to: judging it takes time in proportion, by every rule of both books.
+//! Tests of the time of the checks for a peer that sends as much as is recorded: with every rule of both books, the time
+//! is proportional to the number of messages.
 //!
-//! The bound is on the time of this thread on a processor, where the system tells it, and ten times and more of what is
-//! needed without optimisation. To read each of our requests once more for each message takes minutes.
+//! The limit is on the processor time of this thread, where the system reports it. It is more than ten times the time
+//! that an unoptimised build needs. Reading all our requests again for each message would take minutes.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -9,15 +10,15 @@ use std::time::{Duration, Instant};
 use mcpjoin_proto::Version;
 use mcpjoin_rules::{Probe, Report, Run, Selection, Trace, check_client, check_server};
 
-/// So many lines are kept of a run: `MOST_LINES` where runs are recorded.
+/// The number of recorded lines of a run: `MOST_LINES` in the code that records runs.
 const LINES: usize = 20_000;
-/// Of a mixture of them these are enough.
+/// The number of lines of a mixture, for which fewer are enough.
 const SOME: usize = 5_000;
-/// So many requests stand on our side: more than are ever sent in one run.
+/// The number of our requests: more than one run ever sends.
 const OURS: usize = 300;
 const BOUND: Duration = Duration::from_secs(40);
 
-/// The time that this thread has spent on a processor; where the system does not tell it, the time that has passed.
+/// The processor time of this thread; where the system does not report it, the elapsed time.
 fn spent() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let told = || {
@@ -27,7 +28,7 @@ fn spent() -> Duration {
     told().unwrap_or_else(|| START.elapsed())
 }
 
-/// What is judged by every rule costs no more than the bound.
+/// Checks a trace with every rule, and fails if that takes longer than the limit.
 fn is_checked_soon(trace: &Trace, check: impl Fn(&Trace, &Selection) -> Report) {
     let before = spent();
     let report = check(trace, &Selection::default());
@@ -43,7 +44,7 @@ fn session(revision: &str) -> Run {
     run
 }
 
-/// Requests that ask for progress and log messages, and that nobody answers.
+/// Requests that ask for progress and log messages, and that get no response.
 fn asks(run: &mut Run) {
     for id in 0..OURS {
         let meta = format!(r#"{{"progressToken":"ours-{id}"}}"#);
@@ -54,7 +55,7 @@ fn asks(run: &mut Run) {
     }
 }
 
-/// Each of the kinds of message by which a server can be tedious, with a name of its own each time.
+/// Adds messages of these kinds in turn, each with its own number in place of `#`.
 fn tells(run: &mut Run, lines: usize, kinds: &[&str]) {
     for place in 0..lines {
         let kind = kinds[place % kinds.len()];
@@ -103,7 +104,7 @@ fn a_flood_of_all_that_a_client_may_say_is_checked_soon() {
         let mut run = Run::new("flood", Version::parse(revision));
         asks(&mut run);
         tells(&mut run, SOME, &[PROGRESS, CANCELLED, ASKS, ANSWERS, REFUSES, calls]);
-        // What each call needs: answers that come late, all of them at once.
+        // Each call has a late response that it refers to; all these responses are sent at once.
         for place in 0..SOME {
             let kind = r##""id":"id-#","result":{"resultType":"input_required","requestState":"state-#"}"##;
             let kind = kind.replace('#', &place.to_string());

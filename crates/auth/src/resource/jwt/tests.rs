@@ -1,4 +1,4 @@
-//! Tokens that were signed here, with keys that a document names or does not.
+//! Tests of tokens that the test signs, with keys that the published documents contain or lack.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const ISSUER: &str = "https://as.example/tenant";
 const METADATA: &str = "https://as.example/tenant/.well-known/openid-configuration";
 const KEYS: &str = "https://keys.example/jwks";
 
-/// Runs a test on a clock that only waiting moves.
+/// Runs a test on a paused clock that advances only while all tasks wait.
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -28,12 +28,12 @@ fn run(test: impl Future<Output = ()>) {
     runtime.block_on(test);
 }
 
-/// The web, as far as it is asked for.
+/// The documents that the verifier can fetch.
 #[derive(Default)]
 struct Web {
     documents: Mutex<HashMap<String, Result<String, String>>>,
     asked: AtomicUsize,
-    /// Nobody answers until there is a permit.
+    /// Each response waits for a permit.
     slow: Option<tokio::sync::Semaphore>,
 }
 
@@ -130,7 +130,7 @@ fn a_token_is_verified_with_the_keys_that_the_issuers_metadata_name() {
             let left = expires.expect("an end").duration_since(SystemTime::now()).expect("ahead");
             assert!((Duration::from_secs(300)..=Duration::from_secs(361)).contains(&left), "{left:?}");
         }
-        // Two places where there are no metadata, the metadata, and the keys: once for all tokens.
+        // Two places without metadata, the metadata, and the keys: fetched once for all tokens.
         assert_eq!(web.asked(), 4);
         assert!(invalid(&verifier, &signer.sign(&claims(), Some("dpop+jwt"))).await.contains("typ"));
     });
@@ -253,7 +253,7 @@ fn a_key_that_is_not_known_is_asked_for_at_most_every_half_minute() {
         tokio::time::advance(Duration::from_secs(31)).await;
         assert!(verifier.verify(&new.sign(&claims(), None)).await.is_ok());
         assert_eq!(web.asked(), 4);
-        // One that was withdrawn is not used for longer than ten minutes.
+        // A withdrawn key is used for at most ten minutes.
         web.put(KEYS, Ok(&json!({ "keys": [new.jwk()] })));
         tokio::time::advance(Duration::from_secs(599)).await;
         assert!(verifier.verify(&old.sign(&claims(), None)).await.is_ok());
@@ -271,10 +271,10 @@ fn what_is_prepared_in_vain_is_told_and_fetched_again_with_the_first_token() {
         web.put(KEYS, Err("nobody listens"));
         let verifier = JwtVerifier::fetching(ISSUER.into(), web.clone());
         assert_eq!(verifier.prepare().await, Err("nobody listens".to_owned()));
-        // It has come up meanwhile.
+        // The server has started meanwhile.
         web.put(KEYS, Ok(&json!({ "keys": [signer.jwk()] })));
         assert!(verifier.verify(&token).await.is_ok());
-        // What is prepared is not fetched again for the first token.
+        // Prepared keys are not fetched again for the first token.
         let verifier = JwtVerifier::fetching(ISSUER.into(), web.clone());
         assert_eq!(verifier.prepare().await, Ok(()));
         web.asked();
@@ -298,13 +298,13 @@ fn keys_that_cannot_be_fetched_are_no_reason_to_call_a_token_bad() {
         web.put(KEYS, Ok(&json!({ "keys": [signer.jwk()] })));
         tokio::time::advance(Duration::from_secs(31)).await;
         assert!(verifier.verify(&token).await.is_ok());
-        // Those that are there are used for an hour when nobody answers.
+        // Cached keys are used for an hour while the issuer does not answer.
         web.put(METADATA, Err("connection refused"));
         tokio::time::advance(Duration::from_secs(50 * 60)).await;
         assert!(verifier.verify(&token).await.is_ok());
         tokio::time::advance(Duration::from_secs(11 * 60)).await;
         unavailable(&verifier, &token).await;
-        // What the issuer says of somebody else, or does not say, is no better.
+        // Metadata with another issuer, or without an issuer, counts as no answer.
         for metadata in [
             json!({ "issuer": "https://as.example", "jwks_uri": KEYS }),
             json!({ "issuer": format!("{ISSUER}/"), "jwks_uri": KEYS }),
@@ -377,14 +377,14 @@ fn g140_an_issuer_that_does_not_answer_keeps_nobody_waiting_for_its_next_silence
             }
             (began.elapsed().as_secs(), good)
         };
-        // One attempt for all of them, and not one for each, one after the other.
+        // There is one attempt for all of them, and no sequence of attempts.
         assert_eq!(all().await, (30, 0));
         assert_eq!(web.asked(), 1);
         let slow = web.slow.as_ref().expect("slow");
         tokio::time::advance(Duration::from_secs(31)).await;
         slow.add_permits(4);
         assert_eq!(all().await, (0, 100));
-        // Keys that are there are used when it takes long until there are newer ones.
+        // Cached keys are used while the fetch of newer ones takes long.
         tokio::time::advance(Duration::from_secs(601)).await;
         assert_eq!(all().await, (5, 100));
         assert_eq!(all().await.1, 100);

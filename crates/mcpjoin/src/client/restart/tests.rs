@@ -1,4 +1,4 @@
-//! The pauses between starts.
+//! Tests of the pauses between starts.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn pauses_double_from_a_tenth_of_a_second_to_half_a_minute_and_none_is_like_anot
     assert!(all.iter().all(|pause| (100..=30_000).contains(&pause.as_millis())));
     let late = &all[10..];
     assert!(late.iter().any(|pause| *pause != late[0]), "no chance in it: {late:?}");
-    // However they are set, none passes the longest.
+    // Whatever the settings are, no pause is longer than the maximum.
     for (first, longest) in [(1, 1), (5, 3), (0, 0), (1000, 1100)] {
         let (first, longest) = (Duration::from_secs(first), Duration::from_secs(longest));
         let restart = Restart::default().pauses(first, longest);

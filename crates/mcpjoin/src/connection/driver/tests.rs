@@ -1,4 +1,4 @@
-//! The turns of a driver.
+//! Tests of the turns of a driver.
 
 use mcpjoin_proto::session::{Limits, Origin, Outbound, Role, ServerRole, Session, TransportCaps};
 use mcpjoin_proto::types::Implementation;
@@ -125,7 +125,7 @@ fn a_link_that_is_made_afresh_is_waited_for() {
     assert!(matches!(driver.stage, Stage::Flushing(..)));
 }
 
-/// Answers every request with this.
+/// A role that answers every request with this result.
 struct Gives(Raw);
 
 impl Handler for Gives {

@@ -1,3 +1,5 @@
+//! Tests of sealed states: their keys, format, lifetime, and secrecy.
+
 use std::time::Duration;
 
 use super::{KEY_ID_BYTES, Keys, MAX_CLOCK_SKEW, OpenError, Purpose, STATE_LIFETIME, StateKey};

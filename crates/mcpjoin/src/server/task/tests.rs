@@ -1,3 +1,5 @@
+//! Tests of tasks: the end of a task during its start, and the limits of their memory.
+
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ async fn a_task_that_ends_while_its_handler_begins_is_aborted() {
     let held = Mutex::new(Some(held));
     let server = Server::builder("s", "1")
         .tool(tool("held").as_task(), move |_: NoArguments, _| {
-            // The task can be found and ended by now, and its work has not been spawned yet.
+            // The task can be found and ended now, before its work is spawned.
             known.get().and_then(Weak::upgrade).expect("a server").tasks.server_ended();
             let held = held.lock().expect("no panic").take();
             async move {
@@ -54,7 +56,7 @@ async fn the_parameters_of_tasks_have_a_total_in_bytes_and_each_client_a_share()
     assert!(begins(&first) && begins(&task("2", Owner::Session(1), 1)));
     assert!(!begins(&task("3", Owner::Session(1), 1)), "it has its share");
     assert!(begins(&task("4", Owner::Session(2), 1)));
-    // What is over has its parameters no more.
+    // A completed task has released the memory of its parameters.
     first.end(Outcome::Cancelled("by the test"));
     assert!(begins(&task("5", Owner::Session(1), 1)));
     assert!(begins(&task("6", Owner::Bearer, MAX_BYTES - 3)), "all of the rest");

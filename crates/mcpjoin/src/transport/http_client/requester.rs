@@ -351,7 +351,7 @@ mod tests {
     use super::*;
     use crate::transport::Link;
 
-    /// Collects the nonces.
+    /// Records the nonces.
     struct NonceRecorder(Arc<Mutex<Vec<String>>>);
 
     impl super::super::Credentials for NonceRecorder {

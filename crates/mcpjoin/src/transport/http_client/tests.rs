@@ -1,4 +1,4 @@
-//! The transport as the connection drives it: queues, limits, and what waits for what.
+//! Tests of the HTTP client transport as the connection drives it: its queues, limits, and the order of waiting messages.
 
 use mcpjoin_proto::session::Route;
 use mcpjoin_proto::{Notification, Payload, Raw, Request};
@@ -22,7 +22,7 @@ fn link() -> HttpLink {
     Link::http("http://127.0.0.1:1/").link().expect("a URL")
 }
 
-/// A request with so many bytes of parameters.
+/// A request with this many bytes of parameters.
 fn request(id: i64, method: Method, bytes: usize) -> Outbound {
     let params = Raw::parse(format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8))).expect("JSON");
     let request = Request { id: id.into(), method, params: Some(Payload::from_raw(params)) };
@@ -40,7 +40,7 @@ fn messages_wait_to_be_sent_up_to_a_total_of_bytes() {
     link.push(ping(2, BYTES - 3 * one + 8));
     link.push(ping(3, 8));
     assert_eq!((link.waiting_bytes, link.has_room()), (BYTES, false));
-    // An aborted message frees its bytes, and so does one that is sent.
+    // An aborted message releases its bytes, and so does a sent one.
     link.push(Outbound::Abort { id: 1.into() });
     link.push(Outbound::Abort { id: 3.into() });
     link.push(ping(4, one + 8 - 1));
@@ -58,7 +58,7 @@ async fn one_request_more_than_may_be_under_way_waits_until_another_has_ended() 
         link.in_flight.start(Task::Request { id: id.into(), counted: true }, std::future::pending());
     }
     link.push(request(1000, Method::ListTools, 8));
-    // Neither a stream to listen on nor a notification is queued.
+    // A request for a notification stream is not queued, and a notification neither.
     link.push(request(1001, Method::Listen, 8));
     let told = Notification { method: Method::Initialized, params: None };
     link.push(Outbound::Message { message: told.into(), route: Route::Session });
@@ -77,7 +77,7 @@ async fn what_came_and_is_not_taken_holds_the_exchanges_up() {
     let lost = |id: i64| Inbound::Lost { id: id.into(), cause: TransportError::new("lost", false) };
     let mut cx = Context::from_waker(Waker::noop());
     let (mut came, events) = (0..100, link.events.clone());
-    // The transport holds as many as the channel.
+    // The transport has the same capacity as the channel.
     for _ in 0..2 {
         for id in came.by_ref().take(MAX_UNREAD_MESSAGES) {
             assert!(events.try_send(ExchangeEvent::Message(lost(id))).is_ok(), "{id}");

@@ -222,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    /// Far above what requests may take.
+    /// Far above the limit for requests.
     const ROOM_BYTES: usize = 100 * MAX_UNREAD_BYTES;
 
     fn inbound() -> Inbound {

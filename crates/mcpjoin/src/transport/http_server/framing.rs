@@ -225,7 +225,7 @@ mod tests {
         format!("{HEAD}{headers}\r\n{body}")
     }
 
-    /// The result of reading the text in pieces of that length.
+    /// The result of reading the text in pieces of this length.
     fn found(text: &str, piece: usize) -> (u64, Option<u64>, bool) {
         let mut framing = Framing::new();
         text.as_bytes().chunks(piece).for_each(|piece| framing.read(piece));

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::Server;
 
-    /// A client whose streams have that window, and the task of its connection.
+    /// A client whose streams have this window, and the task of its connection.
     async fn client<S>(io: S, window: u32) -> h2::client::SendRequest<Bytes>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

@@ -1,4 +1,4 @@
-//! What the service keeps between exchanges.
+//! Tests of the wires that the service keeps between exchanges.
 
 use super::*;
 use crate::Server;
@@ -20,7 +20,7 @@ async fn so_many_connections_wait_for_the_next_exchange_and_one_more_is_ended() 
     shared.give_back(&taken);
     assert!(!taken.wire.is_closed());
 
-    // Those for legacy requests without a session have as many places, however many kinds of them there are.
+    // The pool for legacy requests without a session has the same size, however many kinds of such requests there are.
     let entries = open(|| Routing::Session);
     let kinds = [Version::V2025_06_18, Version::V2025_11_25]
         .map(|version| stateless::Kind::of(shared, &version, &Origin::new("test")));

@@ -532,7 +532,7 @@ mod tests {
         Inbound::Message { message, origin: Arc::new(Origin::new("http")) }
     }
 
-    /// A wire of which nothing is read, with as many requests of that size as it accepts.
+    /// A wire whose messages are not read, filled with as many requests of this size as it accepts.
     fn full(routing: Routing, size: usize) -> (Arc<Wire>, HttpIo, i64) {
         let wire = Arc::new(Wire::new(routing, false));
         wire.room.store(10_000_000, Ordering::Relaxed);
@@ -559,7 +559,7 @@ mod tests {
                 inbound(notification(Method::Cancelled, Some(&params)))
             };
             assert_eq!(wire.deliver(cancels(3), size), Ok(()));
-            // Unsolicited responses have a limit of their own, and so do repeated ones.
+            // Unsolicited responses have their own limit, and so do repeated ones.
             let mut told = 0;
             while wire.deliver(inbound(notification(Method::Progress, None)), size).is_ok() {
                 told += 1;
@@ -568,7 +568,7 @@ mod tests {
             for inbound in [response(1), response(7), cancels(1_000_000)] {
                 assert_eq!(wire.deliver(inbound, size), Err(Refused::Full));
             }
-            // A request can be sent again, and so can a batch with one.
+            // The client can send a request again, and so a batch with one.
             let parts = vec![Ok(request(9, Method::Ping))];
             let origin = Arc::new(Origin::new("http"));
             assert_eq!(wire.deliver(Inbound::Batch { parts, exchange: None, origin }, 1), Err(Refused::Full));
@@ -576,11 +576,11 @@ mod tests {
             assert_eq!(wire.deliver(cancels(3), size), Ok(()), "it is owed until it is cancelled");
             wire.cancelled(&3.into());
             assert_eq!(wire.deliver(cancels(3), size), Err(Refused::Full));
-            // The request that we have cancelled gets no response.
+            // A request that the server has cancelled gets no response.
             let message = notification(Method::Cancelled, Some("{\"requestId\":2}"));
             io.push(Outbound::Message { message, route: Route::Session });
             assert_eq!(wire.deliver(response(2), size), Err(Refused::Full));
-            // Everything is read, and there is room again.
+            // After everything is read, there is room again.
             let mut context = Context::from_waker(Waker::noop());
             while io.poll_inbound(&mut context).is_ready() {}
             assert_eq!(wire.deliver(response(7), 5_000_000), Ok(()));

@@ -1,4 +1,4 @@
-//! The time limits of a connection, in virtual time, over a pipe in memory.
+//! Tests of a connection's timeouts, in virtual time, over an in-memory pipe.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
@@ -12,7 +12,7 @@ use crate::transport::HttpOptions;
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::types::Tool;
 
-/// The bound of `HttpOptions::header_time`, in seconds.
+/// The default of `HttpOptions::header_time`, in seconds.
 const HEAD: u64 = 10;
 
 fn run(test: impl Future<Output = ()>) {
@@ -21,13 +21,13 @@ fn run(test: impl Future<Output = ()>) {
     runtime.block_on(async { timeout(Duration::from_secs(36_000), test).await.expect("the test hangs") });
 }
 
-/// A client's end of a connection that is served.
+/// The client's end of a served connection.
 struct Client {
     stream: DuplexStream,
     served: JoinHandle<()>,
     gate: Arc<Semaphore>,
     began: Instant,
-    /// Kept, because nothing ends all connections.
+    /// Kept open, because its drop would end all connections.
     _ending: watch::Sender<bool>,
 }
 
@@ -66,7 +66,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Everything up to and with that text.
+    /// Reads until this text, and returns everything up to and including it.
     async fn up_to(&mut self, end: &str) -> String {
         let mut all = Vec::new();
         while !all.ends_with(end.as_bytes()) {
@@ -75,14 +75,14 @@ impl Client {
         String::from_utf8(all).unwrap()
     }
 
-    /// Everything that still comes.
+    /// Reads the rest of the stream.
     async fn rest(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         self.stream.read_to_end(&mut all).await.unwrap();
         all
     }
 
-    /// Waits until the connection is closed. Says how long after its beginning, in whole seconds.
+    /// Waits until the connection is closed, and returns its age then, in whole seconds.
     async fn closed(&mut self) -> u64 {
         (&mut self.served).await.unwrap();
         self.seconds()
@@ -92,7 +92,7 @@ impl Client {
         self.began.elapsed().as_secs()
     }
 
-    /// Passes the time until so many seconds after the beginning.
+    /// Waits until the connection has this age in seconds.
     async fn at(&self, seconds: u64) {
         let until = self.began + Duration::from_secs(seconds);
         let _ = timeout_at(until, std::future::pending::<()>()).await;
@@ -134,7 +134,7 @@ const SMALL: &str = "PUT /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n";
 #[test]
 fn a_connection_that_is_kept_alive_is_closed_after_the_idle_limit() {
     run(async {
-        // Whatever the limit of heads is.
+        // The header timeout has no effect on this.
         for header_time in [1, 3600] {
             let mut client = Client::new(HttpOptions::new().header_time(Duration::from_secs(header_time)));
             client.says(SMALL).await;
@@ -152,13 +152,13 @@ fn a_connection_that_is_kept_alive_is_closed_after_the_idle_limit() {
 fn a_head_has_its_own_limit_from_its_first_byte_on_and_none_behind_its_last() {
     run(async {
         let (ahead, behind) = SMALL.split_at(20);
-        // Nothing at all, and the beginning of the first head.
+        // The client sends nothing, or the beginning of the first head.
         for ahead in ["", "\r\n", "P", "PRI", ahead] {
             let mut client = Client::new(HttpOptions::new());
             client.says(ahead).await;
             assert_eq!(client.closed().await, HEAD, "{ahead:?}");
         }
-        // The idle limit passes meanwhile.
+        // The idle timeout passes meanwhile.
         let mut client = Client::new(HttpOptions::new());
         client.says(SMALL).await;
         client.up_to("\r\n\r\n").await;
@@ -170,7 +170,7 @@ fn a_head_has_its_own_limit_from_its_first_byte_on_and_none_behind_its_last() {
         client.at(170).await;
         client.says(ahead).await;
         assert_eq!(client.closed().await, 170 + HEAD);
-        // A call takes as long as it takes, and a head behind it has its time from then on.
+        // A call has no timeout here, and the timeout of a head behind it starts when the call ends.
         let mut client = Client::new(HttpOptions::new().keep_alive(Duration::from_secs(1000)));
         client.says(call("wait") + ahead).await;
         client.at(500).await;
@@ -195,7 +195,7 @@ fn a_client_that_takes_nothing_is_given_up_and_one_that_takes_a_little_is_not() 
             assert!(!client.served.is_finished(), "{time}");
             client.stream.read_exact(&mut [0; 64]).await.unwrap();
         }
-        // What is taken late is no idleness of before.
+        // The idle timeout starts when the client has read the response, however late that is.
         let taken = client.seconds();
         let rest = String::from_utf8(client.rest().await).unwrap();
         assert!(rest.contains(&"x".repeat(190_000)) && rest.ends_with('}'));
@@ -219,7 +219,7 @@ fn the_rest_of_a_body_that_is_refused_for_its_length_has_five_seconds() {
     });
 }
 
-// ---- lengths ----
+// ---- content lengths ----
 
 #[test]
 fn two_lengths_are_refused_whatever_comes_before_and_behind() {
@@ -241,7 +241,7 @@ fn two_lengths_are_refused_whatever_comes_before_and_behind() {
                     let mut client = Client::new(HttpOptions::new());
                     let all = format!("{ahead}{}{good}", chunked(lengths));
                     for piece in all.as_bytes().chunks(all.len().div_ceil(pieces)) {
-                        // It may be closed already.
+                        // The server may have closed the connection already.
                         let _ = client.stream.write_all(piece).await;
                         tokio::task::yield_now().await;
                     }
@@ -261,7 +261,7 @@ fn two_lengths_are_refused_whatever_comes_before_and_behind() {
     });
 }
 
-// ---- HTTP/2, by hand ----
+// ---- scripted HTTP/2 frames ----
 
 const GOAWAY: u8 = 7;
 const PING: u8 = 6;
@@ -275,7 +275,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A call of a tool: its head, and its body.
+/// An HTTP/2 call of a tool: its head, and its body.
 fn http2_call(stream: u32, tool: &str) -> Vec<u8> {
     let mut block = vec![0x83, 0x86];
     for (name, value) in [(":path", "/mcp"), (":authority", "localhost")].into_iter().chain(headers(tool)) {
@@ -298,7 +298,7 @@ impl Client {
         client
     }
 
-    /// The next frame but those that set something: its kind, its flags, its stream, its payload. `None` at the end.
+    /// The next frame except settings: its type, its flags, its stream, its payload. `None` at the end.
     async fn frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         loop {
             let mut head = [0; 9];
@@ -313,7 +313,7 @@ impl Client {
         }
     }
 
-    /// Reads up to the end of a reply.
+    /// Reads to the end of the response on this stream.
     async fn replied(&mut self, to: u32) -> Value {
         let mut text = Vec::new();
         loop {
@@ -339,7 +339,7 @@ fn http_2_at_rest_is_ended_in_order_after_the_idle_limit_and_not_before() {
     run(async {
         let mut client = Client::http2(HttpOptions::new()).await;
         client.waits(1).await;
-        // Frames that are no requests begin no head, and are no use of the connection.
+        // Frames that are no requests start no header timeout, and do not restart the idle timeout.
         for time in [1, 40, 80] {
             client.at(time).await;
             client.says(frame(PING, 0, 0, &[7; 8])).await;
@@ -370,7 +370,7 @@ fn a_request_that_crosses_goaway_is_answered() {
         client.at(500).await;
         client.gate.add_permits(1);
         assert_eq!(client.replied(3).await["result"]["content"][0]["text"], "waited");
-        // It has not said that it has read GOAWAY, and is not waited for.
+        // The client has not acknowledged GOAWAY; the server waits only for the close timeout.
         assert_eq!(client.closed().await, 500 + CLOSE_TIMEOUT.as_secs());
     });
 }
@@ -382,7 +382,7 @@ fn http_2_without_a_request_is_given_up_like_a_head_that_does_not_come() {
         client.at(HEAD - 1).await;
         client.says(frame(PING, 0, 0, &[7; 8])).await;
         assert_eq!(client.closed().await, HEAD);
-        // One that does not answer GOAWAY.
+        // A client that does not answer GOAWAY.
         let mut client = Client::http2(HttpOptions::new()).await;
         client.waits(1).await;
         assert_eq!(client.closed().await, (IDLE_TIMEOUT + CLOSE_TIMEOUT).as_secs());
@@ -391,7 +391,7 @@ fn http_2_without_a_request_is_given_up_like_a_head_that_does_not_come() {
 
 // ---- the first bytes ----
 
-/// Counts how often it is read.
+/// A stream that counts its reads.
 struct Counting {
     stream: DuplexStream,
     reads: Arc<AtomicUsize>,
@@ -434,7 +434,7 @@ fn a_client_that_has_said_a_part_of_the_preface_is_read_when_it_says_more_and_no
             tokio::task::yield_now().await;
         }
         assert_eq!(client.closed().await, HEAD);
-        // Each byte, and the wait behind it.
+        // One read for each byte, and a pending one after it.
         assert!(reads.load(Ordering::Relaxed) <= 10, "{reads:?}");
     });
 }
@@ -455,7 +455,7 @@ fn the_first_bytes_may_come_one_by_one() {
             tokio::task::yield_now().await;
         }
         assert!(client.up_to("\r\n\r\n").await.starts_with("HTTP/1.1 405"));
-        // One that leaves before it has said which it speaks.
+        // A client that closes the connection before it has shown its HTTP version.
         let mut client = Client::new(HttpOptions::new());
         client.says("PRI").await;
         client.stream.shutdown().await.unwrap();
