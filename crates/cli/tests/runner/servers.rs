@@ -228,7 +228,7 @@ fn r85_an_entry_that_cannot_be_converted_is_there_and_says_why() {
     convert("codex", &["nobody"]).exits(2).says(&["there is no entry nobody to convert"]);
     let ran = convert("codex", &[]).exits(0).says(&["bad is left out: ", "two is left out: "]);
     assert_eq!(ran.stdout, "[mcp_servers.ok]\ncommand = \"c\"\n");
-    // The output is one JSON document, or another format.
+    // `--json` is refused for a dialect that is not JSON.
     for to in ["codex", "servers-toml"] {
         let ran = convert(to, &["--json", "ok"]).exits(2);
         assert_eq!((ran.stdout.as_str(), &ran.failure()["id"]), ("", &"E_USAGE".into()), "{to}");

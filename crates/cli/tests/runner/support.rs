@@ -45,7 +45,7 @@ impl Ran {
         document["error"].clone()
     }
 
-    /// Asserts that the two outputs together contain each of these texts.
+    /// Asserts that standard error contains each of these texts.
     #[track_caller]
     pub(crate) fn says(self, parts: &[&str]) -> Self {
         for part in parts {
