@@ -123,7 +123,7 @@ fn r24_r34_r36_tools_of_an_orchestrator_on_standard_input_and_output() {
     let ran = bridge.finish().exits(0);
     assert_eq!(ran.stderr, format!("transport.stdio: connected to orchestrator at {address}\n"));
 
-    // The same for a client that starts the binary, with exactly the options of the first version.
+    // The same for a client that starts the binary. `--compat 1.0` gives exactly the responses of the first version.
     let served = ["bridge", "--orchestrator-addr", &address, "--certs-dir", folder.name()];
     let mut words = vec!["call", "echo", "message=hi", "--", env!("CARGO_BIN_EXE_mcpjoin")];
     words.extend(served);

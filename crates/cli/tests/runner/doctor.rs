@@ -207,7 +207,7 @@ fn a_proxy_that_stands_before_the_server_is_named() {
             "{document}"
         );
         assert!(document["phases"][0]["detail"].as_str().unwrap().contains(proxy.as_str()), "{document}");
-        // One fault gives one finding, and the advice to set a user and password is omitted where they are set.
+        // One fault gives one finding. The advice is to correct the credentials that are set, not to add some.
         assert!(document.get("surroundings").is_none(), "{document}");
         let advice = finding["advice"].as_str().unwrap();
         assert_eq!(advice.starts_with("mend user and password"), id == "proxy-authorization", "{document}");

@@ -149,7 +149,7 @@ fn modern() -> Vec<(&'static str, Instead)> {
 fn legacy() -> Vec<(&'static str, Instead)> {
     let ended = AtomicBool::new(false);
     vec![
-        // With a single session, all of the requests fail.
+        // The end of one session ends all sessions.
         (
             "many-sessions-borne",
             Box::new(move |head, body| {
@@ -200,7 +200,7 @@ async fn f27_each_fault_of_a_server_under_stress_over_http_is_found_by_its_rule_
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Faults of a server over HTTP+SSE: requests are refused after a number of sessions were opened.
+/// Faults of a server over HTTP+SSE: a request is refused after a given number of sessions were opened.
 fn http_sse() -> Vec<(&'static str, Instead)> {
     let of = |sessions: usize, method: &'static str, wanted: fn(u64) -> bool| -> Instead {
         let opened = AtomicUsize::new(0);

@@ -71,7 +71,7 @@ fn answers() -> Vec<Row> {
         modern("answered-once").say(twice),
         legacy("id-given-back").answer(LIST, changed),
         modern("id-given-back").answer(LIST, changed),
-        // The id is truncated to 32 bits.
+        // The id is rounded to a floating-point number of 32 bits.
         legacy("id-given-back")
             .answers(|reply| reply.replace("\"id\":9007199254740991", "\"id\":9007199254740992")),
         legacy("response-to-a-request").ahead(LIST, &[STRAY]),
