@@ -1,4 +1,4 @@
-//! From operands to arguments.
+//! Tests of the arguments of a call, built from the operands of the command line.
 
 use std::ffi::OsString;
 
@@ -129,7 +129,7 @@ fn i171_a_file_is_read_up_to_the_limit_of_a_message() {
     std::fs::write(&path, r#"{"text":"from a file"}"#).unwrap();
     let typed = Typed::read(None, std::slice::from_ref(&operand), 22).unwrap();
     assert_eq!(typed.object_for(None).unwrap().as_str(), r#"{"text":"from a file"}"#);
-    // A single argument wins in any place.
+    // A single argument overrides the file, in either order.
     for operands in [["text=b".into(), operand.clone()], [operand.clone(), "text=b".into()]] {
         let typed = Typed::read(None, &operands, 22).unwrap();
         assert_eq!(typed.object_for(None).unwrap().as_str(), r#"{"text":"b"}"#);

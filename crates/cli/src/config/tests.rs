@@ -1,4 +1,4 @@
-//! Configurations as texts: how they are parsed, and the messages about them with their places.
+//! Tests of configuration files as texts: how they are parsed, and the messages about them with file, line and column.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn read(name: &str, text: &str) -> Result<Configuration, String> {
     Configuration::of(source, Origin::Chosen).map_err(|unread| unread.failure.message)
 }
 
-/// What an entry says, or the place and text of what is wrong.
+/// The definition of an entry, or the position and text of its fault.
 fn definition(configuration: &Configuration, name: &str) -> Result<Definition, String> {
     let entry = configuration.contents.entries.iter().find(|entry| entry.name == name).unwrap();
     Definition::read(configuration.dialect, &entry.node).map_err(|problem| configuration.source.say(&problem))
@@ -156,7 +156,7 @@ fn every_spelling_of_a_type_is_known() {
     }
 }
 
-/// What each program's own documentation shows, in its own words.
+/// Each example comes from the documentation of the program.
 const VSCODE: &str = r#"{
   "inputs": [{"type": "promptString", "id": "key", "description": "The key", "password": true},
     {"type": "promptString", "id": "zone", "default": "eu"}, {"type": "command"}],
@@ -525,14 +525,14 @@ fn i172_no_damage_to_a_file_panics_or_shows_a_value() {
                 }
             };
             for told in told {
-                // The whole value: a damaged one may begin or end in the middle of what was one.
+                // Only the whole value is checked: the damage may leave a part of a secret.
                 assert!(!told.contains("hunter2hunter2"), "{told}\n{damaged}");
             }
         }
     }
 }
 
-/// Members of our own, called as our options are.
+/// Members that only mcpjoin defines, named like its options.
 const LISTENING: &str = r#"{"mcpServers": {
 "quic": {"url": "QUIC://${SET}:1", "pin": "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
   "cert": "c.pem", "key": "/k.pem", "disabledTools": ["x"]},
@@ -575,7 +575,7 @@ fn r85_entries_of_servers_that_listen_without_http() {
         })
     );
     assert!(!definition(&configuration, "quic").unwrap().tools.allows("x"));
-    // The test has no home, so a ~ is a name like any other.
+    // The test has no home, so `~` is an ordinary name.
     let ca = Some("/work/~/ca.pem".into());
     assert_eq!(
         to("signed"),
@@ -680,7 +680,7 @@ fn a_name_that_nobody_would_read_is_cut_and_its_length_told() {
         let told = definition(&configuration, name).unwrap_err();
         assert!(told.len() < 300, "{told}");
     }
-    // A file of another person cannot move the cursor.
+    // Control characters in a file of another user are escaped.
     let text = "{\"mcpServers\": {\"a\": {\"command\": \"a\", \"\\u001b[2J\": 1}}}";
     let told = warnings(&read("a.json", text).unwrap(), "a");
     assert_eq!(told, ["a.json:1:39: '\\u{1b}[2J' is not known and not used"]);
@@ -747,7 +747,7 @@ fn what_was_surveyed_is_what_is_used() {
     assert_eq!(used.configurations().next().unwrap().contents.entries[0].name, "before");
 }
 
-/// Gemini CLI and Copilot CLI bind tools in words of their own: what they leave out must not be callable here.
+/// Gemini CLI and Copilot CLI have their own settings for allowed tools: a tool that they exclude must not be callable here.
 #[test]
 fn the_filters_of_other_programs_bind() {
     let text = r#"{"mcpServers": {
@@ -776,7 +776,7 @@ fn the_filters_of_other_programs_bind() {
     );
 }
 
-/// A text that looks like a variable and is passed on is reported and not quoted, since a secret may begin like that.
+/// A text that looks like a variable but is passed on unchanged is reported, and not quoted, since a secret can begin like that.
 #[test]
 fn a_variable_without_braces_is_warned_about() {
     let text = r#"{"mcpServers": {
@@ -817,7 +817,7 @@ fn zed_writes_the_program_as_an_object_and_leaves_extensions_to_itself() {
     );
 }
 
-/// `claude mcp add` writes there by default.
+/// `claude mcp add` writes to the entries of the folder by default.
 #[test]
 fn what_claude_code_keeps_for_this_folder_comes_before_what_it_keeps_for_all() {
     let here = std::env::current_dir().unwrap().join("x");

@@ -1,4 +1,4 @@
-//! The file of the era cache: which entries it drops, and that no content of it does harm.
+//! Tests of the era cache file: which entries it drops, and that invalid content has no effect.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -61,7 +61,7 @@ fn a_file_of_64_kib_is_read_and_a_larger_one_is_none_of_ours() {
     let folder = Folder::new("large");
     let file = folder.0.join("eras");
     let begin = format!("{MAGIC} {:032x}\n{} ", 7, "0".repeat(64));
-    // One entry, whose time has zeros in front of it.
+    // One entry, whose time is padded with zeros.
     let is_read = |bytes: usize| {
         fs::write(&file, format!("{begin}{:0>1$}\n", 1, bytes - begin.len() - 1)).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().len(), bytes as u64);
@@ -88,7 +88,7 @@ fn arguments_are_not_in_the_file() {
     let file = folder.server(b"").file;
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains("hunter2") && text.starts_with(MAGIC), "{text}");
-    // With another salt it is another hash, so that two files cannot be compared.
+    // Another salt gives another hash, so that two files cannot be compared.
     let (one, other) =
         (Eras { salt: [1; 16], entries: Vec::new() }, Eras { salt: [2; 16], entries: Vec::new() });
     assert_ne!(one.hash(b"a"), other.hash(b"a"));
@@ -163,7 +163,7 @@ fn what_decides_which_server_it_is_decides_the_fingerprint() {
     ] {
         assert_ne!(first, other.unwrap());
     }
-    // Where no file is meant, it is the same server from everywhere.
+    // If no argument is a file, the hash does not depend on the directory.
     assert_eq!(
         print("program", &["-y", "pkg"], here, path),
         print("program", &["-y", "pkg"], Path::new("/"), path)

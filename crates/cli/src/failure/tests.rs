@@ -1,4 +1,4 @@
-//! Failures as text and as JSON.
+//! Tests of failures as text and as JSON.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The grammar as tables: every row of the target table and every rule.
+//! Tests of the target grammar: every row of the table of targets, and every rule.
 
 use std::ffi::OsString;
 
@@ -13,13 +13,13 @@ fn child(line: &str) -> Target {
     Target::Command { program: words.next().unwrap(), args: words.collect() }
 }
 
-/// An entry that can be nothing else.
+/// A target that can only be an entry.
 fn entry(file: Option<&str>, name: &str) -> Target {
     let file = file.map(OsString::from);
     Target::Entry(Named { file, name: name.to_owned(), or_program: false, instead: String::new() })
 }
 
-/// A word that stands alone.
+/// A target that is a single word: an entry or a program.
 fn alone(name: &str) -> Target {
     Target::Entry(Named { file: None, name: name.to_owned(), or_program: true, instead: String::new() })
 }
@@ -167,7 +167,7 @@ fn rule_2_all_words_before_the_dashes_are_operands() {
     let invocation = call("echo message=hi -- npx -y pkg").unwrap();
     assert_eq!(invocation.target, child("npx -y pkg"));
     assert_eq!(invocation.operands, words("echo message=hi"));
-    // Whatever they look like.
+    // Operands before `--` may have the form of a target.
     let invocation = call("demo: http://x -- ./server").unwrap();
     assert_eq!((invocation.target, invocation.operands), (child("./server"), words("demo: http://x")));
     assert_eq!(call("-- npx -- x").unwrap().target, child("npx -- x"));
@@ -180,7 +180,7 @@ fn rule_3_the_first_word_must_be_a_target() {
     assert_eq!((invocation.target, invocation.operands), (Target::Demo, words("echo message=hi")));
     let invocation = call("./server echo").unwrap();
     assert_eq!((invocation.target, invocation.operands), (child("./server"), words("echo")));
-    // What is neither can only be an entry; where there is none, the right line is known.
+    // A word of no other form can only be an entry. If there is none, the message suggests the right command line.
     let Target::Entry(named) = call("echo message=hi").unwrap().target else { panic!("echo is no command") };
     assert_eq!(named.instead, "mcpjoin call echo message=hi -- COMMAND [ARG]...");
     assert!(!named.or_program);
@@ -205,7 +205,7 @@ fn rule_5_a_name_with_a_tool_needs_an_entry() {
         assert_eq!((named.name.as_str(), named.file), (name, None), "{line}");
         assert_eq!(invocation.operands, words(operands), "{line}");
     }
-    // A path is never a name, and a name with a tool is no server to list.
+    // A path is never a name, and `list` does not accept a name with a tool.
     assert_eq!(call("./files/read x").unwrap().target, child("./files/read"));
     assert_eq!(list("files/read").unwrap().target, child("files/read"));
 }
@@ -223,7 +223,7 @@ fn rule_5_an_entry_of_a_file_may_have_a_tool_with_it() {
         assert_eq!(invocation.target, entry(Some(file), name), "{line}");
         assert_eq!(invocation.operands, words(operands), "{line}");
     }
-    // What is not called as a configuration is, is a path, and a name with a tool is no server to list.
+    // A file without the name of a configuration is a path, and `list` does not accept a name with a tool.
     assert_eq!(call("./a#b/server x").unwrap().target, child("./a#b/server"));
     assert_eq!(call("./a.json#/server x").unwrap().target, child("./a.json#/server"));
     assert_eq!(list("./a.json#files/read").unwrap().target, child("./a.json#files/read"));

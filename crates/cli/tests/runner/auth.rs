@@ -1,4 +1,4 @@
-//! `mcpjoin auth`, and what the other verbs do with what it has stored: against a server that wants to know who asks.
+//! Tests of `mcpjoin auth`, and of how the other verbs use the stored logins, against a server that requires authorization.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use super::auth_guard::Company;
 use super::authority::{Authority, MACHINE, PLANTED, SECRET, led, visited};
 use super::support::{Ran, Running, command, scratch, start};
 
-/// A folder of logins of its own, and the server for which they are.
+/// A separate folder of logins, and the server that the logins are for.
 pub(super) struct Place {
     pub(super) authority: Authority,
     pub(super) folder: PathBuf,
@@ -28,7 +28,7 @@ impl Place {
         command
     }
 
-    /// Runs a line of words with the server's URL behind it. Nothing that was planted is shown.
+    /// Runs a command line with the server's URL appended. Asserts that no planted secret is printed.
     #[track_caller]
     pub(super) fn run(&self, line: &str) -> Ran {
         let url = self.authority.url();
@@ -62,7 +62,7 @@ pub(super) fn clean(ran: Ran) -> Ran {
     ran
 }
 
-/// A login that waits for its browser.
+/// A login process that waits for its browser.
 pub(super) struct Login {
     pub(super) running: Running,
     stderr: BufReader<std::process::ChildStderr>,
@@ -70,7 +70,7 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// Somebody can paste an address.
+    /// Starts the process with an open standard input, so that an address can be pasted.
     pub(super) fn begin(mut command: Command) -> Self {
         command.stdin(Stdio::piped());
         Self::of(command)
@@ -138,7 +138,7 @@ fn a_person_logs_in_and_every_verb_uses_it_until_it_is_taken_back() {
     assert_eq!(place.authority.state().count("POST", "/token"), 1);
     place.run("ping -n 1 --no-auth URL").exits(3).says(&["(E_AUTH)", "leave out --no-auth"]);
 
-    // What is no longer good is renewed without a word, once.
+    // A rejected token is refreshed once, without a message.
     place.authority.state().forget_tokens();
     assert!(place.run("list URL").exits(0).stdout.contains("whoami"));
     assert_eq!(place.authority.state().count("POST", "/token"), 2);
@@ -291,7 +291,7 @@ fn one_list_shows_the_server_with_a_login_and_says_of_the_other_how_to_get_one()
     let said = format!("{}{}", ran.stdout, ran.stderr);
     assert!(said.contains(&format!("mcpjoin auth login {}", other.url())), "{said}");
     assert!(!said.contains(&format!("mcpjoin auth login {}", place.authority.url())), "{said}");
-    // Nobody logs in to the other one unasked.
+    // A request does not log in to the other server by itself.
     assert_eq!(other.state().count("POST", "/token"), 0);
     std::fs::remove_file(file).unwrap();
 }
@@ -387,7 +387,7 @@ fn the_ladder_is_explained_up_to_the_rung_that_is_broken() {
     }
     let found = place.run("auth explain --json URL").exits(0).json();
     assert_eq!((&found["canLogIn"], &found["issuer"]), (&true.into(), &place.authority.base.as_str().into()));
-    // Nobody was registered, and nobody asked.
+    // No client was registered, and no login was started.
     assert_eq!(place.authority.state().count("POST", "/register"), 0);
 
     place.authority.state().resource = Some("https://elsewhere.example/mcp".into());
@@ -427,7 +427,7 @@ fn what_is_no_server_over_http_is_not_logged_in_to() {
     assert!(!Path::new(&place.folder).exists());
 }
 
-/// Whether the text is the pattern, in which `…` stands for anything.
+/// Whether the text matches the pattern, in which `…` matches any text.
 fn fits(text: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('…');
     let first = parts.next().unwrap_or_default();
@@ -473,13 +473,13 @@ fn what_the_page_on_authorization_shows_is_printed() {
     let path = std::env::join_paths(std::iter::once(binary).chain(std::env::split_paths(&path))).unwrap();
     let mut calls = 0;
     for (line, expected) in commands {
-        // What the page says beside its frames is so.
+        // The server is set up as the page describes it between its examples.
         if line.contains("call") {
             calls += 1;
             place.authority.state().call_wants = (calls == 2).then_some("files:write");
         }
         if line.contains("call") && calls == 2 {
-            // The machine's login has taken the place of the person's.
+            // The machine's login replaced the person's login.
             place.run("auth logout URL").exits(0);
             place.login("");
         }
@@ -489,10 +489,10 @@ fn what_the_page_on_authorization_shows_is_printed() {
         let typed = line.replace(SITE, &place.authority.base).replace('…', SECRET);
         let typed = company.read(&typed).replace("127.0.0.1:8080", "127.0.0.1:0");
         let serves = typed.starts_with("mcpjoin serve");
-        // Then the signal that ends it reaches it.
+        // With `exec`, the signal reaches the server and not the shell.
         let exec = if serves { "exec " } else { "" };
         let mut shell = super::support::program("sh", ["-c", &format!("exec 2>&1; {exec}{typed}")]);
-        // A person sits there, who could paste an address.
+        // Standard input is open, as for a person who can paste an address.
         shell.env("PATH", &path).env("MCPJOIN_AUTH_DIR", &place.folder).stdin(Stdio::piped());
         let mut running = start(shell);
         let mut stdout = BufReader::new(running.child.stdout.take().unwrap());

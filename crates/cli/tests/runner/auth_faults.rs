@@ -1,5 +1,5 @@
-//! `mcpjoin auth` where the surroundings are against it: an authorization server that is down, a folder that cannot be written to,
-//! nobody who could paste an address, and a store that is not ours.
+//! Tests of `mcpjoin auth` in a failing environment: an authorization server that is down, a folder that is not writable,
+//! no person who can paste an address, and a store that mcpjoin did not write.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use super::authority::{PLANTED, led, visited};
 use super::sockets::Demo;
 use super::support::{command, program, scratch, start};
 
-/// Nobody listens there.
+/// An address on which no server listens.
 const DOWN: &str = "http://127.0.0.1:1";
 
 #[test]
@@ -28,7 +28,7 @@ fn an_authorization_server_that_is_down_is_no_connection_and_no_refusal() {
     assert_eq!((&failure["id"], &failure["exitCode"]), (&"E_CONNECT".into(), &4.into()));
     place.authority.state().issuer = None;
 
-    // One that answers, in which the endpoints are down.
+    // The metadata is available, but the endpoints are down.
     let endpoint = |path: &str| serde_json::json!(format!("{DOWN}/{path}"));
     place.authority.state().metadata.insert("registration_endpoint", endpoint("register"));
     place
@@ -61,7 +61,7 @@ fn a_token_that_is_not_renewed_for_the_network_is_no_refusal() {
             "can it be reached from here?",
         ]);
     }
-    // Before a token is sent that has expired long ago.
+    // The stored token expired long ago, so it is refreshed before the request.
     place.stored(|text| expired(&text));
     for verb in ["list URL", "validate URL", "info URL"] {
         let ran = place.run(verb).exits(4);
@@ -71,7 +71,7 @@ fn a_token_that_is_not_renewed_for_the_network_is_no_refusal() {
     assert!(out.contains("(authorization-unreached)") && out.contains(DOWN), "{out}");
     let failure = place.run("list --json URL").exits(4).failure();
     assert!(failure["message"].as_str().unwrap().contains(DOWN), "{failure}");
-    // What is refused stays refused.
+    // A refresh token that is refused stays refused.
     place.stored(|text| {
         text.replace(&format!("\"{DOWN}/token\""), &format!("\"{}/token\"", place.authority.base))
     });
@@ -79,7 +79,7 @@ fn a_token_that_is_not_renewed_for_the_network_is_no_refusal() {
     place.run("list URL").exits(3).says(&["(E_AUTH)", "mcpjoin auth login http"]);
 }
 
-/// A login whose token has expired in 2001.
+/// Sets the expiry of a stored token to 2001.
 fn expired(text: &str) -> String {
     let (before, after) = text.split_once("\"expires_at\": ").unwrap();
     let digits = after.find(|one: char| !one.is_ascii_digit()).unwrap();
@@ -101,7 +101,7 @@ fn a_store_that_cannot_be_written_is_told_before_anybody_logs_in() {
     };
     let mut homeless = command(words);
     homeless.env_remove("HOME").env_remove("XDG_STATE_HOME");
-    // A file of no length can be made there, and nothing be written into it: as on a disk that is full.
+    // An empty file can be created there, but writes to it fail, as on a full disk.
     let line = format!(
         "trap '' 25; ulimit -f 0; exec {} auth login --no-browser {url}",
         env!("CARGO_BIN_EXE_mcpjoin")
@@ -121,7 +121,7 @@ fn a_store_that_cannot_be_written_is_told_before_anybody_logs_in() {
         assert!(!ran.stderr.contains("open this address"), "{}", ran.stderr);
     }
     assert_eq!(place.authority.state().count("POST", "/register"), 0);
-    // What was tried is taken away again.
+    // Temporary files are removed after the failed write.
     for entry in std::fs::read_dir(&place.folder).unwrap() {
         let path = entry.unwrap().path();
         assert_eq!(path.extension().unwrap(), "lock", "{}", path.display());
@@ -186,7 +186,7 @@ fn an_open_server_is_explained_without_saying_it_twice() {
 fn what_a_newer_version_has_stored_is_told_and_can_be_forgotten() {
     let place = Place::new("newer");
     place.login("");
-    // Of its own shape: nothing but the server has to be where it was.
+    // The rest of the entry has another format; only the server is in its usual place.
     place
         .stored(|text| text.replace("\"format\": 1", "\"format\": 2").replace("\"client_id\"", "\"client\""));
     place.run("auth status URL").exits(2).says(&["(E_AUTH_STORE)", "another version", "mcpjoin auth logout"]);
@@ -216,7 +216,7 @@ fn a_file_that_others_may_read_hides_no_login_and_keeps_none_from_being_forgotte
     let ran = place.run("auth logout --all").exits(2).says(&told);
     assert!(ran.stdout.contains("forgotten"), "{}", ran.stdout);
     assert!(odd.exists());
-    // Of what nobody has read it is not said that there is nothing.
+    // The store could not be read, so the command does not report that there are no logins.
     assert_eq!(place.run("auth status").exits(2).says(&told).stdout, "");
     place.run("auth status URL").exits(3);
 }
@@ -249,13 +249,13 @@ fn an_issuer_that_is_none_is_named_and_one_that_is_not_trusted_is_no_connection(
     let company = Company::new("faults");
     place.authority.state().issuer = Some(company.base.clone());
     place.run("auth login --no-browser URL").exits(4).says(&["(E_TLS)", &company.base, "--ca FILE"]);
-    // It is trusted then, and lacks something else.
+    // The certificate is trusted with `--ca`, and another error is reported.
     let ca = company.read("auth login --no-browser --ca company-ca.pem URL");
     place.run(&ca).exits(3).says(&["(E_AUTH_DISCOVERY)", "authorization_endpoint"]);
 }
 
 impl Place {
-    /// Changes what is stored.
+    /// Changes the stored file.
     fn stored(&self, change: impl Fn(String) -> String) {
         for entry in std::fs::read_dir(&self.folder).unwrap() {
             let path = entry.unwrap().path();

@@ -1,4 +1,5 @@
-//! `serve` and `bridge` with `--auth-issuer`: what is told at the start of the authorization server and of the resource.
+//! Tests of `serve` and `bridge` with `--auth-issuer`: what they print at the start about the authorization server and the
+//! resource.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::authority::Authority;
 use super::support::{Running, command, scratch, start};
 
-/// The authorization server of a company, behind TLS by an authority of its own.
+/// The authorization server of a company, behind TLS with a certificate authority of its own.
 pub(super) struct Company {
     server: Child,
     pub(super) base: String,
@@ -19,7 +20,7 @@ pub(super) struct Company {
     said: std::cell::RefCell<BufReader<std::process::ChildStdout>>,
 }
 
-/// Says its port, and then each path that it is asked for.
+/// Prints its port, and then the path of each request.
 const SERVER: &str = r#"
 import http.server, json, ssl, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -63,18 +64,18 @@ impl Company {
         Self { server, base: base.trim_end().to_owned(), authority, said: said.into() }
     }
 
-    /// A line of a page, in the words of this machine.
+    /// Replaces the example names in a line of documentation by the addresses of this test.
     pub(super) fn read(&self, line: &str) -> String {
         let authority = self.authority.display().to_string();
         line.replace("https://login.example.com", &self.base).replace("company-ca.pem", &authority)
     }
 
-    /// The other way round.
+    /// The reverse of `read`.
     pub(super) fn written(&self, text: &str) -> String {
         text.replace(&self.base, "https://login.example.com")
     }
 
-    /// Waits until its keys were fetched.
+    /// Waits until its keys are fetched.
     pub(super) fn is_asked(&self) {
         let mut said = self.said.borrow_mut();
         let mut line = String::new();
@@ -93,7 +94,7 @@ impl Drop for Company {
     }
 }
 
-/// A verb that serves, and what it says.
+/// A process of `serve` or `bridge`, and its output.
 struct Guarded {
     running: Running,
     stderr: BufReader<std::process::ChildStderr>,
@@ -101,7 +102,7 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// With the issuer; `more` stands behind it.
+    /// Starts the verb with this issuer; `more` is appended to the command line.
     fn new(verb: &str, issuer: &str, more: &str) -> Self {
         let mut words = vec![verb];
         words.extend((verb == "serve").then_some("demo"));
@@ -125,7 +126,7 @@ impl Guarded {
         line.trim_end().to_owned()
     }
 
-    /// The status of a request with that token.
+    /// The status of a request with this token.
     fn status(&self, token: Option<&str>) -> String {
         let host = self.url.split('/').nth(2).unwrap();
         let mut stream = TcpStream::connect(host).unwrap();
@@ -141,7 +142,7 @@ impl Guarded {
         line.split(' ').nth(1).unwrap().to_owned()
     }
 
-    /// Ends it; what it has still said.
+    /// Ends the process, and returns the rest of its output.
     fn end(mut self) -> String {
         self.running.signal("TERM");
         let mut rest = String::new();
@@ -151,7 +152,7 @@ impl Guarded {
     }
 }
 
-/// A token of that issuer, which is not looked at where there are no keys.
+/// A token of that issuer. Its signature is not checked where no keys are available.
 fn token(issuer: &str) -> String {
     let part = |json: String| URL_SAFE_NO_PAD.encode(json);
     let header = part(r#"{"alg":"ES256","kid":"1"}"#.into());
@@ -160,7 +161,7 @@ fn token(issuer: &str) -> String {
 
 #[test]
 fn an_authorization_server_that_cannot_be_used_is_told_at_once_and_what_follows_from_it_is_so() {
-    // This one answers, and says nothing of its keys.
+    // This server answers, but its metadata names no keys.
     let keyless = Authority::new();
     let down = "http://127.0.0.1:1";
     let slashed = format!("{}/", keyless.base);

@@ -1,5 +1,5 @@
-//! A server over HTTP that wants to know who asks, with its authorization server beside it on the same port, on plain
-//! sockets: what they say is decided by the test, and everything that is asked is kept.
+//! An HTTP server that requires authorization, with its authorization server on the same port, over plain sockets. The
+//! test sets the responses, and all requests are recorded. The tests of authorization use it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,36 +11,36 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// What none of our outputs may hold begins with this.
+/// The prefix of all planted secrets. No output may contain it.
 pub(crate) const PLANTED: &str = "planted-secret";
-/// The client that is registered from the beginning, and its secret.
+/// The preregistered client, and its secret.
 pub(crate) const MACHINE: &str = "machine";
 pub(crate) const SECRET: &str = "planted-secret-of-the-machine";
 
-/// Both servers. They end with the test's process.
+/// Both servers. They run until the process of the test ends.
 #[derive(Clone)]
 pub(crate) struct Authority {
     pub(crate) base: String,
     state: Arc<Mutex<State>>,
 }
 
-/// What they say, and what they were asked.
+/// The settings of the responses, and the recorded requests.
 pub(crate) struct State {
-    /// How long a token is good, as the token endpoint says it.
+    /// The lifetime of a token, as the token endpoint reports it.
     pub(crate) expires_in: Option<u64>,
-    /// Whether there is a refresh token with it.
+    /// Whether the token endpoint also returns a refresh token.
     pub(crate) refreshes: bool,
-    /// What stands in the document of the server in the place of its `resource`.
+    /// Replaces `resource` in the metadata of the protected resource.
     pub(crate) resource: Option<String>,
-    /// Who gives out tokens, by the document of the server, in the place of ourselves.
+    /// Replaces the authorization server in the metadata of the protected resource.
     pub(crate) issuer: Option<String>,
-    /// Members of the authorization server's document, set or, where null, taken away.
+    /// Members of the authorization server's metadata that are set, or removed where the value is null.
     pub(crate) metadata: BTreeMap<&'static str, Value>,
-    /// A call wants a token with this scope, too.
+    /// A tool call requires a token that also has this scope.
     pub(crate) call_wants: Option<&'static str>,
-    /// Whether the server has a document at all.
+    /// Whether the server publishes metadata of the protected resource.
     pub(crate) has_document: bool,
-    /// The access tokens that are let in, with the scopes of each.
+    /// The access tokens that are admitted, with the scopes of each.
     tokens: BTreeMap<String, String>,
     refresh: Vec<String>,
     codes: BTreeMap<String, BTreeMap<String, String>>,
@@ -67,12 +67,12 @@ impl State {
         }
     }
 
-    /// From now on no token is let in that has been given out.
+    /// Revokes all access tokens issued so far.
     pub(crate) fn forget_tokens(&mut self) {
         self.tokens.clear();
     }
 
-    /// How often a path was asked for.
+    /// The number of requests for a path.
     pub(crate) fn count(&self, method: &str, path: &str) -> usize {
         self.asked.iter().filter(|(one, other, _)| one == method && other == path).count()
     }
@@ -198,7 +198,7 @@ impl Authority {
         document
     }
 
-    /// The server itself.
+    /// The MCP server.
     fn mcp(&self, state: &State, head: &Head, body: &str) -> String {
         let token = head.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
         let document =
@@ -242,7 +242,7 @@ impl Authority {
         json_response(200, &json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
     }
 
-    /// Whether an assertion says for us that it is of the machine. That its signature is right is shown in the library.
+    /// Whether the claims of an assertion name this server and the machine's client. The signature is tested in the library.
     fn is_of_machine(&self, jwt: &str) -> bool {
         let parts: Vec<&str> = jwt.split('.').collect();
         let part = |at: usize| -> Value {
@@ -307,7 +307,7 @@ impl Authority {
     }
 }
 
-/// The beginning of a request.
+/// The head of a request.
 struct Head {
     method: String,
     target: String,
@@ -337,7 +337,7 @@ fn json_response(status: u16, body: &Value) -> String {
     )
 }
 
-/// A query, or a form.
+/// The pairs of a query or a form.
 fn pairs(text: &str) -> BTreeMap<String, String> {
     let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (plain(name), plain(value))).collect()
@@ -360,14 +360,14 @@ fn plain(text: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// What a browser does: asks for a page, and gives where it is led from there.
+/// Acts as a browser: requests a page, and returns the target of the redirect.
 pub(crate) fn led(url: &str) -> String {
     let answer = visited(url);
     let location = answer.lines().find_map(|line| line.strip_prefix("location: "));
     location.unwrap_or_else(|| panic!("{url} leads nowhere: {answer}")).trim_end().to_owned()
 }
 
-/// Asks for a page, and gives all of the answer's beginning.
+/// Requests a page, and returns the whole head of the response.
 pub(crate) fn visited(url: &str) -> String {
     let rest = url.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();

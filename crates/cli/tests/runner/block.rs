@@ -1,5 +1,5 @@
-//! The failure block: for a server that is dead, missing, silent, printing garbage or flooding its standard error, it
-//! comes in time and says everything that is known, to a person and to a program.
+//! Tests of the failure block, for servers that are dead, missing, silent, print garbage or flood standard error. The block
+//! is printed in time and contains everything that is known, both as text and as JSON.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::support::{Ran, call_legacy, command, legacy, run, start, takes_less_than};
 
-/// A dead server is told half a second after its exit; as much again is for starting it.
+/// In milliseconds. The failure of a dead server is reported 500 ms after its exit; 500 ms more are for its start.
 const DEAD: Range<u64> = 0..1000;
 
-/// The same as [`both`], where the failure was there after so many milliseconds: in one of several runs, because the machine may
-/// be busy in some of them.
+/// Like [`both`], and asserts that the failure was reported within these milliseconds in at least one of several runs,
+/// because the machine can be busy in some of them.
 #[track_caller]
 fn in_time(took: Range<u64>, options: &[&str], server: &[&str]) -> (Ran, Value) {
     let mut failures = (0..5).map(|_| both(options, server));
@@ -23,7 +23,7 @@ fn in_time(took: Range<u64>, options: &[&str], server: &[&str]) -> (Ran, Value) 
     found.unwrap_or_else(|| panic!("never below {} ms", took.end))
 }
 
-/// What the same words come to with and without `--json`.
+/// The output of the same command with and without `--json`.
 fn both(options: &[&str], server: &[&str]) -> (Ran, Value) {
     let with = |json: &[&str]| {
         let mut words = vec!["list"];
@@ -42,7 +42,7 @@ fn both(options: &[&str], server: &[&str]) -> (Ran, Value) {
     (text, failure)
 }
 
-/// The rows of a block in their order, each with its label.
+/// The labels of the rows of a block, in order.
 fn labels(ran: &Ran) -> Vec<&str> {
     let rows = ran.stderr.lines().skip(1).filter(|line| !line.starts_with("   "));
     rows.map(|row| row.split_whitespace().next().unwrap()).collect()
@@ -62,7 +62,7 @@ fn g5_a_missing_program() {
         "\n  doing    spawn\n",
         "\n  command  mcpjoin-no-such-program --flag 'two words'\n",
     ]);
-    // Where it was looked for.
+    // The searched directories are named.
     assert!(ran.stderr.contains("/usr/bin"), "{}", ran.stderr);
     assert_eq!((&failure["id"], &failure["phase"]), (&"E_SPAWN_NOT_FOUND".into(), &"spawn".into()));
 }
@@ -102,7 +102,7 @@ fn g5_a_dead_server_in_front_of_what_does_not_go_away() {
 #[test]
 fn g5_a_silent_server() {
     let server = ["sh", "-c", "echo 'waiting for the database' >&2; cat >/dev/null"];
-    // The probe and initialize, and not the seconds that it takes to make it go.
+    // The time of the probe and of `initialize`, without the seconds that it takes to end the server.
     let (ran, failure) = in_time(2000..3800, &["--connect-timeout", "1s"], &server);
     assert_eq!(labels(&ran), ["doing", "command", "after", "stderr", "try"]);
     ran.says(&[
@@ -120,14 +120,14 @@ fn g5_a_silent_server() {
 fn g5_a_server_that_prints_garbage() {
     let lines = "i=0; while [ $i -lt 25 ]; do printf 'Welcome \\033[1m%d\\n' $i; i=$((i+1)); done; ";
     let server = format!("echo 'version 3' >&2; {lines} exec sleep 1000");
-    // After the lines: nothing waits for the time that an answer has, nor for the server's end, which never comes.
+    // The failure comes after 20 lines. It waits neither for the timeout of a response nor for the exit of the server.
     let (ran, failure) = both(&["--connect-timeout", "1h"], &["sh", "-c", &server]);
     assert_eq!(labels(&ran), ["doing", "command", "after", "stderr", "stdout", "try"]);
     ran.says(&["(E_NOT_MCP)", "stderr   version 3", r"stdout   Welcome \u{1b}[1m0"]);
     assert_eq!(failure["stdout"], "Welcome \u{1b}[1m0");
     assert_eq!(failure["stderr"], serde_json::json!(["version 3"]));
 
-    // Fewer than twenty lines, and then nothing.
+    // The server prints fewer than twenty lines, and then nothing.
     let server = ["sh", "-c", "echo Welcome; cat >/dev/null"];
     let (ran, _) = in_time(2000..3800, &["--connect-timeout", "1s"], &server);
     ran.says(&["(E_NOT_MCP)", "stdout   Welcome"]);
@@ -135,7 +135,7 @@ fn g5_a_server_that_prints_garbage() {
 
 #[test]
 fn g5_d68_a_server_that_floods_its_standard_error() {
-    // Without end, and without an answer.
+    // The server floods without end, and never answers.
     let began = Instant::now();
     let (ran, failure) = both(&["--connect-timeout", "300ms"], &["sh", "-c", "exec yes 'out of luck' >&2"]);
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
@@ -144,7 +144,7 @@ fn g5_d68_a_server_that_floods_its_standard_error() {
     assert!(ran.stderr.lines().count() < 30, "{}", ran.stderr);
     assert!(failure["stderr"].as_array().unwrap().len() > 5, "{failure}");
 
-    // As long as it likes, and with an answer after it.
+    // A long output on standard error is followed by a response.
     let script = legacy(
         r#"read -r line; head -c 2000000 /dev/zero | tr '\0' x >&2; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}'; cat >/dev/null"#,
     );
@@ -164,7 +164,7 @@ fn g5_a_call_that_is_not_answered() {
 
 #[test]
 fn g5_of_several_failures_each_is_one_object() {
-    // Two lists that fail: standard error is one object per line.
+    // Two lists fail: standard error has one JSON object per line.
     let script = r#"read -r line
 printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"sh","version":"1"}}}'
 read -r line; read -r line; read -r line
@@ -231,7 +231,7 @@ fn another_kind_of_server_is_named_by_what_it_says() {
             kept.push(stream);
         }
     });
-    // Its first line is enough: nobody waits for the time that a server has to answer.
+    // The first line is enough: the response timeout is not awaited.
     let begun = Instant::now();
     let ran = run(["list", "--connect-timeout", "2m", &address]).exits(4);
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());

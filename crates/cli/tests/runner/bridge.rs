@@ -1,4 +1,4 @@
-//! `bridge --orchestrator-addr`, also under the name of what it takes the place of.
+//! Tests of `bridge --orchestrator-addr`, also under the name of the program that it replaces.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -17,7 +17,7 @@ use super::support::{Ran, Running, command, line, program, run, scratch, start, 
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 
-/// A folder of certificates of a test's own, removed at its end.
+/// A folder of certificates for one test, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -39,7 +39,7 @@ impl Drop for Folder {
     }
 }
 
-/// A bridge whose lines are read while it runs.
+/// A bridge whose output is read while it runs.
 struct Bridge {
     running: Running,
     lines: BufReader<std::process::ChildStdout>,
@@ -79,7 +79,7 @@ impl Bridge {
     }
 }
 
-/// Our own orchestrator with the demonstration behind it, and its port.
+/// An orchestrator of mcpjoin with the demonstration server behind it, and its address.
 fn host(folder: &Folder) -> (Running, String) {
     host_of(folder, "demo:")
 }
@@ -93,7 +93,7 @@ fn host_of(folder: &Folder, target: &str) -> (Running, String) {
         folder.name(),
         target,
     ]));
-    // What follows is not read: the pipe holds more than is said here.
+    // The rest is not read: the pipe has room for all of the output.
     let mut stderr = BufReader::with_capacity(1, host.child.stderr.take().unwrap());
     let mut said = String::new();
     stderr.read_line(&mut said).unwrap();
@@ -103,7 +103,7 @@ fn host_of(folder: &Folder, target: &str) -> (Running, String) {
     (host, address.to_owned())
 }
 
-/// An address on which nobody listens for as long as the other is held.
+/// An address without a listener, as long as the second value is held.
 fn closed() -> (String, Closed) {
     let closed = Closed::udp();
     (closed.to_string(), closed)
@@ -123,7 +123,7 @@ fn r24_r34_r36_tools_of_an_orchestrator_on_standard_input_and_output() {
     let ran = bridge.finish().exits(0);
     assert_eq!(ran.stderr, format!("transport.stdio: connected to orchestrator at {address}\n"));
 
-    // The same for a client of the binary itself, and to the letter of the first version.
+    // The same for a client that starts the binary. `--compat 1.0` gives exactly the responses of the first version.
     let served = ["bridge", "--orchestrator-addr", &address, "--certs-dir", folder.name()];
     let mut words = vec!["call", "echo", "message=hi", "--", env!("CARGO_BIN_EXE_mcpjoin")];
     words.extend(served);
@@ -141,7 +141,7 @@ fn r24_r34_r36_tools_of_an_orchestrator_on_standard_input_and_output() {
     assert!(bridge.ask(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#)["result"]["tools"].is_array());
     bridge.finish().exits(0);
 
-    // With -vv each exchange is told.
+    // With -vv each exchange is logged.
     let mut words = served.to_vec();
     words.push("-vv");
     let mut bridge = Bridge::new(&words);
@@ -170,7 +170,7 @@ fn h159_it_stays_while_the_orchestrator_is_away_and_says_where_it_looks_for_it()
     assert!(ran.stderr.starts_with(&told) && ran.stderr.lines().count() == 1, "{}", ran.stderr);
 }
 
-/// Of what the library tells, some is for who calls it, and how a limit is raised is another thing in each verb.
+/// Some messages of the library are for its callers, and the option that raises a limit differs from verb to verb.
 #[test]
 fn what_it_says_by_itself_is_true_of_it_and_of_use_to_who_runs_it() {
     let folder = Folder::new();
@@ -183,7 +183,7 @@ fn what_it_says_by_itself_is_true_of_it_and_of_use_to_who_runs_it() {
     };
     let refused = call(&format!("\"{}\"", "x".repeat(16 * 1024 * 1024)));
     assert!(refused["error"].is_object());
-    // Longer on the thread than the library would have a handler be.
+    // This takes longer than the library's warning threshold for a handler.
     call(&format!("[1{}]", ",1".repeat(300_000)));
     let ran = bridge.finish().exits(0).says(&["16777216 bytes", "; it is that of a frame of Orchestra"]);
     assert!(!ran.stderr.contains("--max-message-size"), "{}", ran.stderr);
@@ -201,7 +201,7 @@ fn r36_a_signal_ends_it_at_once_also_while_it_waits_for_a_line() {
         assert_eq!(bridge.ask(INITIALIZE)["id"], 1);
         let began = Instant::now();
         bridge.running.signal(signal);
-        // Its input stays open: the original waits for it.
+        // Its input stays open, because the original program waits for it.
         let stdin = bridge.running.child.stdin.take();
         bridge.running.finish().exits(code);
         assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
@@ -252,7 +252,7 @@ fn h147_h148_certificates_that_are_not_accepted_end_it_at_once_with_two_and_both
     let mut said = BufReader::new(host.child.stderr.take().unwrap());
     let file = |folder: &Folder, name: &str| folder.0.join(name).to_str().unwrap().to_owned();
     let (closed, _held) = closed();
-    // It makes the certificates of a client there.
+    // This run creates the client certificates in the folder.
     Bridge::new(&["bridge", "--orchestrator-addr", &closed, "--certs-dir", ours.name()]).finish();
     let (ca, crt, key) = (
         file(&theirs, "ca.crt"),
@@ -261,7 +261,7 @@ fn h147_h148_certificates_that_are_not_accepted_end_it_at_once_with_two_and_both
     );
     let expired = expired(&theirs);
     let cases = [
-        // Another authority's, on both sides; then on one of them.
+        // First both sides use another certificate authority, then only one side does.
         (vec!["--certs-dir", ours.name()], "but not its signature", "it refuses our certificate"),
         (
             vec!["--certs-dir", theirs.name(), "--cert", &crt, "--key", &key],
@@ -286,7 +286,7 @@ fn h147_h148_certificates_that_are_not_accepted_end_it_at_once_with_two_and_both
         said.read_line(&mut line).unwrap();
         assert!(line.starts_with("warning: a connection was refused: ") && line.contains(there), "{line}");
     }
-    // What is wrong on disk is said before anybody is asked.
+    // A fault of the files on disk is reported before a connection is made.
     let words = ["--certs-dir", theirs.name(), "--cert", &expired[0], "--key", &expired[1]];
     run([&["bridge", "--orchestrator-addr", &address], &words[..]].concat())
         .exits(2)
@@ -303,7 +303,7 @@ fn h147_h148_certificates_that_are_not_accepted_end_it_at_once_with_two_and_both
     host.finish().exits(143);
 }
 
-/// A client's certificate of the folder's own authority that has expired, and its key.
+/// A client certificate of the folder's own authority that has expired, and its key.
 fn expired(folder: &Folder) -> [String; 2] {
     let read = |name: &str| std::fs::read_to_string(folder.0.join(name)).unwrap();
     let mut authority = CertificateParams::default();
@@ -324,7 +324,7 @@ fn expired(folder: &Folder) -> [String; 2] {
     files.map(|file| file.to_str().unwrap().to_owned())
 }
 
-/// What a process has open of that table of its network: the lines of its sockets.
+/// The rows of this socket table of `/proc` for sockets that the process has open.
 fn sockets(pid: u32, table: &str) -> Vec<String> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let sockets: Vec<String> = descriptors
@@ -342,7 +342,7 @@ fn r35_the_bridge_listens_nowhere() {
     let (host, address) = host(&folder);
     let name = folder.0.join("transport-stdio");
     symlink(env!("CARGO_BIN_EXE_mcpjoin"), &name).unwrap();
-    // As an orchestrator starts its plugins: it takes the address on which they are to listen, and does not.
+    // An orchestrator starts its plugins this way: the bridge accepts the listen address, but does not listen on it.
     let words = ["--orchestrator-addr", &address, "--listen-addr=localhost:0", "--certs-dir", folder.name()];
     let mut bridge = program(name.to_str().unwrap(), words);
     bridge.stdin(Stdio::piped());
@@ -355,11 +355,11 @@ fn r35_the_bridge_listens_nowhere() {
         assert_eq!(sockets(pid, table), Vec::<String>::new());
     }
     let listening = sockets(pid, "unix");
-    // `__SO_ACCEPTCON` among the flags is what makes a socket one that listens.
+    // The flag `__SO_ACCEPTCON` marks a listening socket.
     let is_listening = |line: &String| line.split_whitespace().nth(3) == Some("00010000");
     assert!(!listening.iter().any(is_listening), "{listening:?}");
-    // The one socket is that of the connection to the orchestrator, and it takes none: to a version that nobody speaks
-    // whoever does would say which ones there are.
+    // The only socket belongs to the connection to the orchestrator, and accepts no connections. A QUIC server would answer
+    // a packet of an unknown version with the versions that it supports.
     let [ours] = &[sockets(pid, "udp"), sockets(pid, "udp6")].concat()[..] else { panic!() };
     let (_, port) = ours.split_whitespace().nth(1).unwrap().rsplit_once(':').unwrap();
     let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -370,7 +370,7 @@ fn r35_the_bridge_listens_nowhere() {
     assert_eq!(bridge.ask(&call.replace(":2,", ":3,"))["result"]["content"][0]["text"], "hi");
     stranger.set_nonblocking(true).unwrap();
     assert_eq!(stranger.recv(&mut packet).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-    // The host, asked so, does answer: the question is a good one.
+    // The host does answer this packet, which shows that the packet is valid.
     let asker = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     asker.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     packet[..23].copy_from_slice(b"\xc0\x0a\x0a\x0a\x0a\x088bytesId\x08anId0000");
@@ -386,7 +386,7 @@ fn r35_the_bridge_listens_nowhere() {
     host.finish().exits(143);
 }
 
-/// A bridge to a host of its own with a call that goes on.
+/// A bridge to a host of its own, with a call in progress.
 fn in_progress(backend: &Backend, folder: &Folder) -> (Running, Bridge) {
     let (host, address) = host_of(folder, &backend.target);
     let mut bridge = Bridge::new(&["bridge", "--orchestrator-addr", &address, "--certs-dir", folder.name()]);
@@ -404,7 +404,7 @@ fn h165_at_the_end_of_input_what_is_in_progress_is_finished_and_it_ends_with_0_w
     takes_less_than(Duration::from_secs(2), finished);
 }
 
-/// Ends the input of a bridge with a call that goes on; how long it takes to finish it and to end.
+/// Closes the input of a bridge with a call in progress. Returns how long the bridge takes to complete the call and exit.
 fn finished() -> Duration {
     let (backend, folder) = (Backend::new(), Folder::new());
     let (host, mut bridge) = in_progress(&backend, &folder);
@@ -445,7 +445,7 @@ fn h165_when_the_orchestrator_is_gone_what_waits_is_told_so_and_the_bridge_stays
 #[test]
 fn an_orchestrator_without_an_address_is_the_one_where_orchestrators_listen() {
     let folder = Folder::new();
-    // The original looks at another port than the one where its orchestrator is.
+    // The original uses another default port than the one of its orchestrator.
     let mut words = vec!["bridge", "--certs-dir", folder.name(), "--orchestrator-addr"];
     let away = |words: &[&str]| {
         let mut bridge = Bridge::new(words);

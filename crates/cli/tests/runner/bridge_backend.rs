@@ -1,5 +1,5 @@
-//! What stands behind the bridges of the tests: an MCP server of the test's own that counts, and whose calls go on for as
-//! long as the test wants.
+//! The MCP server behind the bridges of the tests. It counts calls and sessions, and its calls run until the test lets them
+//! finish.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,11 +15,11 @@ struct Number {
     n: u64,
 }
 
-/// A server whose one tool gives the square of a number.
+/// A server whose one tool returns the square of a number.
 pub(crate) struct Backend {
-    /// As a target of the command line.
+    /// The address as a target of the command line.
     pub(crate) target: String,
-    /// Calls go on while this is `true`, which it is at first.
+    /// Calls stay in progress while this is `true`, which is its initial value.
     pub(crate) open: watch::Sender<bool>,
     running: watch::Sender<usize>,
     calls: Arc<Mutex<HashMap<u64, u32>>>,
@@ -27,7 +27,7 @@ pub(crate) struct Backend {
     runtime: Option<Runtime>,
 }
 
-/// One less runs, however it ends.
+/// Decrements the number of running calls when it is dropped.
 struct Runs(watch::Sender<usize>);
 
 impl Drop for Runs {
@@ -63,22 +63,22 @@ impl Backend {
         Self { target, open, running, calls, sessions, runtime: Some(runtime) }
     }
 
-    /// Waits until so many calls are under way.
+    /// Waits until this number of calls is running.
     pub(crate) async fn running(&self, calls: usize) {
         self.running.subscribe().wait_for(|running| *running == calls).await.unwrap();
     }
 
-    /// The same for a test that is not asynchronous.
+    /// The blocking form of `running`.
     pub(crate) fn wait_for(&self, calls: usize) {
         self.runtime.as_ref().unwrap().block_on(self.running(calls));
     }
 
-    /// How often each number was called.
+    /// The number of calls for each argument.
     pub(crate) fn calls(&self) -> HashMap<u64, u32> {
         self.calls.lock().unwrap().clone()
     }
 
-    /// How many clients have come.
+    /// The number of sessions that were opened.
     pub(crate) fn sessions(&self) -> u64 {
         self.sessions.accepted()
     }

@@ -1,4 +1,4 @@
-//! `bridge --listen orchestra://...`, and `doctor orchestra://...`: servers offered to Orchestra's clients.
+//! Tests of `bridge --listen orchestra://...` and `doctor orchestra://...`: servers offered to Orchestra's clients.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use super::config::Folder;
 use super::ports::Port;
 use super::support::{Ran, Running, command, line, run, scratch, start};
 
-/// No test takes longer: a hang is a failure.
+/// The timeout of each test: a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(50);
 
 fn within<T>(test: impl Future<Output = T>) -> T {
@@ -35,7 +35,7 @@ fn within<T>(test: impl Future<Output = T>) -> T {
     runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") })
 }
 
-/// A folder of a test's own for certificates. It is made by whoever needs it first.
+/// A folder of certificates for one test. The first program that needs it creates it.
 struct Certs(PathBuf);
 
 impl Certs {
@@ -58,7 +58,7 @@ impl Drop for Certs {
     }
 }
 
-/// A host that listens. Ended when this is dropped.
+/// A listening host. Killed when this is dropped.
 struct Host {
     running: Option<Running>,
     address: String,
@@ -66,7 +66,7 @@ struct Host {
 }
 
 impl Host {
-    /// Starts it, and waits until it says at which address it listens.
+    /// Starts the host, and waits until it prints the address on which it listens.
     fn start(words: &[&str]) -> Self {
         Self::started(start(command(words)))
     }
@@ -81,14 +81,14 @@ impl Host {
             assert!(!said.is_empty(), "it has ended: {before}");
             match said.strip_prefix("listening on orchestra://") {
                 Some(address) => address.clone_into(&mut host.address),
-                // Which entry of which file it is.
+                // Other lines name the entry and its file.
                 None => before.push_str(&said),
             }
         }
         host
     }
 
-    /// Its next line.
+    /// The next line of its standard error.
     fn says(&mut self) -> String {
         let mut said = String::new();
         self.stderr.read_line(&mut said).unwrap();
@@ -103,7 +103,7 @@ impl Host {
         self.running.take().unwrap().finish()
     }
 
-    /// Without a word to anybody.
+    /// Kills it without closing its connections.
     fn killed(mut self) {
         let mut running = self.running.take().unwrap();
         running.child.kill().unwrap();
@@ -120,7 +120,7 @@ impl Drop for Host {
     }
 }
 
-/// A connection that notices soon that the host is gone.
+/// A connection that detects a lost host quickly.
 async fn connect(certs: &Path, address: &str) -> Connection {
     let tls = Certificates::in_directory(certs).client(CLIENT_NAME, ALPN).unwrap();
     let mut options = QuicOptions::default();
@@ -146,7 +146,7 @@ fn call(tool: &str, arguments: &str) -> Request {
     Request::ToolCall(request)
 }
 
-/// The text that a tool gives.
+/// The text that a tool returns.
 async fn text(connection: &Connection, tool: &str, arguments: &str) -> Result<String, WireError> {
     let Response::ToolCall(answer) = ask(connection, call(tool, arguments)).await? else { panic!("a call") };
     assert!(answer.success, "{answer:?}");
@@ -197,7 +197,7 @@ fn several_servers_are_offered_together_and_one_that_is_not_allowed_in_says_why(
         let tls = Certificates::in_directory(other.path()).client(CLIENT_NAME, ALPN).unwrap();
         quic::connect(&host.address, &tls, &QuicOptions::default()).await.unwrap_err();
     });
-    // Unasked: nobody else can tell whoever runs it.
+    // Printed without -v, because the operator has no other way to learn of it.
     let said = host.says();
     assert!(said.starts_with("warning: a connection was refused: "), "{said}");
     host.signal("INT");
@@ -213,7 +213,7 @@ fn what_cannot_be_used_ends_it_at_once_with_exit_code_2() {
     line("bridge --listen orchestra://127.0.0.1:0 --cert x demo:").exits(2).says(&["--key"]);
     line("bridge --listen orchestra://127.0.0.1:0").exits(2).says(&["no server is named"]);
     line("bridge --listen orchestra://127.0.0.1:0 --trace /dev/null demo: demo:").exits(2).says(&["--trace"]);
-    // A file where the folder should be.
+    // A file at the path of the folder.
     std::fs::write(certs.path(), "").unwrap();
     run(["bridge", "--listen", "orchestra://127.0.0.1:0", "--certs-dir", certs.word(), "demo:"])
         .exits(2)
@@ -238,7 +238,7 @@ fn a_server_that_does_not_start_is_told_as_everywhere() {
     .says(&["exit code 7", "no luck"]);
 }
 
-/// The square of a number through a client of the bridge.
+/// Asks a client of the bridge for the square of a number.
 async fn square(client: &Client, n: u64) -> Result<(), ClientError> {
     let mut params = CallToolParams::new("square");
     params.arguments = Some(Raw::parse(format!(r#"{{"n":{n}}}"#)).unwrap());
@@ -247,8 +247,8 @@ async fn square(client: &Client, n: u64) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Group H: killed and restarted under a load of 16, the next call right within 2 s, and no call run twice. Everything is a
-/// process of its own: the bridge, the host that is killed, and, in this one, the MCP client and the MCP server.
+/// Group H: the host is killed and restarted under a load of 16 calls. The next call succeeds within 2 s, and no call runs
+/// twice. The bridge, the host that is killed, and in this test the MCP client and the MCP server, are separate processes.
 #[test]
 fn h158_a_host_that_is_killed_under_load_is_there_for_the_bridges_next_call_and_nothing_runs_twice() {
     let certs = Certs::new("killed");
@@ -286,13 +286,13 @@ fn h158_a_host_that_is_killed_under_load_is_there_for_the_bridges_next_call_and_
         };
         let loads: Vec<_> = (0..16).map(|_| load()).collect();
         right.subscribe().wait_for(|right| right.len() >= 200).await.unwrap();
-        // Sixteen calls are in the middle of it when the host is killed.
+        // Sixteen calls are in progress when the host is killed.
         backend.open.send_replace(false);
         backend.running(16).await;
         host.killed();
         let starting = Instant::now();
         let host = started(&address);
-        // On a machine that is so busy that starting takes long, all the rest does, too.
+        // On a busy machine, where starting takes long, everything else takes longer too.
         let most = Duration::from_secs(2).max(10 * starting.elapsed());
         backend.open.send_replace(true);
 
@@ -301,7 +301,7 @@ fn h158_a_host_that_is_killed_under_load_is_there_for_the_bridges_next_call_and_
         square(&client, n).await.unwrap();
         assert!(since.elapsed() < most, "{:?} and not {most:?}", since.elapsed());
         right.send_modify(|right| right.push(n));
-        // Of those sixteen nobody can know whether they have run, and each is told so.
+        // It is unknown whether those sixteen calls ran, so each of them returns an error.
         let failures = failed.subscribe().wait_for(|failed| failed.len() >= 16).await.unwrap().clone();
         for failure in &failures {
             assert!(failure.contains("it may have been done or not"), "{failure}");
@@ -328,7 +328,7 @@ fn h158_a_host_that_is_killed_under_load_is_there_for_the_bridges_next_call_and_
     assert_eq!(connected, [&told(""), &told(" again")], "the connection was made again once: {stderr:?}");
 }
 
-/// Everything at once: three addresses, and two entries of two configurations.
+/// All options together: three addresses, and two entries of two configuration files.
 #[test]
 fn entries_of_configurations_are_offered_on_several_addresses_at_once() {
     let certs = Certs::new("entries");
@@ -340,7 +340,7 @@ fn entries_of_configurations_are_offered_on_several_addresses_at_once() {
         let path = folder.file(name, serde_json::json!({ "mcpServers": { entry: server } }).to_string());
         path.to_str().unwrap().to_owned()
     };
-    // One that is found, and one that is named.
+    // One file is discovered, and one is named.
     file(".mcp.json", "one");
     let named = format!("{}#two", file("second.json", "two"));
     let mut host = Host::started(start(folder.command(&[
@@ -364,13 +364,13 @@ fn entries_of_configurations_are_offered_on_several_addresses_at_once() {
     within(async {
         for address in [&*host.address, other] {
             let connection = connect(certs.path(), address).await;
-            // A provider is the name of an entry.
+            // The provider of a call is the name of an entry.
             for (provider, is_known) in [("", true), ("one", true), ("two", true), ("three", false)] {
                 let Request::ToolCall(mut asked) = call("echo", r#"{"message":"hi"}"#) else { panic!() };
                 provider.clone_into(&mut asked.provider);
                 let answer = ask(&connection, Request::ToolCall(asked)).await.unwrap();
                 let Response::ToolCall(answer) = answer else { panic!("{answer:?}") };
-                // Who is nobody here is left to the last that has the tool.
+                // An unknown provider can also be answered by the last provider that has the tool.
                 assert!(answer.success || !is_known, "{provider}: {answer:?}");
             }
         }
@@ -378,7 +378,7 @@ fn entries_of_configurations_are_offered_on_several_addresses_at_once() {
     let words =
         ["call", "echo", "message=hi", "--", env!("CARGO_BIN_EXE_mcpjoin"), "bridge", "--tcp-addr", plain];
     assert_eq!(run(words).exits(0).stdout, "hi\n");
-    // What the entries do not allow is neither offered nor called (F24).
+    // A tool that the entries do not allow is neither listed nor callable (F24).
     let bridge = ["--", env!("CARGO_BIN_EXE_mcpjoin"), "bridge", "--tcp-addr", plain];
     let offered = run([&["list", "--json"][..], &bridge[..]].concat()).exits(0).stdout;
     assert!(offered.contains("\"echo\"") && !offered.contains("\"add\""), "{offered}");
@@ -410,13 +410,13 @@ fn doctor_reports_health_certificates_and_tools_of_an_orchestrator() {
             .any(|file| file["name"] == "Orchestra CA")
     );
 
-    // Certificates of another folder.
+    // The certificates of another folder.
     let other = Certs::new("doctor-other");
     Certificates::in_directory(other.path()).client(CLIENT_NAME, ALPN).unwrap();
     let report = run(["doctor", "--json", "--certs-dir", other.word(), &address]).exits(1).json();
     assert_eq!(report["findings"][0]["id"], "server-certificate");
     assert_eq!(report["phases"][3]["outcome"], "notRun");
-    // None at all, and none are made.
+    // No certificates, and none are created.
     let none = Certs::new("doctor-none");
     let report = run(["doctor", "--json", "--certs-dir", none.word(), &address]).exits(1).json();
     assert_eq!(report["findings"][0]["id"], "no-certificates");

@@ -1,4 +1,4 @@
-//! `bridge` between MCP's own sides: a server of any kind for clients on standard input and output, or at addresses.
+//! Tests of `bridge` between MCP peers: a server of any kind, for clients on standard input and output or at addresses.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -21,11 +21,11 @@ use super::quic::Certificates;
 use super::sockets::Demo;
 use super::support::{Mark, Ran, Running, command, line, marked, run, scratch, start};
 
-/// No test takes longer: a hang is a failure.
+/// The timeout of each test: a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(50);
 
-/// A server in shell that answers whatever it is asked, in the way of the legacy era. It ends in the call of `die`, and never answers that of
-/// `wait`, which it says on standard error.
+/// A server in shell that answers every request of the legacy era. The call of `die` ends it. The call of `wait` gets no
+/// response, and is noted on standard error.
 const SHELL: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -41,7 +41,7 @@ while read -r line; do
   esac
 done"#;
 
-/// A bridge on standard input and output, and its client, which speaks line by line.
+/// A bridge on standard input and output, and its client, which exchanges lines.
 struct Talk {
     running: Running,
     lines: BufReader<ChildStdout>,
@@ -58,7 +58,7 @@ impl Talk {
         Self { running, lines, last: 0 }
     }
 
-    /// The same, and the conversation is opened.
+    /// Like `with`, and opens the session.
     fn open(words: &[&str]) -> Self {
         let mut talk = Self::with(words);
         let opened = talk.ask("initialize", initialize());
@@ -75,7 +75,7 @@ impl Talk {
         self.say(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    /// Sends a request, and gives its id.
+    /// Sends a request, and returns its id.
     fn begin(&mut self, method: &str, params: Value) -> u64 {
         self.last += 1;
         self.say(&json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params }));
@@ -90,7 +90,7 @@ impl Talk {
         message
     }
 
-    /// The answer to a request, and what came before it.
+    /// The response to a request, and the messages before it.
     fn answer(&mut self, id: u64) -> (Value, Vec<Value>) {
         let mut before = Vec::new();
         loop {
@@ -111,7 +111,7 @@ impl Talk {
         self.ask("tools/call", json!({ "name": tool, "arguments": {} }))
     }
 
-    /// Closes its side.
+    /// Closes the client's side.
     fn finish(mut self) -> Ran {
         drop(self.running.child.stdin.take());
         self.running.finish()
@@ -131,17 +131,17 @@ fn opening() -> String {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize() }).to_string()
 }
 
-/// A bridge at addresses. Ended when this is dropped.
+/// A bridge that listens at addresses. Ended when this is dropped.
 struct Bridge {
     running: Option<Running>,
     addresses: Vec<String>,
-    /// What it said before it listened.
+    /// The lines that it printed before it listened.
     before: Vec<String>,
     stderr: BufReader<ChildStderr>,
 }
 
 impl Bridge {
-    /// Starts it, and waits until it says where it listens, so many times.
+    /// Starts it, and waits until it has printed this number of listening addresses.
     fn at(words: &[&str], addresses: usize) -> Self {
         let mut running = start(command([&["bridge"], words].concat()));
         let stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
@@ -156,19 +156,19 @@ impl Bridge {
         bridge
     }
 
-    /// One at an address, before a server.
+    /// A bridge at one address, in front of a server.
     fn before(address: &str, server: &[&str]) -> Self {
         Self::at(&[&["--listen", address], server].concat(), 1)
     }
 
-    /// Its next line.
+    /// The next line of its standard error.
     fn says(&mut self) -> String {
         let mut said = String::new();
         assert_ne!(self.stderr.read_line(&mut said).unwrap(), 0, "it has ended");
         said.trim_end().to_owned()
     }
 
-    /// The first of its lines that has this in it.
+    /// The next line that contains this word.
     fn says_of(&mut self, word: &str) -> String {
         loop {
             let said = self.says();
@@ -182,7 +182,7 @@ impl Bridge {
         &self.running.as_ref().unwrap().mark
     }
 
-    /// Ends it with a signal: nothing is left of it then, and it has written nothing to its output.
+    /// Ends the bridge with a signal. Asserts that no process is left and that standard output is empty.
     #[track_caller]
     fn ends(mut self, signal: &str, code: i32) -> Ran {
         let mut running = self.running.take().unwrap();
@@ -205,7 +205,7 @@ impl Drop for Bridge {
     }
 }
 
-/// How many servers the bridge has started that are there.
+/// The number of running servers that the bridge has started.
 fn servers(mark: &Mark) -> usize {
     marked(mark).iter().filter(|(_, words)| words.contains("serve demo")).count()
 }
@@ -215,7 +215,7 @@ fn within<T>(test: impl Future<Output = T>) -> T {
     runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") })
 }
 
-/// A client of ours that fills in every form.
+/// A client of the library that fills in every form.
 async fn client(url: &str, era: Era) -> Client {
     let filled_in = json!({ "action": "accept", "content": { "username": "ada", "email": "a@b.example" } });
     let answer: ElicitResult = Raw::parse(filled_in.to_string()).unwrap().decode().unwrap();
@@ -230,12 +230,12 @@ async fn call(client: &Client, tool: &str, arguments: Value) -> CallToolResult {
     client.call_tool(tool, Some(Raw::parse(arguments.to_string()).unwrap())).await.unwrap()
 }
 
-/// The texts of a result, as JSON.
+/// The content of a result, as JSON.
 fn text(result: &CallToolResult) -> String {
     format!("{:?}", result.content)
 }
 
-/// What a client on standard input and output can do with the demonstration, whatever lies between.
+/// Exercises the demonstration server with a client on standard input and output, whatever lies between.
 fn converse(talk: &mut Talk) {
     let list = talk.ask("tools/list", json!({}));
     let tools = list["result"]["tools"].as_array().unwrap();
@@ -266,7 +266,7 @@ fn converse(talk: &mut Talk) {
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("action: accept") && text.contains("ada@example.com"), "{text}");
 
-    // Given up while the user is asked: the server takes its question back, and answers nothing more.
+    // The request is cancelled while the user is asked: the server cancels its own request, and sends nothing more.
     let id = talk.begin("tools/call", asking);
     let question = talk.next();
     assert_eq!(question["method"], "elicitation/create", "{question}");
@@ -301,7 +301,7 @@ fn a_server_over_http_is_bridged_to_standard_input_and_output() {
     server.ends("TERM", 143);
 }
 
-/// What a client over HTTP can do with the demonstration, whatever lies between.
+/// Exercises the demonstration server with a client over HTTP, whatever lies between.
 async fn visit(client: &Client) {
     let tools = client.list_tools().all().await.unwrap();
     assert!(tools.iter().any(|tool| tool.name == "echo"));
@@ -349,14 +349,14 @@ fn a_server_that_is_a_program_is_bridged_to_http_for_both_eras_and_each_session_
         for client in [&one, &other, &modern] {
             visit(client).await;
         }
-        // One for each session, and one for all clients without.
+        // One server for each session, and one for all clients without a session.
         assert_eq!(servers(bridge.mark()), 3);
-        // Ours ends its session with DELETE, and its server with it.
+        // The client ends its session with DELETE, and the server of that session exits.
         one.close().await;
         until(|| (servers(bridge.mark()) == 2).then_some(()));
         modern.close().await;
         assert!(text(&call(&other, "echo", json!({ "message": "still" })).await).contains("still"));
-        // What is still there is ended with the bridge.
+        // The remaining servers end with the bridge.
     });
     assert_eq!(bridge.ends("TERM", 143).stderr, "");
 }
@@ -404,7 +404,7 @@ fn every_address_is_served_at_once_whatever_its_kind() {
     bridge.says_of("connection 1 to the server is over");
     bridge.ends("TERM", 143);
     assert!(!path.exists());
-    // Over QUIC a client is told by which key it knows us.
+    // Over QUIC, the printed address has the pin of the bridge's key.
     let mut bridge = Bridge::before("quic://127.0.0.1:0", &["demo:"]);
     let known = bridge.says_of("its key lasts as long as it runs: mcpjoin list ");
     let words = known.split("mcpjoin list ").nth(1).unwrap();
@@ -423,13 +423,13 @@ fn a_server_that_dies_in_mid_call_is_named_with_how_it_ended_and_the_next_call_w
         } else {
             (None, words.iter().map(|word| (*word).to_owned()).collect())
         };
-        // Behind an address: through a second bridge, on standard input and output.
+        // The address is reached through a second bridge on standard input and output.
         let words: Vec<&str> = std::iter::once("bridge").chain(target.iter().map(String::as_str)).collect();
         let mut talk = Talk::open(&words);
         assert_eq!(talk.call("work")["result"]["content"][0]["text"], "done");
         let died = talk.call("die");
         let said = died["error"].to_string();
-        // What it has written to standard error is for whoever has started it, and not for who reaches an address.
+        // The server's standard error is shown to the user who started it, not to a client at an address.
         assert_eq!(
             (said.contains("exit code 7"), said.contains("the disk is gone")),
             (true, !listens),
@@ -449,7 +449,7 @@ fn a_server_that_dies_in_mid_call_is_named_with_how_it_ended_and_the_next_call_w
 
 #[test]
 fn a_server_that_does_not_stay_is_given_up_and_both_sides_are_told() {
-    // It answers what opens the session, and ends in whatever comes behind that.
+    // The server answers the messages that open the session, and exits at the next request.
     let server = super::support::legacy("exec 2>&1; exit 7");
     let mut talk = Talk::open(&["bridge", "--era", "legacy", "--", "sh", "-c", &server]);
     let refused = until(|| {
@@ -512,14 +512,14 @@ fn a_program_that_is_missing_is_told_to_both_sides() {
     let ran = talk.finish().exits(4);
     ran.says(&["(E_SERVER_EXITED)", "ended    exit code 3", "stderr   no luck"]);
 
-    // Behind an address nobody has to come for it.
+    // A bridge at an address reports this fault without waiting for a client.
     let ran = line("bridge --listen http://127.0.0.1:0/mcp ./no-such-server").exits(4);
     assert!(!ran.stderr.contains("listening on"), "{}", ran.stderr);
     ran.says(&["(E_SPAWN_NOT_FOUND)", "./no-such-server"]);
-    // What can be seen only by starting it, the client is told, and whoever has started us: that one alone what it has
-    // written to standard error.
+    // A fault that shows only when the server starts is reported to both the client and the operator. Only the operator sees
+    // the server's standard error.
     let bridge = Bridge::before("tcp://127.0.0.1:0", &["sh", "-c", "echo 'no luck' >&2; exit 3"]);
-    // Of what the server writes beside the protocol, the client is told nothing: it may be anybody.
+    // The client does not receive the server's standard error, because any client can connect.
     let ran = line(&format!("ping --era legacy {}", bridge.addresses[0])).exits(4).says(&["exit code 3"]);
     assert!(!ran.stderr.contains("no luck"), "{}", ran.stderr);
     let said = bridge.ends("TERM", 143).stderr;
@@ -643,7 +643,7 @@ fn what_the_configuration_does_not_allow_is_in_no_list_and_cannot_be_called() {
 #[test]
 fn a_message_that_is_too_large_is_refused_with_the_reason_and_the_conversation_goes_on() {
     let mut talk = Talk::open(&["bridge", "demo:"]);
-    // 100 MiB, by hand: nothing here is to take its time over them.
+    // 100 MiB, written by hand, because a JSON library would take too long for them.
     let piece = vec![b'x'; 1 << 20];
     let stdin = talk.running.child.stdin.as_mut().unwrap();
     write!(stdin, r#"{{"jsonrpc":"2.0","id":"big","method":"tools/call","params":{{"name":"echo","x":""#)
@@ -658,7 +658,7 @@ fn a_message_that_is_too_large_is_refused_with_the_reason_and_the_conversation_g
     let taken = talk.ask("tools/call", json!({ "name": "echo", "arguments": { "message": "hi" } }));
     assert_eq!(taken["result"]["content"][0]["text"], "hi");
     talk.finish().exits(0).says(&["10485760 bytes", "--max-message-size raises the limit"]);
-    // The bound is that of both sides: what the server answers is held to it, too.
+    // The limit is that of both sides: it also applies to the server's responses.
     let mut talk = Talk::open(&["bridge", "--max-message-size", "4KiB", "demo:"]);
     let refused = talk.ask("tools/list", json!({}));
     let said = refused["error"].to_string();
@@ -668,7 +668,7 @@ fn a_message_that_is_too_large_is_refused_with_the_reason_and_the_conversation_g
     talk.finish().exits(0).says(&["4096 bytes", "--max-message-size raises the limit"]);
 }
 
-/// The status of an HTTP request, and the rest of the head.
+/// The status of the response to an HTTP request, and the rest of the response.
 fn http(address: &str, head: &str, body: &str) -> (u16, String) {
     let authority = address.strip_prefix("http://").unwrap().split('/').next().unwrap();
     let mut stream = TcpStream::connect(authority).unwrap();
@@ -709,7 +709,7 @@ fn who_may_come_over_http_and_for_how_long_is_what_the_options_say() {
     let (status, answer) = http(url, head, &open);
     assert_eq!(status, 200, "{answer}");
     assert!(answer.contains("access-control-allow-origin: https://app.example.com"), "{answer}");
-    // It has been idle for long enough.
+    // The server has been idle for the given time.
     until(|| (servers(bridge.mark()) == 0).then_some(()));
     assert_eq!(http(url, "", &open).0, 200);
     bridge.ends("TERM", 143);
@@ -721,7 +721,7 @@ fn one_session_too_many_is_asked_to_come_again_and_a_message_too_large_is_told_t
     let bridge = Bridge::at(&[&words[..], &["--era", "legacy", "--", "sh", "-c", SHELL]].concat(), 1);
     let url = &bridge.addresses[0];
     let open = opening();
-    // It stays, whatever its connection does: a session is idle for 30 min before it is over.
+    // The session outlives its connection: it ends after 30 min without a request.
     let (status, answer) = http(url, "", &open);
     assert_eq!(status, 200, "{answer}");
     let (status, answer) = http(url, "", &open);
@@ -767,7 +767,7 @@ fn at_a_second_signal_what_is_in_progress_is_not_waited_for() {
     bridge.says_of("waiting");
     let began = Instant::now();
     bridge.running.as_ref().unwrap().signal("INT");
-    // Nobody is let in any more, and the one who is in is waited for.
+    // New connections are refused, and the existing one is awaited.
     until(|| TcpStream::connect(&authority).is_err().then_some(()));
     assert!(bridge.running.as_mut().unwrap().child.try_wait().unwrap().is_none());
     bridge.ends("INT", 130);
@@ -776,7 +776,7 @@ fn at_a_second_signal_what_is_in_progress_is_not_waited_for() {
 
 #[test]
 fn what_the_server_is_to_get_is_what_the_options_say() {
-    // It knows one version, and says what surrounds it.
+    // The server knows one version, and returns its environment and directory.
     let server = SHELL
         .replace(r#"*'"method":"initialize"'*"#, r#"*'"protocolVersion":"2025-06-18"'*"#)
         .replace("2025-11-25", "2025-06-18")
@@ -813,7 +813,7 @@ fn of_the_headers_of_a_client_none_reaches_the_server_and_ours_do() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = format!("http://{}/mcp", server.local_addr().unwrap());
     let (head, heads) = mpsc::channel();
-    // Refuses whatever it is asked, and tells what it was asked with. Ends with the test's process.
+    // Refuses every request, and reports the requests. Runs until the process of the test ends.
     thread::spawn(move || {
         for stream in server.incoming().map_while(Result::ok) {
             let mut lines = BufReader::new(stream);
@@ -861,7 +861,7 @@ fn over_http_it_asks_for_a_token_and_says_where_one_is_to_be_had() {
     assert!(warning.starts_with("warning: nothing is encrypted: whoever is on the way"), "{warning}");
     assert_eq!(bridge.says(), "asks for tokens of http://127.0.0.1:1/as for https://tools.example.com/mcp");
     let address = bridge.addresses[0].replace("0.0.0.0", "127.0.0.1");
-    // By the name that clients know, and by that of this machine.
+    // By the public name, and by the address of this machine.
     for head in ["", "host: tools.example.com\r\n"] {
         let (status, answer) = http(&address, head, &opening());
         assert_eq!(status, 401, "{answer}");
@@ -870,7 +870,7 @@ fn over_http_it_asks_for_a_token_and_says_where_one_is_to_be_had() {
         assert!(answer.contains(challenge), "{answer}");
     }
     assert_eq!(http(&address, "host: evil.example\r\n", &opening()).0, 403);
-    // What is no token of that issuer is refused without asking anybody.
+    // A token that does not have the form of that issuer's tokens is refused without a request to the issuer.
     let (status, answer) = http(&address, "authorization: Bearer hunter2\r\n", &opening());
     assert!(
         status == 401 && answer.contains("error=\"invalid_token\"") && !answer.contains("hunter2"),

@@ -1,5 +1,5 @@
-//! Group A of the adversarial catalogue, and what of the groups C, E and F is about bytes, in the role of the server:
-//! real bytes into the real binary, `mcpjoin serve demo`. (The role of the client: `crates/mcpjoin/tests/framing.rs`.)
+//! Group A of the adversarial catalogue, and the byte-level cases of groups C, E and F, for the server: raw bytes into the
+//! real binary, `mcpjoin serve demo`. (For the client: `crates/mcpjoin/tests/framing.rs`.)
 //!
 //! After each case the same connection answers a ping.
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::support::{Ran, Running, command, start};
 
-/// No answer takes longer.
+/// The timeout of a response.
 const NEVER: Duration = Duration::from_secs(20);
 const LIMIT: usize = 10 * 1024 * 1024;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -29,7 +29,7 @@ fn ping(id: impl std::fmt::Display) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)
 }
 
-/// A ping that is so many bytes long without its line feed; its id comes first or last.
+/// A ping of this many bytes without its line feed. Its id comes first or last.
 fn long_ping(id: u32, id_first: bool, length: usize) -> String {
     let (first, last) = if id_first {
         (format!(r#""id":{id},"#), String::new())
@@ -42,7 +42,7 @@ fn long_ping(id: u32, id_first: bool, length: usize) -> String {
     format!("{begin}{filler}{end}")
 }
 
-/// The demonstration with a pipe to write anything into.
+/// The demonstration server with a pipe for arbitrary bytes.
 struct Served {
     running: Running,
     stdin: Option<ChildStdin>,
@@ -52,7 +52,7 @@ struct Served {
 }
 
 impl Served {
-    /// Not yet spoken to.
+    /// A server that has received nothing yet.
     fn fresh() -> Self {
         let mut serve = command(["serve", "demo"]);
         serve.stdin(Stdio::piped());
@@ -62,14 +62,14 @@ impl Served {
         let (read, lines) = channel();
         let reading = std::thread::spawn(move || {
             for line in stdout.lines() {
-                // A test that has failed listens no more.
+                // The receiver is gone if the test has failed.
                 let _ = read.send(line.unwrap());
             }
         });
         Self { running, stdin, lines, reading, pings: 1_000_000 }
     }
 
-    /// With a session.
+    /// A server with an open session.
     fn opened() -> Self {
         let mut served = Self::fresh();
         let answer = served.ask(&initialize(0, "2025-11-25"));
@@ -83,14 +83,14 @@ impl Served {
         self.stdin.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
-    /// The next line, which is JSON.
+    /// The next line, parsed as JSON.
     #[track_caller]
     fn next(&self) -> Value {
         let line = self.lines.recv_timeout(NEVER).expect("a line in time");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Sends a line; the next one.
+    /// Sends a line, and returns the next line of the server.
     #[track_caller]
     fn ask(&mut self, line: &str) -> Value {
         self.raw(line.as_bytes());
@@ -98,7 +98,7 @@ impl Served {
         self.next()
     }
 
-    /// The answer to a ping is the next line: nothing else was said before.
+    /// Asserts that the response to a ping is the next line: the server has sent nothing else before.
     #[track_caller]
     fn is_alive(&mut self) {
         self.pings += 1;
@@ -106,7 +106,7 @@ impl Served {
         assert_eq!(self.ask(&ping(id)), json!({ "jsonrpc": "2.0", "id": id, "result": {} }));
     }
 
-    /// Sends bytes that are refused with this code and id, `times` times; then it is alive.
+    /// Sends bytes that are refused `times` times with this code and id. Then asserts that the server answers a ping.
     #[track_caller]
     fn refuses(&mut self, bytes: &[u8], code: i64, id: &Value, times: usize) -> String {
         self.raw(bytes);
@@ -122,7 +122,7 @@ impl Served {
         said
     }
 
-    /// A line of `/proc/PID/status` in KiB, or any other number there.
+    /// A number of `/proc/PID/status`; sizes are in KiB.
     fn status(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.running.child.id());
         let status = std::fs::read_to_string(path).unwrap();
@@ -130,13 +130,13 @@ impl Served {
         line.trim_start_matches(':').split_whitespace().next().unwrap().parse().unwrap()
     }
 
-    /// The peak of its memory from now on begins with what it has now.
+    /// Resets the peak of its memory to the current value, and returns this value.
     fn forget_peak(&self) -> u64 {
         std::fs::write(format!("/proc/{}/clear_refs", self.running.child.id()), "5").unwrap();
         self.status("VmHWM")
     }
 
-    /// Ends its input; what it says until its own end.
+    /// Closes its input, and returns the lines up to its exit.
     fn finish(mut self) -> (Vec<Value>, Ran) {
         drop(self.stdin.take());
         let ran = self.running.finish();
@@ -145,7 +145,7 @@ impl Served {
         (rest, ran)
     }
 
-    /// Ends its input, upon which it leaves without another word.
+    /// Closes its input, and asserts that it exits without another message.
     fn leaves(self) {
         let (rest, ran) = self.finish();
         assert_eq!(rest, [Value::Null; 0]);
@@ -165,7 +165,7 @@ fn a1_a_gibibyte_without_a_line_feed_is_one_error_and_no_memory() {
     let said = served.refuses(b"", -32600, &Value::Null, 1);
     assert!(said.contains("10485760"), "{said}");
     let grown = served.status("VmHWM") - before;
-    // The limit, and 16 MiB.
+    // The limit, plus 16 MiB.
     assert!(grown < 26 * 1024, "{grown} KiB");
     served.leaves();
 }
@@ -176,7 +176,7 @@ fn a2_a3_a_request_of_exactly_the_limit_is_answered_and_one_byte_more_is_refused
     assert_eq!(served.ask(&long_ping(1, true, LIMIT)), json!({ "jsonrpc": "2.0", "id": 1, "result": {} }));
     let said = served.refuses(long_ping(2, true, LIMIT + 1).as_bytes(), -32600, &json!(2), 1);
     assert!(said.contains("limit of 10485760 bytes"), "{said}");
-    // Its id stands too far behind to be found.
+    // The id comes too late in the message to be found.
     served.refuses(long_ping(3, false, LIMIT + 1).as_bytes(), -32600, &Value::Null, 1);
     served.leaves();
 }
@@ -191,7 +191,7 @@ fn a5_a6_a7_a14_a15_line_ends_marks_and_blank_lines_are_taken() {
     served.raw(&b"\n".repeat(1_000_000));
     served.raw(&b" \t \n\r\n".repeat(1000));
     served.is_alive();
-    // A second is for the optimised build.
+    // The requirement of one second applies to the optimised build.
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     served.leaves();
 }
@@ -215,9 +215,9 @@ fn a8_a9_a10_a11_a13_a16_a17_a20_f12_what_is_no_message_is_one_error_and_harms_n
         let said = served.refuses(bytes, -32700, &Value::Null, 1);
         assert!(said.contains(words), "{bytes:?}: {said}");
     }
-    // The error goes to the one whose id could be read.
+    // The error has the id that could be read.
     served.refuses(two.as_bytes(), -32700, &json!(1), 1);
-    // Two lines, as whoever wrote a line feed there has made them.
+    // The line feed inside the message splits it into two lines.
     served.refuses(b"{\"jsonrpc\":\"2.0\",\"method\":\"one\ntwo\"}", -32700, &Value::Null, 2);
     served.leaves();
 }
@@ -242,7 +242,7 @@ fn a12_a21_bytes_that_come_one_by_one_make_the_same_message_and_burn_nothing() {
     for byte in &bytes {
         let slept = served.status("voluntary_ctxt_switches");
         served.raw(&[*byte]);
-        // So slow that each byte is read by itself: the next one is written when the server sleeps again.
+        // Each byte is read separately: the next one is written when the server sleeps again.
         while served.status("voluntary_ctxt_switches") == slept {
             std::thread::yield_now();
         }
@@ -292,10 +292,10 @@ fn c54_c55_c56_c64_the_opening_is_asked_for_once_and_a_ping_always() {
     let early = served.ask(&list(1));
     assert_eq!(early["id"], 1);
     assert!(early["error"]["code"].is_i64(), "{early}");
-    // A version that nobody knows is answered with one that is spoken.
+    // An unknown version is answered with a supported one.
     let opened = served.ask(&initialize(2, "1999-01-01"));
     assert_eq!(opened["result"]["protocolVersion"], "2025-11-25", "{opened}");
-    // `initialized` has not come.
+    // `initialized` has not been sent.
     served.is_alive();
     served.raw(INITIALIZED.as_bytes());
     served.raw(b"\n");
@@ -346,13 +346,13 @@ fn f34_e98_three_slow_calls_in_flight_at_the_end_of_the_input_are_answered() {
         let progress = format!(r#""params":{{"_meta":{{"progressToken":{id}}},"#);
         slow_call(id).replace(r#""params":{"#, &progress)
     };
-    // The last one without a line feed.
+    // The last request has no line feed.
     served.raw(format!("{}\n{}\n{}", call(1), call(2), call(3)).as_bytes());
     let (rest, ran) = served.finish();
     for id in 1..=3 {
         let of_call = |said: &&Value| said["id"] == id || said["params"]["progressToken"] == id;
         let said: Vec<&Value> = rest.iter().filter(of_call).collect();
-        // What comes on the way is not left out either, and the reply is the last of it.
+        // The progress notifications are also sent, and the response comes last.
         let (reply, progress) = said.split_last().unwrap();
         assert!(reply["result"]["content"].is_array(), "{said:?}");
         let progress: Vec<&Value> = progress.iter().map(|said| &said["params"]["progress"]).collect();
@@ -375,7 +375,7 @@ fn e96_a_thousand_calls_in_flight_at_the_end_of_the_input_are_all_answered() {
 
 #[test]
 fn e92_a_client_that_reads_late_gets_everything_and_the_server_holds_little_meanwhile() {
-    // Each asks for some kilobytes with a few dozen bytes.
+    // Each request has a few dozen bytes, and its response some kilobytes.
     const CALLS: u32 = 8_000;
     let mut serve = command(["serve", "demo"]);
     serve.stdin(Stdio::piped());
@@ -393,7 +393,7 @@ fn e92_a_client_that_reads_late_gets_everything_and_the_server_holds_little_mean
     };
     let before = status("VmRSS");
 
-    // All of them are read: they wait, and what has been answered waits for us.
+    // The server reads all of them. The responses wait until the client reads them.
     for id in 1..=CALLS {
         writeln!(stdin, r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#).unwrap();
     }

@@ -1,4 +1,4 @@
-//! `mcpjoin call`.
+//! Tests of `mcpjoin call`.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -22,10 +22,10 @@ fn echo_says_what_it_is_told() {
 fn words_take_the_type_that_the_tool_asks_for() {
     let result = line("call --json demo: add a=2 b=40").exits(0).json();
     assert_eq!(result["structuredContent"], json!({"sum": 42.0}));
-    // The schema of `echo` wants a string, whatever it looks like.
+    // The schema of `echo` requires a string, so the value stays a string.
     assert_eq!(line("call demo: echo message=5").exits(0).stdout, "5\n");
     line("call demo: add a=two b=1").exits(2).says(&["(E_USAGE)", "a number", "a:=JSON"]);
-    // With JSON as it stands, the server is the judge.
+    // A JSON value is passed on unchanged, and the server validates it.
     line(r#"call demo: add a:="two" b:=1"#).exits(5);
 }
 
@@ -134,7 +134,7 @@ fn i173_every_name_can_be_called() {
     let long = "x".repeat(10_000);
     for name in ["two words", "--", "-x", "a\nb", "a=b", "'", &long] {
         let ran = run(["call", &format!("--tool={name}"), "demo:"]).exits(5);
-        // The server has no such tool, so it was asked.
+        // The error code shows that the server received the call: it has no such tool.
         assert!(ran.stderr.contains("-32602"), "{name}: {}", ran.stderr);
     }
     run(["call", "demo:", "two words"]).exits(5).says(&["two words"]);
@@ -155,7 +155,7 @@ fn a_result_whose_content_is_no_array_is_no_result() {
 fn a_name_that_is_mistyped_is_told_with_what_may_be_meant() {
     line("tool demo: ech").exits(5).says(&["(E_NO_TOOL)", "try      did you mean echo?"]);
     line("tool demo: nothing-like-it").exits(5).says(&["try      mcpjoin list shows its tools"]);
-    // It is asked for all the same: the server is the judge.
+    // The call is sent although the tool is not listed, and the server refuses it.
     line("call demo: ech message=hi").exits(5).says(&["the server lists no tool ech; did you mean echo?"]);
     let said = "the tool has no argument mesage; did you mean message?";
     let ran = line("call demo: echo mesage=hi").exits(5).says(&[said]);

@@ -1,4 +1,4 @@
-//! Entries of configuration files as targets: which file, which entry, what it starts, what it may do, and what is said.
+//! Tests of configuration entries as targets: the choice of file and entry, what an entry starts and allows, and the messages.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,12 +10,12 @@ use super::support::{Ran, command, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
-/// A working directory and a home for one test, gone with it.
+/// A working directory and a home for one test, removed at its end.
 pub(crate) struct Folder {
     path: PathBuf,
-    /// What lies in the working directory is trusted before the binary runs.
+    /// Whether the files in the working directory are trusted before the binary runs.
     trusts: bool,
-    /// A file was written since.
+    /// Whether a file was written since the last `servers trust`.
     written: Mutex<bool>,
 }
 
@@ -24,7 +24,7 @@ impl Folder {
         Self::made(name, true)
     }
 
-    /// The same, and nothing in it is trusted.
+    /// The same, with no file trusted.
     pub(crate) fn untrusted(name: &str) -> Self {
         Self::made(name, false)
     }
@@ -34,7 +34,7 @@ impl Folder {
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("runner-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("here")).unwrap();
         fs::create_dir_all(path.join("config/mcpjoin")).unwrap();
-        // Whatever the umask is: a list in a folder that others may write to is not used.
+        // Independent of the umask: a trust list is not used if others may write to its folder.
         fs::set_permissions(path.join("config/mcpjoin"), fs::Permissions::from_mode(0o700)).unwrap();
         Self { path, trusts, written: Mutex::default() }
     }
@@ -43,7 +43,7 @@ impl Folder {
         &self.path
     }
 
-    /// Writes a file: a relative path counts from the working directory.
+    /// Writes a file. A relative path starts at the working directory.
     pub(crate) fn file(&self, path: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path.join("here").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -53,14 +53,14 @@ impl Folder {
         path
     }
 
-    /// The binary in that working directory with that home.
+    /// A command of the binary in that working directory with that home.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = command(words);
         self.place(&mut command);
         command
     }
 
-    /// Has a command run in that working directory with that home.
+    /// Sets the working directory and the home of a command.
     pub(crate) fn place(&self, command: &mut Command) {
         let placed = |command: &mut Command| {
             command.current_dir(self.path.join("here")).env("HOME", &self.path);
@@ -71,7 +71,7 @@ impl Folder {
         if self.trusts && std::mem::take(&mut *written) {
             let mut trust = super::support::command(["servers", "trust"]);
             placed(&mut trust);
-            // What cannot be read is not trusted, and the test is about that.
+            // This may fail: a file that cannot be read is not trusted, and such tests expect that.
             trust.output().unwrap();
         }
     }
@@ -103,7 +103,7 @@ fn demo(name: &str, more: &str) -> String {
     format!(r#""{name}": {{"command": "{BINARY}", "args": ["serve", "demo"]{more}}}"#)
 }
 
-/// An entry that runs a line of shell.
+/// An entry that runs a shell command.
 fn shell(name: &str, script: &str, more: &str) -> String {
     let script = serde_json::Value::from(script);
     format!(r#""{name}": {{"command": "sh", "args": ["-c", {script}]{more}}}"#)
@@ -155,7 +155,7 @@ fn an_entry_is_a_target_of_every_verb() {
             ("prompt", &["test_simple_prompt"]),
         ] {
             folder.run(&[&[verb, "-q"], target, operands].concat()).exits(0);
-            // Nothing of it may be ignored.
+            // An option that has no effect is an error.
             let unused = [&[verb, "-c", "mcp_servers.toml", "tcp://127.0.0.1:1"], operands].concat();
             folder.run(&unused).exits(2).says(&["--config mcp_servers.toml is for an entry"]);
         }
@@ -166,7 +166,7 @@ fn an_entry_is_a_target_of_every_verb() {
 fn r7_an_entry_starts_with_its_arguments_variables_and_directory() {
     let folder = Folder::new("start");
     folder.file("sub/x", "");
-    // What it is told, without showing it.
+    // The script reports its arguments and directory. It reports secrets only by whether they are right.
     let script = r#"printf '<%s>' "$0" "$@" "$PWD" >&2
 [ "$SECRET" = hunter2 ] && echo right >&2; [ "$OURS" = ours-value ] && echo inherited >&2; exit 1"#;
     let script = serde_json::Value::from(script);
@@ -186,10 +186,10 @@ fn r7_an_entry_starts_with_its_arguments_variables_and_directory() {
     };
     let shown = format!("<zero><a b><><${{x}} *;$(id)><w><{}>", sub.display());
     run(&[]).says(&[&shown, ">right", "           inherited"]);
-    // What the command line says wins.
+    // The command line overrides the entry.
     let ran = run(&["--cwd", "/usr", "-e", "SECRET=other"]).says(&["<w></usr>inherited"]);
     assert!(!ran.stderr.contains("<w></usr>right"), "{}", ran.stderr);
-    // Only what is named is passed on.
+    // Only the named variables are passed on.
     let ran = run(&["--env-clean"]).says(&[">right"]);
     assert!(!ran.stderr.contains("           inherited"), "{}", ran.stderr);
 }
@@ -199,7 +199,7 @@ fn r70_the_time_of_an_entry_bounds_its_answers_unless_the_command_line_says_othe
     let folder = Folder::new("time");
     folder.file(".mcp.json", servers(&demo("slow", r#", "timeoutMs": 1"#)));
     folder.file("mcp_servers.toml", format!("timeout_secs = 1\n{}", toml("toml", "timeout_ms = 1")));
-    // Its steps take longer.
+    // Each step of the call takes longer than the timeout.
     for name in ["slow", "toml"] {
         let words = ["call", "--json", name, "test_tool_with_progress"];
         let ran = folder.run(&[&words[..1], &["-q"], &words[1..]].concat()).exits(4);
@@ -254,7 +254,7 @@ fn f25_i166_values_of_an_entry_are_shown_nowhere() {
         ".mcp.json",
         servers(
             &[
-                // Tells everything it knows, on both outputs.
+                // Prints all of its secrets, on both outputs.
                 shell("loud", "echo \"$API_KEY $OTHER\" >&2; echo \"$API_KEY $OTHER\"; exit 3", &env),
                 format!(
                     r#""args": {{"command": "sh", "args": ["-c", "echo $2 $3 >&2; exit 3", "sh", "--token",
@@ -287,14 +287,14 @@ fn f25_i166_values_of_an_entry_are_shown_nowhere() {
     command.env("FROM_US", marker);
     start(command).finish().says(&["with API_KEY, OTHER set", "stderr   *** ***"]);
     folder.line("list args").says(&["--token *** --api-key=*** API_TOKEN=***"]);
-    // Whatever signs it has.
+    // A secret with special characters.
     let odd = serde_json::Value::from("pa'ss\"wo\\rd\u{1b}x").to_string();
     folder.file("odd.json", servers(&format!(r#""a": {{"command": "false", "args": ["--token", {odd}]}}"#)));
     for options in [&["-v"][..], &["--json", "-q"]] {
         let ran = folder.run(&[&["list", "-c", "odd.json"], options, &["a"]].concat()).exits(4);
         assert!(!ran.stderr.contains("pa'") && !ran.stderr.contains("wo"), "{}", ran.stderr);
     }
-    // A key of several lines is told line by line.
+    // A key of several lines is printed line by line.
     let key = serde_json::Value::from(format!("-----BEGIN-----\n  {marker}\n-----END-----\n"));
     folder.file(
         "key.json",
@@ -302,13 +302,13 @@ fn f25_i166_values_of_an_entry_are_shown_nowhere() {
     );
     let ran = folder.line("list -v -c key.json a").exits(4).says(&["server: ***", "stderr   ***"]);
     assert!(!ran.stderr.contains(marker), "{}", ran.stderr);
-    // What is written down has none, either.
+    // The trace file contains no secret either.
     let mut command = folder.command(&["list", "--trace", "trace.json", "loud"]);
     command.env("FROM_US", marker);
     start(command).finish().exits(4);
     let trace = fs::read_to_string(folder.path().join("here/trace.json")).unwrap();
     assert!(trace.contains("*** ***") && !trace.contains(marker), "{trace}");
-    // A file that is broken in the middle of a secret.
+    // A file that is cut off in the middle of a secret.
     folder.file("half.json", format!(r#"{{"mcpServers": {{"a": {{"env": {{"K": "{marker}"#));
     folder.file("half.toml", format!("[[servers]]\nname = \"a\"\nenv = \"{marker}\nx"));
     for file in ["half.json", "half.toml"] {
@@ -323,7 +323,7 @@ fn f29_a_path_is_never_a_name_and_a_missing_one_is_never_fetched() {
     let touched = folder.path().join("touched");
     let entry = shell("server", &format!("touch {}", touched.display()), "");
     folder.file(".mcp.json", servers(&[entry.clone(), entry.replace("server", "./server")].join(",")));
-    // Whatever asks `npx` or the entry leaves a trace.
+    // The file exists afterwards if `npx` or the entry ran.
     let npx = folder.file("bin/npx", format!("#!/bin/sh\ntouch {}\n", touched.display()));
     fs::set_permissions(&npx, fs::Permissions::from_mode(0o755)).unwrap();
     for words in [
@@ -385,7 +385,7 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
         let nobody = matches!(name, "nothing-like-it" | "godo" | "web");
         assert_eq!(ran.code, Some(if nobody { 4 } else { 2 }), "{name}");
     }
-    // One word that is nothing ends as one with arguments behind it does, and says what else it could have been.
+    // A single unknown word fails like one with arguments. The message adds what else the word could have been.
     for words in ["list nothing-like-it", "ping nothing-like-it", "validate nothing-like-it"] {
         folder.line(words).exits(4).says(&["is no entry of .mcp.json; ", "name an entry (mcpjoin servers"]);
     }
@@ -404,7 +404,7 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
 #[test]
 fn f31_the_file_that_was_named_is_the_one_and_the_order_is_as_documented() {
     let folder = Folder::new("order");
-    // Each tells from which file it is.
+    // Each entry prints the name of its file.
     let write = |path: &str, says: &str| {
         let script = format!("echo {says}-was-used >&2; exit 1");
         let text = match path.ends_with("toml") {
@@ -434,7 +434,7 @@ fn f31_the_file_that_was_named_is_the_one_and_the_order_is_as_documented() {
     for file in [None, Some(variable.as_path()), Some(Path::new("/no/such/file"))] {
         run(&["list", "-c", named, "a"], file).exits(4).says(&["named-was-used"]);
         run(&["list", &format!("{named}#a")], file).exits(4).says(&["named-was-used"]);
-        // A file that is missing is never replaced by another one.
+        // A missing file that was named is an error: no other file is used instead.
         run(&["list", "-c", "missing.json", "a"], file).exits(2).says(&["missing.json: ", "(E_CONFIG)"]);
         run(&["list", "missing.json#a"], file).exits(2).says(&["missing.json: ", "(E_CONFIG)"]);
     }
@@ -443,7 +443,7 @@ fn f31_the_file_that_was_named_is_the_one_and_the_order_is_as_documented() {
     run(&["list", "a"], Some(Path::new(""))).exits(4).says(&["here-json-was-used"]);
     for (path, says) in order {
         let ran = folder.line("list -v a").exits(4).says(&[&format!("{says}-was-used")]);
-        // What lies in the working directory was chosen by nobody.
+        // A file found in the working directory was not chosen by the user, so it is named.
         assert_eq!(
             folder.line("list a").exits(4).stderr.contains("a of "),
             says.starts_with("here"),
@@ -468,19 +468,19 @@ fn rule_4_an_entry_goes_before_a_program_and_that_is_said() {
         .says(&["sh is an entry of .mcp.json and a program, too", "-- sh is the program"]);
     let ran = folder.line("list none-such-program").exits(0);
     assert!(!ran.stderr.contains("too: the entry"), "{}", ran.stderr);
-    // With further words, or behind the dashes, it is the program.
+    // With further words, or after `--`, the word is the program.
     for words in [
         &["list", "sh", "-c", "echo program >&2; exit 1"][..],
         &["list", "--", "sh", "-c", "echo program >&2; exit 1"],
     ] {
         folder.run(words).exits(4).says(&["stderr   program"]);
     }
-    // A file that was chosen should have had it.
+    // A file that was named with `-c` should have contained the entry.
     folder
         .line("list -c .mcp.json false")
         .exits(4)
         .says(&["false is no entry of .mcp.json: it is taken for a program"]);
-    // Another program is none of the file's business.
+    // A word that is no entry is a program, and the file is not mentioned.
     let ran = folder.run(&["list", "false"]).exits(4);
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
 }
@@ -501,7 +501,7 @@ fn what_an_unasked_file_runs_is_said_before_it_runs() {
         ran.stderr.find("a of .mcp.json:1:17: sh -c 'echo started >&2; exit 1', in /, with LD_PRELOAD set");
     assert!(said.unwrap() < ran.stderr.find("server: started").unwrap(), "{}", ran.stderr);
     ran.says(&["a is disabled, and used because it is named"]);
-    // What was chosen is said on demand alone.
+    // A file that the user chose is named only on request.
     let ran = folder.line("list -c .mcp.json a").exits(4);
     assert!(!ran.stderr.contains("a of .mcp.json"), "{}", ran.stderr);
 }
@@ -547,13 +547,13 @@ fn i172_files_of_every_kind_end_with_a_clear_message() {
         .exits(4)
         .says(&["warning: anybody may write to open.json", "was-used"]);
 
-    // Much that is not understood is not told without end.
+    // The number of warnings about unknown keys is limited.
     let many: Vec<String> = (0..1000).map(|key| format!("\"k{key}\": 1")).collect();
     folder.file("many.json", servers(&shell("a", "exit 1", &format!(", {}", many.join(",")))));
     let ran = folder.line("list -c many.json a").exits(4).says(&["warning: 990 more of many.json"]);
     assert_eq!(ran.stderr.matches("warning: ").count(), 11);
 
-    // A pipe is read when somebody asks for it.
+    // A pipe is read if it is named.
     let mut command = folder.command(&["list", "-c", "/dev/stdin", "a"]);
     command.stdin(Stdio::piped());
     let mut running = start(command);
@@ -570,14 +570,14 @@ fn i172_a_broken_file_that_nobody_chose_keeps_nothing_else_from_working() {
         match kind {
             "text" => fs::write(&broken, "{").unwrap(),
             "directory" => fs::create_dir(&broken).unwrap(),
-            // Nobody writes to it.
+            // A pipe without a writer.
             "pipe" => assert!(Command::new("mkfifo").arg(&broken).status().unwrap().success()),
             _ => symlink(&broken, &broken).unwrap(),
         }
         folder.line("list good").exits(0).says(&["warning: .mcp.json"]);
         folder.line("list false").exits(4).says(&["warning: .mcp.json", "(E_SERVER_EXITED)"]);
         folder.line("list no-such-thing").exits(2).says(&["(E_CONFIG)"]);
-        // What is no entry looks at no file.
+        // A target that is not an entry reads no configuration file.
         for words in ["list demo:", "call demo: echo message=hi", "list -- false"] {
             assert!(!folder.line(words).stderr.contains(".mcp.json"), "{kind} {words}");
         }

@@ -1,4 +1,4 @@
-//! What has changed in what a server offers: pinned in a file, or between two servers.
+//! Tests of `mcpjoin diff`: changes in what a server offers, against a pinned file or between two servers.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::config::Folder;
 use super::support::{Ran, start};
 
-/// A server of the legacy era that offers what stands in a file, page by page, with variables in it replaced.
+/// A server of the legacy era that offers the content of a file, page by page, with the variables in it replaced.
 pub(crate) const OFFERING: &str = r#"
 import json, os, sys
 offer = json.loads(os.path.expandvars(open(sys.argv[1]).read()))
@@ -33,7 +33,7 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
-/// A folder with that server.
+/// A folder with the script of that server.
 struct Offers {
     folder: Folder,
     script: PathBuf,
@@ -46,21 +46,21 @@ impl Offers {
         Self { folder, script }
     }
 
-    /// Writes down what a server offers: so many pages of tools.
+    /// Writes a file with what a server offers: these pages of tools.
     fn offer(&self, name: &str, version: &str, pages: &Value) -> PathBuf {
         let about =
             json!({"capabilities": {"tools": {}}, "serverInfo": {"name": "offer", "version": version}});
         self.folder.file(name, json!({"about": about, "tools/list": pages}).to_string())
     }
 
-    /// Runs `diff` with these options and this first side, and as the second one the server that offers that.
+    /// Runs `diff` with these options and this first side. The second side is the server that offers this file.
     fn diff(&self, words: &[&str], offer: &Path) -> Ran {
         let (script, offer) = (self.script.to_str().unwrap(), offer.to_str().unwrap());
         let words = [&["diff", "--era", "legacy"], words, &["--", "python3", script, offer]].concat();
         self.folder.run(&words)
     }
 
-    /// Writes what such a server says now into a file.
+    /// Writes the current offer of the server into a file.
     fn pin(&self, offer: &Path, name: &str) -> String {
         let (script, offer) = (self.script.to_str().unwrap(), offer.to_str().unwrap());
         let listed = self.folder.run(&["list", "--era", "legacy", "--json", "--", "python3", script, offer]);
@@ -84,7 +84,7 @@ fn i179_a_pinned_tool_that_has_changed_is_told_and_is_exit_1() {
     let ran = offers.diff(&["pinned.json"], &offer).exits(0);
     assert_eq!(ran.stdout, "nothing has changed\n");
     ran.says(&["OLD pinned.json, offer 1.0.0, protocol 2025-11-25\n", "NEW python3 /"]);
-    // Another version alone is no change that counts.
+    // A different version number alone does not count as a change.
     let ran = offers.diff(&["-q", &pinned], &offers.offer("offer.json", "1.0.1", &before)).exits(0);
     assert_eq!(
         ran.stdout,
@@ -130,7 +130,7 @@ Tools
             "path": "/inputSchema/properties/a/type", "old": "number", "new": "integer"})
     );
     assert_eq!(document["changes"][4]["new"], after[0][0]);
-    // Nothing of the kind that is asked for.
+    // The changes have none of the requested kind.
     let renamed = offers.offer("offer.json", "1.0.0", &json!([[before[0][0], after[0][0]]]));
     let ran = offers.diff(&["--only", "breaks,reads", &pinned], &renamed).exits(0);
     assert_eq!(ran.stdout, "nothing has changed that breaks or reads; 1 of other classes\n");
@@ -147,7 +147,7 @@ fn i179_a_change_between_two_servers_is_told_whatever_they_say_it_in() {
         "1",
         &json!([[{"name": "b"}, {"name": hostile, "title": "\u{7}t"}, add("", json!({}))]]),
     );
-    // Neither answers before the other one runs.
+    // The two servers wait for each other, so both must run at the same time.
     let pipe = offers.folder.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let entry =
@@ -168,13 +168,13 @@ fn i179_a_list_that_changes_between_two_pages_is_told_for_what_it_is() {
     let offers = Offers::new("pages");
     let tools = |pages: &Value| offers.offer("offer.json", "1", pages);
     let pinned = offers.pin(&tools(&json!([[{"name": "a"}], [{"name": "b"}]])), "pinned.json");
-    // A tool came before the second page was asked for, so that one is on both.
+    // As if a tool was added before the second page was requested: one tool is on both pages.
     let ran = offers
         .diff(&["-q", &pinned], &tools(&json!([[{"name": "a"}], [{"name": "a"}, {"name": "b"}]])))
         .exits(1);
     let twice = "  breaks  a: added once more: which of that name is meant, nobody can say\n";
     assert_eq!(ran.stdout, format!("Tools\n{twice}\n1 change: 1 breaks\n"));
-    // Where the pages end does not count.
+    // The page boundaries do not count.
     offers.diff(&[&pinned], &tools(&json!([[{"name": "b"}, {"name": "a"}], []]))).exits(0);
     let ran = offers.diff(&["--max-pages", "1", &pinned], &tools(&json!([[{"name": "a"}], [{"name": "b"}]])));
     ran.exits(5).says(&["NEW: ", "more pages than the limit of 1"]);
@@ -190,7 +190,7 @@ fn a_side_that_cannot_be_read_says_which_it_is_and_why() {
     let ran = run(&[&["diff", "--era", "legacy", &pinned][..], &dies].concat()).exits(4);
     assert_eq!(ran.stdout, "");
     ran.says(&["error: NEW: the server ended", "no key", "exit code 7"]);
-    // Both are told, and the exit code is that of the first.
+    // Both failures are reported, and the first one sets the exit code.
     let ran = run(&[&["diff", "--era", "legacy", "--json", "http://127.0.0.1:1/mcp"][..], &dies].concat());
     let ran = ran.exits(4);
     assert_eq!(ran.stdout, "");
@@ -200,7 +200,7 @@ fn a_side_that_cannot_be_read_says_which_it_is_and_why() {
         messages[0].starts_with("OLD: no connection") && messages[1].starts_with("NEW: the server"),
         "{messages:?}"
     );
-    // A list that cannot be read is nothing that can be compared.
+    // A list that cannot be read is not compared.
     let about = json!({"capabilities": {"tools": {}, "prompts": {}}, "serverInfo": {"name": "offer", "version": "1"}});
     let partly = offers.folder.file("partly.json", json!({"about": about, "tools/list": [[]]}).to_string());
     let ran = offers.diff(&[&pinned], &partly).exits(5);
@@ -238,7 +238,7 @@ fn i168_sides_that_cannot_be_meant_are_exit_2() {
         assert_eq!(ran.stdout, "", "{words:?}");
         ran.says(&[says]);
     }
-    // What is a file, and what is a server: by name and kind.
+    // The name and the kind of a word decide whether it is a file or a server.
     let run = |words: &[&str]| offers.folder.run(words);
     run(&["diff", "pinned.json", &pinned]).exits(0);
     let mut command = offers.folder.command(&["diff", "-q", "-", "./pinned.json"]);

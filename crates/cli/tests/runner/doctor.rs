@@ -1,4 +1,4 @@
-//! `mcpjoin doctor`: what is printed, and the exit code. Which fault gets which finding is tested in the library.
+//! Tests of the output and the exit code of `mcpjoin doctor`. The finding for each fault is tested in the library.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -102,7 +102,7 @@ fn f25_no_value_of_a_variable_is_shown() {
 fn a_signal_ends_an_examination_and_everything_that_it_started() {
     for (name, code) in [("INT", 130), ("TERM", 143)] {
         let mut running = start(command(["doctor", "-v", "sh", "-c", "echo up >&2; exec cat >/dev/null"]));
-        // The server has said that it runs.
+        // Wait until the server reports that it runs.
         let stderr = running.child.stderr.take().unwrap();
         let said = BufReader::new(stderr).lines().map(Result::unwrap).any(|line| line.ends_with("up"));
         assert!(said);
@@ -156,7 +156,7 @@ fn a_wrong_path_is_told_with_the_right_one() {
     assert!(ran.stdout.contains("(refused)"), "{}", ran.stdout);
 }
 
-/// Answers everybody with this, in a thread that ends with the process.
+/// A listener that sends this response to every client, in a thread that ends with the process.
 fn answering(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -207,7 +207,7 @@ fn a_proxy_that_stands_before_the_server_is_named() {
             "{document}"
         );
         assert!(document["phases"][0]["detail"].as_str().unwrap().contains(proxy.as_str()), "{document}");
-        // One fault is told once, and who has said who asks is not told to say it.
+        // One fault gives one finding. The advice is to correct the credentials that are set, not to add some.
         assert!(document.get("surroundings").is_none(), "{document}");
         let advice = finding["advice"].as_str().unwrap();
         assert_eq!(advice.starts_with("mend user and password"), id == "proxy-authorization", "{document}");
@@ -221,14 +221,14 @@ fn a_signal_ends_the_wait_for_a_silent_server() {
     let address = listener.local_addr().unwrap();
     for url in [format!("http://{address}/mcp"), format!("tcp://{address}")] {
         let running = start(command(["doctor", &url]));
-        // Somebody has connected, and asks.
+        // The doctor has connected and sent the start of a request.
         let (mut stream, mut byte) = (listener.accept().unwrap().0, [0]);
         if url.starts_with("http") {
             stream = listener.accept().unwrap().0;
         }
         stream.read_exact(&mut byte).unwrap();
         running.signal("INT");
-        // What was found out until then is kept.
+        // The results up to the interrupt are kept.
         let ran = running.finish().exits(130);
         for part in ["resolve  ", "connect  ", "stopped here"] {
             assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
@@ -247,7 +247,7 @@ fn what_is_typed_wrongly_is_no_fault_of_a_server() {
         (&["tcp://127.0.0.1"], "it has no port"),
         (&["tcp://127.0.0.1:99999"], "no number below 65536"),
     ] {
-        // As of every other verb.
+        // The exit code is the same as for other verbs.
         let mut codes = Vec::new();
         for verb in ["doctor", "list", "validate"] {
             let ran = run([verb].iter().chain(words)).says(&[said, "(E_USAGE)"]);

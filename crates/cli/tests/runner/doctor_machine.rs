@@ -1,5 +1,5 @@
-//! `mcpjoin doctor` without a target: the machine, the configuration, each of its servers. Which fault of a machine gets
-//! which finding is tested in the library.
+//! Tests of `mcpjoin doctor` without a target, which checks the machine, the configuration and each configured server. The
+//! finding for each fault of a machine is tested in the library.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,8 +13,8 @@ use super::support::{Ran, line, start};
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 const RUNTIMES: [&str; 9] = ["node", "npx", "npm", "python3", "uv", "uvx", "docker", "deno", "bun"];
 
-/// A home in which every runtime is found, from wherever one starts; nothing of the machine that the test runs on is
-/// looked at that could be out of order.
+/// A home with every runtime, found from any start directory. The doctor does not look at those parts of the real machine
+/// that could be faulty.
 fn machine(name: &str) -> Folder {
     furnished(Folder::new(name))
 }
@@ -35,7 +35,7 @@ fn program(folder: &Folder, path: &str, body: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The binary on that machine.
+/// A command of the binary on that machine.
 fn on(folder: &Folder, words: &[&str]) -> Command {
     let mut command = folder.command(words);
     for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
@@ -82,7 +82,7 @@ fn r72_a_healthy_machine_is_told_in_a_line_for_each_part() {
         (npx["version"].as_str(), npx["found"]["login-shell"]["path"].as_str()),
         (Some("v22.1.0"), Some(path.as_str()))
     );
-    // Without a configuration there is nothing more to find.
+    // Without a configuration there are no further findings.
     let ran = doctor(&folder, &[]).exits(0);
     assert!(ran.stdout.contains("there is no configuration)"), "{}", ran.stdout);
     line("doctor --environment demo:").exits(2);
@@ -138,7 +138,7 @@ fn r72_without_a_target_every_server_of_the_configuration_is_examined() {
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
     }
-    // A file that cannot be read is a fault, and no warning besides: the configuration is read once.
+    // An unreadable file gives a finding and no additional warning, because the configuration is read once.
     assert!(!ran.stderr.contains(".codex/config.toml"), "{}", ran.stderr);
     assert!(!folder.path().join("here/ran").exists());
     let ran = doctor(&folder, &["--json"]).exits(1);
@@ -152,7 +152,7 @@ fn r72_without_a_target_every_server_of_the_configuration_is_examined() {
     assert_eq!(servers[0]["path"], ".mcp.json:2");
     assert_eq!(ids(&servers[1]["report"]["findings"]), ["died"]);
     assert_eq!(servers[2]["notRun"], "the entry cannot be used");
-    // Arguments that stand in the command are no part of its name.
+    // Arguments inside `command` are not part of the program's name.
     let typed = r#"{"mcpServers": {"line": {"command": "npx -y pkg"}}}"#;
     let ran = doctor(&folder, &["--mcp-config", typed]).exits(1);
     assert!(
@@ -161,7 +161,7 @@ fn r72_without_a_target_every_server_of_the_configuration_is_examined() {
         ran.stdout
     );
     assert!(ran.stdout.contains("\n1 fault found: "), "{}", ran.stdout);
-    // A file that is named, and is not there, is a mistake of whoever named it.
+    // A missing file is an error of usage if the user named it.
     doctor(&folder, &["--config", "nowhere.json"]).exits(2);
 }
 
@@ -182,7 +182,7 @@ fn r85_nothing_of_a_folder_that_is_not_trusted_is_run() {
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
     }
-    // Without being run, it is seen that it could not be.
+    // A missing program is detected without running the entry.
     folder.file(".mcp.json", entry("mcpjoin-no-such-program"));
     let ran = doctor(&folder, &[]).exits(1);
     let seen = ".mcp.json:1: a runs mcpjoin-no-such-program, which is not found (entry-program-missing)";
@@ -233,7 +233,7 @@ fn a_target_that_your_login_shell_finds_is_told_where_it_is() {
     assert_eq!(ids(&document["surroundings"]), ["not-found-here"]);
 }
 
-/// The shell is run where PATH is needed, the report says so, and `--no-shell` keeps it from that everywhere.
+/// The shell runs if PATH is needed, and the report says so. `--no-shell` prevents it in all cases.
 #[test]
 fn the_login_shell_is_run_unless_that_is_forbidden() {
     let folder = machine("doctor-shell");

@@ -1,5 +1,5 @@
-//! What an entry can say beside a command and a URL over HTTP: other addresses, files of variables; and what is told of
-//! words behind its name, and of a name that nobody would read.
+//! Tests of what an entry can contain beside a command or an HTTP URL: other addresses and variable files. Also tests the
+//! messages for words after an entry's name and for an unknown name.
 
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -15,7 +15,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 fn r85_entries_without_http_are_used_like_any_other_and_their_filters_hold() {
     let folder = Folder::new("entries-listening");
     let (tcp_server, tcp) = Demo::on("tcp://127.0.0.1:0");
-    // Over QUIC it says how it is known, too.
+    // Over QUIC it also prints its pin.
     let mut running = start(command(["serve", "demo", "--listen", "quic://127.0.0.1:0"]));
     let mut stderr = BufReader::new(running.child.stderr.take().unwrap()).lines();
     let quic = stderr.next().unwrap().unwrap().replace("listening on ", "");
@@ -40,7 +40,7 @@ fn r85_entries_without_http_are_used_like_any_other_and_their_filters_hold() {
             .says(&["--header is for a server over HTTP"]);
     }
     assert_eq!(folder.run(&["list", "--json", "-q", "other"]).exits(4).failure()["id"], "E_TLS");
-    // What is typed goes before what is written.
+    // The command line overrides the entry.
     folder.run(&["ping", "-q", "--pin", pin, "other"]).exits(0);
     folder
         .run(&["list", "nobody"])
@@ -48,7 +48,7 @@ fn r85_entries_without_http_are_used_like_any_other_and_their_filters_hold() {
         .says(&[".mcp.json:4:19: server nobody: nothing says whom to take"]);
     folder.run(&["ping", "-q", "--pin", pin, "nobody"]).exits(0);
     folder.run(&["list", "gone"]).exits(2).says(&["no-such-file.pem"]);
-    // All of them at once: what is wrong with some hides none of the others.
+    // All entries together: a fault in some does not hide the others.
     let json = folder.run(&["list", "--json", "-q"]).exits(4).json();
     let served = |place: usize| json["servers"][place]["server"]["serverInfo"]["name"] == "mcpjoin-demo";
     assert!(served(0) && served(1) && !served(2), "{json}");
@@ -89,7 +89,7 @@ fn r85_variables_come_from_a_file_and_those_of_codex_pass_a_clean_environment() 
         command.env("PASSED", "our-passed-value").env("KEPT", "kept-back");
         start(command).finish()
     };
-    // Its values are hidden like those of an entry.
+    // Values from the file are hidden like values of the entry.
     let ran = run(&["list", "-v", "--inherit-env", "file"]).exits(4);
     let ran = ran.says(&["<***><***><our-passed-value><kept-back>"]);
     assert!(ran.stderr.contains("with the variables of ../.env"), "{}", ran.stderr);
@@ -120,7 +120,7 @@ fn r85_variables_come_from_a_file_and_those_of_codex_pass_a_clean_environment() 
 #[test]
 fn f26_so_many_servers_run_at_once_as_the_file_says() {
     let folder = Folder::new("entries-at-once");
-    // Whoever comes while another one is there says so.
+    // A server that starts while another one runs creates `several`.
     let script = "mkdir one || touch several; read -r line; rmdir one; exit 3";
     let entry = |name: &str| {
         format!(
@@ -142,7 +142,7 @@ fn f26_so_many_servers_run_at_once_as_the_file_says() {
 #[test]
 fn f26_eight_servers_run_at_once_where_no_file_says_how_many() {
     let folder = Folder::new("entries-eight");
-    // Each takes one of eight places, and leaves it once all were taken. Whoever finds none says so.
+    // Each server takes one of eight places, and leaves it after all were taken. A server that finds none creates `several`.
     let script = "n=1; until mkdir $n; do n=$((n+1)); [ $n = 9 ] && touch several && exit 3; done; [ $n = 8 ] && touch full; \
                   until [ -e full ]; do sleep 0.01; done; read -r line; sleep 0.2; rmdir $n; exit 3";
     let entry = |n: usize| (format!("s{n}"), json!({ "command": "sh", "args": ["-c", script] }));
@@ -177,7 +177,7 @@ fn rule_1_options_behind_the_name_of_an_entry_are_told_to_go_first() {
     assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
     ran.says(&["options stand before d"]);
     run(&["ping", "d", "more"]).exits(2).says(&["d is an entry of", "leave out more"]);
-    // Where there is such a program, it is meant; and what is nothing is told as before.
+    // An existing program is run. An unknown word gives the same error as before.
     run(&["list", "sh", "-c", "echo program >&2; exit 1"]).exits(4).says(&["stderr   program"]);
     run(&["list", "no-such-thing", "--json"]).exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);
 }

@@ -1,6 +1,6 @@
-//! What others write, with everything in it that a terminal obeys or hides: through every verb, from every place in which a
-//! peer or a file can say something, as text and as JSON, to a pipe and to a terminal. None of it comes out as it is but the
-//! content of a result where standard output is no terminal, which is the user's data.
+//! Tests that terminal escapes and invisible characters of a peer or a file are escaped: for every verb, every place of a
+//! text, text and JSON output, and pipes and terminals. The one exception is the content of a result, which is the user's
+//! data, where standard output is not a terminal.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -10,12 +10,12 @@ use super::config::Folder;
 use super::support::start;
 use super::terminal::seen;
 
-/// Clipboard, screen, colour; then C1, bidirectional override, tag, zero width, return and backspace. Letters stand around
-/// them, so that it is seen whether it was printed at all.
+/// Clipboard, screen, colour; then C1, bidirectional override, tag, zero width, return and backspace. The letters around
+/// them show whether the text was printed at all.
 const PLANT: &str =
     "Pl\u{1b}]52;c;aGk=\u{7}\u{1b}[2J\u{1b}[35m\u{9b}35m\u{202e}\u{e0041}\u{200b}\u{2066}\r\u{8}nt";
 
-/// What must not come out. Tabs and line feeds move nothing that is not ours.
+/// The first character that must not be printed. Tabs and line feeds are harmless.
 fn obeyed(text: &str) -> Option<char> {
     text.chars().find(|character| {
         matches!(character, '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}')
@@ -24,7 +24,7 @@ fn obeyed(text: &str) -> Option<char> {
     })
 }
 
-/// The text without our own styles, and without the line of progress and what takes it away.
+/// The text without the styles of mcpjoin, its progress line and the sequence that clears this line.
 fn without_ours(text: &str) -> String {
     let mut text = text.replace("\r\n", "\n").replace("\r\u{1b}[K", "");
     for style in ["0", "1", "2", "4", "31", "32", "33", "36"] {
@@ -44,8 +44,8 @@ fn hold(words: &[&str], text: &str) {
     }
 }
 
-/// A server of the legacy era that says [`PLANT`] wherever it can say something. `MODE`: it works, its results are errors of
-/// tools, it answers with errors, with what is no result, with other text, or it ends.
+/// A server of the legacy era that puts [`PLANT`] into every text it sends. With `MODE` it works, its results are tool
+/// errors, it responds with errors, with something that is not a result, with other text, or it exits.
 const HOSTILE: &str = r##"
 import json, os, sys
 P, mode = os.environ["PLANT"], os.environ["MODE"]
@@ -114,7 +114,7 @@ for text in sys.stdin:
         say(id=asked["id"], error={"code": -32601, "message": P})
 "##;
 
-/// Every verb that talks to a server, what it is asked, and whether its standard output is the user's data.
+/// Every verb that talks to a server, its operands, and whether its standard output is the user's data.
 const VERBS: [(&str, &[&str], bool); 11] = [
     ("list", &[], false),
     ("list", &["--describe"], false),
@@ -131,7 +131,7 @@ const VERBS: [(&str, &[&str], bool); 11] = [
 
 const MODES: [&str; 6] = ["working", "failing", "refusing", "quiet", "wrong", "ending"];
 
-/// A folder with the server in it.
+/// A folder with the server's script.
 fn folder(name: &str) -> Folder {
     let folder = Folder::new(name);
     folder.file("hostile.py", HOSTILE);
@@ -139,11 +139,11 @@ fn folder(name: &str) -> Folder {
     folder
 }
 
-/// The words of a verb with that server.
+/// The command line of a verb with that server.
 fn words<'a>(verb: &'a str, operands: &[&'a str], options: &[&'a str]) -> Vec<&'a str> {
     let mut words = vec![verb, "--era", "legacy", "-t", "20s"];
     words.extend(options);
-    // A document has everything of each tool anyway.
+    // A JSON document describes each tool anyway.
     words.extend(operands.iter().filter(|operand| **operand != "--describe" || !options.contains(&"--json")));
     words.extend(["--", "python3", "hostile.py"]);
     words
@@ -237,7 +237,7 @@ fn nothing_that_a_server_says_through_a_bridge_is_told_as_it_is() {
             r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
             "\u{9b}35m",
         ] {
-            // A bridge whose server refuses everything may be gone.
+            // A bridge whose server refuses everything may have exited.
             let _ = writeln!(stdin, "{line}");
         }
         drop(stdin);
@@ -247,12 +247,12 @@ fn nothing_that_a_server_says_through_a_bridge_is_told_as_it_is() {
     }
 }
 
-/// A server over HTTP that answers everything in one way, by its path.
+/// A server over HTTP whose path selects the one response that it sends to all requests.
 fn hostile_http() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
-        // What is a control character may stand in no header.
+        // A header cannot contain control characters.
         let text: String = PLANT.chars().filter(|character| *character >= ' ').collect();
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
@@ -321,7 +321,7 @@ fn nothing_that_a_server_says_over_http_reaches_anybody_as_it_is() {
         let seen = seen(&[], "", "", &["list", "-vv", &url]);
         hold(&["list", &url], &seen.shown);
     }
-    // Some say nothing that could be repeated.
+    // Some cases print no text of the peer.
     assert!(planted > 15, "{planted}");
 }
 

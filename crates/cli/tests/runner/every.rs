@@ -1,10 +1,10 @@
-//! Verbs over a whole configuration, and those that look at one tool.
+//! Tests of verbs that run over a whole configuration, and of verbs for one tool.
 
 use super::config::Folder;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
-/// Two servers that work, one of which hides most of its tools, one that dies, and one that is disabled.
+/// Two servers that work, one of which hides most of its tools, one that exits, and one that is disabled.
 fn configured(name: &str) -> Folder {
     let folder = Folder::new(name);
     folder.file(

@@ -1,11 +1,11 @@
-//! What does not work, and how it is said.
+//! Tests of failures and their messages.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use super::support::{call_legacy, command, legacy, legacy_with, line, run, start};
 
-/// Answers `tools/list` with no tool.
+/// Returns an empty list for `tools/list`.
 const NO_TOOL: &str =
     r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}'; cat >/dev/null"#;
 
@@ -13,7 +13,7 @@ const NO_TOOL: &str =
 fn r8_a_missing_program_is_told_at_once() {
     let took =
         || line("list --json mcpjoin-no-such-program").exits(4).failure()["elapsedMs"].as_u64().unwrap();
-    // The machine may be busy once, but not each time.
+    // The machine may be busy during one run, but not during all three.
     assert!((0..3).any(|_| took() < 200), "never within 0.2 s");
     let ran = line("list mcpjoin-no-such-program --flag").exits(4);
     assert_eq!(ran.stdout, "");
@@ -28,7 +28,7 @@ fn r8_a_missing_program_is_told_at_once() {
 #[test]
 fn a_reply_that_was_cut_off_is_a_lost_connection() {
     let whole = r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"ab"}]}}"#;
-    // In a name, in the id, behind the id, in the result, before the last brace.
+    // Cut in a name, in the id, behind the id, in the result, before the last brace.
     for length in [9, 24, 26, 60, whole.len() - 1] {
         for (end, status) in [("exit 7", true), ("exec >&-; cat >/dev/null", false)] {
             let body = format!("read -r line; printf '%s' '{}'; {end}", &whole[..length]);
@@ -40,11 +40,11 @@ fn a_reply_that_was_cut_off_is_a_lost_connection() {
             assert_eq!(failure["status"]["code"] == 7, status, "{failure}");
         }
     }
-    // It is whole without its line feed, and of another line feed it is known that nothing comes behind it.
+    // A whole message needs no line feed. A cut-off line with a line feed is a bad reply, because nothing follows it.
     call_legacy(&[], &format!("read -r line; printf '%s' '{whole}'")).exits(0);
     let body = format!("read -r line; echo '{}'; exit 7", &whole[..60]);
     assert_eq!(call_legacy(&["--json"], &body).exits(5).failure()["id"], "E_BAD_REPLY");
-    // While it opens, and over a socket.
+    // While the session opens, and over a socket.
     let failure =
         run(["list", "--json", "sh", "-c", r#"read -r line; printf '{"jsonrpc":"2.0","id":1,"resu'"#]);
     assert_eq!(failure.exits(4).failure()["id"], "E_CUT_OFF");
@@ -101,7 +101,7 @@ fn a_file_that_cannot_be_run_says_why() {
 
 #[test]
 fn a_server_that_ends_at_once_leaves_its_last_words() {
-    // It is not waited for: an answer might take an hour.
+    // The failure is reported at once, although a response may take an hour.
     let ran = run(["list", "--connect-timeout", "1h", "sh", "-c", "echo fatal >&2; exit 7"]).exits(4);
     assert_eq!(ran.stdout, "");
     ran.says(&[
@@ -195,7 +195,7 @@ fn a_message_above_the_limit_names_the_limit() {
     let big = r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%05000d"}]}}\n' 1; cat >/dev/null"#;
     let ran = call_legacy(&["--max-message-size", "4KiB", "--timeout", "5s"], big).exits(4);
     ran.says(&["(E_TOO_LARGE)", "4096", "--max-message-size"]);
-    // A list that is too long hides no other one.
+    // A list above the limit does not hide the other lists.
     let lists = r#"read -r line; read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"%05000d"}]}}\n' 1
 printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{"prompts":[{"name":"there"}]}}'; cat >/dev/null"#;
     let script = legacy_with(r#""tools":{},"prompts":{}"#, lists);
@@ -206,7 +206,7 @@ printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{"prompts":[{"name":"there"}]}}'
         (&json["errors"][0]["id"], &json["prompts"][0]["name"]),
         (&"E_TOO_LARGE".into(), &"there".into())
     );
-    // And so it is with what we send.
+    // The limit also applies to messages that we send.
     let argument = format!("a={}", "x".repeat(8192));
     let ran = run([
         "call",
@@ -237,7 +237,8 @@ fn i166_values_of_variables_are_shown_nowhere() {
         assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
         assert!(ran.stderr.contains("token is ***"), "{}", ran.stderr);
     }
-    // Nor when the server says it itself: in the answer to the request for log messages, in one, and in an error.
+    // Secrets are also hidden where the server sends them: in the response to the request for log messages, in a log message,
+    // and in an error.
     let told = r#"read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{}}'
 read -r line; echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"its '"$TOKEN"'"}}'
 echo '{"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"no '"$TOKEN"'","data":{"of":"'"$TOKEN"'"}}}'; cat >/dev/null"#;

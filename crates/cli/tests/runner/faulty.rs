@@ -1,5 +1,5 @@
-//! Configurations with faults: each is told with its file, its line and its cause, by `servers` and by whatever uses it, and
-//! what is right beside it works.
+//! Tests of configurations with faults. `servers` and each verb that uses the entry report the file, the line and the cause,
+//! and the entries without faults work.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use super::config::Folder;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
-/// What an entry of `mcpServers` says, and what is told of it: the column, then the cause.
+/// The body of an entry of `mcpServers`, and its message: the column, then the cause.
 const REFUSED: &[(&str, &str)] = &[
     (r#"7"#, "8: an entry must be an object, and is a number"),
     (r#"null"#, "8: an entry must be an object, and is null"),
@@ -87,14 +87,14 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (".codex/config.toml", "named", "10:13: env_vars must be a list, and is a string"),
 ];
 
-/// What works, although something is said of it.
+/// Entries that work with a warning.
 const WARNED: &[(&str, &str)] = &[
     (r#""comand": 1"#, "comand is not known and not used; did you mean command?"),
     (r#""headers": {"A": "b"}"#, "headers is not used: the server is started as a program"),
     (r#""timeout": 3"#, "timeout is not used, because its unit differs"),
 ];
 
-/// Every entry that `servers` shows, by its name.
+/// Every entry in the output of `servers`, by its name.
 fn shown(json: &Value) -> BTreeMap<String, Value> {
     let files = json["files"].as_array().unwrap();
     let entries = files.iter().flat_map(|file| file["servers"].as_array().unwrap());
@@ -225,7 +225,7 @@ fn f30_every_fault_of_an_entry_is_told_with_its_place_and_hides_no_other() {
     }
 }
 
-/// Files of which nothing can be used: where each lies, what is in it, and what is told of it.
+/// Files that are unusable as a whole: the path, the content, and the message.
 const FILES: &[(&str, &[u8], &str)] = &[
     ("mcp_servers.json", b"{\n  \"mcpServers\": {\n    \"a\": }}", "3:10: this is not JSON: "),
     (".cursor/mcp.json", b"{\"mcpServers\": {}}\n}", "2:1: this is not JSON: "),
@@ -262,7 +262,7 @@ fn f30_i172_a_file_that_cannot_be_used_is_told_and_the_others_are_used() {
     folder.file(".mcp.json", format!("\u{feff}{{\"mcpServers\": {{\"good\": {good}}}}}"));
     folder
         .file("../.gemini/settings.json", format!("{{\"theme\": 1, \"mcpServers\": {{\"also\": {good}}}}}"));
-    // What has other settings alone is no fault.
+    // A file that has only other settings is not a fault.
     folder.file("../.claude.json", "{\"numStartups\": 3}");
     let home = folder.path().canonicalize().unwrap();
     let mut told: Vec<String> = Vec::new();
@@ -276,7 +276,7 @@ fn f30_i172_a_file_that_cannot_be_used_is_told_and_the_others_are_used() {
         folder.file(path, text);
         tell(path, what);
     }
-    // Where a file is none, or has no end.
+    // A directory and a symbolic link loop at the path of a file.
     folder.file("../.codeium/windsurf/mcp_config.json/x", "");
     tell("../.codeium/windsurf/mcp_config.json", " this is a directory");
     let here = folder.path().join("here");
@@ -288,7 +288,7 @@ fn f30_i172_a_file_that_cannot_be_used_is_told_and_the_others_are_used() {
     let pipe = here.join("../config/opencode/opencode.json");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     tell("../config/opencode/opencode.json", " this is no regular file");
-    // A regular file that nobody can read to its end: as root it blocks, and others may not open it.
+    // A regular file that cannot be read to its end: for root the read blocks, and other users may not open it.
     std::fs::create_dir_all(here.join("../.copilot")).unwrap();
     symlink("/proc/kmsg", here.join("../.copilot/mcp-config.json")).unwrap();
     tell("../.copilot/mcp-config.json", " ");

@@ -1,4 +1,4 @@
-//! The reference: every help text as one file, so that a change is seen.
+//! Compares all help texts with the reference file, so that a change is visible in a review.
 
 use std::fmt::Write;
 

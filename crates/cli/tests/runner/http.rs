@@ -1,4 +1,4 @@
-//! Servers that are reached over HTTP: `http://...`, `sse+http://...`, and entries of a configuration with a `url`.
+//! Tests of servers over HTTP: `http://...`, `sse+http://...`, and configuration entries with a `url`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ fn r73_a_server_over_http_is_asked_like_any_other() {
     }
     let sse = format!("sse+{}", url.replace("/mcp", "/sse"));
     assert_eq!(line(&format!("call {sse} echo message=hi")).exits(0).stdout, "hi\n");
-    // What knows nothing newer is found by itself.
+    // A server that supports only HTTP+SSE is detected.
     assert_eq!(line(&format!("call {} echo message=hi", &sse[4..])).exits(0).stdout, "hi\n");
     assert_eq!(line(&format!("read {url} test://static-binary")).exits(0).bytes.len(), 69);
     assert_eq!(line(&format!("ping -n 2 -i 1ms {url}")).exits(0).stdout.lines().count(), 3);
@@ -41,7 +41,7 @@ fn a_server_that_asks_for_a_token_lets_nobody_in_without_one() {
     let mut said = BufReader::with_capacity(1, running.child.stderr.take().unwrap()).lines();
     let listening = said.next().unwrap().unwrap();
     let url = listening.strip_prefix("listening on ").unwrap();
-    // The resource is where it listens, unless it is said.
+    // The resource is the listening address, unless an option sets it.
     assert_eq!(said.next().unwrap().unwrap(), format!("asks for tokens of http://127.0.0.1:1 for {url}"));
     line(&format!("list {url}")).exits(3).says(&["(E_AUTH)", "401"]);
     line("serve demo --listen tcp://127.0.0.1:0 --auth-issuer https://a.example")
@@ -71,7 +71,7 @@ fn an_entry_with_a_url_is_used_and_its_filters_hold() {
     server.ends("INT", 130);
 }
 
-/// A server that answers every request with this, and gives away what it was sent. It ends with the test.
+/// A server that sends this response to every request, and passes the requests to the test. It ends with the test.
 fn answering(response: &'static str) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -197,7 +197,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
             "HTTP/1.1 429 No\r\nretry-after: 120\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
             &["(E_LINK)", "429", "the server asks to try again after 120 s"],
         ),
-        // The reply never comes.
+        // The reply is missing from the stream.
         (
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: \n\n",
             &["(E_LINK)", "no event had come"],
@@ -275,7 +275,7 @@ fn the_time_to_connect_is_waited_once_for_a_server_that_is_silent() {
     assert!((4000..7000).contains(&took), "{took}");
 }
 
-/// A legacy server whose call is cut behind an event with an id. It ends with the test.
+/// A legacy server that cuts the stream of a call after an event with an id. It ends with the test.
 fn cutting() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -375,7 +375,7 @@ fn a_validation_says_of_what_came_at_once_that_it_came() {
     }
 }
 
-/// A legacy server that answers calls of tools with this, and everything before as it should. It ends with the test.
+/// A legacy server that sends this response to tool calls, and correct responses before. It ends with the test.
 fn answering_calls(response: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! `mcpjoin info`.
+//! Tests of `mcpjoin info`.
 
 use serde_json::json;
 

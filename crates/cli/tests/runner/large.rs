@@ -1,5 +1,5 @@
-//! Large results and large arguments, and what surrounds a call: nothing but the result on standard output, standard
-//! input that is closed, a home that cannot be written to.
+//! Tests of large results and arguments, and of the environment of a call: nothing but the result on standard output, closed
+//! standard streams, and a home that is not writable.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use super::support::{Ran, command, legacy, line, program, run, start};
 
 const MIB: usize = 1024 * 1024;
 
-/// Calls this case of `fixtures/bytes.py`.
+/// Calls a tool in this case of `fixtures/bytes.py`.
 fn bytes(options: &[&str], case: &str) -> Ran {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../test-support/fixtures/bytes.py");
     let mut call = command(["call", "--era", "legacy"]);
@@ -40,7 +40,7 @@ fn a16_a_server_that_prints_beside_its_messages_works_and_is_told_with_vv() {
 
 #[test]
 fn i174_f23_nothing_but_the_result_is_on_standard_output() {
-    // A server that talks on all its outputs, and a tool that reports and logs.
+    // A server that writes to all its outputs, and a tool that sends progress and log messages.
     for words in [
         "call OPTIONS demo: test_tool_with_logging",
         "call OPTIONS demo: test_tool_with_progress",
@@ -57,7 +57,7 @@ fn i174_f23_nothing_but_the_result_is_on_standard_output() {
             }
         }
     }
-    // What fails has no result, in no form.
+    // A failed command prints no result in any format.
     for words in ["list mcpjoin-no-such-program", "call demo: no-such-tool", "list http://h/"] {
         for option in ["", "--json ", "-vv "] {
             let ran = line(&words.replacen(' ', &format!(" {option}"), 1));
@@ -78,13 +78,13 @@ fn i171_standard_input_may_be_closed_a_file_or_anything() {
         assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("hi\n", ""), "{input}");
         shell(format!("'{mcpjoin}' list demo: {input}")).exits(0);
     }
-    // Where arguments are to come from it: nothing, no end, too much.
+    // Arguments from standard input or a file: closed, endless, too large.
     shell(format!("'{mcpjoin}' call demo: echo - <&-")).exits(2).says(&["(E_USAGE)"]);
     let endless = shell(format!("'{mcpjoin}' call demo: echo - </dev/zero")).exits(2);
     endless.says(&["longer than the limit of 10485760 bytes", "--max-message-size"]);
     let endless = shell(format!("'{mcpjoin}' call demo: echo @/dev/zero")).exits(2);
     endless.says(&["longer than the limit of 10485760 bytes"]);
-    // All three streams closed: there is nobody to tell, and nothing is left behind.
+    // All three streams are closed: no message can be printed, and no process is left.
     shell(format!("'{mcpjoin}' list demo: <&- >&- 2>&-; test $? -le 5")).exits(0);
 }
 

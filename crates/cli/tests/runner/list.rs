@@ -1,4 +1,4 @@
-//! `mcpjoin list`.
+//! Tests of `mcpjoin list`.
 
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ fn every_version_can_be_asked_for() {
     assert_eq!(line("list --json --era modern demo:").exits(0).json()["protocolVersion"], "2026-07-28");
 }
 
-/// What `tools/list` gives when its result has these members.
+/// The output of `list` if the result of `tools/list` has these members.
 fn listed(options: &[&str], members: &str) -> super::support::Ran {
     let script = legacy(&format!(
         "read -r line; printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{{{members}}}}}'; cat >/dev/null"
@@ -77,7 +77,7 @@ fn a_result_without_its_list_is_told() {
 
 #[test]
 fn pages_are_followed_and_do_not_go_round() {
-    // The client's ids count up, the first list has 2.
+    // The client numbers its requests, and the first list has the id 2.
     let page = |id: u32, tool: &str, next: &str| {
         format!(
             "read -r line; printf '%s\\n' \

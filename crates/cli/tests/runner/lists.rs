@@ -1,4 +1,5 @@
-//! Lists that are long, break off, or come from many servers: shown as they come, in their order, and never kept.
+//! Tests of lists that are long, break off, or come from many servers. Items are printed in order as they arrive, and are
+//! not kept in memory.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,21 +13,21 @@ use super::config::Folder;
 use super::support::{Running, command, run, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
-/// interface.md: "Memory flat" means a peak at most 16 MiB above the limit in force, here that of a message. In KiB.
+/// interface.md: "Memory flat" means a peak at most 16 MiB above the limit in force, here the message limit. In KiB.
 const LIMIT: u64 = (10 + 16) * 1024;
-/// What a test waits for comes long before.
+/// A timeout far above the usual waiting time.
 const LONG: Duration = Duration::from_secs(40);
 
-/// A server of the legacy era on a socket, whose list of tools has so many pages.
+/// A server of the legacy era on a socket, whose list of tools has a given number of pages.
 struct Paged {
     address: String,
-    /// The page that was asked for last.
+    /// The pages that were requested.
     asked: Receiver<usize>,
-    /// What each of these pages waits for.
+    /// Opens the gate of a page.
     gates: BTreeMap<usize, Sender<()>>,
 }
 
-/// What comes in place of a page.
+/// A failure that replaces a page.
 #[derive(Clone, Copy, PartialEq)]
 enum Break {
     Never,
@@ -35,7 +36,7 @@ enum Break {
 }
 
 impl Paged {
-    /// Pages of so many tools; those in `gated` are not sent before the test says so.
+    /// Starts a server with pages of `tools` tools. A page in `gated` is sent after the test opens its gate.
     fn start(pages: usize, tools: usize, gated: &[usize], breaks: Break) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("tcp://{}", listener.local_addr().unwrap());
@@ -48,7 +49,7 @@ impl Paged {
         }
         std::thread::spawn(move || {
             if let Ok((stream, _)) = listener.accept() {
-                // The client goes when it wants to.
+                // An error here means that the client has disconnected.
                 let _ = serve(&stream, pages, tools, &waits, breaks, &told);
             }
         });
@@ -82,7 +83,7 @@ fn serve(
                 let page: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
                 let _ = told.send(page);
                 if let Some(wait) = waits.get(&page) {
-                    // The test has failed when nobody opens it.
+                    // If the gate is not opened in time, the test has failed already.
                     let _ = wait.recv_timeout(LONG);
                 }
                 match breaks {
@@ -113,20 +114,20 @@ fn serve(
             }
             _ => json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}).to_string(),
         };
-        // In one piece: of two small ones the second would wait for the first to be acknowledged.
+        // Written in one piece: the second of two small writes would wait for the acknowledgement of the first.
         out.write_all(format!("{text}\n").as_bytes())?;
     }
     Ok(())
 }
 
-/// A figure of the memory of a process, in KiB.
+/// A memory figure of a process, in KiB.
 fn memory(running: &Running, figure: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with(figure)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Lists so many pages; the most memory before the last of them, and how many tools were printed.
+/// Lists this number of pages. Returns the peak of memory before the last page, and the number of tools printed.
 fn listed(options: &[&str], pages: usize) -> (u64, usize) {
     let paged = Paged::start(pages, 100, &[1, pages - 1], Break::Never);
     let mut words = vec!["list", "--era", "legacy"];
@@ -134,7 +135,7 @@ fn listed(options: &[&str], pages: usize) -> (u64, usize) {
     words.push(&paged.address);
     let mut running = start(command(words));
     let mut lines = BufReader::new(running.child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // The second page does not come before the first has been seen.
+    // The second page is not sent before the first has been printed.
     let first = lines.find(|line| line.contains("tool-0")).unwrap();
     assert!(first.contains("tool-0"), "{first}");
     paged.open(1);
@@ -142,7 +143,7 @@ fn listed(options: &[&str], pages: usize) -> (u64, usize) {
     let shown = lines.by_ref().take_while(|line| !line.contains(&last)).filter(|line| line.contains("tool-"));
     let mut count = shown.count() + 2;
     let most = memory(&running, "VmHWM:");
-    // The program itself, which is mapped, is not what is meant, and large with what is for debuggers.
+    // The mapped program file does not count: with debug information it is large.
     assert!(memory(&running, "RssAnon:") < LIMIT, "{pages} pages");
     paged.open(pages - 1);
     count += lines.filter(|line| line.contains("tool-")).count();
@@ -214,7 +215,7 @@ fn a_list_has_no_more_pages_than_it_may() {
     list(1001, "2000").exits(0);
 }
 
-/// A server whose tools come in many pages. `before`: what it does before it answers the first request for them.
+/// A server whose tools come in many pages. `before` is code that runs before the first page is sent.
 fn paged_program(before: &str) -> String {
     format!(
         r#"
@@ -247,7 +248,7 @@ fn f26_servers_are_asked_at_once_and_told_in_their_order_without_being_kept() {
     let pipe = super::support::scratch("lists-pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let path = pipe.display().to_string();
-    // The first says nothing before the second has been asked, too.
+    // The first server sends no tool before the second one has also received its request.
     let first = folder.file("first.py", paged_program(&format!("open({path:?}).read()")));
     let second = folder.file("second.py", paged_program(&format!("open({path:?}, 'w').write('x')")));
     let entry = |script: &std::path::Path| json!({"command": "python3", "args": [script]});
@@ -277,7 +278,7 @@ fn a_silent_entry_is_given_up_after_the_time_that_is_given_and_hides_none() {
     folder.file(".mcp.json", servers.to_string());
     let began = Instant::now();
     let ran = folder.run(&["list", "--json", "-q", "--connect-timeout", "300ms"]).exits(4);
-    // Without it the probe alone has 5 seconds, and initialize 30 more.
+    // Without the option, the probe alone has 5 s, and `initialize` 30 s more.
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
     let document = ran.json();
     assert_eq!(document["servers"][0]["error"]["id"], "E_SILENT", "{document}");

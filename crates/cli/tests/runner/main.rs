@@ -1,6 +1,6 @@
-//! The binary as a person or a script meets it: words in; standard output, standard error and the exit code out.
+//! Tests that run the binary as a person or a script does, and check standard output, standard error and the exit code.
 //!
-//! What needs no process is tested beside its code; here is what only the whole shows.
+//! What needs no process is tested beside its code; these tests cover the behaviour of the whole program.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
@@ -66,7 +66,7 @@ mod verbs;
 mod verdict;
 mod waiting;
 
-/// A file that nobody declares is a test that nobody runs.
+/// A file that is not declared as a module would not run.
 #[test]
 fn every_file_here_is_declared() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runner");

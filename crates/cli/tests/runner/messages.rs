@@ -1,24 +1,24 @@
-//! Wrong turns that people take, and whether they are told what was tried, what came back and what to do.
+//! Tests of common user mistakes: the message says what was tried, what was received and what to do.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use super::support::{line, run, scratch};
 
-/// Whoever connects is treated so, again and again. The address, without a scheme.
+/// A listener that handles each connection with this function. Returns the address, without a scheme.
 fn listening(treated: fn(TcpStream) -> std::io::Result<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // They may have gone.
+            // The client may have disconnected.
             let _ = treated(stream);
         }
     });
     address
 }
 
-/// A server of the web, without TLS and without MCP.
+/// A web server without TLS and without MCP.
 fn web(mut stream: TcpStream) -> std::io::Result<()> {
     let _ = stream.read(&mut [0; 4096])?;
     let page = "<!DOCTYPE html><html><body>Welcome</body></html>";
@@ -26,7 +26,7 @@ fn web(mut stream: TcpStream) -> std::io::Result<()> {
     write!(stream, "{head}: {}\r\n\r\n{page}", page.len())
 }
 
-/// What speaks TLS alone: an alert, and the end.
+/// A server that speaks only TLS: it sends an alert and closes.
 fn tls(mut stream: TcpStream) -> std::io::Result<()> {
     let _ = stream.read(&mut [0; 4096])?;
     stream.write_all(&[0x15, 3, 3, 0, 2, 2, 70])
@@ -69,7 +69,7 @@ fn a_program_that_sends_everything_back_is_told_as_what_it_is() {
 fn an_orchestrator_that_is_not_there_is_no_answer() {
     let folder = scratch("messages-certs");
     let certs = folder.to_str().unwrap();
-    // Port 1 is nobody's. The certificates are made on the way.
+    // No server listens on port 1. The client certificates are created in the folder.
     std::fs::create_dir_all(&folder).unwrap();
     let ran = run(["list", "--certs-dir", certs, "--server-name", "orchestrator", "orchestra://127.0.0.1:1"]);
     let ran = ran.exits(4).says(&["(E_CONNECT)", "not reached within", "mcpjoin doctor orchestra://"]);

@@ -1,5 +1,5 @@
-//! The pages for users of other programs (`docs/from-mcplint.md`, `docs/from-mcp-cli.md`): every command in their tables is
-//! run as it stands there, every member of JSON is looked for, and no command or flag of those programs is left out.
+//! Tests of the pages for users of other programs (`docs/from-mcplint.md`, `docs/from-mcp-cli.md`). Every command in their
+//! tables is run, every JSON member is looked up, and every command and flag of those programs must occur.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -14,10 +14,10 @@ use super::support::{Ran, program, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
-/// So many commands are run at once: most of the time they wait for servers.
+/// The number of commands that run at the same time: they mostly wait for servers.
 const AT_ONCE: usize = 4;
 
-/// A page, taken apart.
+/// A parsed page.
 struct Page {
     text: String,
     /// Each table: its heading, and the cells of each row below it.
@@ -30,7 +30,7 @@ fn cells(line: &str) -> Vec<String> {
     inner.replace("\\|", "\0").split('|').map(|cell| cell.trim().replace('\0', "|")).collect()
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
@@ -59,14 +59,14 @@ impl Page {
         tables.flat_map(|(_, rows)| rows).map(Vec::as_slice).collect()
     }
 
-    /// The block of that language.
+    /// The code block of that language.
     fn block(&self, language: &str) -> &str {
         let from = self.text.split_once(&format!("```{language}\n")).unwrap().1;
         from.split_once("```").unwrap().0
     }
 }
 
-/// A working directory with what the pages speak of: servers that are the demonstration, under every name.
+/// A working directory with everything the pages mention: the demonstration server under every name.
 struct Surroundings {
     folder: Folder,
     url: String,
@@ -86,10 +86,10 @@ impl Surroundings {
         Self { folder, url, server }
     }
 
-    /// Runs a line as a shell does.
+    /// Runs a command line in a shell.
     fn run(&self, line: &str) -> Ran {
         let line = line.replace("http://127.0.0.1:8080/mcp", &self.url);
-        // One era is enough to see that a server is judged: it takes a third of the time.
+        // One era is enough to see that a server is validated, and takes a third of the time.
         let judges = !line.contains("--rules") && !line.contains("--help");
         let line = if judges { line.replace("validate ", "validate --era modern ") } else { line };
         let mut command = program("sh", ["-c", &line]);
@@ -101,7 +101,7 @@ impl Surroundings {
         start(command).finish()
     }
 
-    /// Runs these lines, several at once, and gives what each came to.
+    /// Runs these command lines, several at the same time, and returns the result of each.
     fn run_all<'a>(&self, lines: &[&'a str]) -> BTreeMap<&'a str, Ran> {
         let (left, done) = (Mutex::new(lines.to_vec()), Mutex::new(BTreeMap::new()));
         std::thread::scope(|scope| {
@@ -125,7 +125,7 @@ fn at<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
     document.pointer(&pointer)
 }
 
-/// Runs what the page says. `known`: every command of the other program, and its flags.
+/// Checks a page by running its commands. `known`: every command of the other program, and its flags.
 fn hold(name: &str, surroundings: Surroundings, known: &[(&str, &str)]) {
     let page = Page::read(name);
     let rows = page.rows("mcpjoin", "exit code");
@@ -163,7 +163,7 @@ fn hold(name: &str, surroundings: Surroundings, known: &[(&str, &str)]) {
         assert_eq!(quoted(&row[1]).len(), 1, "{name}: {row:?}");
         let ran = &ran[quoted(&row[1])[0]];
         let code = ran.code.map(|code| code.to_string()).unwrap_or_default();
-        // What a doctor finds is the machine's.
+        // The findings of `doctor` depend on the machine, so a row can allow several exit codes.
         assert!(row[2].split(" or ").any(|known| known == code), "{name}: {row:?}: {code} {}", ran.stderr);
     }
     for line in page.text.lines().filter_map(|line| line.strip_prefix("$ ")) {
@@ -176,7 +176,7 @@ fn hold(name: &str, surroundings: Surroundings, known: &[(&str, &str)]) {
             continue;
         };
         let document = ran[command].json();
-        // Behind `and` stands what is found beside it.
+        // The first path is looked up. A path after `and` is a sibling.
         let path = quoted(&row[1])[0];
         assert!(at(&document, path).is_some(), "{name}: {path} is not in {document}");
         found += 1;
@@ -193,7 +193,7 @@ fn r84_every_command_of_mcp_cli_has_its_counterpart_and_the_page_tells_no_lie() 
     let page = Page::read("from-mcp-cli.md");
     let configuration = page.block("toml").replace("http://127.0.0.1:8080/mcp", &surroundings.url);
     surroundings.folder.file("mcp_servers.toml", &configuration);
-    // What is written in that dialect is read again, and says the same.
+    // The output in that dialect can be read again, and has the same meaning.
     let written = surroundings.run("mcpjoin servers convert --values --to servers-toml").exits(0).stdout;
     surroundings.folder.file("written.toml", &written);
     let shown = |file: &str| {
@@ -208,7 +208,7 @@ fn r84_every_command_of_mcp_cli_has_its_counterpart_and_the_page_tells_no_lie() 
         servers
     };
     assert_eq!(shown("mcp_servers.toml"), shown("written.toml"), "{written}");
-    // A key that is told of is one that is understood.
+    // A key that the page lists is a known key.
     assert!(!surroundings.run("mcpjoin servers").exits(0).stdout.contains("not known"));
     hold(
         "from-mcp-cli.md",

@@ -1,4 +1,4 @@
-//! The binary is killed with SIGKILL, which nobody can hear: what it has started is gone all the same.
+//! Tests that all child processes are gone after the binary is killed with SIGKILL, which it cannot handle.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use super::support::{Running, command, legacy, marked, start, takes_less_than};
 
-/// What may be there after our death, and how long.
+/// The time within which all child processes must be gone.
 const LIMIT: Duration = Duration::from_secs(2);
-/// No test waits longer for what has to come.
+/// The timeout for an event that a test waits for.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Never answers a call, and says when its standard input has ended.
+/// Never responds to a call, and reports the end of its standard input.
 const MUTE: &str = r#"while read -r line; do :; done; echo end >&2; while :; do sleep 1000; done"#;
 
-/// A call under way. Whatever comes, what was started for it does not outlive it.
+/// A call in progress. Its processes are killed when this is dropped.
 struct Call {
     running: Running,
     said: BufReader<ChildStderr>,
 }
 
 impl Call {
-    /// Begins a call of a server of the legacy era in shell, in a process group of its own.
+    /// Starts a call to a shell server of the legacy era, in a process group of its own.
     fn begin(server: &str) -> Self {
         let words = ["call", "-v", "--timeout", "1h", "--era", "legacy", "x", "--", "sh", "-c"];
         let mut command = command(words);
@@ -34,7 +34,7 @@ impl Call {
         Self { running, said }
     }
 
-    /// Waits until the server has said that word so many times, and gives what it said behind it.
+    /// Waits until the server has printed that word this many times. Returns the text after each word.
     fn hear(&mut self, word: &str, times: usize) -> Vec<String> {
         let mut heard = Vec::new();
         while heard.len() < times {
@@ -49,14 +49,14 @@ impl Call {
         self.running.child.id()
     }
 
-    /// The guard, once it runs.
+    /// The process id of the guard, once it runs.
     fn guard(&self) -> u32 {
         let found = until(|| guards(self.pid()).first().copied());
         assert_eq!(guards(self.pid()), [found]);
         found
     }
 
-    /// Kills the binary, and waits until everything that it has started is gone; how long it took.
+    /// Kills the binary, and waits until all of its child processes are gone. Returns how long that took.
     fn kill(&mut self) -> Duration {
         let guard = self.guard();
         assert!(marked(&self.running.mark).len() > 1, "there is nothing to end");
@@ -79,7 +79,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         let _ = self.running.child.kill();
         let _ = self.running.child.wait();
-        // More than once, because what is ended last may have started something meanwhile.
+        // Repeated, because a process can start another one before it is killed.
         for _ in 0..100 {
             let left = marked(&self.running.mark);
             if left.is_empty() {
@@ -91,7 +91,7 @@ impl Drop for Call {
     }
 }
 
-/// A process that is none of theirs, whatever it looks like.
+/// A process that resembles a child process, but must not be killed.
 struct Stranger(Child);
 
 impl Stranger {
@@ -107,7 +107,7 @@ impl Drop for Stranger {
     }
 }
 
-/// Looks until it sees.
+/// Polls until the function returns a value.
 #[track_caller]
 pub(super) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
@@ -120,10 +120,10 @@ pub(super) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The guards among the children of a process.
+/// The guards among the child processes of a process.
 pub(super) fn guards(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    // A thread that has just ended cannot be read and has no children.
+    // The entry of a thread that has just ended cannot be read. Such a thread has no child processes.
     let lists =
         tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
     let children: Vec<String> =
@@ -134,7 +134,7 @@ pub(super) fn guards(pid: u32) -> Vec<u32> {
     guards.map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// Is there, and is no zombie.
+/// Whether the process exists and is not a zombie.
 fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
@@ -142,8 +142,8 @@ fn lives(pid: u32) -> bool {
 
 #[test]
 fn d78_after_sigkill_in_mid_call_nothing_is_left_within_two_seconds() {
-    // One heeds nothing, holds all pipes and has a session of its own. Another has lost its parent, too, and is
-    // stopped. The third has given up its environment, and its parent is there.
+    // The first process ignores signals, holds all pipes and has its own session. The second also has lost its parent and is
+    // stopped. The third has an empty environment, and its parent is alive.
     let deaf = format!(
         r#"setsid sh -c 'trap "" TERM HUP INT PIPE; echo ready >&2; while :; do sleep 1000; done' &
 sh -c 'setsid sh -c "trap \"\" TERM; echo ready >&2; kill -STOP \$\$; sleep 1000" &'
@@ -154,7 +154,7 @@ setsid sh -c 'trap "" TERM; env -i /bin/sh -c "echo ready \$\$ >&2; exec /bin/sl
     takes_less_than(LIMIT, || {
         let mut call = Call::begin(&deaf);
         let heard = call.hear("ready", 3);
-        // The one that nothing shows to be ours.
+        // The process that has no mark of mcpjoin.
         let bare: Vec<u32> = heard.iter().filter_map(|pid| pid.parse().ok()).collect();
         assert!(bare.len() == 1 && lives(bare[0]), "{heard:?}");
         let took = call.kill();
@@ -169,7 +169,7 @@ setsid sh -c 'trap "" TERM; env -i /bin/sh -c "echo ready \$\$ >&2; exec /bin/sl
 #[test]
 fn d78_after_sigkill_whoever_leaves_by_itself_may() {
     let path = std::env::temp_dir().join(format!("mcpjoin-left-{}", std::process::id()));
-    // The grandchild has the standard input, and the shell reads no more.
+    // The grandchild reads the standard input, and the shell does not.
     let polite = format!(
         "exec 3<&0; setsid sh -c 'echo ready >&2; read -r line <&3; echo left >{}' & exec 3<&-
 while :; do sleep 1000; done",
@@ -188,7 +188,7 @@ fn d78_a_guard_does_not_hear_ctrl_c() {
     let mut call = Call::begin(&format!("trap '' INT TERM; echo ready >&2; {MUTE}"));
     call.hear("ready", 1);
     let guard = call.guard();
-    // To the group, as a terminal does it. The binary begins to end its child, which takes its time.
+    // The signal goes to the process group, as from a terminal. The binary then ends its child, which takes some time.
     let group = format!("-{}", call.pid());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
     call.hear("end", 1);
@@ -218,7 +218,7 @@ fn a_guard_is_gone_when_the_binary_is() {
     call.hear("ready", 1);
     let guard = call.guard();
     call.running.signal("TERM");
-    // Twice: nobody wants to wait.
+    // The second signal skips the wait for the server.
     while call.running.child.try_wait().unwrap().is_none() {
         call.running.signal("TERM");
     }

@@ -1,11 +1,11 @@
-//! `mcpjoin completions` and `mcpjoin man`: every verb is in them, and what should read them can.
+//! Tests of `mcpjoin completions` and `mcpjoin man`: they contain every verb, and the programs that read them accept them.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::support::{line, run};
 
-/// The verbs that the help shows.
+/// The verbs in the help text.
 fn verbs() -> Vec<String> {
     let help = line("--help").exits(0).stdout;
     let verbs = help.split("Verbs:\n").nth(1).unwrap().split("\n\n").next().unwrap();

@@ -1,4 +1,4 @@
-//! `mcpjoin ping`.
+//! Tests of `mcpjoin ping`.
 
 use super::support::{legacy, line, run};
 
@@ -30,7 +30,7 @@ fn times_are_summed_up() {
     );
 }
 
-/// Pings such a server.
+/// Pings a legacy server with this body.
 fn ping(options: &[&str], body: &str) -> super::support::Ran {
     let script = legacy(body);
     let mut words = vec!["ping", "--era", "legacy"];
@@ -47,7 +47,7 @@ fn no_answer_is_exit_4() {
     assert_eq!(ping(&["--json", "--timeout", "200ms"], "cat >/dev/null").exits(4).stdout, "");
     line("ping mcpjoin-no-such-program").exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);
     ping(&[], "exit 3").exits(4).says(&["(E_SERVER_EXITED)"]);
-    // The second one is not answered: the first was all the same.
+    // The second ping gets no response, but the first one did.
     let once = r#"read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{}}'; read -r line; exit 0"#;
     let ran = ping(&["-n", "5", "-i", "1ms"], once).exits(4);
     assert!(

@@ -1,8 +1,8 @@
-//! Secrets in every place that can hold one, and every verb with everything that makes it say more, well and failing: none of
-//! them is found in what is printed, nor in what is written down.
+//! Tests that secrets are not printed and not written to files. Secrets are planted in every place that can hold one, and
+//! every verb runs with its most verbose options, in success and in failure.
 //!
-//! What a server gives as the result of a call is the user's data and stays as it is, on standard output and there alone: see
-//! the last test. Everything that is said about it is not.
+//! The result of a call is the user's data and stays unchanged, but only on standard output: see the last test. Everything
+//! else that is printed about the call hides the secrets.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use super::config::Folder;
 use super::support::{Ran, start};
 
-/// Every secret begins so.
+/// The prefix of every secret.
 const MARK: &str = "s3cret";
 
-/// Everything that is planted. Each has a word of its own, so that a leak names its place.
+/// All planted secrets. Each contains a distinct word that names its place.
 const PLANTED: [(&str, &str); 13] = [
     ("MCPJOIN_TEST_VARIABLE", "s3cret-variable-8f2c41d7e6"),
     ("MCPJOIN_INPUT_KEY", "s3cret-input-77ab01c9d2"),
@@ -35,8 +35,8 @@ fn secret(place: &str) -> &'static str {
     PLANTED.iter().find(|(known, _)| *known == place).unwrap().1
 }
 
-/// A server in shell that repeats all it was given, wherever a server can say something beside its results. `$MODE` says how
-/// it is: it works, refuses everything, says garbage, or dies at the first request after its opening.
+/// A server in shell that repeats everything it was given, wherever a server can send text beside its results. `$MODE` is
+/// its behaviour: it works, refuses everything, sends garbage, or exits at the first request after `initialize`.
 const LEAKY: &str = r#"all="$* $API_KEY $FROM_US $FROM_FILE $TYPED $KEY"
 echo "started with $all" >&2
 say() { printf '%s\n' "$1"; }
@@ -66,8 +66,8 @@ while read -r line; do
   esac
 done"#;
 
-/// A server over HTTP that answers with what it was sent: with 401, with 500, or as an error of JSON-RPC, by its path. It
-/// ends with the test.
+/// A server over HTTP that returns the request: with status 401, with 500, or as a JSON-RPC error, by its path. It ends with
+/// the test.
 fn echoing() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -114,7 +114,7 @@ impl Planted {
     fn new(name: &str) -> Self {
         let folder = Folder::new(name);
         let address = echoing();
-        // What is the shell's is not the configuration's.
+        // Escape the shell's variables, so that the configuration does not expand them.
         let script = serde_json::Value::from(LEAKY.replace("${", "$${"));
         let child = |mode: &str| {
             format!(
@@ -158,7 +158,7 @@ impl Planted {
             ".vscode/mcp.json",
             format!("{{\"inputs\": {inputs}, \"servers\": {{{}}}}}", entries.join(",\n")),
         );
-        // What is pinned of the server that works is not what it says.
+        // The pinned file differs from what the server offers.
         folder.file("old.json", r#"{"protocolVersion":"2025-11-25","tools":[]}"#);
         folder.file("secret.env", format!("FROM_FILE={}\n", secret("in the file of variables")));
         let file = folder.file("headers", format!("X-From-File: {}\n", secret("in a file of headers")));
@@ -166,7 +166,7 @@ impl Planted {
         Self { folder, trace, headers }
     }
 
-    /// Runs it, and looks for what was planted. What it has printed and written down.
+    /// Runs a command, and asserts that no planted secret was printed or written. Returns the outputs.
     #[track_caller]
     fn run(&self, words: &[&str]) -> (Ran, String) {
         let mut command = self.folder.command(words);
@@ -182,7 +182,7 @@ impl Planted {
     }
 }
 
-/// Every verb that talks to a server, and what it is asked.
+/// Every verb that talks to a server, and its operands.
 const VERBS: [(&str, &[&str]); 11] = [
     ("list", &[]),
     ("info", &[]),
@@ -214,7 +214,7 @@ fn f25_i166_no_secret_of_an_entry_is_found_in_anything_that_a_verb_says_or_write
             ("broken", false),
             ("rpc", false),
         ] {
-            // Where there is no connection, most verbs fail alike.
+            // Without a connection, most verbs fail in the same way.
             if matches!(target, "refused" | "broken")
                 && !matches!(verb, "list" | "call" | "doctor" | "validate")
             {
@@ -232,7 +232,7 @@ fn f25_i166_no_secret_of_an_entry_is_found_in_anything_that_a_verb_says_or_write
                 } else {
                     vec!["-H", &header, "-H", &planted.headers]
                 });
-                // Options stand before the target.
+                // `validate` takes its options before the target.
                 if verb == "validate" {
                     words.extend(operands);
                 } else {
@@ -244,7 +244,7 @@ fn f25_i166_no_secret_of_an_entry_is_found_in_anything_that_a_verb_says_or_write
             }
         }
     }
-    // They were there to be hidden.
+    // Secrets were present and replaced.
     assert!(hidden > 85, "{hidden}");
 }
 
@@ -266,7 +266,7 @@ fn f25_i166_no_secret_is_found_in_what_is_said_of_a_configuration_or_of_what_can
             &["bridge", "--listen", "orchestra+tcp://127.0.0.1:0", "-vv", target],
             &["bridge", "-vv", "--listen", "tcp://127.0.0.1:0", target],
             &["bridge", "--json", "--listen", "tcp://127.0.0.1:0", target],
-            // An option that can do nothing for it.
+            // An option that does not apply to this target.
             &[
                 "list",
                 "--pin",
@@ -295,12 +295,12 @@ fn f25_i166_no_secret_is_found_in_what_is_said_of_a_configuration_or_of_what_can
         planted.run(words);
     }
     for dialect in ["mcp-servers", "vscode", "opencode", "servers-toml", "codex"] {
-        // What has a user in its url cannot be read, so it is not written.
+        // An entry with a user in its URL is not valid, so it is not written.
         let (ran, all) = planted.run(&["servers", "convert", "--to", dialect, "works", "rpc", "missing"]);
         assert_eq!(ran.code, Some(0), "{all}");
         assert!(all.contains("variables stand in the place of values: set "), "{all}");
     }
-    // A word that is no target, with all that it holds.
+    // A word that is not a target, with secrets in it.
     let url = format!("https://{}@host/mcp", secret("in the url as a user"));
     let query = format!("http://127.0.0.1:1/mcp?api_key={}", secret("in a token in the url"));
     for words in [
@@ -313,7 +313,7 @@ fn f25_i166_no_secret_is_found_in_what_is_said_of_a_configuration_or_of_what_can
     ] {
         planted.run(words);
     }
-    // A key that is none, and one that others can read.
+    // A file that is not a key, and a key that others can read.
     let key =
         format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", secret("in an argument"));
     let path = planted.folder.file("key.pem", key);
@@ -335,7 +335,7 @@ fn f25_i166_no_secret_is_found_in_what_a_bridge_tells_its_client_of_its_server()
         let mut command = planted.folder.command(&["bridge", "--era", "legacy", target]);
         command.envs(PLANTED[..2].iter().copied()).stdin(std::fs::File::open(&said).unwrap());
         let Ran { stdout, stderr, .. } = start(command).finish();
-        // What the server itself says to its client is the client's.
+        // What the server sends to its client is passed on unchanged.
         let error = stdout.lines().last().unwrap_or_default();
         assert!(error.contains("\"error\"") && error.contains(says), "{target}: {stdout} {stderr}");
         assert!(!error.contains(MARK) && !stderr.contains(MARK), "{target}: {stdout} {stderr}");

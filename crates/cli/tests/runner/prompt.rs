@@ -1,4 +1,4 @@
-//! `mcpjoin prompt`.
+//! Tests of `mcpjoin prompt`.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -58,7 +58,7 @@ fn what_a_prompt_requires_is_asked_for_before_the_server_is() {
     assert_eq!(ran.stderr, "p lists no argument four\n");
     let ran = ask_legacy(&["prompt", "--json", "p", "one=1", "two=2"], LISTING).exits(0);
     assert!(ran.stdout.contains("1.50"), "{}", ran.stdout);
-    // Whatever is not listed, the server knows best.
+    // A prompt that is not listed is requested anyway.
     ask_legacy(&["prompt", "-v", "unlisted"], LISTING).exits(0).says(&[r#""name":"unlisted""#]);
 }
 

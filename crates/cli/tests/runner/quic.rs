@@ -1,4 +1,4 @@
-//! Servers over QUIC: `serve demo --listen quic://...` and the targets `quic://host:port`.
+//! Tests of servers over QUIC: `serve demo --listen quic://...` and targets of the form `quic://host:port`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use super::ports::Closed;
 use super::support::{Ran, Running, command, line, run, scratch, start};
 
-/// The demonstration over QUIC. Ended when this is dropped.
+/// The demonstration server over QUIC. Ended when this is dropped.
 struct Demo {
     running: Option<Running>,
     stderr: BufReader<ChildStderr>,
@@ -28,7 +28,7 @@ impl Demo {
         (demo, address)
     }
 
-    /// The next line that it writes to standard error.
+    /// The next line of its standard error.
     fn says(&mut self) -> String {
         let mut said = String::new();
         self.stderr.read_line(&mut said).unwrap();
@@ -52,11 +52,11 @@ impl Drop for Demo {
     }
 }
 
-/// A demonstration with a key of its own, its address, and the option by which a client knows it.
+/// A demonstration server with its own key, its address, and the option that pins this key.
 fn demo() -> (Demo, String, String) {
     let (mut demo, address) = Demo::with(&["--listen", "quic://127.0.0.1:0"]);
     let said = demo.says();
-    // The line is to be typed as it is.
+    // The printed command line can be copied as it is.
     let typed = said.split_once("mcpjoin list ").unwrap_or_else(|| panic!("{said}")).1;
     let pin = typed.strip_suffix(&address).unwrap_or_else(|| panic!("{said}")).trim().to_owned();
     assert!(pin.starts_with("--pin sha256:"), "{said}");
@@ -95,14 +95,14 @@ fn a_server_over_quic_listens_beside_one_on_a_port() {
 #[test]
 fn who_is_not_trusted_or_not_there_is_named_with_what_to_do() {
     let (_server, address, _) = demo();
-    // Nobody says whom to take for it.
+    // No option says which key or authority to trust.
     let ran = line(&format!("list {address}")).exits(2);
     assert!(ran.stderr.contains("--pin sha256:") && ran.stderr.contains("--ca FILE"), "{}", ran.stderr);
     let other = "ab".repeat(32);
     let ran = line(&format!("list --json --pin sha256:{other} {address}")).exits(4);
     assert_eq!(ran.failure()["id"], "E_TLS");
     assert!(ran.stderr.contains("--pin sha256:"), "{}", ran.stderr);
-    // A wrong option is told before anything is tried.
+    // An invalid option is reported before a connection is made.
     line(&format!("list --pin sha256:xy {address}")).exits(2);
     line(&format!("list --pin sha256:{other} --ca x {address}")).exits(2);
     line(&format!("list --pin sha256:{other} --cert x {address}")).exits(2);
@@ -111,7 +111,7 @@ fn who_is_not_trusted_or_not_there_is_named_with_what_to_do() {
         let ran = line(&format!("list --pin sha256:{other} {target}")).exits(2);
         assert!(ran.stderr.contains("over QUIC"), "{}", ran.stderr);
     }
-    // A port that nobody listens on is noticed at once.
+    // A port without a listener is reported at once.
     let closed = Closed::udp();
     let began = Instant::now();
     let ran = line(&format!("list --json --pin sha256:{other} quic://{closed}")).exits(4);
@@ -121,7 +121,7 @@ fn who_is_not_trusted_or_not_there_is_named_with_what_to_do() {
     assert_eq!(ran.failure()["id"], "E_USAGE");
 }
 
-/// A folder with an authority and certificates of it.
+/// A folder with a certificate authority and certificates signed by it.
 pub(crate) struct Certificates {
     folder: PathBuf,
     params: CertificateParams,
@@ -196,7 +196,7 @@ fn both_sides_show_certificates_where_the_server_asks_for_them() {
     assert_eq!(ran.failure()["id"], "E_AUTH");
     let ran = list(&["--ca", &stranger.path("ca.pem"), "--cert", &cert, "--key", &key]).exits(4);
     assert_eq!(ran.failure()["id"], "E_TLS");
-    // Files that are none.
+    // Files that do not contain what their options require.
     let ran = list(&["--ca", &ca, "--cert", &key, "--key", &cert]).exits(2);
     assert_eq!(ran.failure()["id"], "E_USAGE");
     let ran = list(&["--ca", "/no/such/file"]).exits(2);
@@ -278,7 +278,7 @@ fn an_orchestrator_is_asked_like_any_other_server() {
     assert_eq!(ask(&format!("call {address} echo message=hi")).exits(0).stdout, "hi\n");
     let listed = ask(&format!("list --json {address}")).exits(0).json();
     assert!(listed["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "echo"), "{listed}");
-    // What our bridge would answer for it is not asked.
+    // Requests that only the local bridge would answer are refused.
     for verb in ["ping", "validate"] {
         ask(&format!("{verb} {address}"))
             .exits(2)
@@ -286,10 +286,10 @@ fn an_orchestrator_is_asked_like_any_other_server() {
     }
     let prompted = ask(&format!("prompt {address} test_simple_prompt")).exits(0).stdout;
     assert!(prompted.contains("This is a simple prompt for testing."), "{prompted}");
-    // What does not fit is told before anything is started.
+    // An option that does not fit is reported before the bridge starts.
     ask(&format!("list --pin sha256:{} {address}", "ab".repeat(32))).exits(2);
     server.ends("TERM", 143);
-    // Nobody there any more: the bridge is, and says so.
+    // The host is gone. The bridge runs, and reports this.
     let ran = ask(&format!("call {address} echo message=hi"));
     assert!(ran.stderr.contains(address.strip_prefix("orchestra://").unwrap()), "{}", ran.stderr);
     assert_ne!(ran.stdout, "hi\n");

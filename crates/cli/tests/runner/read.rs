@@ -1,4 +1,4 @@
-//! `mcpjoin read`.
+//! Tests of `mcpjoin read`.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::support::{answering, ask_legacy, line, run, scratch};
 
-/// The picture of the demonstration.
+/// The start of the PNG image of the demonstration server.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 #[test]
@@ -29,7 +29,7 @@ fn the_bytes_are_written_to_a_file() {
     let ran = run(["read", "-o", name, "demo:", "test://static-binary"]).exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr), ("", format!("69 bytes written to {name}\n")));
     assert!(std::fs::read(&path).unwrap().starts_with(PNG));
-    // What was there before is replaced, and left alone when there is nothing to put in its place.
+    // An existing file is replaced. It stays unchanged if there is no new content.
     let ran = run(["read", "-q", "--output", name, "demo:", "test://static-text"]).exits(0);
     assert_eq!(ran.stderr, "");
     let text = "This is the content of the static text resource.";

@@ -1,9 +1,9 @@
-//! What the README and the pages of `docs/` show is what the binary prints.
+//! Tests that the output shown in the README and the pages of `docs/` is what the binary prints.
 //!
-//! In their `console` blocks a line `$ mcpjoin ...` with lines below it is a promise: the command is run in a shell, as the
-//! reader would, and both outputs together must be those lines. Times and processes differ from run to run, so every number
-//! before ` ms` or ` s`, and after `process `, counts as the same. A command with ` &` at its end goes on until all others
-//! have been run; it listens on a port that is free, and those that name its port find it there.
+//! In `console` blocks, a line `$ mcpjoin ...` with lines below it is a command with its expected output. The command runs in
+//! a shell, and standard output and standard error together must be those lines. Times and process ids vary, so every number
+//! before ` ms` or ` s`, and after `process `, matches any other. A command that ends with ` &` runs until all others have
+//! finished. It listens on a free port, and the commands that name the port of the page use that free port.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -14,7 +14,7 @@ use super::config::Folder;
 use super::diff::OFFERING;
 use super::support::{Running, command, program, run, start};
 
-/// The commands of a page, each with the output that stands below it.
+/// The commands of a page, each with the output below it.
 fn shown(readme: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     let mut in_block = false;
@@ -32,7 +32,7 @@ fn shown(readme: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// The text with every measured time replaced by a sign.
+/// The text with every measured time replaced by a placeholder.
 fn timeless(text: &str) -> String {
     let words = text.split_inclusive([' ', '\n']);
     let mut out: Vec<String> = Vec::new();
@@ -51,7 +51,7 @@ fn timeless(text: &str) -> String {
             out.push(word.to_owned());
         }
     }
-    // Columns of times are aligned by their digits. Where a program lies is the machine's own.
+    // Columns of times are aligned by their digits. The path of a program depends on the machine.
     let out = out.concat();
     let lines = out.lines().map(|line| if line.starts_with("resolve ") { "resolve" } else { line });
     lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
@@ -80,7 +80,7 @@ fn what_the_page_on_stdio_on_http_shows_is_printed() {
     printed(&page("docs/stdio-on-http.md"), 9);
 }
 
-/// `auth.rs` shows that a bridge uses a stored login.
+/// The use of a stored login by a bridge is tested in `auth.rs`.
 #[test]
 fn the_page_on_stdio_on_http_and_the_one_on_authorization_agree() {
     let (bridge, login) = (page("docs/stdio-on-http.md"), page("docs/authorization.md"));
@@ -115,7 +115,7 @@ fn every_command_of_the_page_on_pinning_prints_what_stands_there() {
         std::fs::set_permissions(program, PermissionsExt::from_mode(0o755)).unwrap();
     }
     let mut commands = shown(&page);
-    // The step of a pipeline: it ends well, and says what the command above it says.
+    // The step of a CI pipeline: it succeeds, and prints the same as the command above it.
     let step = page.lines().find_map(|line| line.strip_prefix("- run: ")).unwrap();
     commands.push((format!("{step} -q && echo passed"), "nothing has changed\npassed\n".into()));
     printed_in(&folder.path().join("here"), commands, 5);
@@ -131,7 +131,7 @@ fn the_configuration_on_the_page_on_stdio_on_http_works() {
     assert_eq!(run(["call", "--mcp-config", &json, "remote", "echo", "message=hi"]).exits(0).stdout, "hi\n");
 }
 
-/// What listens in the background, and where: the ports of the page, and those that were free.
+/// The background servers, and the ports of the page with the free ports that replace them.
 #[derive(Default)]
 struct Ports {
     free: BTreeMap<String, String>,
@@ -139,23 +139,23 @@ struct Ports {
 }
 
 impl Ports {
-    /// The first port that a text names behind an address.
+    /// The first port after an address in a text.
     fn named(text: &str) -> &str {
         let after = text.split("//").nth(1).unwrap().split_once(':').unwrap().1;
         &after[..after.find(|c: char| !c.is_ascii_digit()).unwrap()]
     }
 
-    /// The text with the ports of the page replaced by those that were free.
+    /// The text with the ports of the page replaced by the free ports.
     fn there(&self, text: &str) -> String {
         self.free.iter().fold(text.to_owned(), |text, (port, free)| text.replace(&format!(":{port}"), free))
     }
 
-    /// The text with the ports of the page.
+    /// The text with the free ports replaced by the ports of the page.
     fn back(&self, text: &str) -> String {
         self.free.iter().fold(text.to_owned(), |text, (port, free)| text.replace(free, &format!(":{port}")))
     }
 
-    /// Starts a command that listens, and gives so many of its first lines.
+    /// Starts a command that listens, and returns this number of its first lines.
     fn listen(&mut self, line: &str, lines: usize) -> String {
         let port = Self::named(line);
         let words = line.strip_prefix("mcpjoin ").unwrap().strip_suffix(" &").unwrap();
@@ -166,7 +166,7 @@ impl Ports {
         for _ in 0..lines {
             stderr.read_line(&mut said).unwrap();
         }
-        // What follows is not read: the pipe holds more than is said here.
+        // The rest is not read: the pipe has room for all of the output.
         running.child.stderr = Some(stderr.into_inner());
         self.running.push(running);
         let listening = said.lines().last().unwrap_or_default();
@@ -178,21 +178,21 @@ impl Ports {
 impl Drop for Ports {
     fn drop(&mut self) {
         for running in &mut self.running {
-            // The marks that are dropped then end what is left.
+            // The dropped marks then kill the remaining processes.
             let _ = running.child.kill();
             let _ = running.child.wait();
         }
     }
 }
 
-/// Runs every command of the page whose output it shows; there are at least so many.
+/// Runs every command of the page whose output it shows. There must be at least `least`.
 fn printed(page: &str, least: usize) {
     let mut commands = shown(page);
     commands.retain(|(_, output)| !output.is_empty());
     printed_in(Path::new("."), commands, least);
 }
 
-/// Runs these commands in that folder; there are at least so many.
+/// Runs these commands in that folder. There must be at least `least`.
 fn printed_in(working: &Path, commands: Vec<(String, String)>, least: usize) {
     assert!(commands.len() >= least, "the page shows {} commands with their output", commands.len());
     let folder = Path::new(env!("CARGO_BIN_EXE_mcpjoin")).parent().unwrap();
@@ -207,7 +207,7 @@ fn printed_in(working: &Path, commands: Vec<(String, String)>, least: usize) {
         } else {
             let shell = format!("{} 2>&1", ports.there(&line));
             let mut shell = program("sh", ["-c", &shell]);
-            // Where it begins, and what it is told of its surroundings, is the reader's.
+            // The directory and the environment are those of the reader.
             shell.env("PATH", &path).current_dir(working);
             ports.back(&start(shell).finish().stdout)
         };

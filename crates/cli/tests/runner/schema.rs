@@ -1,4 +1,4 @@
-//! JSON Schemas of tools: shown as they are, and never a reason to ask the network for anything.
+//! Tests of the JSON Schemas of tools: they are shown unchanged, and never cause a network request.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,13 +8,13 @@ use serde_json::json;
 
 use super::support::{Ran, run};
 
-/// Counts who connects.
+/// A listener that counts connections.
 struct Listening {
     port: u16,
     counting: JoinHandle<usize>,
 }
 
-/// What the test says when it is its turn.
+/// The test's own message on the last connection.
 const LAST: &[u8] = b"the last one";
 
 impl Listening {
@@ -34,14 +34,14 @@ impl Listening {
         Self { port, counting }
     }
 
-    /// How many were there before this: connections are taken in their order.
+    /// The number of connections before this call. Connections are accepted in order.
     fn count(self) -> usize {
         TcpStream::connect(("127.0.0.1", self.port)).unwrap().write_all(LAST).unwrap();
         self.counting.join().unwrap()
     }
 }
 
-/// A server of the legacy era whose tool has this schema, for as many requests as there are.
+/// A server of the legacy era whose tool has this schema, for any number of requests.
 fn server(schema: &str) -> String {
     format!(
         r#"reply() {{ printf '{{"jsonrpc":"2.0","id":%s,"result":%s}}\n' "$id" "$1"; }}
@@ -76,7 +76,7 @@ fn cve_2026_116686_no_reference_of_a_schema_is_ever_fetched() {
     ask(&["list", "--era", "legacy"], &schema).exits(0);
     let listed = ask(&["list", "--era", "legacy", "--json"], &schema).exits(0);
     assert!(listed.stdout.contains(&to("a.json")), "{}", listed.stdout);
-    // What a word is, the schema says, as far as it can be read here.
+    // The schema decides the types of the arguments, as far as it is understood.
     let called = ask(&["call", "--era", "legacy", "t", "a=1", "b=true", "c=3"], &schema).exits(0);
     assert_eq!(called.stdout, "called\n");
     ask(&["call", "--era", "legacy", "t", "c=three"], &schema).exits(2).says(&["a whole number"]);
@@ -99,7 +99,7 @@ fn s10_the_json_of_a_list_has_schemas_as_they_are() {
         r#""$defs":{"b":true},"unevaluatedProperties":false,"x-own":[-0]}"#
     );
     let ran = ask(&["list", "--era", "legacy", "--json"], schema).exits(0);
-    // Indented, and nothing else: no string in it has a space.
+    // Only indentation was added. Whitespace can be removed because no string in the schema has a space.
     let text: String = ran.stdout.split_whitespace().collect();
     for key in ["inputSchema", "outputSchema"] {
         assert!(text.contains(&format!(r#""{key}":{schema}"#)), "{key}: {text}");

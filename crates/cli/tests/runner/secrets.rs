@@ -1,8 +1,9 @@
-//! Secrets: planted wherever one can be given to a server, and looked for wherever the binary says something.
+//! Tests that secrets given to a server are not printed: they are planted in its arguments and variables, and looked for in
+//! all output.
 
 use super::support::{call_legacy, command, legacy, run, start};
 
-/// Wherever one can be given to a server in its arguments.
+/// Arguments of a server that hold a secret.
 const PLANTED: [&str; 10] = [
     "--api-key=s3cret-option",
     "--token",
@@ -18,7 +19,7 @@ const PLANTED: [&str; 10] = [
 
 #[test]
 fn i166_secrets_in_a_servers_arguments_are_shown_nowhere() {
-    // The server repeats its arguments where it can: its standard error, its output, one by one.
+    // The server prints each argument on its standard error and its output.
     let dies = "for word in \"$@\"; do echo \"given $word\" >&2; echo \"given $word\"; done; exit 1";
     let hangs = "for word in \"$@\"; do echo \"given $word\"; done; cat >/dev/null";
     for script in [dies, hangs] {
@@ -39,7 +40,7 @@ fn i166_secrets_in_variables_are_shown_nowhere_whatever_becomes_of_the_call() {
     let planted = "s3cret-of-the-variable";
     let variable = format!("API_KEY={planted}");
     for body in [
-        // What is told with -vv as no message, an end in the middle, and no answer.
+        // Output with -vv that is no message, an exit during the call, and no response.
         r#"read -r line; echo "$API_KEY"; cat >/dev/null"#,
         r#"read -r line; echo "no $API_KEY" >&2; exit 3"#,
         r#"read -r line; echo "late $API_KEY" >&2; cat >/dev/null"#,
@@ -51,7 +52,7 @@ fn i166_secrets_in_variables_are_shown_nowhere_whatever_becomes_of_the_call() {
             assert!(!ran.stderr.contains(planted), "{options:?}: {}", ran.stderr);
         }
     }
-    // A variable of ours that is passed on by its name.
+    // An inherited variable that is named on the command line.
     let script = legacy("read -r line; echo \"has $INHERITED\" >&2; exit 3");
     let mut call =
         command(["call", "-vv", "--env-clean", "-e", "INHERITED", "--era", "legacy", "x", "--", "sh", "-c"]);

@@ -1,4 +1,4 @@
-//! `mcpjoin servers`: what the configuration holds, from which line, and the same in another dialect.
+//! Tests of `mcpjoin servers`: the configured servers with their files and lines, and the conversion to another dialect.
 
 use super::config::Folder;
 use super::support::start;
@@ -129,7 +129,7 @@ fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says
     let (shown, _) = ran(&["servers"]);
     assert!(shown.stdout.contains(&format!("not trusted: mcpjoin servers trust {here}")), "{}", shown.stdout);
 
-    // On a terminal it is asked about.
+    // On a terminal, the user is asked.
     let asked = |answer: &str| {
         let mut terminal = terminal::typed("[N]o ", answer, &["list", "a"]);
         folder.place(&mut terminal);
@@ -141,7 +141,7 @@ fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says
     assert_eq!(asked("y\n"), (Some(4), true));
     std::fs::remove_file(folder.path().join("here/ran")).unwrap();
 
-    // A file that is named is not asked about, and neither is a folder that was trusted.
+    // A named file and a trusted folder cause no question.
     let (named, run) = ran(&["list", "--config", ".mcp.json", "a"]);
     assert!(named.code == Some(4) && run, "{}", named.stderr);
     std::fs::remove_file(folder.path().join("here/ran")).unwrap();
@@ -163,7 +163,7 @@ fn r85_what_is_not_trusted_is_told_and_asked_about_once_for_a_folder() {
         format!(r#""{name}": {{"command": "sh", "args": ["-c", "echo {name} >> ran; exit 3"]}}"#)
     };
     let entries = ["a", "b", "c"].map(entry).join(",\n");
-    // Words and values are shown as they are, whatever they have in common.
+    // Arguments and values are shown unchanged, even if they share text.
     let entries = entries.replacen("exit 3\"]", "exit 3\", \"/srv/data\"]", 1).replacen(
         "exit 3\"]}",
         "exit 3\"], \"env\": {\"KEEP\": \"/srv/data/file.json\"}}",
@@ -175,7 +175,7 @@ fn r85_what_is_not_trusted_is_told_and_asked_about_once_for_a_folder() {
     for once in ["warning: you have not trusted", "(E_NOT_TRUSTED)", "error: a, b, c: the entry lies in"] {
         assert_eq!(count(&ran.stderr, once), 1, "{once}: {}", ran.stderr);
     }
-    // Each of them is shown before anybody says yes.
+    // Each entry is shown before the user answers.
     for name in ["a", "b", "c"] {
         let shown = format!(
             "{name} of .mcp.json:{}:1: sh -c 'echo {name}",
@@ -228,7 +228,7 @@ fn r85_an_entry_that_cannot_be_converted_is_there_and_says_why() {
     convert("codex", &["nobody"]).exits(2).says(&["there is no entry nobody to convert"]);
     let ran = convert("codex", &[]).exits(0).says(&["bad is left out: ", "two is left out: "]);
     assert_eq!(ran.stdout, "[mcp_servers.ok]\ncommand = \"c\"\n");
-    // One JSON document, or none.
+    // `--json` is refused for a dialect that is not JSON.
     for to in ["codex", "servers-toml"] {
         let ran = convert(to, &["--json", "ok"]).exits(2);
         assert_eq!((ran.stdout.as_str(), &ran.failure()["id"]), ("", &"E_USAGE".into()), "{to}");
@@ -253,7 +253,7 @@ fn servers_and_doctor_agree_on_what_is_a_fault() {
     }
 }
 
-/// What names a variable is no secret: the one that is missing has to be named, in whatever spelling it was written.
+/// The name of a variable is not a secret: a missing variable must be named, in whatever syntax it was written.
 #[test]
 fn a_missing_variable_is_named_in_the_spelling_of_opencode_too() {
     let folder = Folder::new("servers-braces");
@@ -277,7 +277,7 @@ fn lines_are_told_from_the_first_to_the_last() {
     assert!(ran.stdout.contains("X-A, X-B, Authorization line 3 to 5"), "{}", ran.stdout);
 }
 
-/// Where each program keeps its own, for a project and for its user.
+/// The files where each program keeps its servers, for a project and for its user.
 #[test]
 fn the_files_of_more_programs_are_found() {
     let folder = Folder::new("servers-places");
@@ -303,7 +303,7 @@ fn the_files_of_more_programs_are_found() {
     assert_eq!(names, ["open", "gemini", "roo", "zed", "copilot", "inspector"]);
 }
 
-/// The file in the place of the server is what people type first.
+/// Users often type the file in the place of the server first.
 #[test]
 fn a_configuration_is_no_program() {
     let folder = Folder::new("servers-typed");

@@ -1,4 +1,4 @@
-//! Signals: what was started is gone, whatever it does.
+//! Tests of signals: all child processes are gone after the binary ends, whatever they do.
 
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -10,15 +10,15 @@ use super::config::Folder;
 use super::orphans::until;
 use super::support::{Running, command, legacy, marked, start, takes_less_than};
 
-/// Says that it is there, and then does not go away when it is asked to.
+/// Reports that it is ready, and ignores the request to end.
 const STUBBORN: &str = "trap '' TERM; echo ready >&2; while :; do sleep 1000 & wait; done";
-/// Says that it is there, and goes away when its standard input ends.
+/// Reports that it is ready, and exits at the end of its standard input.
 const POLITE: &str = "echo ready >&2; cat >/dev/null";
 
-/// Starts it and waits until the server has said that it is there.
+/// Starts the command, and waits until the server reports that it is ready.
 fn ready(words: &[&str]) -> Running {
     let mut running = start(command(words));
-    // What follows is not read: the pipe holds more than is said here.
+    // The rest is not read: the pipe has room for all of the output.
     let mut stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("ready") {
@@ -47,7 +47,7 @@ fn i170_ctrl_c_twice_ends_everything_at_once() {
     takes_less_than(Duration::from_millis(1500), || {
         let mut running = ready(&["list", "-v", "--connect-timeout", "1h", "sh", "-c", STUBBORN]);
         let began = Instant::now();
-        // Signals of one kind that come together become one, so it is told until it is heard twice.
+        // Pending signals of one kind merge into one, so the signal is sent until the process ends.
         while running.child.try_wait().unwrap().is_none() {
             running.signal("INT");
         }
@@ -56,7 +56,7 @@ fn i170_ctrl_c_twice_ends_everything_at_once() {
     });
 }
 
-/// The writing end of a pipe that has no room, and the other end.
+/// The writing end of a pipe that is full, and the reading end.
 fn full_pipe() -> (Stdio, PipeReader) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
@@ -73,14 +73,14 @@ fn the_second_signal_ends_a_command_that_is_stuck_and_its_guard_ends_the_server(
     let ready = folder.path().join("ready");
     assert!(Command::new("mkfifo").arg(&ready).status().unwrap().success());
     for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
-        // The list is announced on standard error, where it waits for a reader: nothing else is done meanwhile.
+        // The command blocks while it writes to standard error, so it cannot react to the first signal.
         let script = legacy(&format!("echo ready >{}; {STUBBORN}", ready.display()));
         let mut list = command(["list", "--era", "legacy", "sh", "-c", &script]);
         let (stderr, reader) = full_pipe();
         list.stderr(stderr);
         let mut running = start(list);
         assert_eq!(std::fs::read_to_string(&ready).unwrap(), "ready\n");
-        // Signals of one kind that come together become one.
+        // Pending signals of one kind merge into one, so the signal is sent until the process ends.
         until(|| {
             running.signal(signal);
             running.child.try_wait().unwrap()
@@ -100,7 +100,7 @@ fn f10_terminate_ends_everything() {
 
 #[test]
 fn i170_a_call_under_way_is_cancelled() {
-    // The server writes what it is told after the call.
+    // The server records what it receives after the call.
     let script =
         legacy("read -r line; echo ready >&2; read -r line; echo \"heard $line\" >&2; cat >/dev/null");
     let running = ready(&["call", "-v", "--era", "legacy", "x", "--", "sh", "-c", &script]);
@@ -118,7 +118,7 @@ fn f10_a_grandchild_that_outlives_its_parent_is_ended() {
 
 #[test]
 fn i170_a_reader_that_does_not_read_holds_nothing_up() {
-    // More than a pipe holds.
+    // More than a pipe can hold.
     let script = legacy(
         r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%0200000d"}]}}\n' 1; cat >/dev/null"#,
     );
@@ -130,14 +130,14 @@ fn i170_a_reader_that_does_not_read_holds_nothing_up() {
     drop(stdout);
 }
 
-/// A list of which the second page never comes.
+/// A list whose second page never arrives.
 fn unending(name: &str) -> String {
     legacy(&format!(
         r#"read -r line; printf '%s\n' '{{"jsonrpc":"2.0","id":2,"result":{{"tools":[{{"name":"{name}","x":["\u007d"]}}],"nextCursor":"more"}}}}'; cat >/dev/null"#
     ))
 }
 
-/// Sends the signal when the tool has been printed, and gives all of what was printed.
+/// Sends the signal when the tool has been printed. Returns all of standard output.
 fn interrupted(command: Command, tool: &str, signal: &str, code: i32) -> String {
     let mut running = start(command);
     let mut stdout = running.child.stdout.take().unwrap();
@@ -167,7 +167,7 @@ fn i170_a_document_that_a_signal_ends_is_whole_and_says_so() {
             (&"E_INTERRUPTED".into(), &code.into())
         );
     }
-    // For a person, what had come is there.
+    // In text output, the items received so far are printed.
     let list = command(["list", "--describe", "--era", "legacy", "sh", "-c", &script]);
     assert_eq!(interrupted(list, "first", "INT", 130).lines().next(), Some("Tools"));
 }

@@ -1,4 +1,4 @@
-//! Servers that listen: `serve demo --listen`, and the targets `tcp://host:port` and `unix:/path`.
+//! Tests of servers that listen: `serve demo --listen`, and the targets `tcp://host:port` and `unix:/path`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::support::{Running, command, line, run, scratch, start};
 
-/// The demonstration on a socket. Ended when this is dropped.
+/// The demonstration server on a socket. Ended when this is dropped.
 pub(crate) struct Demo(Option<Running>);
 
 impl Demo {
-    /// Starts it on this address, and waits until it says at which address it listens.
+    /// Starts the server on this address, and waits until it prints its listening address.
     pub(crate) fn on(address: &str) -> (Self, String) {
         let mut running = start(command(["serve", "demo", "--listen", address]));
         let mut stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
@@ -22,7 +22,7 @@ impl Demo {
         (demo, address.trim_end().to_owned())
     }
 
-    /// Ends it with a signal: nothing is left of it then, and it has written nothing to its output.
+    /// Ends the server with a signal. Asserts that no process is left and that standard output is empty.
     #[track_caller]
     pub(crate) fn ends(mut self, signal: &str, code: i32) {
         let running = self.0.take().unwrap();
@@ -54,7 +54,7 @@ fn a_server_on_a_port_is_asked_like_any_other() {
     server.ends("TERM", 143);
 }
 
-/// What a server answers to a request over HTTP.
+/// The response to a request over HTTP.
 fn over_http(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -121,7 +121,7 @@ fn a_server_on_a_unix_socket_is_for_its_user_alone_and_leaves_no_file() {
 fn f10_clients_that_stay_do_not_hold_the_end_up() {
     let (server, address) = Demo::on("tcp://127.0.0.1:0");
     let mut client = TcpStream::connect(address.strip_prefix("tcp://").unwrap()).unwrap();
-    // Its answer shows that it has been accepted.
+    // The response shows that the connection has been accepted.
     client.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").unwrap();
     client.read_exact(&mut [0]).unwrap();
     let began = Instant::now();
@@ -142,11 +142,11 @@ fn what_only_a_child_has_is_refused_with_the_reason() {
     }
 }
 
-/// A listener that answers everyone who comes with these bytes and reads until they have gone.
+/// A listener that sends these bytes to every client, and reads until the client disconnects.
 fn peer(answer: &'static [u8], stays: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("tcp://{}", listener.local_addr().unwrap());
-    // It ends with the test's process.
+    // The thread ends with the process of the test.
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -174,7 +174,7 @@ fn what_listens_and_is_no_server_is_told() {
     let gone = peer(b"", false);
     let ran = run(["list", &gone]).exits(4);
     ran.says(&["(E_CLOSED)", "the server closed the connection"]);
-    // Nobody listens on the first port of all.
+    // No server listens on port 1.
     let ran = line("ping tcp://127.0.0.1:1").exits(4);
     ran.says(&[
         "(E_CONNECT)",

@@ -1,4 +1,4 @@
-//! Parts of a result that are too large to be shown.
+//! Tests of result parts that are too large to print and are written to files.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::support::{answering, command, legacy, line, run, scratch, start};
 use super::terminal::{remaining, seen};
 
-/// A folder for what a test writes, gone with it.
+/// A folder for the files of a test, removed at its end.
 struct Place(PathBuf);
 
 impl Place {
@@ -16,7 +16,7 @@ impl Place {
         place
     }
 
-    /// The files that were written, each with its path.
+    /// The paths of the files that were written.
     fn written(&self) -> Vec<PathBuf> {
         let below = |path: &Path| -> Vec<PathBuf> {
             std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect()
@@ -72,7 +72,7 @@ fn what_is_no_base64_is_kept_as_it_came_and_told() {
     assert!(ran.stdout.contains(&format!("not base64, as it came in {path}]")), "{}", ran.stdout);
     let ran = ran.says(&["(E_BAD_REPLY)", "what stands for the image is not base64", path]);
     assert!(!ran.stderr.contains(&data), "{}", ran.stderr);
-    // Where it is not decoded, nothing is judged.
+    // Without decoding, the base64 is not checked.
     run(words.into_iter().filter(|word| !matches!(*word, "--spill" | "20"))).exits(0);
 }
 
@@ -94,11 +94,11 @@ fn a_terminal_has_a_limit_and_a_pipe_has_none() {
     assert_eq!(std::fs::read_to_string(&files[0]).unwrap(), long);
     let said = remaining(&shown.shown);
     let path = files[0].to_str().unwrap();
-    // On the terminal the words are below each other where they do not fit beside each other.
+    // The terminal wraps words that do not fit on a line.
     let said: Vec<&str> = said.split_whitespace().collect();
     let expected = format!("1048577 bytes written to {path} [text, 1048577 characters, in {path}]");
     assert_eq!(said.join(" "), expected);
-    // Where nothing can be written, it is said and shown.
+    // If no file can be written, the command says so and prints the part.
     let mut call = command(["call", "--spill", "1", "demo:", "echo", "message=hi"]);
     call.env("TMPDIR", "/nowhere");
     let ran = start(call).finish().exits(0);

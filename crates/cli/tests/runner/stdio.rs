@@ -1,4 +1,4 @@
-//! Servers and clients on standard input and output, as the source documents ask for them.
+//! Tests of servers and clients on standard input and output, as the source documents require them.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use super::support::{command, line, start};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 
-/// What the demonstration writes when it is given these lines and then the end of its input.
+/// The output of the demonstration server for these lines, followed by the end of its input.
 fn served(lines: &[&str]) -> super::support::Ran {
     let mut serve = command(["serve", "demo"]);
     serve.stdin(Stdio::piped());
@@ -38,7 +38,7 @@ fn r42_a_server_writes_nothing_but_messages_to_its_output() {
         assert_eq!(message["jsonrpc"], "2.0", "{line}");
         answered.extend(message.get("id").cloned());
     }
-    // The tool that waits between its steps is answered after the end of the input, too.
+    // The call of a tool that waits between its steps also gets its response after the end of the input.
     assert_eq!(answered, [Value::Null, 1.into(), 2.into(), 3.into()], "{}", ran.stdout);
 }
 
@@ -96,7 +96,7 @@ fn answers_that_cannot_be_written_are_no_success() {
         "No space left on device",
         "what standard input and output lead to",
     ]);
-    // Who was asked nothing had nothing to write.
+    // A server without requests has no responses to write.
     let mut serve = command(["serve", "demo"]);
     serve.stdout(full());
     start(serve).finish().exits(0);

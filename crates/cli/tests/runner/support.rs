@@ -1,4 +1,4 @@
-//! Runs the binary, and looks for what it left behind.
+//! Runs the binary, and checks for processes that it left behind. All tests of this folder use it.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Every process that a test starts inherits this variable, with a value of its own for each run. Its name is one that
-/// servers of listeners and of found configurations get, too.
+/// Every process that a test starts inherits this variable, with a distinct value for each run. Variables with this name are
+/// also passed to servers of listeners and of discovered configurations.
 const MARK: &str = "XDG_MCPJOIN_CLI_TEST";
 
-/// No run takes longer, on the busiest machine: then everything that it has started is killed, and the test that waits for it
-/// fails. (Listing a hundred thousand tools takes 4 s on a machine of one's own, and took 70 s where others built meanwhile.)
+/// The timeout of a run, for the busiest machine. After it, all processes of the run are killed, and the test that waits for
+/// the run fails. (Listing a hundred thousand tools takes 4 s on an idle machine, and took 70 s during other builds.)
 const LONGEST: Duration = Duration::from_secs(150);
 
-/// What one run came to.
+/// The result of one run.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
-    /// As text, with a sign of its own for each byte that is none.
+    /// As text, with a replacement character for each invalid byte.
     pub(crate) stdout: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) stderr: String,
@@ -31,13 +31,13 @@ impl Ran {
         self
     }
 
-    /// The one JSON document on standard output.
+    /// The JSON document on standard output.
     #[track_caller]
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
     }
 
-    /// The failure that `--json` puts on standard error.
+    /// The failure that `--json` writes to standard error.
     #[track_caller]
     pub(crate) fn failure(&self) -> serde_json::Value {
         let document: serde_json::Value =
@@ -45,7 +45,7 @@ impl Ran {
         document["error"].clone()
     }
 
-    /// Both outputs have everything of that.
+    /// Asserts that standard error contains each of these texts.
     #[track_caller]
     pub(crate) fn says(self, parts: &[&str]) -> Self {
         for part in parts {
@@ -55,27 +55,27 @@ impl Ran {
     }
 }
 
-/// A run of the binary that can be looked at while it runs.
+/// A process of the binary that can be inspected while it runs.
 pub(crate) struct Running {
     pub(crate) child: Child,
-    /// Everything that it starts carries this.
+    /// All of its child processes carry this mark.
     pub(crate) mark: Mark,
 }
 
-/// What marks the processes of one run. Dropped, also by a test that fails, it kills what is left of them.
+/// Marks the processes of one run. When this is dropped, also in a failed test, the remaining processes are killed.
 pub(crate) struct Mark {
     variable: String,
-    /// Closed with the run.
+    /// Closed when the run ends.
     _over: mpsc::Sender<()>,
 }
 
-/// The binary, with nothing on its standard input and nothing of the test's own: no settings of its terminal, no
-/// configuration, and no memory of earlier runs.
+/// A command of the binary with empty standard input and an environment without traces of the test's user: no terminal
+/// settings, no configuration, and no caches of earlier runs.
 pub(crate) fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     program(env!("CARGO_BIN_EXE_mcpjoin"), words)
 }
 
-/// Another program in the same surroundings: one that runs the binary.
+/// Another program in the same environment: one that runs the binary.
 pub(crate) fn program(name: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(name);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -92,7 +92,7 @@ pub(crate) fn program(name: &str, words: impl IntoIterator<Item = impl AsRef<OsS
     command
 }
 
-/// Starts a command of [`command`].
+/// Starts a command made by [`command`].
 pub(crate) fn start(mut command: Command) -> Running {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let value = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
@@ -109,7 +109,7 @@ pub(crate) fn start(mut command: Command) -> Running {
 }
 
 impl Running {
-    /// Waits for the end and for everything that is still to be read. Then nothing that was started may be there.
+    /// Waits for the exit and reads the remaining output. Asserts that no process of the run is left.
     #[track_caller]
     pub(crate) fn finish(self) -> Ran {
         let Self { child, mark } = self;
@@ -124,8 +124,8 @@ impl Running {
     }
 }
 
-/// Holds that something takes less than `bound`: in one of its runs, because the machine may be busy in some of them, while a
-/// fault that makes it slow does so in each. `once` says how long it took.
+/// Asserts that something takes less than `bound` in at least one of several runs. The machine may be busy in some of them,
+/// while a fault slows down all of them. `once` returns how long one run took.
 #[track_caller]
 pub(crate) fn takes_less_than(bound: Duration, mut once: impl FnMut() -> Duration) {
     let mut took = Vec::new();
@@ -135,13 +135,13 @@ pub(crate) fn takes_less_than(bound: Duration, mut once: impl FnMut() -> Duratio
     }
 }
 
-/// Runs the binary to its end.
+/// Runs the binary until it exits.
 #[track_caller]
 pub(crate) fn run(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
     start(command(words)).finish()
 }
 
-/// Runs a line of words, split at spaces.
+/// Runs a command line, split at spaces.
 #[track_caller]
 pub(crate) fn line(words: &str) -> Ran {
     run(words.split(' '))
@@ -162,7 +162,7 @@ fn nothing_left(mark: &Mark) {
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-/// What a run has started and what is there: the process ids, and the words that each was started with.
+/// The processes of a run that exist: the process ids and command lines.
 pub(crate) fn marked(mark: &Mark) -> Vec<(u32, String)> {
     holding(&mark.variable)
 }
@@ -174,7 +174,7 @@ fn holding(variable: &str) -> Vec<(u32, String)> {
         let path = entry.unwrap().path();
         let Some(pid) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else { continue };
         let own = |name: &str| std::fs::read(Path::new(&path).join(name)).unwrap_or_default();
-        // A process that has just ended cannot be read and is not there.
+        // The files of a process that has just ended cannot be read.
         if own("environ").split(|byte| *byte == 0).any(|known| known == variable.as_bytes()) {
             found.push((pid, String::from_utf8_lossy(&own("cmdline")).replace('\0', " ")));
         }
@@ -194,8 +194,8 @@ impl Drop for Mark {
     }
 }
 
-/// A server of the legacy era in shell: it answers `initialize`, and then `body` runs. To be asked with `--era legacy`,
-/// so that its first request has the id 1, and what comes after `notifications/initialized` the id 2.
+/// A server of the legacy era in shell: it answers `initialize`, and then runs `body`. Use it with `--era legacy`, so that
+/// its first request has the id 1, and the request after `notifications/initialized` the id 2.
 pub(crate) fn legacy(body: &str) -> String {
     legacy_with(r#""tools":{},"logging":{}"#, body)
 }
@@ -210,14 +210,14 @@ read -r line
     )
 }
 
-/// What such a server does that answers its first request after the opening with this result.
+/// The body of such a server that answers its first request after `initialize` with this result.
 pub(crate) fn answering(result: &str) -> String {
     format!(
         "read -r line; printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{result}}}'; cat >/dev/null"
     )
 }
 
-/// Runs a verb with one such server that has resources, prompts and completions, whatever it is asked.
+/// Runs a verb with one such server that declares resources, prompts and completions.
 #[track_caller]
 pub(crate) fn ask_legacy(words: &[&str], body: &str) -> Ran {
     let script = legacy_with(r#""resources":{},"prompts":{},"completions":{}"#, body);
@@ -228,7 +228,7 @@ pub(crate) fn ask_legacy(words: &[&str], body: &str) -> Ran {
     run(all)
 }
 
-/// A file of this test run alone, which is not there yet.
+/// The path of a file that only this test run uses, and that does not exist yet.
 pub(crate) fn scratch(name: &str) -> std::path::PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);

@@ -1,4 +1,4 @@
-//! Terminals, locales, variables, pipes: what is around the program.
+//! Tests of the program's environment: terminals, locales, variables and pipes.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -51,7 +51,7 @@ fn the_environment_is_passed_on_or_kept_back() {
     }
 }
 
-/// What this program reads for itself is no server's business, however its variables are passed on, unless it is named.
+/// Variables that mcpjoin reads for itself are not passed to a server, by any option, unless they are named.
 #[test]
 fn d84_no_server_gets_a_secret_that_is_for_this_program() {
     let script = "echo \"[$MCPJOIN_CLIENT_SECRET][$MCPJOIN_INPUT_KEY][$OTHER]\" >&2; exit 1";
@@ -68,7 +68,8 @@ fn d84_no_server_gets_a_secret_that_is_for_this_program() {
     }
 }
 
-/// Clients of a listener are not its operator: what a server sees of the operator's variables, they may see.
+/// The clients of a listener are not its operator. They may see the variables that the server gets, so the server gets only
+/// named variables of the operator.
 #[test]
 fn d84_a_server_behind_a_listener_gets_the_variables_that_are_named_alone() {
     let seen = scratch("listener-environment");
@@ -91,7 +92,7 @@ fn d84_a_server_behind_a_listener_gets_the_variables_that_are_named_alone() {
         let mut said = BufReader::new(bridge.child.stderr.take().unwrap()).lines();
         let address = said.find_map(|line| line.unwrap().strip_prefix("listening on ").map(str::to_owned));
         let address = address.unwrap();
-        // An orchestrator has started its servers by now.
+        // An orchestrator has started its servers before it listens.
         if !listen.starts_with("orchestra") {
             run(["ping", "-n", "1", &address]).exits(0);
         }
@@ -100,7 +101,7 @@ fn d84_a_server_behind_a_listener_gets_the_variables_that_are_named_alone() {
         bridge.signal("TERM");
         bridge.finish().exits(143);
     }
-    // On standard input and output the one client is who has typed the command.
+    // On standard input and output, the only client is the user who typed the command.
     let mut bridge = command(["ping", "-n", "1", "--", env!("CARGO_BIN_EXE_mcpjoin"), "bridge", "sh", "-c"]);
     bridge.arg(&script).env("OURS", "ours");
     start(bridge).finish().exits(0);
@@ -196,7 +197,7 @@ fn colours_are_there_when_asked_for_and_only_then() {
 
 #[test]
 fn i169_a_reader_that_goes_away_ends_it_quietly() {
-    // More than a pipe holds, and nobody who reads it.
+    // More than a pipe can hold, without a reader.
     let script = legacy(
         r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%0200000d"}]}}\n' 1; cat >/dev/null"#,
     );

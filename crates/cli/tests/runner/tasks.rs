@@ -1,4 +1,4 @@
-//! Calls that become tasks: followed, left to run, taken up again by another process, called off.
+//! Tests of calls that become tasks: followed, detached, resumed by another process, and cancelled.
 
 use std::io::{BufRead, BufReader};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::sockets::Demo;
 use super::support::{Running, command, line, run, start};
 
-/// Starts it with `-v`, and waits until it follows a task that is being worked on.
+/// Starts the command with `-v`, and waits until it follows a task in progress.
 fn following(words: &str) -> Running {
     let mut running = start(command(words.split(' ')));
     let mut stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
@@ -15,12 +15,12 @@ fn following(words: &str) -> Running {
     while !said.contains("working") {
         assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "it follows no task: {said}");
     }
-    // What follows is not read: the pipe holds more than is said here.
+    // The rest is not read: the pipe has room for all of the output.
     running.child.stderr = Some(stderr.into_inner());
     running
 }
 
-/// Asks until so many computations are running: a test that waits for ever is ended by its limit.
+/// Polls until this number of computations is running. The timeout of the run ends a test that waits forever.
 fn until_running(url: &str, count: i64) {
     let running = || {
         line(&format!("call --json {url} running_computations")).exits(0).json()["structuredContent"].clone()
@@ -28,7 +28,7 @@ fn until_running(url: &str, count: i64) {
     while running() != json!({ "running": count }) {}
 }
 
-/// Leaves a computation of a second to run; its id, and the line that takes it up again.
+/// Starts a detached computation of one second. Returns its id, and the command line that resumes it.
 fn left(options: &str, url: &str) -> (String, String) {
     let ran = line(&format!("call --detach {options} {url} slow_compute seconds=1 label=it")).exits(0);
     let again = ran.stderr.strip_prefix("take it up again with: mcpjoin ");
@@ -62,7 +62,7 @@ fn a_task_is_taken_up_again_by_another_process() {
     assert_eq!(again, format!("call --task {id} --era modern {url}"));
     let ran = line(&again).exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("it is there, after 1 s\n", ""));
-    // It is kept, and is what a call would have printed.
+    // The server keeps the result, and it equals the output of a call.
     let again = line(&format!("call --json --task {id} {url}")).exits(0).json();
     let call = line(&format!("call --json {url} slow_compute seconds=1 label=it")).exits(0).json();
     assert_eq!(again["content"], call["content"]);
@@ -74,7 +74,7 @@ fn a_task_is_taken_up_again_by_another_process() {
     let id = task["taskId"].as_str().unwrap();
     let ran = line(&format!("call --json --task {id} {url}")).exits(0);
     assert_eq!(ran.json()["content"], call["content"]);
-    // A failure is one, whoever waited for it.
+    // A failure has the same exit code when another process waits for it.
     let fails = line(&format!("call --detach {url} failing_job")).exits(0);
     let ran = line(&format!("call --task {} {url}", fails.stdout.trim_end())).exits(5);
     assert_eq!(ran.stdout, "This job fails, as it always does\n");

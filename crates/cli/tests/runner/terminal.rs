@@ -1,6 +1,6 @@
-//! In a terminal: what is shown on the way and taken away, what a server cannot do there, Ctrl-C, and pipes.
+//! Tests in a terminal: transient output and its removal, escaped server output, Ctrl-C, and pipes.
 //!
-//! `fixtures/terminal.py` makes the terminal, types, and tells what could be seen.
+//! `fixtures/terminal.py` creates the terminal, types the keys, and reports what was shown.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::support::{Ran, legacy, program, start};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcpjoin");
-/// Everything that the binary itself writes to a terminal to move the cursor: back to the first column, and away with
-/// the line.
+/// The only control sequence that the binary writes to move the cursor: it returns to the first column and clears the line.
 const TAKEN_AWAY: &str = "\r\u{1b}[K";
 
 fn fixture(name: &str) -> PathBuf {
@@ -24,7 +23,7 @@ pub(super) struct Seen {
     seconds: f64,
 }
 
-/// What runs a program in a terminal in which these keys are typed once the marker has been shown.
+/// A command that runs a program in a terminal. The keys are typed once the marker has been shown.
 pub(crate) fn typed(marker: &str, keys: &str, words: &[&str]) -> Command {
     let mut terminal = program("python3", [fixture("terminal.py")]);
     terminal.args([marker, keys, PROGRAM]).args(words);
@@ -32,8 +31,8 @@ pub(crate) fn typed(marker: &str, keys: &str, words: &[&str]) -> Command {
     terminal
 }
 
-/// Runs the binary in a terminal in which these keys are typed once the marker has been shown. Nothing that was started
-/// is left, and the terminal is as it was.
+/// Runs the binary in a terminal. The keys are typed once the marker has been shown. Asserts that no process is left, and that
+/// the terminal settings are restored.
 #[track_caller]
 pub(super) fn seen(variables: &[(&str, &str)], marker: &str, keys: &str, words: &[&str]) -> Seen {
     let mut terminal = typed(marker, keys, words);
@@ -47,7 +46,7 @@ pub(super) fn seen(variables: &[(&str, &str)], marker: &str, keys: &str, words: 
     }
 }
 
-/// What a terminal shows in the end: lines that were taken away are gone.
+/// The final content of a terminal, without the cleared lines.
 pub(super) fn remaining(shown: &str) -> String {
     let lines = shown.split("\r\n").map(|line| line.rsplit(TAKEN_AWAY).next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
@@ -58,7 +57,7 @@ fn progress_is_shown_while_it_goes_on_and_only_the_result_remains() {
     for era in ["legacy", "modern"] {
         let seen = seen(&[], "", "", &["call", "--era", era, "demo:", "test_tool_with_progress"]);
         assert_eq!(seen.exit, 0, "{}", seen.shown);
-        // Which of its steps are drawn depends on the machine: what nobody looked at in time is replaced.
+        // The steps that are drawn depend on the speed of the machine: a step can be replaced before it is shown.
         let steps = [
             "[--------------------]   0%  Begun",
             "[##########----------]  50%  Half done",
@@ -90,7 +89,7 @@ fn i175_a_terminal_that_can_do_nothing_is_told_nothing_that_it_cannot_do() {
     assert_eq!(narrow.exit, 0, "{}", narrow.shown);
 }
 
-/// Says that a call is under way, and goes on with what comes then.
+/// A call that reports that it is in progress, and continues with the given script.
 fn busy(server: &str) -> String {
     legacy(&format!("read -r line; echo ready >&2; {server}"))
 }
@@ -128,7 +127,7 @@ fn i170_ctrl_c_during_progress_leaves_no_line_behind() {
     assert!(!last.contains("working"), "{last:?}: {:?}", seen.shown);
 }
 
-/// What a terminal would obey or hide: ESC, CSI, OSC 8 and 52, BEL, C1, directions, no width, tags.
+/// Sequences that a terminal would interpret or hide: ESC, CSI, OSC 8 and 52, BEL, C1, directions, no width, tags.
 const HOSTILE: &str = r"\u001b[2J\u001b]8;;http://evil\u0007x\u001b]52;c;aGk=\u0007\u009b31m\u202e\u2066\u200b\ufeff\udb40\udc41\r\b";
 
 #[track_caller]
@@ -153,7 +152,7 @@ fn i167_nothing_that_a_server_says_drives_a_terminal() {
         words.extend(["--", "sh", "-c", script]);
         seen(&[], "", "", &words)
     };
-    // A result, the message of progress, a log message, standard error.
+    // In a result, a progress message, a log message, and standard error.
     let script = legacy(&format!(
         r#"read -r line
 printf '%s\n' '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":2,"progress":1,"message":"{HOSTILE}"}}}}' '{{"jsonrpc":"2.0","id":2,"result":{{"content":[{{"type":"text","text":"{HOSTILE}"}},{{"type":"{HOSTILE}"}}]}}}}'
@@ -179,7 +178,7 @@ cat >/dev/null"#
     assert_eq!(ran.exit, 5, "{:?}", ran.shown);
     harmless(&ran.shown);
 
-    // Names, titles and descriptions, and the name of the server itself.
+    // In names, titles and descriptions, and in the name of the server.
     let script = format!(
         r#"read -r line
 printf '%s\n' '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"{HOSTILE}","version":"{HOSTILE}"}}}}}}'
@@ -192,7 +191,7 @@ cat >/dev/null"#
     harmless(&ran.shown);
 }
 
-/// What a shell comes to when the binary is part of a pipe; the binary's own exit code is its last line on stderr.
+/// The result of a shell pipeline with the binary. The binary's own exit code is its last line on standard error.
 fn piped(words: &str, reader: &str) -> Ran {
     let line = format!("{{ '{PROGRAM}' {words}; echo \"exit $?\" >&2; }} | {reader}");
     start(program("sh", ["-c", &line])).finish()
@@ -204,7 +203,7 @@ fn i169_through_a_pipe_that_is_closed_early_it_is_quiet() {
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("Tools\n", "exit 0\n"));
     let ran = piped("call demo: test_tool_with_progress", "true");
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", "exit 0\n"));
-    // More than a pipe holds.
+    // More than a pipe can hold.
     let long = "x".repeat(100_000);
     let many = piped(&format!("call demo: echo message='first\n{long}\nlast'"), "head -1");
     assert_eq!((many.stdout.as_str(), many.stderr.as_str()), ("first\n", "exit 0\n"));

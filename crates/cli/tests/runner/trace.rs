@@ -1,4 +1,4 @@
-//! `--trace FILE`, and what `-vv` shows.
+//! Tests of `--trace FILE` and of the output with `-vv`.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::support::{call_legacy, legacy, line, run, scratch};
 
-/// The lines of a trace that a run with these words writes.
+/// Runs a command with a trace file, and returns the lines of the trace.
 fn traced(words: &[&str]) -> (super::support::Ran, Vec<Value>) {
     let path = scratch(&format!("trace-{}", words.concat().len()));
     let (verb, rest) = words.split_first().unwrap();

@@ -1,4 +1,4 @@
-//! The question about what lies in the working directory: what it shows, what an answer is good for, and what is kept of it.
+//! Tests of the trust question about files in the working directory: what it shows, what an answer allows, and what is stored.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,12 +15,12 @@ pub(super) fn file(folder: &Folder, entries: &Value) {
     folder.file(".mcp.json", json!({ "mcpServers": entries }).to_string());
 }
 
-/// A program that writes its name into `ran` and ends.
+/// A program that appends its name to the file `ran` and exits.
 pub(super) fn script(name: &str) -> Value {
     json!({ "command": "sh", "args": ["-c", format!("echo {name} >> ran; exit 3")] })
 }
 
-/// What has run since the last time.
+/// The programs that ran since the last call.
 pub(super) fn ran(folder: &Folder) -> Vec<String> {
     let path = folder.path().join("here/ran");
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -39,7 +39,7 @@ fn kept(folder: &Folder) -> Value {
     serde_json::from_str(&fs::read_to_string(list(folder)).unwrap()).unwrap()
 }
 
-/// Types an answer to the question. What was shown, and the exit code.
+/// Types an answer to the question. Returns the terminal output and the exit code.
 #[track_caller]
 pub(super) fn answered(folder: &Folder, answer: &str, words: &[&str]) -> (String, i64) {
     let mut terminal = terminal::typed("[N]o ", answer, words);
@@ -48,7 +48,7 @@ pub(super) fn answered(folder: &Folder, answer: &str, words: &[&str]) -> (String
     (told["shown"].as_str().unwrap().to_owned(), told["exit"].as_i64().unwrap())
 }
 
-/// What the question shows of an entry: the lines from its name to the next one's.
+/// The part of the question about an entry: the lines from its name to the next entry's name.
 pub(super) fn of_entry(ran: &Ran, name: &str) -> String {
     let begins = format!("  {name} of .mcp.json:");
     let mut lines = ran.stderr.lines().skip_while(|line| !line.starts_with(&begins));
@@ -57,14 +57,14 @@ pub(super) fn of_entry(ran: &Ran, name: &str) -> String {
     std::iter::once(first).chain(rest).collect::<Vec<_>>().join("\n")
 }
 
-/// CVE-2025-54133: what was to be approved did not show the arguments. Whatever else of the file has the same text, in the
-/// place of a secret or not, each place shows what it holds.
+/// CVE-2025-54133: an approval dialog did not show the arguments. Each place is shown in full, even if another place of the
+/// file holds the same text, as a secret or not.
 #[test]
 fn cve_2025_54133_no_place_of_an_entry_hides_another() {
     const TEXT: &str = "evil.example";
     let folder = Folder::untrusted("trust-places");
     folder.file("secret.env", format!("SECRET={TEXT}\n"));
-    // Each place that can be shown, with the words that show it; `@` stands for the text.
+    // Each place that is shown, and the text that shows it; `@` is a placeholder for the value.
     let places: [(&str, Value, &str); 14] = [
         ("program", json!({ "command": "@", "args": ["x"] }), ": @ x"),
         ("path", json!({ "command": "./@/x.sh" }), ": ./@/x.sh"),
@@ -132,10 +132,10 @@ fn cve_2025_54133_no_place_of_an_entry_hides_another() {
         assert!(is_whole, "{name} shows {of:?}, and not {shown:?}");
         assert!(!of.contains("***"), "{of}");
     }
-    // What an expansion would give is not shown: the reference is.
+    // The reference is shown, not the value that it expands to.
     assert!(of_entry(&ran, "path-variable").ends_with("\n    env OURS='${PLANTED}'"), "{}", ran.stderr);
     assert_eq!(of_entry(&ran, "path-variable").matches(TEXT).count(), 1);
-    // Neither with words that look, nor with those that fail.
+    // The same holds for commands that only show the entry, and for failures.
     let servers = folder.run(&["servers"]);
     assert_eq!(servers.stdout.matches(&format!("./{TEXT}/x.sh line")).count(), 8, "{}", servers.stdout);
     assert!(servers.stdout.contains(&format!("https://{TEXT}/mcp line")), "{}", servers.stdout);
@@ -146,7 +146,7 @@ fn cve_2025_54133_no_place_of_an_entry_hides_another() {
     assert!(failed.stderr.contains(&format!("cannot start ./{TEXT}/x.sh")), "{}", failed.stderr);
 }
 
-/// An entry that is trusted has secrets, and none of them replaces anything in the question about another one.
+/// The secrets of a trusted entry replace no text in the question about another entry.
 #[test]
 fn a_trusted_entry_hides_nothing_of_the_question_about_another() {
     let folder = Folder::untrusted("trust-other");
@@ -154,7 +154,7 @@ fn a_trusted_entry_hides_nothing_of_the_question_about_another() {
     file(&folder, &json!({ "one": one }));
     folder.run(&["servers", "trust"]).exits(0);
     file(&folder, &json!({ "one": one, "two": { "command": "npx", "args": ["-y", "@evil/pkg"] } }));
-    // It runs, and ends.
+    // The entry runs, and exits.
     let ran = folder.run(&["list"]).exits(4);
     assert!(of_entry(&ran, "two").ends_with(": npx -y @evil/pkg"), "{}", ran.stderr);
     assert!(!ran.stderr.contains("\n  one of"), "{}", ran.stderr);
@@ -192,7 +192,7 @@ fn variables_that_change_what_runs_are_pointed_at_and_those_of_a_file_are_named(
 fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
     let folder = Folder::untrusted("trust-changed");
     folder.file("some.env", "A=hunter2\n");
-    // The entry with other members, which are left out where they are null.
+    // Writes the entry with changed members. A null member is removed.
     let entry = |changes: Value| {
         let mut entry = script("a");
         entry["env"] = json!({ "REGION": "eu", "API_KEY": "hunter3" });
@@ -215,7 +215,7 @@ fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
         assert_eq!(ran(&folder), ["a"]);
     };
     unchanged();
-    // What does not change what is done changes nothing.
+    // A change without effect on what runs does not revoke the trust.
     entry(json!({ "description": "Files" }));
     unchanged();
     let env = |region: &str| json!({ "REGION": region, "API_KEY": "hunter3" });
@@ -255,14 +255,14 @@ fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
         let servers = folder.run(&["servers"]).stdout;
         assert!(servers.contains("changed since it was trusted"), "{servers}");
     }
-    // The values in the file that it names are a part of it, and are not shown.
+    // The values in the named file are part of the definition, and are not shown.
     entry(json!({}));
     unchanged();
     folder.file("some.env", "A=hunter4\nLD_PRELOAD=x\n");
     let refused = folder.run(&["list", "a"]).exits(2);
     let refused = refused.says(&["variable A has another value", "variable LD_PRELOAD is new"]);
     assert!(!refused.stderr.contains("hunter2") && !refused.stderr.contains("hunter4"), "{}", refused.stderr);
-    // A new entry beside it is asked about, and it alone.
+    // The question shows only a new entry, not the trusted one beside it.
     folder.file("some.env", "A=hunter2\n");
     let mut a = script("a");
     a["env"] = json!({ "REGION": "eu", "API_KEY": "hunter3" });
@@ -275,7 +275,7 @@ fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
         refused.stderr
     );
     assert_eq!(ran(&folder), ["a"]);
-    // Nothing of a secret is kept but a digest.
+    // Only a digest of a secret is stored.
     let list = fs::read_to_string(list(&folder)).unwrap();
     assert!(!list.contains("hunter") && list.contains("API_KEY"), "{list}");
     let json = folder.run(&["servers", "--json"]).json();
@@ -284,7 +284,7 @@ fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
     assert_eq!(json["files"][0]["servers"][1]["trusted"], false);
 }
 
-/// The default of an input, and a text that stands in another file, are parts of a definition like any other.
+/// The default of an input, and the text of a referenced file, are part of the definition.
 #[test]
 fn cve_2025_54136_what_a_reference_stands_for_in_the_folder_is_part_of_the_definition() {
     let folder = Folder::untrusted("trust-references");
@@ -307,7 +307,7 @@ fn cve_2025_54136_what_a_reference_stands_for_in_the_folder_is_part_of_the_defin
     assert!(ran(&folder).is_empty());
 }
 
-/// Keys that were pressed for something else, or pasted by a page that the user was shown, answer nothing.
+/// Keys that were pressed before the question, or text pasted from a page, do not answer it.
 #[test]
 fn what_was_typed_before_the_question_is_no_answer_to_it() {
     let folder = Folder::untrusted("trust-early");
@@ -333,7 +333,7 @@ fn trust_is_for_one_folder_and_one_file_and_a_named_file_needs_none() {
     file(&folder, &json!({ "a": script("a") }));
     folder.run(&["servers", "trust"]).exits(0);
     let text = fs::read_to_string(folder.path().join("here/.mcp.json")).unwrap();
-    // The same definition in a folder below, and in another file.
+    // The same definition in a subfolder, and in another file.
     folder.file("below/.mcp.json", &text);
     folder.file("other/.cursor/mcp.json", &text);
     for below in ["below", "other"] {
@@ -351,7 +351,7 @@ fn trust_is_for_one_folder_and_one_file_and_a_named_file_needs_none() {
     command.env("MCP_CONFIG_PATH", ".mcp.json");
     start(command).finish().exits(4);
     assert_eq!(ran(&folder), ["b"]);
-    // What lies in the user's home is the user's own.
+    // Files in the user's home folder need no trust.
     folder.file("../.mcp.json", &text);
     let mut command = folder.command(&["list", "a"]);
     command.current_dir(folder.path());
@@ -389,7 +389,7 @@ fn what_is_trusted_is_shown_and_taken_back() {
     assert!(gone.stdout.starts_with(&format!("trusted no more: 1 in {here}\n")), "{}", gone.stdout);
     folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)"]);
     folder.run(&["servers", "untrust", ".", "a"]).exits(2).says(&["nothing of that is trusted"]);
-    // Of a folder that is not there any more, and of all.
+    // Removes the trust of a folder that no longer exists, and of all folders.
     fs::remove_dir_all(folder.path().join("here")).unwrap();
     fs::create_dir_all(folder.path().join("here")).unwrap();
     let gone = folder.run(&["servers", "untrust", "--json", "/"]).exits(0).json();
@@ -444,7 +444,7 @@ fn a_list_that_cannot_be_used_trusts_nothing_and_is_not_written_over() {
     folder.run(&["list", "a"]).exits(4);
 }
 
-/// Whoever may write to its folder can put another list in its place.
+/// A user with write access to the folder can replace the list.
 #[test]
 fn a_list_in_a_folder_that_others_may_write_to_trusts_nothing_and_is_not_written_over() {
     use std::os::unix::fs::{MetadataExt as _, chown};
@@ -483,7 +483,7 @@ fn a_list_in_a_folder_that_others_may_write_to_trusts_nothing_and_is_not_written
     }
     folder.run(&["list", "a"]).exits(4);
     assert_eq!(ran(&folder), ["a"]);
-    // Whoever makes it makes it for its user alone, whatever the umask is.
+    // The folder is created with access for its user only, independent of the umask.
     fs::remove_dir_all(folder.path().join("config")).unwrap();
     let mut shell =
         program("sh", ["-c", "umask 0; exec \"$0\" servers trust", env!("CARGO_BIN_EXE_mcpjoin")]);
@@ -496,7 +496,7 @@ fn a_list_in_a_folder_that_others_may_write_to_trusts_nothing_and_is_not_written
 #[test]
 fn the_list_has_a_limit() {
     let folder = Folder::untrusted("trust-limit");
-    // Of 3 KiB each.
+    // Entries of 3 KiB each.
     let entries: serde_json::Map<String, Value> = (0..400)
         .map(|n| (format!("n{n}"), json!({ "command": "x", "args": ["y".repeat(3 << 10)] })))
         .collect();
@@ -516,7 +516,7 @@ fn folders_that_an_earlier_version_trusted_count_no_more_and_are_told() {
     answered(&folder, "a\n", &["list", "a"]);
     let again = folder.run(&["list", "a"]).exits(4);
     assert!(!again.stderr.contains("count no more"), "{}", again.stderr);
-    // Pipes in the place of the lists keep nobody waiting.
+    // Named pipes in place of the lists do not block the command.
     for name in ["trusted", "trusted.json"] {
         let path = folder.path().join("config/mcpjoin").join(name);
         fs::remove_file(&path).unwrap();

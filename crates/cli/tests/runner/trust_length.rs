@@ -1,11 +1,11 @@
-//! How long the question about what lies in the working directory may be.
+//! Tests of the maximum length of the trust question about files in the working directory.
 
 use serde_json::{Value, json};
 
 use super::config::Folder;
 use super::trust::{answered, file, of_entry, ran, script};
 
-/// An entry that sets so many variables, which are numbered behind `name`.
+/// An entry that sets this number of variables, named `name` plus a number.
 fn entry(name: &str, variables: usize) -> Value {
     let variables: serde_json::Map<String, Value> =
         (0..variables).map(|number| (format!("{name}{number}"), "1".into())).collect();
@@ -23,11 +23,11 @@ fn a_definition_that_is_too_long_to_be_read_is_not_asked_about() {
     assert!(ran(&folder).is_empty());
 }
 
-/// A thousand variables of one letter have few bytes, and scroll what is run out of sight.
+/// A thousand one-letter variables have few bytes, but they would scroll the command out of sight.
 #[test]
 fn a_question_has_fifty_lines_for_an_entry_and_400_for_all() {
     let folder = Folder::untrusted("trust-lines");
-    // With the line of the command.
+    // 49 variables and the line of the command.
     file(&folder, &json!({ "a": entry("V", 49) }));
     let shown = of_entry(&folder.run(&["list", "a"]).exits(2), "a");
     assert_eq!(shown.matches("\n    env V").count(), 49, "{shown}");
@@ -52,7 +52,7 @@ fn a_question_has_fifty_lines_for_an_entry_and_400_for_all() {
         .says(&["9 entries are too long to be shown together (32 KiB or 400 lines)", "(E_NOT_TRUSTED)"]);
     assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
 
-    // What has changed of one that was trusted counts, too.
+    // The lines for changes of a trusted entry count too.
     let names: String = (0..400).map(|number| format!("W{number}=1\n")).collect();
     folder.file("many.env", names);
     file(&folder, &json!({ "a": { "command": "sh", "envFile": "many.env" } }));
@@ -75,7 +75,7 @@ fn entries_that_are_too_long_to_be_read_together_are_not_asked_about() {
     let refused = refused
         .says(&["12 entries are too long to be shown together (32 KiB or 400 lines)", "(E_NOT_TRUSTED)"]);
     assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
-    // One of them is short enough.
+    // A single entry is short enough.
     let one = folder.run(&["list", "n1"]).exits(2);
     assert!(one.stderr.contains(&"y".repeat(3 << 10)), "{}", one.stderr);
 }

@@ -1,4 +1,4 @@
-//! Words that cannot be used: exit 2, and nothing is started.
+//! Tests of invalid command lines: the exit code is 2, and nothing is started.
 
 use serde_json::json;
 
@@ -136,14 +136,14 @@ fn words_that_clap_refuses_are_one_json_object_with_json() {
         assert!(failure["message"].as_str().unwrap().starts_with(message), "{failure}");
         assert_eq!(failure["hint"], format!("mcpjoin help {verb}"));
     }
-    // After `--` it is a word of the server's.
+    // After `--` the word belongs to the server's command.
     let ran = line("list --nonsense -- cat --json").exits(2);
     assert!(ran.stderr.starts_with("error: unexpected argument"), "{}", ran.stderr);
 }
 
 #[test]
 fn a_misplaced_option_is_not_told_to_stand_after_two_dashes() {
-    // There it would be the server's command.
+    // In that place it would be part of the server's command.
     let ran = line("list --nonsense demo:").exits(2);
     assert!(!ran.stderr.contains("-- --nonsense"), "{}", ran.stderr);
     line("-v list demo:").exits(2).says(&["tip: options stand after the verb"]);
@@ -187,7 +187,7 @@ fn words_that_clap_refuses_have_their_id() {
         assert_eq!(ran.stderr.matches("(E_USAGE)").count(), 1, "{words}: {}", ran.stderr);
         assert!(ran.stderr.lines().next().unwrap().contains("(E_USAGE)"), "{words}: {}", ran.stderr);
     }
-    // Help that was not asked for is no error that has one.
+    // Help that is printed for an empty command line is not an error message.
     assert!(!run([""; 0]).exits(2).stderr.contains("E_USAGE"));
 }
 

@@ -1,6 +1,7 @@
-//! `mcpjoin validate`: the demo is clean, faults around it are found, nothing is called, and the exit code says it.
+//! Tests of `mcpjoin validate`: the demonstration server passes, faults around it are found, no tool is called, and the exit
+//! code matches the result.
 //!
-//! A fault is a program for `sed` between the demo and us: a function from a message to bytes.
+//! A fault is a `sed` program between the demonstration server and the validator.
 
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use super::support::{Ran, command, legacy, line, run, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
-/// Validates the demo behind a fault.
+/// Validates the demonstration server behind a fault.
 #[track_caller]
 fn faulty(options: &[&str], fault: &str) -> Ran {
     let script = format!("'{BINARY}' serve demo | sed -u '{fault}'");
@@ -19,7 +20,7 @@ fn faulty(options: &[&str], fault: &str) -> Ran {
     run(words)
 }
 
-/// The rules that were broken.
+/// The rules that failed.
 fn failed(report: &Value) -> Vec<&str> {
     let rules = report["rules"].as_array().unwrap().iter();
     rules.filter(|rule| rule["outcome"] == "failed").map(|rule| rule["rule"].as_str().unwrap()).collect()
@@ -56,10 +57,10 @@ fn every_revision_of_the_demo_is_clean() {
     }
 }
 
-/// Faults of a process. Those of messages are put around the same server in crates/diagnostics/tests/validate/.
+/// Faults of a process. The faults of messages are tested with the same server in crates/diagnostics/tests/validate/.
 #[test]
 fn f27_faults_of_a_process_are_found_each_by_its_rule() {
-    // The second stays, with the pipes in its hands, until a signal ends it.
+    // The second process keeps the pipes open until a signal ends it.
     for (rule, then) in [("ends-in-order", "exit 3"), ("ends-with-its-input", "exec sleep 1000")] {
         let script = format!("'{BINARY}' serve demo; {then}");
         let report = run(["validate", "--json", "--era", "modern", "sh", "-c", &script]).exits(0).json();
@@ -81,11 +82,11 @@ case "$line" in *'"result":{{}}'*) sleep 0.4;; esac; printf '%s\n' "$line"; done
     );
     let outcome = |options: &[&str]| {
         let mut words = vec!["validate", "--json", "--era", "legacy", "--rule", "answer-in-time"];
-        // The first answer has the time of a start.
+        // The first response includes the time for the start.
         words.extend(["--connect-timeout", "20s"]);
         words.extend(options);
         words.extend(["sh", "-c", &slow]);
-        // Advice is no fault.
+        // A failed recommendation does not change the exit code.
         run(words).exits(0).json()["rules"][0]["outcome"].clone()
     };
     assert_eq!(outcome(&["-t", "20ms"]), "failed");
@@ -101,7 +102,7 @@ fn a_should_counts_when_it_is_asked_to() {
     faulty(&["--era", "modern", "--strict", "--skip", "server-info-in-results"], fault).exits(0);
 }
 
-/// Everything that the demo is sent when it is validated with these options, line by line.
+/// The messages that the demonstration server receives when it is validated with these options.
 #[track_caller]
 fn sent(name: &str, options: &[&str]) -> Vec<Value> {
     let log = super::support::scratch(name);
@@ -110,11 +111,11 @@ fn sent(name: &str, options: &[&str]) -> Vec<Value> {
     ran.exits(0);
     let text = std::fs::read_to_string(&log).unwrap();
     std::fs::remove_file(&log).unwrap();
-    // Some lines are no messages.
+    // Some lines are not messages.
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// What the requests of a method name, each once.
+/// The values of this member in the requests of a method, each once.
 fn named<'m>(sent: &'m [Value], method: &str, member: &str) -> Vec<&'m str> {
     let of = sent.iter().filter(|message| message["method"] == method);
     let mut names: Vec<&str> = of.map(|message| message["params"][member].as_str().unwrap_or("-")).collect();
@@ -129,7 +130,7 @@ fn f28_nothing_of_the_server_is_called() {
     let has = |method: &str| sent.iter().any(|message| message["method"] == method);
     assert!(has("tools/list") && has("server/discover") && has("initialize"));
     assert!(!has("tools/call"));
-    // What does not exist may be asked for, and nothing that the demo has.
+    // Names that do not exist may be requested, but nothing that the demonstration server offers.
     let listed = line("list --json demo:").exits(0).json();
     for (method, member, list, name) in [
         ("resources/read", "uri", "resources", "uri"),
@@ -153,7 +154,7 @@ fn a_tool_is_called_when_it_is_named() {
     let others = named(&sent, "tools/call", "name");
     assert!(others.len() <= 2, "beside it one that does not exist: {others:?}");
 
-    // A name that is not there judges nothing, and that is no success.
+    // With a name that does not exist, no rule is checked, which is not a success.
     let ran = line("validate --json --era modern --rule tools --call ecko --call echo demo:").exits(2);
     let ran = ran.says(&[
         "--call ecko: the server does not list it; the server has refused it: error -32602",
@@ -233,7 +234,7 @@ fn f23_one_document_and_the_report_for_a_person() {
 
 #[test]
 fn the_page_is_80_columns_wide_and_says_what_it_leaves_out() {
-    // A result that is longer than what is shown, and one that is longer than what is kept.
+    // A result longer than the displayed length, and one longer than the stored length.
     let long = format!(r#"s/"id":2,"result":{{}}/"id":2,"result":{{"pong":"{}"}}/"#, "a, b".repeat(200));
     let script = format!("'{BINARY}' serve demo | sed -u '{long}'");
     let ran = run(["validate", "--era", "legacy", "sh", "-c", &script]).exits(1);
@@ -293,7 +294,7 @@ fn a_server_that_dies_in_the_middle_is_judged_by_what_it_did() {
 #[test]
 fn a_signal_ends_it_and_everything_that_it_started() {
     let mut running = start(command(["validate", "-v", "sh", "-c", "echo up >&2; cat >/dev/null"]));
-    // Wait until the server runs: it says so.
+    // Wait until the server reports that it runs.
     let mut stderr = std::io::BufReader::new(running.child.stderr.take().unwrap());
     let mut text = String::new();
     while !text.contains("server:") {
@@ -316,7 +317,7 @@ fn the_book_is_printed_without_a_server() {
     );
 }
 
-/// The demonstration over HTTP. Ended when this is dropped.
+/// The demonstration server over HTTP. Ended when this is dropped.
 struct Demo {
     running: Option<super::support::Running>,
     url: String,
@@ -359,7 +360,7 @@ fn r71_the_demo_is_clean_over_http_in_both_eras() {
         let rules = report["rules"].as_array().unwrap().iter().filter(|rule| rule["chapter"] == chapter);
         assert!(rules.clone().all(|rule| rule["outcome"] == outcome), "{chapter}: {report:#}");
     }
-    // For a person: chapters that say nothing are left out, and said in one word.
+    // In text output, chapters without any result are left out, and the reason is given in one line.
     let ran = line(&format!("validate {}", demo.url)).exits(0);
     assert!(
         ran.stdout.contains("\nStreamable HTTP: ") && !ran.stdout.contains("\nHTTP+SSE: "),
@@ -384,7 +385,7 @@ fn what_crosses_over_http_is_written_down_without_the_headers() {
     assert!(!lines.contains("hunter2") && !ran.stdout.contains("hunter2"), "{lines}");
 }
 
-/// A server that wants a token, and whose metadata are where it says, or are not. It ends with the test.
+/// A server that requires a token. With `documents`, its metadata exist at the address that it names. It ends with the test.
 fn guarded(documents: bool) -> String {
     use std::io::{BufRead as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -464,7 +465,7 @@ fn f22_the_exit_code_says_how_it_went_over_http() {
     let closed = Closed::tcp();
     line(&format!("validate http://{closed}/mcp")).exits(4).says(&["(E_CONNECT)", "does not answer"]);
     line("validate http://me:hunter2@localhost/mcp").exits(2).says(&["is no address", "password"]);
-    // Where a redirect leads is worth a try, unless it leads back.
+    // The target of a redirect is suggested, unless it redirects back.
     for (to, advice) in [("/mcp?again", "that is the address itself"), ("/mcp/", "name that address if")] {
         let circular = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let origin = format!("http://{}", circular.local_addr().unwrap());
@@ -478,7 +479,7 @@ fn f22_the_exit_code_says_how_it_went_over_http() {
                     let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
                     let _ = std::io::Write::write_all(&mut stream, reply.as_bytes());
                     let _ = stream.shutdown(std::net::Shutdown::Write);
-                    // Until the other side has read it and left.
+                    // Wait until the client has read the response and disconnected.
                     let _ = std::io::copy(&mut stream, &mut std::io::sink());
                 });
             }

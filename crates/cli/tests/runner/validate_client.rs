@@ -1,5 +1,5 @@
-//! `mcpjoin validate --client`: our own client is clean over both transports, a fault of a client is one, and the report is
-//! where it was wanted; `--resilience`: the demo bears it.
+//! Tests of `mcpjoin validate --client` and `--resilience`. Our own client passes over both transports, a fault of a client is
+//! found, and the report is written to the requested file. The demonstration server passes the resilience rules.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -10,7 +10,7 @@ use super::support::{Running, command, line, marked, run, scratch, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
-/// What became of one rule.
+/// The outcome of one rule.
 #[track_caller]
 fn outcome<'r>(report: &'r Value, rule: &str) -> &'r str {
     let rules = report["rules"].as_array().unwrap();
@@ -49,7 +49,7 @@ fn a_client_is_disturbed_only_when_that_is_asked_for() {
         let client = ["--", BINARY, "list", "--json", "--era", "modern", "{url}"];
         let ran = run(judge.iter().chain(options).chain(&client).copied()).exits(0);
         assert_eq!(ran.json()["failed"], 0, "{}", ran.stdout);
-        // What it prints stands on standard error: nothing is missing, and nothing comes twice.
+        // The client's output goes to standard error: it is complete, and nothing is repeated.
         let names =
             ran.stderr.lines().filter(|line| line.starts_with("      \"name\": \"test_simple_text\""));
         assert_eq!(names.count(), 1, "{}", ran.stderr);
@@ -76,7 +76,7 @@ fn what_cannot_be_meant_is_refused() {
     line("validate --client my-client").exits(2);
     line("validate --client --compatibility").exits(2).says(&["cannot be used with"]);
     line("validate --client --call echo").exits(2).says(&["cannot be used with"]);
-    // One letter apart from another option it was a trap.
+    // This option is refused because it differs by one letter from another option.
     line("validate --clients demo:").exits(2).says(&["--clients"]);
     line("validate --client --rule id-type").exits(2).says(&["client-features"]);
     let book = line("validate --client --rules --json").exits(0).json();
@@ -106,17 +106,17 @@ fn the_demo_bears_it_over_http() {
     running.finish().exits(143);
 }
 
-/// A client that says nothing, and has started one that heeds nothing and has left its group.
+/// A client that sends nothing, and has started a process that ignores signals and has left its process group.
 const LAUNCHER: &str = r#"setsid sh -c 'trap "" TERM HUP INT PIPE; echo ready; while :; do sleep 1000; done' & sleep 1000 &
 cat; echo end of input; wait"#;
 
-/// A look at it.
+/// Validates that client.
 fn look(options: &[&str]) -> std::process::Command {
     let judge = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp"].iter().chain(options);
     command(judge.chain(&["--", "sh", "-c", LAUNCHER, "{url}"]))
 }
 
-/// Waits until the client has no input, and what it has started is there.
+/// Waits until the client's input has ended and the process that it started is ready.
 fn launched(running: &mut Running) {
     let mut said = BufReader::new(running.child.stderr.take().unwrap()).lines();
     let (mut ready, mut input) = (false, false);
@@ -125,14 +125,14 @@ fn launched(running: &mut Running) {
         ready |= line == "ready";
         input |= line == "end of input";
     }
-    // Read by nobody it could end by that.
+    // The rest of the output must be read, or the client could fail when it writes.
     std::thread::spawn(move || said.for_each(drop));
 }
 
 #[test]
 fn d78_after_the_time_nothing_is_left_of_the_client() {
     let mut running = start(look(&["--for", "300ms"]));
-    // Not until its outputs end, too: whoever was left behind would hold them, until the run is cleared away.
+    // Waits for the exit, not for the end of the outputs: a process left behind would keep the outputs open until the cleanup.
     assert_eq!(running.child.wait().unwrap().code(), Some(4));
     assert_eq!(marked(&running.mark), []);
 }
@@ -159,7 +159,7 @@ fn a_signal_ends_a_look_at_clients_that_come_by_themselves() {
     line(&format!("ping -n 1 --era modern {url}")).exits(0);
     running.signal("INT");
     running.finish().exits(130);
-    // What was seen is told all the same.
+    // The results up to the interrupt are reported.
     let report = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert!(report.contains("\nran "), "{report}");
@@ -176,7 +176,7 @@ fn d78_after_sigkill_nothing_is_left_of_the_client() {
     until(|| marked(&running.mark).is_empty().then_some(()));
 }
 
-/// What is told of a client that we have started, and that says nothing.
+/// The output for a client that we started and that sends nothing.
 #[track_caller]
 fn silent(command: &[&str], says: &[&str]) {
     let judge = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp", "--"];
@@ -200,7 +200,7 @@ fn a_client_whose_command_fails_is_told_with_its_end_and_its_last_words() {
     assert!(document["error"]["status"].is_null(), "{document}");
 }
 
-/// A client that we start does not inherit the secrets that this program reads for itself.
+/// A client that we start does not inherit the secrets that mcpjoin reads for itself.
 #[test]
 fn d84_no_client_gets_a_secret_that_is_for_this_program() {
     let script = "echo \"[$MCPJOIN_CLIENT_SECRET][$MCPJOIN_INPUT_KEY][$OTHER]\" >&2; exit 7";
@@ -229,7 +229,7 @@ fn a_report_that_cannot_be_written_is_refused_before_anything_is_done() {
         run(words).exits(2).says(&["could not be written", place]);
         assert!(!started.exists(), "the client was started");
     }
-    // Of a report that there is none of, nothing is left; a file that was there stays as it was.
+    // Without a report, no file is left, and an existing file stays unchanged.
     let file = scratch("validate-client-none.txt");
     let words = || judge.iter().copied().chain([file.to_str().unwrap(), "--", "true", "{url}"]);
     run(words()).exits(4);

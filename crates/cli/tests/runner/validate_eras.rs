@@ -1,15 +1,15 @@
-//! `mcpjoin validate --eras`: each first request that there is, and what came of it; and servers behind a socket.
+//! Tests of `mcpjoin validate --eras`, which sends each possible first request, and of servers behind a socket.
 
 use serde_json::Value;
 
 use super::ports::Closed;
 use super::support::{Ran, command, line, run, start};
 
-/// The demonstration where it listens. Ended when this is dropped.
+/// The demonstration server on a listener. Ended when this is dropped.
 struct Demo {
     running: Option<super::support::Running>,
     address: String,
-    /// What it says beside its address.
+    /// Its output beside its address.
     said: String,
 }
 
@@ -37,14 +37,14 @@ impl Drop for Demo {
     }
 }
 
-/// For each opener its method, its version, and what came.
+/// For each opening request: its method, its version, and the response.
 fn answers(report: &Value) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let openers = report["openers"].as_array().unwrap().iter();
     openers.map(|it| (text(&it["method"]), text(&it["protocolVersion"]), text(&it["answer"]))).collect()
 }
 
-/// What the demonstration makes of them, however it is reached.
+/// Asserts the responses of the demonstration server, which are the same over each transport.
 #[track_caller]
 fn is_the_demo(ran: Ran) {
     let report = ran.exits(0).json();
@@ -109,7 +109,7 @@ fn a_server_over_quic_is_judged_on_one_stream_and_with_one_for_each_request() {
     let lines = std::fs::read_to_string(&trace).unwrap();
     std::fs::remove_file(&trace).unwrap();
     assert!(lines.lines().count() > 100 && lines.contains("server/discover"), "{lines}");
-    // Who is not trusted is not judged.
+    // A server that is not trusted is not validated.
     let other = "ab".repeat(32);
     let ran = line(&format!("validate --json --pin sha256:{other} {}", demo.address)).exits(4);
     assert_eq!(ran.failure()["id"], "E_TLS");
@@ -199,7 +199,7 @@ fn the_openers_are_those_that_the_options_leave() {
     assert_eq!(count("--era legacy"), 8);
     assert_eq!(count("--era modern"), 4);
     assert_eq!(count("--protocol-version 2025-03-26"), 1);
-    // Nothing that opens is no connection.
+    // If no opening request succeeds, there is no connection.
     let ran = run(["validate", "--eras", "sh", "-c", "read -r line; exit 7"]).exits(4);
     assert!(ran.stdout.contains("12 openers, 0 of them open it"), "{}", ran.stdout);
     line("validate --eras mcpjoin-no-such-program").exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);

@@ -1,5 +1,5 @@
-//! How `mcpjoin validate` tells what it has found: the same in each format, whatever a server writes, and what is known
-//! already is no fault.
+//! Tests of the reports of `mcpjoin validate`: each format has the same findings, text of a server breaks no format, and
+//! findings in the baseline do not count as failures.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::support::{Ran, line, run, scratch};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
-/// Breaks a MUST in the first answer to a ping.
+/// Breaks a MUST in the first response to a ping.
 const MUST: &str = r#"s/"id":2,"result":{}/"id":2,"result":{"pong":true}/"#;
 
-/// Validates the legacy era of the demo behind a program for `sed`.
+/// Validates the legacy era of the demonstration server behind a `sed` program.
 #[track_caller]
 fn faulty(options: &[&str], fault: &str) -> Ran {
     let script = format!("'{BINARY}' serve demo | sed -u '{fault}'");
@@ -28,10 +28,10 @@ fn failed(report: &Value) -> Vec<&str> {
     rules.filter(|rule| rule["outcome"] == "failed").map(|rule| rule["rule"].as_str().unwrap()).collect()
 }
 
-/// A suite, the name of a case in it, and the elements in that, each with its message and its text.
+/// A suite, the name of a case in it, and the elements in that case, each with its message and its text.
 type Case = (String, String, Vec<(String, String)>);
 
-/// What an XML parser that follows the standard makes of a report: for each case its suite, name, and what is in it.
+/// Parses a report with a standard XML parser. Returns each case with its suite, name and content.
 #[track_caller]
 fn parsed(xml: &str) -> Vec<Case> {
     const PARSE: &str = "import json, sys, xml.etree.ElementTree as tree\n\
@@ -125,14 +125,14 @@ fn a_server_that_is_not_there_is_told_in_each_format() {
     line("validate --json --format sarif demo:").exits(2).says(&["cannot be used with", "E_USAGE"]);
     line("validate --format html demo:").exits(2).says(&["text, json, sarif, junit"]);
     line("validate --rules --format junit").exits(2).says(&["as text or as JSON"]);
-    // As an option of the server it is passed on, and said.
+    // After the target, the option is passed to the server, and a message says so.
     run(["validate", "mcpjoin-no-such-program", "--format", "sarif"])
         .exits(4)
         .says(&["--format is passed to"]);
 }
 
-/// A server whose answers to ping are hostile, and one of them large: the demo behind a program for Python. `once`: a
-/// file that is not there, and is made by the process that gives the large answer.
+/// A server whose ping responses contain hostile text, one of them large: the demonstration server behind a Python program.
+/// `once` is a missing file. The process that creates it sends the large response.
 fn hostile(once: &Path) -> String {
     const FILTER: &str = r#"
 import os, sys
@@ -158,20 +158,20 @@ fn i167_no_text_of_a_server_breaks_a_format_or_fills_it() {
     for format in ["text", "json", "sarif", "junit"] {
         let words = ["validate", "--era", "legacy", "--protocol-version", "2024-11-05", "--format", format];
         let once = scratch("validate-hostile");
-        // For a person, too, all of the rules.
+        // The text output also lists all of the rules.
         let all = (format == "text").then_some("-v");
         let ran = run(words.iter().copied().chain(all).chain(["sh", "-c", &hostile(&once)])).exits(1);
         std::fs::remove_file(&once).unwrap();
         let forbidden = |c: char| {
             (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202e}' | '\u{fffe}' | '\u{ffff}')
         };
-        // JSON may hold the two that no terminal obeys, as everything that is no control character.
+        // JSON may contain these two characters, which are not control characters and have no effect on a terminal.
         let found = ran
             .stdout
             .chars()
             .find(|c| forbidden(*c) && !(format != "junit" && matches!(c, '\u{fffe}' | '\u{ffff}')));
         assert_eq!(found, None, "{format}");
-        // Each case of JUnit has the command, and each of its quotes has six characters there.
+        // Each JUnit case contains the command, and each quote in it takes six characters.
         let limit = if format == "junit" { 800_000 } else { 400_000 };
         assert!(ran.stdout.len() < limit, "{format}: {} bytes", ran.stdout.len());
         assert!(ran.stdout.contains("ping-empty"), "{format}");
@@ -203,7 +203,7 @@ fn i166_no_secret_is_in_any_format() {
     }
 }
 
-/// A file with the baseline of that fault.
+/// Writes a file with the baseline of that fault.
 #[track_caller]
 fn written(file: &Path, fault: &str) {
     let path = file.display().to_string();
@@ -216,7 +216,7 @@ fn what_the_baseline_has_is_told_and_no_fault() {
     let path = file.display().to_string();
     written(&file, MUST);
     let first = std::fs::read_to_string(&file).unwrap();
-    // What differs from run to run is not in it.
+    // The baseline contains nothing that differs from run to run.
     written(&file, MUST);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), first);
 
@@ -230,7 +230,7 @@ fn what_the_baseline_has_is_told_and_no_fault() {
     assert_eq!((&report["failed"], &report["known"]), (&1.into(), &1.into()));
     assert_eq!(report["baseline"]["stale"], serde_json::json!([]));
 
-    // Another fault is one.
+    // A fault that is not in the baseline is a failure.
     let both = format!(r#"{MUST};s/"serverInfo":/"serverinfo":/"#);
     let ran = faulty(&["--baseline", &path], &both).exits(1);
     assert!(ran.stdout.contains("MUST initialize-server-info"), "{}", ran.stdout);
@@ -260,7 +260,7 @@ fn what_the_baseline_has_and_nobody_finds_is_told_and_taken_out() {
         "{}",
         ran.stdout
     );
-    // What was not looked for may be there all the same.
+    // A finding of a rule that did not run is not reported as fixed.
     let ran = faulty(&["--baseline", &path, "--rule", "stdio"], "").exits(0);
     assert!(!ran.stdout.contains("found no longer"), "{}", ran.stdout);
     faulty(&["--baseline", &path, "--rule", "stdio", "--update-baseline"], "").exits(0);
@@ -289,7 +289,7 @@ fn a_baseline_that_cannot_be_used_is_told_before_anything_is_started() {
     }
     std::fs::remove_file(&file).unwrap();
     line("validate --update-baseline demo:").exits(2).says(&["--baseline"]);
-    // A folder is none, and what was found is told all the same.
+    // A folder is not a baseline file, and the findings are reported anyway.
     let ran = run(["validate", "--rule", "stdio", "--baseline", "/", "--update-baseline", "demo:"]);
     ran.exits(2).says(&["the baseline / cannot be"]);
 }

@@ -1,5 +1,5 @@
-//! `mcpjoin validate` on several servers and on a whole configuration: one document, four at a time, and none hides the
-//! others.
+//! Tests of `mcpjoin validate` with several servers and with a whole configuration: one document, four servers at a time, and
+//! no result hides another.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::terminal;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
-/// A configuration. Gone when this is dropped.
+/// A configuration file, removed when this is dropped.
 struct Configuration(PathBuf);
 
 impl Configuration {
@@ -32,12 +32,12 @@ impl Drop for Configuration {
     }
 }
 
-/// An entry for the demonstration behind a program for `sed`.
+/// An entry for the demonstration server behind a `sed` program.
 fn demo(fault: &str) -> Value {
     json!({ "command": "sh", "args": ["-c", format!("'{BINARY}' serve demo | sed -u '{fault}'")] })
 }
 
-/// What each server came to.
+/// The outcome of each server.
 fn outcomes(report: &Value) -> Vec<(String, String)> {
     let servers = report["servers"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -74,7 +74,7 @@ fn a_whole_configuration_is_one_document_and_a_bad_entry_hides_no_other() {
         ("broken", "E_CONFIG"),
     ];
     let mut expected = expected.to_vec();
-    // As they stand in the file.
+    // In the order of the file.
     let text = std::fs::read_to_string(&file.0).unwrap();
     expected.sort_by_key(|(name, _)| text.find(&format!("\"{name}\"")));
     assert_eq!(pairs(&outcomes(&report)), expected, "{report:#}");
@@ -125,10 +125,10 @@ fn servers_are_named_by_words_that_stand_alone_and_by_also() {
     assert_eq!(ran.stderr, "", "the document says it");
     let ran = run(["validate", "--json", "--rule", "stdio", &of_file, "demo:"]).exits(0);
     assert_eq!(pairs(&outcomes(&ran.json())), [("b", "failed 0"), ("mcpjoin serve demo", "failed 0")]);
-    // One word of --also is one server, and no list.
+    // `--also` with a single server gives one report, not a list.
     let ran = run(["validate", "--json", "--rule", "stdio", "--also", "demo:"]).exits(0);
     assert!(ran.json()["rules"].is_array());
-    // A configuration with one entry is a list of one.
+    // A configuration with one entry gives a list with one report.
     let one = Configuration::new("validate-one", &json!({ "only": demo("") }));
     let ran = run(["validate", "--json", "--rule", "stdio", "--config", one.path()]).exits(0);
     assert_eq!(pairs(&outcomes(&ran.json())), [("only", "failed 0")]);
@@ -181,7 +181,7 @@ fn what_well_known_clients_make_of_the_tools_is_told_beside_the_rules() {
     assert!(finding["source"].as_str().unwrap().starts_with("https://"), "{finding}");
     let text = run(words).exits(0).stdout;
     assert!(text.contains("Well-known clients: 1 tools") && text.contains("look.up\\u{1b}[2J: "), "{text}");
-    // The demo's own tools, and a server without any.
+    // The tools of the demonstration server, and a server without tools.
     let text = line("validate --compatibility --era modern --rule stdio demo:").exits(0).stdout;
     assert!(text.contains("Well-known clients: "), "{text}");
     line("validate --compatibility --format junit demo:").exits(2).says(&["as text or as JSON"]);
@@ -212,11 +212,11 @@ fn a_baseline_tells_servers_apart() {
     let options = ["validate", "--era", "legacy", "--rule", "ping-empty", "--baseline", &path, "--config"];
     run(options.iter().copied().chain([file.path(), "--update-baseline"])).exits(0);
     run(options.iter().copied().chain([file.path()])).exits(0);
-    // The same fault of the other one is a fault.
+    // The same fault of another server is not in the baseline.
     let other = Configuration::new("validate-other", &json!({ "a": demo(fault), "b": demo(fault) }));
     let ran = run(options.iter().copied().chain([other.path()])).exits(1);
     assert!(ran.stdout.contains("1 without faults, 1 with faults"), "{}", ran.stdout);
-    // One alone is known by its name.
+    // A single server is matched by its name.
     run(options.iter().copied().chain([other.path(), "a"])).exits(0);
     run(options.iter().copied().chain([other.path(), "b"])).exits(1);
     std::fs::remove_file(&baseline).unwrap();
@@ -234,6 +234,6 @@ fn how_far_it_is_is_shown_on_a_terminal_and_taken_away() {
         !remaining.contains(" of 2") && remaining.contains(": 2 without faults, 0 with faults"),
         "{remaining}"
     );
-    // Nothing of it where nobody looks.
+    // Progress is not shown without a terminal.
     assert_eq!(run(words).exits(0).stderr, "");
 }

@@ -1,4 +1,5 @@
-//! What holds of every verb that talks to a server: one test each for all of them, so that a new verb is one line here.
+//! Tests that apply to every verb that talks to a server: one test of each kind for all verbs, so that a new verb is one line
+//! here.
 
 use std::io::{BufRead, BufReader};
 
@@ -8,9 +9,9 @@ use super::support::{Ran, command, program, run, start};
 
 struct Verb {
     name: &'static str,
-    /// What stands behind the target.
+    /// The words after the target.
     operands: &'static [&'static str],
-    /// It prints the same each time.
+    /// Whether the output is the same each time.
     same: bool,
 }
 
@@ -26,17 +27,17 @@ const VERBS: [Verb; 9] = [
     Verb { name: "ping", operands: &[], same: false },
 ];
 
-/// They report on a server, stand before it, or ask every one of a configuration, instead of giving what one says, and so
-/// have tests of their own.
+/// These verbs do not print a server's response: they report on a server, are placed in front of it, or ask every server of
+/// a configuration. They have tests of their own.
 const OTHERS: [&str; 4] = ["bridge", "doctor", "search", "validate"];
 
 impl Verb {
-    /// Asks the demonstration.
+    /// The command line for the demonstration server.
     fn demo<'a>(&self, options: &[&'a str]) -> Vec<&'a str> {
         [&[self.name], options, &["demo:"], self.operands].concat()
     }
 
-    /// Asks this script.
+    /// The command line for this script.
     fn shell<'a>(&self, options: &[&'a str], script: &'a str) -> Vec<&'a str> {
         [&[self.name], options, self.operands, &["--", "sh", "-c", script]].concat()
     }
@@ -127,7 +128,7 @@ fn i171_i175_odd_surroundings_change_no_result_of_any_verb() {
     }
 }
 
-/// The binary as a part of a line of shell; its own exit code is the last line on standard error.
+/// The binary in a shell pipeline. Its own exit code is the last line on standard error.
 fn piped(verb: &Verb, input: &str, reader: &str) -> Ran {
     let words: Vec<String> = verb.demo(&["-q"]).iter().map(|word| format!("'{word}'")).collect();
     let mcpjoin = env!("CARGO_BIN_EXE_mcpjoin");
@@ -174,7 +175,7 @@ fn i173_names_of_every_kind_reach_the_server() {
     for name in ["two words", "a\nb", "'\"$(x)`y`", &long] {
         for verb in ["call", "prompt"] {
             let ran = run([verb, "demo:", name]).exits(5);
-            // The server has no such thing, so it was asked.
+            // The error code shows that the server received the request: it has no such item.
             assert!(ran.stderr.contains("-32602"), "{verb} {name}: {}", ran.stderr);
         }
         let uri = format!("test://{name}");

@@ -1,4 +1,4 @@
-//! What is remembered of servers from run to run: it saves a question, and never costs more than one start.
+//! Tests of the era cache: it saves a request in later runs, and a wrong entry costs at most one more start.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::config::Folder;
 use super::support::{Ran, start};
 
-/// A server that notes what it is asked, and does what the file `mode` says.
+/// A server that records its requests, and behaves as the file `mode` says.
 const SERVER: &str = r#"#!/bin/sh
 reply() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -61,7 +61,7 @@ impl Server {
         start(self.command(options)).finish()
     }
 
-    /// What it was asked since the last time.
+    /// The requests since the last call.
     fn asked(&self) -> String {
         let path = self.folder.path().join("here/asked");
         let asked = fs::read_to_string(&path).unwrap_or_default();
@@ -86,14 +86,14 @@ fn a_legacy_server_is_probed_once() {
         server.run(&[]).exits(0).says(&["(legacy)"]);
         assert_eq!(server.asked(), "initialized");
     }
-    // What the command line says comes first.
+    // The command line overrides the cache.
     server.run(&["--no-cache"]).exits(0);
     assert_eq!(server.asked(), "probed initialized");
     server.run(&["--era", "modern"]).exits(4);
     assert_eq!(server.asked(), "probed");
     server.run(&["--era", "legacy"]).exits(0);
     assert_eq!(server.asked(), "initialized");
-    // A server that has changed is another one.
+    // A changed program counts as another server.
     fs::write(server.folder.path().join("here/server.sh"), format!("{SERVER}# changed\n")).unwrap();
     server.run(&[]).exits(0);
     assert_eq!(server.asked(), "probed initialized");
@@ -109,7 +109,7 @@ fn no_cache_uses_nothing_that_is_remembered_and_remembers_nothing() {
         server.run(options).exits(0).says(&["(legacy)"]);
         assert_eq!(server.asked(), asked, "{options:?}");
     }
-    // What it finds out to be different is not remembered either.
+    // A different result is not stored either.
     server.mode("modern");
     server.run(&["--no-cache"]).exits(0).says(&["(modern)"]);
     assert_eq!(server.asked(), "discovered");
@@ -184,7 +184,7 @@ fn a_dead_server_is_told_as_without_memory() {
         assert_eq!(remembered[member], fresh[member]);
     }
     assert_eq!(fresh["status"]["code"], 7);
-    // Nothing was learnt from that.
+    // The failed run changed no cache entry.
     server.mode("legacy");
     server.asked();
     server.run(&[]).exits(0);
@@ -200,13 +200,13 @@ fn i176_without_a_place_for_it_everything_works() {
         assert!(!ran.stderr.contains("error") && !ran.stderr.contains("warning"), "{cache}: {}", ran.stderr);
         assert_eq!(server.asked(), "probed initialized", "{cache}");
     }
-    // A relative path is none: the usual place is taken.
+    // A relative path is ignored, and the default path is used.
     server.cache = PathBuf::from("relative");
     server.run(&[]).exits(0);
     assert!(!server.folder.path().join("here/relative").exists());
     assert!(server.folder.path().join(".cache/mcpjoin/eras").exists());
     server.asked();
-    // What is not ours in its place is no verdict.
+    // A file that mcpjoin did not write is no cache entry.
     server.cache = server.folder.path().join("cache");
     fs::create_dir_all(server.file()).unwrap();
     server.run(&[]).exits(0);

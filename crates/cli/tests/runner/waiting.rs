@@ -1,16 +1,14 @@
-//! What a terminal shows while something is waited for, and where nothing is drawn. The terminal is made by `script` of
-//! util-linux.
+//! Tests of the waiting line on a terminal, and of the cases without it. `script` of util-linux creates the terminal.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use super::support::{legacy, scratch, start};
 
-/// Begins a line anew.
+/// Clears the line.
 const AGAIN: &str = "\r\u{1b}[K";
 
-/// What stands on a terminal that standard error goes to while these words run; `seen` is called with all of it each
-/// time that there is more.
+/// The standard error of this command on a terminal. `seen` is called with all of the output each time more arrives.
 fn shown(options: &[&str], variables: &[(&str, &str)], body: &str, mut seen: impl FnMut(&str)) -> String {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let script = legacy(body);
@@ -40,7 +38,7 @@ fn shown(options: &[&str], variables: &[(&str, &str)], body: &str, mut seen: imp
     String::from_utf8(bytes).unwrap()
 }
 
-/// Tells of progress, and then gives the result.
+/// Sends progress, and then the result.
 const TELLING: &str = r#"read -r line
 echo '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":50,"total":100,"message":"Half\u001b[2J done"}}'
 echo '{"jsonrpc":"2.0","id":2,"result":{"content":[]}}'; cat >/dev/null"#;
@@ -74,7 +72,7 @@ fn a_call_without_progress_shows_how_long_it_takes() {
     );
     let mut answered = false;
     let shown = shown(&[], &[], &body, |shown| {
-        // The server answers when the line has been seen twice.
+        // The server responds after the line has been drawn twice.
         if !answered && shown.contains(&format!("{AGAIN}waiting 2 s")) {
             let mut go = std::fs::File::options().write(true).open(&fifo).unwrap();
             go.write_all(b"go\n").unwrap();

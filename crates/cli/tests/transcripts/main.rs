@@ -1,6 +1,6 @@
-//! Replays the transcripts of this folder against `mcpjoin serve demo`, over standard input and output and over HTTP+SSE:
-//! what the official conformance suite, which speaks Streamable HTTP alone, does not cover. `README.md` says how they are
-//! written; `scenarios.txt` names every server scenario of the suite, and why one has no transcript.
+//! Replays the transcripts of this folder against `mcpjoin serve demo`, over standard input and output and over HTTP+SSE.
+//! The official conformance suite covers only Streamable HTTP. `README.md` describes the format; `scenarios.txt` lists
+//! every server scenario of the suite, and why a scenario has no transcript.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod pattern;
@@ -16,14 +16,14 @@ use std::thread;
 use peer::{Listening, Peer};
 use script::{Script, Way, replay};
 
-/// So many are replayed at once: most of the time they wait for the server.
+/// The number of replays at the same time: they mostly wait for the server.
 const AT_ONCE: usize = 8;
 
 fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "transcripts"].iter().collect()
 }
 
-/// Every transcript, by the names of their files.
+/// Every transcript, sorted by file name.
 fn scripts() -> Vec<Script> {
     let mut scripts = Vec::new();
     for entry in fs::read_dir(folder()).unwrap() {
@@ -38,7 +38,7 @@ fn scripts() -> Vec<Script> {
     scripts
 }
 
-/// Replays every transcript in every revision that is spoken that way. How many times that was.
+/// Replays every transcript in every revision that this transport supports. Returns the number of replays.
 fn replay_all(way: Way, open: impl Fn() -> Peer + Sync) -> usize {
     let scripts = scripts();
     let runs: Vec<_> = scripts
@@ -74,7 +74,7 @@ fn transcripts_are_replayed_over_http_sse() {
     assert!(replay_all(Way::HttpSse, || server.peer()) > 70);
 }
 
-/// The scenarios of the suite, each with the ways that it has no transcript for.
+/// The scenarios of the suite, each with the transports for which it has no transcript.
 fn scenarios() -> Vec<(String, Vec<Way>)> {
     let text = fs::read_to_string(folder().join("scenarios.txt")).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -96,7 +96,7 @@ fn scenarios() -> Vec<(String, Vec<Way>)> {
 #[test]
 fn every_scenario_of_the_suite_has_a_transcript_or_a_reason() {
     let scenarios = scenarios();
-    // As many as version 0.2.0-alpha.12 has.
+    // The number of scenarios in version 0.2.0-alpha.12.
     assert_eq!(scenarios.len(), 65);
     let names: BTreeSet<_> = scenarios.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names.len(), 65);
@@ -110,14 +110,14 @@ fn every_scenario_of_the_suite_has_a_transcript_or_a_reason() {
         let modern_alone = mine.iter().all(|script| script.revisions(Way::HttpSse).is_empty());
         for way in [Way::Stdio, Way::HttpSse] {
             let has = mine.iter().any(|script| !script.revisions(way).is_empty());
-            // What only the modern era has, HTTP+SSE has not, and that is reason enough.
+            // A scenario of the modern era alone needs no transcript over HTTP+SSE, which that era does not have.
             let excused = way == Way::HttpSse && !mine.is_empty() && modern_alone;
             assert!(has != (without.contains(&way) || excused), "{name} over {way:?}: has one: {has}");
         }
     }
 }
 
-/// A line that is not as the server says is red, and the line is named.
+/// A line that does not match the server's message fails, and the error names the line.
 #[test]
 fn a_wrong_line_is_red() {
     let greet = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"name":"Ada"}}}"#;
@@ -146,10 +146,10 @@ fn a_wrong_line_is_red() {
                 let why = outcome(revision, &format!("> {greet}\n< {wrong}"), open()).unwrap_err();
                 assert!(why.contains(says), "{says}: {why}");
             }
-            // A line more than expected.
+            // The server sends one line more than expected.
             let why = outcome(revision, &format!("> {greet}"), open()).unwrap_err();
             assert!(why.contains("the server says more"), "{why}");
-            // In any order, but each of them.
+            // In any order, but each line must match.
             let other = greet.replace(r#""id":1"#, r#""id":2"#);
             let twice = format!("> {greet}\n> {other}\n<* {right}\n<* {right}");
             assert!(outcome(revision, &twice, open()).unwrap_err().contains("line 6"));

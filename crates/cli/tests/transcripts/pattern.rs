@@ -1,16 +1,16 @@
-//! Whether a message is what a line of a transcript expects.
+//! Matches a message of the server with the pattern in a line of a transcript.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What was kept under a name: `"$=name"` in one line, `"$name"` in those behind it.
+/// The values stored under a name: `"$=name"` in one line stores a value, `"$name"` in later lines is replaced by it.
 pub(crate) type Kept = BTreeMap<String, Value>;
 
-/// In an object: there may be more members; at the end of an array: more items.
+/// In an object: it may have more members. At the end of an array: it may have more items.
 const MORE: &str = "...";
 
-/// Where a message is something else than the pattern says.
+/// Compares a message with a pattern. The error names the place that differs.
 pub(crate) fn matches(pattern: &Value, seen: &Value, kept: &mut Kept) -> Result<(), String> {
     let mut found = kept.clone();
     at("", pattern, seen, &mut found)?;
@@ -82,7 +82,7 @@ fn placeholder(path: &str, word: &str, seen: &Value, kept: &mut Kept) -> Result<
     if fits { Ok(()) } else { Err(format!("{path}: {seen} instead of {word}")) }
 }
 
-/// The line with what was kept in the place of its names.
+/// The line with the names replaced by the stored values.
 pub(crate) fn filled_in(line: &Value, kept: &Kept) -> Value {
     match line {
         Value::String(word) => {
@@ -91,7 +91,7 @@ pub(crate) fn filled_in(line: &Value, kept: &Kept) -> Value {
         }
         Value::Array(items) => items.iter().map(|item| filled_in(item, kept)).collect(),
         Value::Object(members) => {
-            // A name may be kept too: that of a question.
+            // The name of a member may also be a stored value: that of an input request.
             let member = |(name, value): (&String, &Value)| {
                 let known = name.strip_prefix('$').and_then(|name| kept.get(name)?.as_str());
                 (known.unwrap_or(name).to_owned(), filled_in(value, kept))

@@ -1,4 +1,4 @@
-//! The server, reached over one of the two transports, line by line.
+//! A connection to the server over one of the two transports, line by line.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,15 +7,15 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-/// Far more than the server takes for anything that it is asked here, on a busy machine.
+/// A timeout far above any response time on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Ended when it is dropped.
+/// A server process, killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ = self.0.kill();
         self.0.wait().unwrap();
     }
@@ -30,7 +30,7 @@ fn serve(arguments: &[&str]) -> Command {
 /// The client's side of a connection.
 pub(crate) struct Peer {
     way: Open,
-    /// What the server says; closed at its end.
+    /// The server's messages; closed when the connection ends.
     said: Receiver<String>,
 }
 
@@ -40,7 +40,7 @@ enum Open {
 }
 
 impl Peer {
-    /// A server of its own, over standard input and output.
+    /// A separate server over standard input and output.
     pub(crate) fn child() -> Self {
         let mut child =
             serve(&[]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -57,7 +57,7 @@ impl Peer {
         Self { way: Open::Child { server: Running(child), stdin }, said }
     }
 
-    /// The next thing that the server says.
+    /// The next message of the server.
     pub(crate) fn next(&self) -> Result<String, String> {
         self.said.recv_timeout(LIMIT).map_err(|_| "the server says nothing".to_owned())
     }
@@ -75,20 +75,20 @@ impl Peer {
         }
     }
 
-    /// The status of an HTTP request beside the connection.
+    /// The status of the response to an HTTP request outside the connection.
     pub(crate) fn status(&self, method: &str, path: &str, header: &str) -> Result<u16, String> {
         let Open::HttpSse { address, .. } = &self.way else { return Err("there is no HTTP here".into()) };
         exchange(address, method, path, header, "{}")
     }
 
-    /// The client says nothing more.
+    /// Closes the client's side.
     pub(crate) fn close(&mut self) {
         if let Open::Child { stdin, .. } = &mut self.way {
             *stdin = None;
         }
     }
 
-    /// The server says nothing more, and ends well, where it is ours alone.
+    /// Asserts that the server sends nothing more, and that a separate server exits with success.
     pub(crate) fn finish(mut self) -> Result<(), String> {
         self.close();
         let Open::Child { server, .. } = &mut self.way else { return Ok(()) };
@@ -101,7 +101,7 @@ impl Peer {
         if status.success() { Ok(()) } else { Err(format!("the server has ended with {status}")) }
     }
 
-    /// Whether somebody else is served as well, and what is asked at the end shows that nothing more was said.
+    /// Whether the server has other clients. It then keeps running, and a final request must show that nothing more was sent.
     pub(crate) const fn is_shared(&self) -> bool {
         matches!(self.way, Open::HttpSse { .. })
     }
@@ -110,13 +110,13 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         if let Open::HttpSse { stream, .. } = &self.way {
-            // The reader's end of it. It may be closed already.
+            // Ends the thread that reads the stream. The stream may be closed already.
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     }
 }
 
-/// A request on a connection of its own, and the status of the answer.
+/// Sends a request on a connection of its own, and returns the status of the response.
 fn exchange(address: &str, method: &str, path: &str, header: &str, body: &str) -> Result<u16, String> {
     let mut stream = connect(address);
     let host = if header.to_ascii_lowercase().starts_with("host:") {
@@ -144,7 +144,7 @@ fn connect(address: &str) -> TcpStream {
     stream
 }
 
-/// One server for many, over HTTP.
+/// One server over HTTP for many clients.
 pub(crate) struct Listening {
     _server: Running,
     address: String,
@@ -162,7 +162,7 @@ impl Listening {
         let server = Running(child);
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
-        // Read to its end, lest the server waits for it.
+        // The rest of the output is read, so that the server does not block.
         thread::spawn(move || stderr.read_to_end(&mut Vec::new()));
         let address =
             line.trim().strip_prefix("listening on http://").and_then(|rest| rest.split('/').next());
@@ -170,10 +170,10 @@ impl Listening {
         Self { _server: server, address }
     }
 
-    /// A connection of 2024-11-05: its stream is open, and the server has said where messages go.
+    /// A connection of 2024-11-05: its stream is open, and the server has sent the address for messages.
     pub(crate) fn peer(&self) -> Peer {
         let mut stream = connect(&self.address);
-        // Of HTTP/1.0, so that the answer is not in chunks.
+        // HTTP/1.0, so that the response is not chunked.
         write!(stream, "GET /sse HTTP/1.0\r\nHost: {}\r\nAccept: text/event-stream\r\n\r\n", self.address)
             .unwrap();
         let (sender, said) = mpsc::channel();

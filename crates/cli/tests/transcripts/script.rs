@@ -1,4 +1,4 @@
-//! A transcript: read, and replayed. See `README.md`.
+//! Parses and replays a transcript. `README.md` describes the format.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 const SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
-/// How the server is reached.
+/// The transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Stdio,
@@ -25,35 +25,35 @@ pub(crate) enum Way {
 pub(crate) struct Script {
     pub(crate) name: String,
     revisions: Vec<String>,
-    /// The only way that it is for.
+    /// The only transport that the transcript applies to.
     only: Option<Way>,
-    /// What the client declares.
+    /// The capabilities that the client declares.
     client: Value,
-    /// The opening is among the lines.
+    /// Whether the lines contain the opening of the session.
     by_hand: bool,
     steps: Vec<(usize, Step)>,
 }
 
 #[derive(Debug)]
 enum Step {
-    /// The client says something; `bool`: without the envelope of the revision.
+    /// The client sends a message. With `true`, the envelope of the revision is not added.
     Send(Value, bool),
-    /// The server says these, in any order.
+    /// The server sends these messages, in any order.
     Expect(Vec<Expected>),
-    /// A request of HTTP beside the connection, and the status that answers it.
+    /// An HTTP request outside the connection, and the status of its response.
     Http { method: String, path: String, header: String, status: u16 },
     /// The client closes its side.
     Close,
 }
 
-/// A message of the server.
+/// An expected message of the server.
 #[derive(Debug)]
 struct Expected {
     line: usize,
     message: Value,
-    /// With the envelope of the revision.
+    /// Whether the line contains the envelope of the revision.
     verbatim: bool,
-    /// It may be left out.
+    /// Whether the message may be missing.
     optional: bool,
 }
 
@@ -130,10 +130,10 @@ impl Script {
         Ok(())
     }
 
-    /// The revisions in which it is replayed that way.
+    /// The revisions in which the transcript is replayed over this transport.
     pub(crate) fn revisions(&self, way: Way) -> Vec<&str> {
         let all = self.revisions.iter().map(String::as_str);
-        // HTTP+SSE was given up before the modern era.
+        // The modern era has no HTTP+SSE.
         all.filter(|revision| {
             self.only.is_none_or(|only| only == way) && (way == Way::Stdio || *revision != MODERN)
         })
@@ -141,7 +141,7 @@ impl Script {
     }
 }
 
-/// Replays a transcript in a revision. What went wrong names the file and the line.
+/// Replays a transcript in a revision. An error names the file and the line.
 pub(crate) fn replay(script: &Script, revision: &str, peer: Peer) -> Result<(), String> {
     let shared = peer.is_shared();
     let mut running =
@@ -236,7 +236,7 @@ impl Running<'_> {
         matches(pattern, &seen, &mut self.kept)
     }
 
-    /// What every modern request says.
+    /// Adds the members that every modern request must have.
     fn put_into_envelope(&self, line: &mut Value) {
         if line.get("method").is_none() || line.get("id").is_none() {
             return;
@@ -255,7 +255,7 @@ impl Running<'_> {
 
     fn end(mut self) -> Result<(), String> {
         if self.peer.is_shared() {
-            // What was said before the answer to this came too late.
+            // A message before the response to this ping was not expected.
             self.peer.send(r#"{"jsonrpc":"2.0","id":"end","method":"ping"}"#)?;
             let answer = self.next()?;
             let pattern = json!({ "jsonrpc": "2.0", "id": "end", "result": {} });
@@ -266,7 +266,7 @@ impl Running<'_> {
     }
 }
 
-/// What every modern result says is looked at here, and need not stand in every line.
+/// Checks and removes the members that every modern result has, so that the lines need not contain them.
 fn take_out_of_envelope(pattern: &Value, seen: &mut Value) -> Result<(), String> {
     let Some(result) = seen.get_mut("result").and_then(Value::as_object_mut) else { return Ok(()) };
     let nothing = Map::new();

@@ -1,4 +1,4 @@
-//! Servers that are child processes: a shell script for each fault, which is the only finding, and healthy servers.
+//! Tests of servers that are child processes: a shell script for each fault, which is the only finding, and healthy servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Servers over HTTP: one for each fault, and healthy ones of both eras and of HTTP+SSE.
+//! Tests of servers over HTTP: one for each fault, and healthy ones of both eras and of HTTP+SSE.
 
 use std::sync::Arc;
 use std::time::Duration;

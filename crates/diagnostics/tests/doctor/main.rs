@@ -1,4 +1,4 @@
-//! The findings of the doctor: a broken server for each fault, which is the only finding, and healthy servers.
+//! Tests of the doctor's findings: a broken server for each fault, which is the only finding, and healthy servers.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Servers on TCP ports and Unix sockets: absent, another file, another protocol, and healthy ones.
+//! Tests of servers on TCP ports and Unix sockets: absent, another file, another protocol, and healthy ones.
 
 use std::path::PathBuf;
 use std::time::Duration;

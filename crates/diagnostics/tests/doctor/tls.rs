@@ -1,4 +1,4 @@
-//! TLS: every kind of invalid certificate, and connections on which one side speaks no TLS.
+//! Tests of TLS: every kind of invalid certificate, and connections on which one side speaks no TLS.
 
 use std::time::Duration;
 

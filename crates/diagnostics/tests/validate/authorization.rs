@@ -1,5 +1,5 @@
-//! Servers that want a token: each fault is found by its rule and by no other, what lets us in is sent nowhere else, and
-//! a server that wants none is judged by none of these rules.
+//! Tests of the authorization rules for servers that require a token. Each fault is found by its rule and by no other, the
+//! token is sent to no other address, and a server that requires no token is checked by none of these rules.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -19,18 +19,18 @@ const TOKEN: &str = "Bearer the-token-of-the-user";
 const RESOURCE: &str = "/.well-known/oauth-protected-resource/mcp";
 const SERVER: &str = "/.well-known/oauth-authorization-server/as";
 
-/// What comes.
+/// A request.
 struct Asked {
     method: String,
     path: String,
     query: bool,
-    /// What lets somebody in, or does not.
+    /// The `Authorization` header, valid or not.
     authorization: Option<String>,
-    /// How many requests without a token came before.
+    /// The number of earlier requests without a token.
     nth: usize,
 }
 
-/// What is answered by a server that is right, and may be changed.
+/// A correct response of the server, which a fault can change.
 #[derive(Clone, Default)]
 struct Answer {
     status: u16,
@@ -56,14 +56,14 @@ impl Answer {
         reply
     }
 
-    /// Has this in place of that.
+    /// Replaces a text in the challenge and the body.
     fn swap(&mut self, one: &str, other: &str) {
         assert!(self.body.contains(one), "{} has no {one}", self.body);
         self.body = self.body.replace(one, other);
     }
 }
 
-/// What a protected server answers to somebody who has no token; `None` to somebody who has one.
+/// The correct response of a protected server to a request without a token; `None` for a request with one.
 fn right(asked: &Asked, origin: &str) -> Option<Answer> {
     let metadata = || {
         format!(
@@ -93,7 +93,7 @@ fn right(asked: &Asked, origin: &str) -> Option<Answer> {
 
 type Change = fn(&Asked, &mut Answer);
 
-/// A protected server with something about it changed, and what came to it: path, and `Authorization`.
+/// A protected server with a fault, and the requests that it received: path, and `Authorization`.
 async fn guarded(change: Change) -> (Front, Arc<Mutex<Vec<(String, Option<String>)>>>) {
     let came = Arc::<Mutex<Vec<(String, Option<String>)>>>::default();
     let noted = Arc::clone(&came);
@@ -119,7 +119,7 @@ async fn guarded(change: Change) -> (Front, Arc<Mutex<Vec<(String, Option<String
     (front, came)
 }
 
-/// How a server that wants a token is judged by somebody who has none.
+/// The report on a server that requires a token, for a validator without one.
 async fn kept_out(validator: Validator) -> Report {
     match looked(validator).await {
         Err(ValidateError::Unauthorized { seen, .. }) => {
@@ -138,7 +138,7 @@ fn in_version(front: &Front, version: &str) -> Validator {
     }
 }
 
-/// A rule, the version that is asked in, and the fault that it is to find.
+/// A rule, the protocol version of the requests, and the fault that the rule must find.
 struct Row(&'static str, &'static str, Change);
 
 fn challenged(asked: &Asked) -> bool {
@@ -149,7 +149,7 @@ fn named(answer: &mut Answer, one: &str, other: &str) {
     answer.challenge = answer.challenge.take().map(|challenge| challenge.replace(one, other));
 }
 
-/// No resource_metadata, so that the well-known address is tried.
+/// Removes `resource_metadata`, so that the well-known address is used.
 fn unnamed(answer: &mut Answer) {
     answer.challenge = Some(r#"Bearer scope="read""#.into());
 }
@@ -278,7 +278,7 @@ fn rows() -> Vec<Row> {
             }
         }),
         Row("authorization-over-https", LAST, |asked, answer| {
-            // Nothing is sent there.
+            // No request is sent to the wrong address.
             if at(RESOURCE, asked) {
                 answer.swap("[\"http://", "[\"http://as.invalid/");
             }
@@ -322,7 +322,7 @@ async fn f27_each_fault_of_authorization_is_found_by_its_rule_and_by_no_other() 
     for Row(rule, version, change) in rows() {
         let (front, _) = guarded(change).await;
         let report = kept_out(in_version(&front, version)).await;
-        // Without metadata, that they lack is said as well.
+        // Without metadata, the rule that requires them fails as well.
         let also = (rule == "default-endpoint-found").then_some("base-metadata-found");
         let wanted: BTreeSet<&str> = also.into_iter().chain([rule]).collect();
         let found: BTreeSet<&str> = failed(&report).into_iter().collect();
@@ -337,7 +337,7 @@ async fn f27_each_fault_of_authorization_is_found_by_its_rule_and_by_no_other() 
     assert_eq!(chapter.collect::<BTreeSet<_>>(), known, "each rule has a fault");
 }
 
-/// What somebody has stored.
+/// Credentials from a store.
 struct Stored;
 
 impl Credentials for Stored {
@@ -363,7 +363,7 @@ async fn r71_a_server_that_wants_a_token_is_clean_without_one_and_with_one() {
         assert!(report.ran() > 7, "{version}: {}", report.ran());
         let Outcome::Skipped(why) = outcome(&report, "ping-empty") else { panic!("it was judged") };
         assert!(why.contains("see --header") && why.contains("mcpjoin auth login"), "{why}");
-        // One to be kept out, and fifteen to see how.
+        // One request is refused, and fifteen find out what the server requires.
         assert!(came.lock().unwrap().len() <= 16, "{:?}", came.lock().unwrap());
     }
     let (front, came) = guarded(|_, _| {}).await;
@@ -376,12 +376,12 @@ async fn r71_a_server_that_wants_a_token_is_clean_without_one_and_with_one() {
     for slug in ["missing-token-unauthorized", "query-token-ignored", "pkce-s256", "resource-identifier"] {
         assert_eq!(*outcome(&report, slug), Outcome::Passed, "{slug}");
     }
-    // The same by credentials, which are asked for each request.
+    // The same with credentials, which are asked for each request.
     let with = Validator::http(Link::http(&front.url).credentials(Stored));
     let report = judged(&looked(with.without_modern()).await.unwrap());
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
     assert_eq!(*outcome(&report, "missing-token-unauthorized"), Outcome::Passed);
-    // It goes to the server, and nowhere else.
+    // The token is sent to the server, and to no other path.
     for (path, token) in came.lock().unwrap().iter() {
         assert!(path == "/mcp" || token.is_none(), "{path} {token:?}");
     }
@@ -397,7 +397,7 @@ async fn a_server_that_wants_no_token_is_judged_by_none_of_these_rules() {
         let report = judged(&trace);
         assert!(authorization(&report).iter().all(|it| matches!(it, Outcome::Skipped(_))));
     }
-    // One that asks for something else than a token of OAuth.
+    // A server that requires another scheme than an OAuth token.
     let (front, _) = guarded(|asked, answer| match &*asked.path {
         "/mcp" => answer.challenge = Some("Basic realm=\"house\"".into()),
         _ => *answer = Answer::of(404),

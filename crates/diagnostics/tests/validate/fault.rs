@@ -1,5 +1,5 @@
-//! What a fault is: a function from a message to bytes, put between a clean server and whoever looks at it. Those of
-//! HTTP change heads, statuses and streams as well.
+//! The faults of the tests: functions that change messages between a correct server and the validator. For HTTP they can
+//! also change heads, statuses and streams.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::front::Reply;
 
-/// Where a fault is put.
+/// The transport of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Over {
-    /// Lines.
+    /// Lines over a stream.
     Stdio,
     /// Streamable HTTP.
     Http,
@@ -23,31 +23,31 @@ pub(super) enum Over {
     Sse,
 }
 
-/// How the server is looked at.
+/// How the server is validated.
 #[derive(Clone, Debug)]
 pub(super) enum Look {
-    /// In the legacy era, with a close look at this version.
+    /// In the legacy era, with a detailed check of this version.
     Legacy(Version),
     Modern,
     Both,
 }
 
-/// The clean server.
+/// The correct server behind the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Of {
-    /// The demonstration, which has everything.
+    /// The demonstration server, which has every feature.
     Demo,
-    /// One that speaks no earlier revision.
+    /// A server that supports only the modern era.
     ModernAlone,
-    /// One with tools and prompts, and without resources.
+    /// A server with tools and prompts, and without resources.
     Plain,
-    /// One that declares nothing.
+    /// A server that declares no capabilities.
     Bare,
-    /// One with a tool of each kind that is looked at closely.
+    /// A server with one tool for each feature that is checked in detail.
     Small,
 }
 
-/// A fault, and the rule that is to find it.
+/// A fault, and the rule that must find it.
 pub(super) struct Row {
     pub(super) rule: &'static str,
     pub(super) over: &'static [Over],
@@ -56,33 +56,33 @@ pub(super) struct Row {
     pub(super) fault: Fault,
     /// A tool that is called, with its arguments.
     pub(super) call: Option<(&'static str, &'static str)>,
-    /// What only reads is called, read and got.
+    /// Whether read-only tools are called, and resources and prompts requested.
     pub(super) reads: bool,
-    /// Rules that cannot but accuse as well, and why.
+    /// Rules that necessarily fail as well, and why.
     pub(super) also: &'static [(&'static str, &'static str)],
 }
 
-/// What the server has heard.
+/// A message that the server has received.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
     pub(super) line: String,
     pub(super) method: String,
-    /// As JSON; empty for what has none.
+    /// As JSON; empty if the message has no id.
     pub(super) id: String,
-    /// How many of that method came before: over lines on this connection, over HTTP since the server's start.
+    /// The number of earlier messages with that method: over lines on this connection, over HTTP since the server's start.
     pub(super) nth: usize,
-    /// What came before.
+    /// The message before this one.
     pub(super) before: String,
 }
 
-/// Everything that is said to one server.
+/// The messages that one server has received.
 #[derive(Default)]
 pub(super) struct Talk {
     counts: BTreeMap<String, usize>,
     heard: Vec<Heard>,
 }
 
-/// A message as it is written.
+/// The bytes of a message.
 pub(super) type Said = Vec<u8>;
 
 type Instead = dyn Fn(&Parts, &str) -> Option<Reply> + Send + Sync;
@@ -92,38 +92,38 @@ type Say = dyn Fn(&Heard, String) -> Vec<Said> + Send + Sync;
 type Told = dyn Fn(&Heard) -> Vec<Said> + Send + Sync;
 type Before = dyn Fn(&mut Parts, &str) + Send + Sync;
 
-/// What is changed on the way. By default nothing.
+/// The changes to the messages of a connection. The default changes nothing.
 #[derive(Clone)]
 pub(super) struct Fault {
-    /// What is written before anything is heard: lines alone.
+    /// Written before the first message is read. Only for lines.
     pub(super) first: Vec<Said>,
-    /// Of the lines that have come in one read, those that are heard: lines alone.
+    /// Selects the lines to accept among those that arrived in one read. Only for lines.
     pub(super) together: Arc<dyn Fn(Vec<String>) -> Vec<String> + Send + Sync>,
-    /// A line is taken before its end: lines alone.
+    /// A line is processed before its line feed arrives. Only for lines.
     pub(super) hasty: bool,
-    /// Every tool is listed.
+    /// The list of tools is not shortened.
     pub(super) whole: bool,
-    /// So long it takes to start: lines alone.
+    /// The delay at the start. Only for lines.
     pub(super) start: Duration,
-    /// The first list of tools takes longer than an answer may.
+    /// The first list of tools takes longer than the timeout of a response.
     pub(super) slow: bool,
-    /// The first call of a tool takes as long as what may be cancelled: lines alone.
+    /// The first call of a tool takes as long as a call that can be cancelled. Only for lines.
     pub(super) busy: bool,
-    /// Changes what is heard.
+    /// Changes a message to the server.
     pub(super) hear: Arc<dyn Fn(String) -> String + Send + Sync>,
-    /// Changes what is said to a request: nothing, a message, or several.
+    /// Changes the response to a request: to no message, one, or several.
     pub(super) say: Arc<Say>,
-    /// What is said to a notification.
+    /// The messages that respond to a notification.
     pub(super) told: Arc<Told>,
-    /// Changes the head of a request. `body` is that of the request.
+    /// Changes the head of a request. `body` is the body of that request.
     pub(super) before: Arc<Before>,
-    /// Answers in place of the server.
+    /// Responds instead of the server.
     pub(super) instead: Arc<Instead>,
     /// Changes a whole response. The first argument is the head of the request.
     pub(super) after: Arc<After>,
     /// Changes the head of a stream.
     pub(super) head: Arc<dyn Fn(&mut HeaderMap) + Send + Sync>,
-    /// Changes what comes on a stream.
+    /// Changes the frames of a stream.
     pub(super) frame: Arc<dyn Fn(String) -> String + Send + Sync>,
 }
 
@@ -155,7 +155,7 @@ pub(super) const STDIO: &[Over] = &[Over::Stdio];
 pub(super) const HTTP: &[Over] = &[Over::Http];
 pub(super) const SSE: &[Over] = &[Over::Sse];
 
-/// A fault of the legacy era: over lines and over HTTP, unless that is said.
+/// A fault of the legacy era. The default is over lines and over HTTP.
 pub(super) fn legacy(rule: &'static str) -> Row {
     row(rule, Look::Legacy(Version::newest(mcpjoin::proto::Era::Legacy)))
 }
@@ -180,7 +180,7 @@ impl Row {
         self
     }
 
-    /// Looked at in both eras.
+    /// Validates both eras.
     pub(super) fn in_both(mut self) -> Self {
         self.look = Look::Both;
         self
@@ -206,7 +206,7 @@ impl Row {
         self
     }
 
-    /// The results of a method are changed.
+    /// Changes the results of a method.
     pub(super) fn edit(
         self,
         method: &'static str,
@@ -233,7 +233,7 @@ impl Row {
         self.change(|it| it.say = Arc::new(say))
     }
 
-    /// The first answer to a method is changed.
+    /// Changes the first response to a method.
     pub(super) fn answer(
         self,
         method: &'static str,
@@ -245,22 +245,22 @@ impl Row {
         })
     }
 
-    /// Every answer is changed.
+    /// Changes every response.
     pub(super) fn answers(self, change: impl Fn(String) -> String + Send + Sync + 'static) -> Self {
         self.say(move |_, reply| vec![change(reply).into()])
     }
 
-    /// The first answer to a method has this in place of that, everywhere.
+    /// Replaces a text everywhere in the first response to a method.
     pub(super) fn swap(self, method: &'static str, one: &'static str, other: &'static str) -> Self {
         self.answer(method, move |reply| reply.replace(one, other))
     }
 
-    /// The first answer to a method is this error.
+    /// Replaces the first response to a method by this error.
     pub(super) fn refuse(self, method: &'static str, code: i64) -> Self {
         self.answer(method, move |reply| error(&reply, code))
     }
 
-    /// These messages come before the first answer to a method.
+    /// Sends these messages before the first response to a method.
     pub(super) fn ahead(self, method: &'static str, messages: &'static [&'static str]) -> Self {
         self.say(move |heard, reply| {
             let here = heard.method == method && heard.nth == 0;
@@ -269,7 +269,7 @@ impl Row {
         })
     }
 
-    /// What these requests ask stays without an answer.
+    /// Drops the responses to these requests.
     pub(super) fn silent(self, of: impl Fn(&Heard) -> bool + Send + Sync + 'static) -> Self {
         self.say(move |heard, reply| if of(heard) { Vec::new() } else { vec![reply.into()] })
     }
@@ -296,14 +296,14 @@ impl Row {
         self.over(HTTP).on_streams(frame)
     }
 
-    /// The same for what comes on a stream where there is one.
+    /// Also changes the frames of a stream.
     pub(super) fn on_streams(self, frame: impl Fn(String) -> String + Send + Sync + 'static) -> Self {
         self.change(|it| it.frame = Arc::new(frame))
     }
 }
 
 impl Talk {
-    /// Something is said to the server.
+    /// Records a message to the server.
     pub(super) fn hears(&mut self, line: &str) -> Heard {
         let message: Value = serde_json::from_str(line).unwrap_or_default();
         let method = message["method"].as_str().unwrap_or_default().to_owned();
@@ -313,7 +313,7 @@ impl Talk {
         let heard = Heard {
             line: line.into(),
             method,
-            // Of an array, the first of them.
+            // For an array, the id of its first message.
             id: message.get("id").or_else(|| message[0].get("id")).map(Value::to_string).unwrap_or_default(),
             nth,
             before: self.heard.last().map(|heard| heard.line.clone()).unwrap_or_default(),
@@ -322,7 +322,7 @@ impl Talk {
         heard
     }
 
-    /// What a message of the server answers: the last thing that was said, where its id does not tell.
+    /// The request that a message of the server responds to. If its id matches none, the last message.
     pub(super) fn answered(&self, reply: &str) -> Heard {
         let message: Value = serde_json::from_str(reply).unwrap_or_default();
         let id = message.get("id").map(Value::to_string).unwrap_or_default();
@@ -331,7 +331,7 @@ impl Talk {
     }
 }
 
-/// The list of tools with the first of them alone: nobody looks at the others, and reading them is most of the work.
+/// Shortens the list of tools to the first one: the others are not needed, and parsing them takes most of the time.
 pub(super) fn fewer(mut reply: String) -> String {
     if let Some(end) = reply.find(",{\"name\":\"test_error_handling\"")
         && reply.ends_with("]}}")
@@ -342,14 +342,14 @@ pub(super) fn fewer(mut reply: String) -> String {
     reply
 }
 
-/// A message with something in it changed.
+/// A message with a change.
 pub(super) fn edited(message: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut value: Value = serde_json::from_str(message).unwrap();
     change(&mut value);
     value.to_string()
 }
 
-/// An error in place of an answer.
+/// Replaces a response by an error.
 pub(super) fn error(reply: &str, code: i64) -> String {
     edited(reply, |reply| {
         reply.as_object_mut().unwrap().remove("result");

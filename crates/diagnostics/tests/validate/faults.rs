@@ -1,4 +1,4 @@
-//! Each fault is found by its rule, and by no other.
+//! Tests that each fault of the table is found by its rule, and by no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use super::front::{Front, SLOW, failed, judged, looked, outcome, server, small};
 use super::lines;
 use super::table::{NONE, features, http, protocol, rows};
 
-/// Longer than any answer takes on a busy machine: what is slow is one fault alone.
+/// A timeout above any response time on a busy machine, so that slowness is never an additional fault.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// So many servers are looked at over HTTP at a time.
+/// The number of servers validated over HTTP at the same time.
 const AT_ONCE: u32 = 8;
 
 const EVERY: [Of; 5] = [Of::Demo, Of::ModernAlone, Of::Plain, Of::Bare, Of::Small];
@@ -49,7 +49,7 @@ fn looking(validator: Validator, row: &Row) -> Validator {
     }
 }
 
-/// What is wrong with a report that is to have no accusation but those of a fault.
+/// Describes how a report differs from the expected one, in which only the rules of the fault fail.
 fn wrong(row: &Row, over: Over, report: &Result<Report, String>) -> Option<String> {
     let also = row.also.iter().map(|(rule, _)| *rule);
     let wanted: BTreeSet<&str> = also.chain([row.rule]).collect();
@@ -69,7 +69,7 @@ fn wrong(row: &Row, over: Over, report: &Result<Report, String>) -> Option<Strin
     })
 }
 
-/// Looks at a server behind a fault, over lines, on a clock that only waiting moves.
+/// Validates a server behind a fault over lines, on a paused clock that advances only while all tasks wait.
 fn over_lines(server: &Server, row: &Row) -> Result<Report, String> {
     looked_over_lines(server, row).map(|trace| judged(&trace))
 }
@@ -113,7 +113,7 @@ fn f27_each_fault_over_lines_is_found_by_its_rule_and_by_no_other() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Looks at the servers behind these faults, several at once.
+/// Validates the servers behind these faults, several at the same time.
 async fn found_over_http(rows: Vec<Row>) {
     let servers: BTreeMap<Of, Server> = EVERY.map(|of| (of, clean(of))).into();
     let (servers, room) = (Arc::new(servers), Arc::new(Semaphore::new(AT_ONCE as usize)));
@@ -123,7 +123,7 @@ async fn found_over_http(rows: Vec<Row>) {
         for over in row.over.iter().copied().filter(|over| *over != Over::Stdio) {
             let (row, servers, room) = (Arc::clone(&row), Arc::clone(&servers), Arc::clone(&room));
             looks.spawn(async move {
-                // What is slow to the second is looked at alone.
+                // A fault that depends on exact times runs alone.
                 let share = if row.fault.slow { AT_ONCE } else { 1 };
                 let _room = room.acquire_many(share).await.unwrap();
                 let report = over_http(&servers[&row.of], &row, over).await;
@@ -160,9 +160,9 @@ fn each_rule_has_a_fault_over_each_transport_that_it_judges() {
             Chapter::Stdio => &[Over::Stdio],
             Chapter::StreamableHttp => &[Over::Http],
             Chapter::HttpSse => &[Over::Sse],
-            // Judged in runs of its own: `tests/validate_client/stress.rs` has its faults.
+            // Checked in separate runs: the faults are in `tests/validate_client/stress.rs`.
             Chapter::Resilience => &[],
-            // Judged of what was asked without a token: `authorization` has its faults.
+            // Checked with requests without a token: the faults are in `authorization`.
             Chapter::Authorization => &[],
             _ => &[Over::Stdio, Over::Http],
         };

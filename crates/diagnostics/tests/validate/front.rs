@@ -1,4 +1,4 @@
-//! Our own server with a fault in front of it: what comes and what goes out is changed on the way.
+//! An HTTP proxy in front of our own server that applies a fault to requests and responses. Most tests of this folder use it.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,18 +31,18 @@ use tower_service::Service as _;
 
 use super::fault::{Fault, Talk, fewer};
 
-/// No look takes as long as this.
+/// The timeout of a validation.
 const LIMIT: Duration = Duration::from_secs(150);
 
-/// How long an answer may take where one takes longer.
+/// The response timeout for a fault that exceeds it.
 pub(super) const SLOW: Duration = Duration::from_secs(3);
 
 pub(super) type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// A server on a port of this machine, until it is dropped.
+/// A server on a local port, ended when this is dropped.
 pub(super) struct Front {
     pub(super) url: String,
-    /// The bodies that have come, and the values of `x-secret`.
+    /// The bodies that were received, and the values of `x-secret`.
     pub(super) came: Arc<Mutex<Vec<String>>>,
     accepting: JoinHandle<()>,
 }
@@ -72,7 +72,7 @@ struct Routed {
     count: Option<i64>,
 }
 
-/// A server with one tool of each kind that is looked at closely, and nothing else.
+/// A server with one tool for each feature that is checked in detail, and nothing else.
 pub(super) fn small() -> Server {
     let server = Server::builder("small", "1")
         .tool(tool("ask").read_only(), async |_: NoArguments, cx: Calling| {
@@ -84,7 +84,7 @@ pub(super) fn small() -> Server {
             format!("{} {:?}", routed.region, routed.count)
         })
         .tool(tool("job").read_only().as_task(), async |_: NoArguments, cx: Calling| {
-            // One that is to be cancelled asks for no progress, and is never done.
+            // A call that will be cancelled requests no progress, and never completes.
             let asked = cx.params().is_some_and(|params| params.raw().as_str().contains("progressToken"));
             let time = if asked { Duration::from_millis(50) } else { Duration::from_secs(3600) };
             let called_off = tokio::time::timeout(time, cx.cancelled()).await;
@@ -94,7 +94,7 @@ pub(super) fn small() -> Server {
 }
 
 impl Front {
-    /// Ends the server at once, with all connections to it.
+    /// Ends the server and all of its connections at once.
     pub(super) fn end(&self) -> AbortHandle {
         self.accepting.abort_handle()
     }
@@ -111,7 +111,7 @@ impl Front {
         let noted = Arc::clone(&came);
         let (fault, talk) = (Arc::new(fault), Arc::<Mutex<Talk>>::default());
         let accepting = tokio::spawn(async move {
-            // Ended with this task.
+            // The connections end with this task.
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let bytes = Arc::<Mutex<Vec<u8>>>::default();
@@ -186,17 +186,17 @@ async fn changed(
     let was = text.contains("-32021");
     let said = (fault.say)(&heard, text);
     if let [one] = said.as_slice() {
-        // A result in place of an error is no error.
+        // A result that replaces an error gets the status of a success.
         if one.windows(9).any(|window| window == b"\"result\":") {
             head.status = http::StatusCode::OK;
         }
-        // This error, where the server has not sent it, has the status that it must have.
+        // This error gets its required status if the fault has added it.
         if !was && one.windows(6).any(|window| window == b"-32021") {
             head.status = http::StatusCode::BAD_REQUEST;
         }
         return Response::from_parts(head, Full::from(one.clone()).boxed_unsync());
     }
-    // One message has a body of its own; none, or several, are a stream.
+    // A single message is the body. No message or several are sent as a stream.
     let mut stream = Vec::new();
     for message in said {
         for line in message.split(|byte| *byte == b'\n') {
@@ -209,11 +209,11 @@ async fn changed(
     Response::from_parts(head, Full::from(stream).boxed_unsync())
 }
 
-/// The bytes of a request: its head, and what came with it.
+/// The bytes of a request: its head, and whatever was read together with it.
 #[derive(Clone)]
 pub(super) struct Raw(pub(super) Vec<u8>);
 
-/// A connection whose bytes are kept as they come.
+/// A connection that records the bytes it reads.
 struct Watched {
     stream: TcpStream,
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -246,7 +246,7 @@ impl AsyncWrite for Watched {
     }
 }
 
-/// A stream that is changed on its way.
+/// A stream whose frames are changed.
 struct Changed<B> {
     body: Pin<Box<B>>,
     change: Arc<dyn Fn(String) -> String + Send + Sync>,
@@ -269,13 +269,13 @@ impl<B: Body<Data = Bytes>> Body for Changed<B> {
     }
 }
 
-/// A body that is all there.
+/// A response with a complete body.
 pub(super) fn full(status: u16, kind: &str, body: &str) -> Reply {
     let body = Full::from(body.to_owned()).boxed_unsync();
     Response::builder().status(status).header("content-type", kind).body(body).unwrap()
 }
 
-/// A body that begins so, and never ends.
+/// A response whose body starts with this text and never ends.
 pub(super) fn endless(kind: &str, body: &str) -> Reply {
     let body = Endless(Some(body.to_owned().into())).boxed_unsync();
     Response::builder().header("content-type", kind).body(body).unwrap()
@@ -298,7 +298,7 @@ impl Body for Endless {
     }
 }
 
-/// Looks, within the time that every test has.
+/// Runs a validation, within the timeout of every test.
 pub(super) async fn looked(validator: Validator) -> Result<Trace, ValidateError> {
     tokio::time::timeout(LIMIT, validator.run()).await.unwrap()
 }
@@ -307,12 +307,12 @@ pub(super) fn judged(trace: &Trace) -> Report {
     check_server(trace, &Selection::default())
 }
 
-/// The rules that were broken.
+/// The rules that failed.
 pub(super) fn failed(report: &Report) -> Vec<&'static str> {
     report.failed().map(|verdict| verdict.rule.slug).collect()
 }
 
-/// What a rule says.
+/// The outcome of a rule.
 pub(super) fn outcome<'r>(report: &'r Report, slug: &str) -> &'r Outcome {
     &report.verdicts.iter().find(|verdict| verdict.rule.slug == slug).unwrap().outcome
 }

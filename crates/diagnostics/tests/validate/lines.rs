@@ -1,4 +1,4 @@
-//! A fault between a clean server and whoever looks at it, over lines, in memory.
+//! Applies a fault between a correct server and the validator, over lines in memory.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use tokio::io::{
 
 use super::fault::{Fault, Said, Talk, fewer};
 
-/// More than is written in one go.
+/// The size of the buffer: more than is written at once.
 const ROOM: usize = 1 << 18;
-/// As long as a call takes that may be cancelled.
+/// The duration of a call that can be cancelled.
 const BUSY: Duration = Duration::from_millis(250);
-/// Longer than an answer may take, and not so long that it is not waited for.
+/// Longer than the response timeout, but short enough for the validator to wait for the late response.
 const LONG: Duration = Duration::from_millis(10_500);
 
 /// A link to that server through the fault.
@@ -46,7 +46,7 @@ async fn between(near: DuplexStream, far: DuplexStream, fault: Fault) {
                         return;
                     }
                     let line = (fault.hear)(line) + "\n";
-                    // A server that has ended hears nothing.
+                    // The write fails if the server has ended.
                     let _ = asks.write_all(line.as_bytes()).await;
                 }
                 if !open {
@@ -71,7 +71,7 @@ async fn between(near: DuplexStream, far: DuplexStream, fault: Fault) {
     }
 }
 
-/// The whole lines among what has come.
+/// Takes the complete lines out of the received bytes.
 fn lines(rest: &mut Vec<u8>, hasty: bool) -> Vec<String> {
     let mut lines = Vec::new();
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -85,7 +85,7 @@ fn lines(rest: &mut Vec<u8>, hasty: bool) -> Vec<String> {
     lines
 }
 
-/// Whether somebody is there to read it.
+/// Writes messages. Returns whether the reader is still there.
 async fn write(said: &mut (impl tokio::io::AsyncWrite + Unpin), messages: Vec<Said>) -> bool {
     for mut message in messages {
         message.push(b'\n');

@@ -1,8 +1,8 @@
-//! A look at servers from outside: our own is clean over each transport, each fault around it is found by its rule and
-//! by no other, nothing is called, and what is no server is told as such.
+//! Tests of the server validator. Our own server passes over each transport, each fault around it is found by its rule and
+//! by no other, no tool is called unasked, and a peer that is not a server is reported as such.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 mod authorization;
-// The server that the faults are put around is the one that the program shows.
+// The demonstration server of the binary, which the faults are applied to.
 #[path = "../../../cli/src/demo/mod.rs"]
 mod demo;
 mod fault;

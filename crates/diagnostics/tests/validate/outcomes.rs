@@ -1,4 +1,4 @@
-//! What comes of a look: a clean report, a report in spite of silence, or why there is none.
+//! Tests of the outcome of a validation: a clean report, a report in spite of silence, or the reason for having none.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -53,7 +53,7 @@ async fn r71_our_own_server_is_clean_over_http_sse() {
     let report = judged(&trace);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
     assert_eq!(*outcome(&report, "sse-session-ends"), Outcome::Passed);
-    // A URL of that kind is also recognised.
+    // A URL of that transport is also recognised.
     let found = looked(Validator::http(Link::http(&url))).await.unwrap();
     assert_eq!(judged(&found).ran(), report.ran());
 }
@@ -70,15 +70,14 @@ async fn f28_nothing_is_called_over_http() {
         for method in ["tools/call", "resources/subscribe", "tasks/cancel"] {
             assert!(!body.contains(method), "{body}");
         }
-        // What is read or got does not exist.
+        // The validator requests only resources and prompts that do not exist.
         if ["resources/read", "prompts/get"].iter().any(|method| body.contains(method)) {
             assert!(body.contains("mcpjoin-no-") || body.contains("mcpjoin: no"), "{body}");
         }
     }
 }
 
-/// A server with something to read, a tool that only reads, and one that must not be touched; and how often each was
-/// called.
+/// A server with a resource, a prompt, a read-only tool, and a tool that must not be called. Counts the calls of each.
 fn library() -> (Server, Arc<[AtomicUsize; 4]>) {
     let counts = Arc::<[AtomicUsize; 4]>::default();
     let counted = |place: usize| {
@@ -129,7 +128,7 @@ async fn f28_a_server_that_counts_is_called_where_it_was_allowed_and_nowhere_els
 
     let report = judged(&looked(front.validator().read_only_tools()).await.unwrap());
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
-    // Once in each era, and once as a task that it cannot be.
+    // Once in each era, and once as a task, which the tool does not support.
     assert_eq!(counts(&counted), [3, 2, 2, 2]);
     for rule in [
         "call-has-content",
@@ -150,7 +149,7 @@ async fn headers_are_sent_with_every_request_and_stand_in_no_trace() {
     assert!(!format!("{trace:?}").contains("hunter2"));
     let came = front.came.lock().unwrap();
     let secrets = came.iter().filter(|line| *line == "hunter2").count();
-    // Documents are fetched without it: they are anybody's.
+    // The metadata documents are public, and are fetched without the header.
     let documents = 2;
     assert_eq!(secrets * 2 + documents, came.len(), "each request has brought its body and the header");
 }
@@ -191,7 +190,7 @@ async fn what_is_no_server_is_told_as_such() {
     .await;
     let outcome = looked(guarded.validator()).await;
     assert!(matches!(outcome, Err(ValidateError::Unauthorized { status: 401, .. })), "{outcome:?}");
-    // Asked once, and not in every era; then how it wants to be asked.
+    // The refusal ends the validation in one era. The other requests find out which authorization the server requires.
     assert!(guarded.came.lock().unwrap().len() <= 10);
     let closed = Closed::tcp();
     let outcome = looked(Validator::http(Link::http(format!("http://{closed}/mcp")))).await;
@@ -259,10 +258,10 @@ async fn a_server_that_ends_over_http_is_told_to_have_ended_and_nothing_else() {
     }
 }
 
-/// A server on which nothing comes.
+/// A server that sends nothing.
 fn mute() -> Link {
     let (near, far) = tokio::io::duplex(1 << 16);
-    // It is there as long as the test is.
+    // Keeps the other end open until the test ends.
     std::mem::forget(far);
     let (reader, writer) = tokio::io::split(near);
     Link::stream(reader, writer, "mute")
@@ -284,7 +283,7 @@ async fn r44_a_mute_server_is_waited_for_as_long_as_was_said() {
     }
 }
 
-/// One that reads nothing, says nothing, and does not leave when its input ends.
+/// A program that reads nothing, sends nothing, and does not exit when its input ends.
 #[cfg(unix)]
 #[tokio::test]
 async fn r44_a_mute_program_is_ended_soon() {
@@ -292,15 +291,15 @@ async fn r44_a_mute_program_is_ended_soon() {
     let sleeping = ChildCommand::new("sleep").arg("1000");
     let outcome = looked(Validator::new(sleeping).answer_within(Duration::from_millis(300))).await;
     assert!(matches!(outcome, Err(ValidateError::NoSession(_))), "{outcome:?}");
-    // It takes three seconds. A busy machine may take ten times as long, and the 35 s that the limits say by themselves
-    // (5 s for the probe, 30 s for `initialize`) are more than that.
+    // This takes three seconds. A busy machine may take ten times as long. The default limits (5 s for the probe, 30 s for
+    // `initialize`) add up to 35 s, which is more than that.
     let unasked = Limits::default().probe + Limits::default().initialize;
     assert!(began.elapsed() < unasked, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn r44_silence_costs_a_bounded_time() {
-    // Every answer but the first is a stream on which nothing comes.
+    // Every response but the first is a stream without events.
     let silent = Front::new(Fault {
         instead: Arc::new(|_, body| {
             (!body.contains("server/discover")).then(|| endless("text/event-stream", ":\n\n"))
@@ -358,7 +357,7 @@ async fn an_endpoint_elsewhere_is_not_posted_to() {
 
 #[tokio::test]
 async fn a_server_that_asks_without_end_is_answered_a_bounded_number_of_times() {
-    // Whatever is posted is answered with a stream of questions.
+    // Every POST gets a stream of requests as its response.
     let asking = Front::new(Fault {
         instead: Arc::new(|_, body| {
             let asked = "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n\n".repeat(10);

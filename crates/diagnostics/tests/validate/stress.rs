@@ -1,4 +1,5 @@
-//! Servers over HTTP under stress: our own bears it, and each fault in front of it is found by its rule and by no other.
+//! Tests of servers over HTTP under stress. Our own server passes, and each fault in front of it is found by its rule and by
+//! no other.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,10 +17,10 @@ use super::fault::Fault;
 use super::front::{Front, Raw as Bytes, Reply, full, looked, server};
 use mcpjoin_rules::{Outcome, Selection, Trace, check_server};
 
-/// A tool of the demonstration that takes its time, and tells how far it is.
+/// A slow tool of the demonstration server that sends progress.
 const SLOW: &str = "test_tool_with_progress";
 
-/// What the chapter of resilience says: each rule, and whether it has passed, failed or had nothing to judge.
+/// The rules of the chapter of resilience, and whether each has passed, failed or was skipped.
 fn said(trace: &Trace) -> Vec<(&'static str, &'static str)> {
     let report = check_server(trace, &Selection::new(["resilience"], []).unwrap());
     let said = report.verdicts.iter().map(|verdict| {
@@ -37,7 +38,7 @@ fn of<'s>(said: &[(&'s str, &str)], outcome: &str) -> Vec<&'s str> {
     said.iter().filter(|(_, said)| *said == outcome).map(|(slug, _)| *slug).collect()
 }
 
-/// What is judged of a server that we have started, and nowhere else.
+/// Rules that are checked only for a server that the validator has started.
 const OF_PROCESSES: [&str; 4] =
     ["ends-in-mid-request", "ends-unasked", "ends-at-sigterm", "same-after-restart"];
 
@@ -49,7 +50,7 @@ async fn f27_our_server_bears_it_over_http() {
     let said = said(&looked(validator).await.unwrap());
     assert_eq!(of(&said, "failed"), [""; 0]);
     assert_eq!(of(&said, "skipped"), OF_PROCESSES);
-    // Nothing is called but what was named, and without a name nothing.
+    // Only named tools are called.
     let front = Front::of(&demo, Fault::default()).await;
     let quiet = self::said(&looked(front.validator().resilience()).await.unwrap());
     assert_eq!(of(&quiet, "failed"), [""; 0]);
@@ -62,7 +63,7 @@ async fn f27_our_server_bears_it_over_http_sse() {
     let front = Front::of(&demo, Fault::default()).await;
     let said = said(&looked(over_sse(&front)).await.unwrap());
     assert_eq!(of(&said, "failed"), [""; 0]);
-    // A stream of that transport cannot be taken up again.
+    // A stream of that transport cannot be resumed.
     assert_eq!(of(&said, "skipped"), [&OF_PROCESSES[..], &["cut-stream-resumed"]].concat());
     assert!(!front.came.lock().unwrap().iter().any(|body| body.contains("tools/call")));
 }
@@ -82,7 +83,7 @@ fn broken() -> Option<Reply> {
     Some(full(500, "text/plain", "not today"))
 }
 
-/// Breaks the first question whether the server is there that follows what `begins` sees.
+/// Breaks the response to the first `server/discover` after a request that `begins` accepts.
 fn next(begins: impl Fn(&Parts, &str) -> bool + Send + Sync + 'static) -> Instead {
     let (due, begins) = (AtomicBool::new(false), begins);
     Box::new(move |head, body| {
@@ -97,7 +98,7 @@ fn next(begins: impl Fn(&Parts, &str) -> bool + Send + Sync + 'static) -> Instea
 
 /// Faults of a server of the modern era.
 fn modern() -> Vec<(&'static str, Instead)> {
-    // By what was asked before, and by their numbers: those that follow what was left, and no other.
+    // Matches one request by its id and by the requests before it, which follow an abandoned request.
     let after = |before: &'static [(&'static str, u64)], now: u64| {
         let last = Mutex::new(VecDeque::<String>::new());
         move |_: &Parts, body: &str| {
@@ -148,7 +149,7 @@ fn modern() -> Vec<(&'static str, Instead)> {
 fn legacy() -> Vec<(&'static str, Instead)> {
     let ended = AtomicBool::new(false);
     vec![
-        // With one session all of them end.
+        // The end of one session ends all sessions.
         (
             "many-sessions-borne",
             Box::new(move |head, body| {
@@ -199,7 +200,7 @@ async fn f27_each_fault_of_a_server_under_stress_over_http_is_found_by_its_rule_
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Faults of a server over HTTP+SSE: what is refused after so many sessions were opened.
+/// Faults of a server over HTTP+SSE: a request is refused after a given number of sessions were opened.
 fn http_sse() -> Vec<(&'static str, Instead)> {
     let of = |sessions: usize, method: &'static str, wanted: fn(u64) -> bool| -> Instead {
         let opened = AtomicUsize::new(0);

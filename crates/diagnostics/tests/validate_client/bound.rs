@@ -1,4 +1,4 @@
-//! A client that never stops is stopped, also over one connection that stays open.
+//! Tests that the validation of a client that never stops is bounded, also over a single open connection.
 
 use std::future::pending;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use tokio::time::timeout;
 
 use super::{link, server};
 
-/// What stops nobody is not waited for any longer.
+/// The timeout of a test.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// So much is noted.
+/// The limit of the recorded bytes.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// So many are connected at once.
+/// The limit of open connections.
 const CONNECTIONS: usize = 1000;
 
-/// What is noted of a client that sends this again and again over one connection, until it is closed.
+/// The trace of a client that sends these requests over one connection until it is closed.
 async fn noted(requests: String) -> Trace {
     let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
     let address = listener.address();
@@ -36,7 +36,7 @@ async fn noted(requests: String) -> Trace {
     timeout(DEADLINE, both).await.expect("it goes on for ever")
 }
 
-/// How many requests and how many messages of the server were noted, and the bytes of both.
+/// The number of recorded requests and of messages of the server, and the bytes of both.
 fn counted(trace: &Trace) -> (usize, usize, usize) {
     let (mut requests, mut said, mut bytes) = (0, 0, 0);
     for event in trace.runs.iter().flat_map(|run| &run.events) {
@@ -65,7 +65,7 @@ fn bare(method: &str, target: &str) -> String {
 async fn requests_without_a_message_are_counted() {
     let trace = noted(bare("GET", "/mcp") + &bare("DELETE", "/mcp")).await;
     let (requests, said, _) = counted(&trace);
-    // Each is refused with a message.
+    // Each request is refused with a message.
     assert_eq!((requests, said), (10_000, 10_000));
 }
 
@@ -102,7 +102,7 @@ async fn messages_are_counted_while_their_connection_stays() {
     assert!((MOST_BYTES..MOST_BYTES + 2 * body.len()).contains(&bytes), "{bytes}");
 }
 
-/// Asks over a connection that stays, and waits for the refusal.
+/// Sends a request over an open connection, and waits for the refusal.
 async fn is_answered(client: &mut TcpStream) {
     client.write_all(bare("GET", "/mcp").as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -127,7 +127,7 @@ async fn a_thousand_connections_are_judged_at_once_and_one_more_waits_for_its_pl
         }
         let mut more = TcpStream::connect(address).await.unwrap();
         more.write_all(bare("GET", "/mcp").as_bytes()).await.unwrap();
-        // It has come before all of these.
+        // This request was sent before the following ones.
         for client in &mut clients {
             is_answered(client).await;
         }

@@ -1,4 +1,5 @@
-//! A client written by hand, in both eras, that does everything right; and faults, each a change to one of its lines.
+//! Tests of the rules for clients, over lines. A scripted client does everything right in both eras, and each fault changes
+//! one of its lines.
 
 use std::future::pending;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{accused, judged, link, server};
 
-/// Nothing more comes after that: twice as long as the answer to `initialize` is held back.
+/// The silence after which no further message is expected: twice the delay of the response to `initialize`.
 const QUIET: Duration = Duration::from_millis(300);
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}"#;
@@ -34,7 +35,7 @@ const MODERN: [&str; 6] = [
     r#"{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"quiet","_meta":META}}"#,
 ];
 
-/// What the client answers: the method that it is asked for, and the rest of the response.
+/// The responses of the client: a text in the request, and the rest of the response.
 const ANSWERS: [(&str, &str); 5] = [
     ("\"ping\"", r#""result":{}}"#),
     ("no-such-method", r#""error":{"code":-32601,"message":"no"}}"#),
@@ -43,8 +44,8 @@ const ANSWERS: [(&str, &str); 5] = [
     ("sampling/createMessage", r#""error":{"code":-32602,"message":"no"}}"#),
 ];
 
-/// The rule that is broken, what stands in a line of the client, and what stands there instead. A line with what follows
-/// `DROP:` is not sent at all.
+/// The rule that is broken, a text in a line of the client, and its replacement. A line that contains the text after `DROP:`
+/// is not sent at all.
 pub(super) type Fault = (&'static str, &'static str, &'static str);
 
 const LEGACY_FAULTS: [Fault; 35] = [
@@ -61,7 +62,7 @@ const LEGACY_FAULTS: [Fault; 35] = [
     ("client-response-id", "LOOK-ping\",\"result\"", "PING\",\"result\""),
     ("client-answered-once", r#"no"}}"#, "no\"}}\nAGAIN"),
     ("client-ping-answered", r#""result":{}}"#, r#""error":{"code":-32601,"message":"what"}}"#),
-    // Silent to the ping, and there for long enough.
+    // The client does not answer the ping, and stays connected until the timeout.
     ("client-ping-answered", r#"{"jsonrpc":"2.0","id":"LOOK-ping","result":{}}"#, "WAIT 12"),
     ("client-unknown-method-refused", r#""error":{"code":-32601,"message":"no"}}"#, r#""result":{}}"#),
     ("client-unknown-method-code", "-32601", "-32603"),
@@ -198,7 +199,7 @@ const MODERN_FAULTS: [Fault; 16] = [
     ),
 ];
 
-/// What stands for longer texts.
+/// Expands the abbreviations of longer texts.
 fn written_out(line: &str) -> String {
     let without = |part: &str| META.replace(part, "");
     line.replace("META", META)
@@ -224,20 +225,20 @@ fn written_out(line: &str) -> String {
         .replace("REQUEST", "{\"jsonrpc\":\"2.0\",\"id\":")
 }
 
-/// What the client has been told that it must give back.
+/// Values from the server that the client has to return.
 #[derive(Default)]
 struct Told {
     cursor: String,
     state: String,
-    /// The task that was begun last.
+    /// The task that was started last.
     task: String,
-    /// The question that was asked last.
+    /// The id of the last elicitation request.
     question: String,
-    /// What is not answered.
+    /// The request that the client does not answer.
     silent: &'static str,
 }
 
-/// What comes until it is quiet: what is asked is answered.
+/// Reads messages until the server is silent, and answers requests.
 async fn hear(
     reader: &mut (impl tokio::io::AsyncBufRead + Unpin),
     writer: &mut (impl tokio::io::AsyncWrite + Unpin),
@@ -284,7 +285,7 @@ async fn send(
     fault: Option<Fault>,
 ) {
     let (mut line, mut changed) = (line.to_owned(), false);
-    // What was not given cannot be given back.
+    // A value that was not received cannot be returned.
     let lacks = |name: &str, given: &str| line.contains(name) && given.is_empty();
     if lacks("CURSOR", &told.cursor) || lacks("STATE", &told.state) || lacks("TASK", &told.task) {
         return;
@@ -321,7 +322,7 @@ async fn looked_at(lines: &[&str], fault: Option<Fault>) -> Trace {
     looked_at_by(ClientValidator::new(server()), lines, "", fault).await
 }
 
-/// Looks at a client that does not answer what is silent.
+/// Validates a client that does not answer the request `silent`.
 pub(super) async fn looked_at_by(
     validator: ClientValidator,
     lines: &[&str],
@@ -337,7 +338,7 @@ pub(super) async fn looked_at_by(
             send(&mut writer, line, &told, fault).await;
             hear(&mut reader, &mut writer, &mut told, fault).await;
         }
-        // Whoever has not been answered by now is not.
+        // Responses are expected until this timeout.
         let _ = timeout(Duration::from_secs(12), hear(&mut reader, &mut writer, &mut told, fault)).await;
     };
     let looking = validator.serve(link(ours), pending());

@@ -1,5 +1,5 @@
-//! A look at clients, and at servers under stress: our own client is clean in both eras over both transports, and each fault of a client that is written by
-//! hand is found by its rule and by no other.
+//! Tests of the client validator, and of servers under stress over lines. Our own client passes in both eras over both
+//! transports, and each fault of a scripted client is found by its rule and by no other.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
 mod bound;
@@ -31,7 +31,7 @@ struct Region {
     region: String,
 }
 
-/// A server with something for each rule: pages, an argument that belongs in a header, a question, and a state with it.
+/// A server with something for each rule: pages, an argument with a header, an input request with a request state.
 fn server() -> Server {
     Server::builder("looked-through", "1")
         .page_size(2)
@@ -96,7 +96,7 @@ fn accused(report: &Report) -> Vec<&'static str> {
     report.failed().map(|verdict| verdict.rule.slug).collect()
 }
 
-/// Whether all of these were put to the test.
+/// Asserts that all of these rules were checked.
 #[track_caller]
 fn all_passed(report: &Report, rules: &[&str]) {
     let told = |slug: &&&str| {

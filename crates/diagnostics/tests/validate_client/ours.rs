@@ -1,4 +1,4 @@
-//! Our own client.
+//! Tests that our own client passes the client validator.
 
 use std::future::pending;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::{accused, all_passed, judged, link, server};
 
-/// Does what a client can do.
+/// Uses each feature of a client.
 async fn work(link: Link, era: Era) {
     let client = Client::builder("worker", "1")
         .ask(Ask::Only(era))

@@ -1,4 +1,5 @@
-//! What is provoked over HTTP, in real time: a client written by hand that bears it, and the same with one fault.
+//! Tests of the rules for clients that need provoked situations over HTTP, in real time: a scripted client without a fault,
+//! and the same client with one fault.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -16,18 +17,18 @@ use tokio::time::timeout;
 use super::{accused, judged, server};
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}"#;
-/// When a client is to come back.
+/// The delay after which a client must reconnect.
 const RETRY: Duration = Duration::from_secs(1);
-/// What takes longer has no end.
+/// The timeout of a scripted client.
 const LONGEST: Duration = Duration::from_secs(20);
-/// For so long a client is waited for.
+/// The time that the validator waits for a client.
 const ANSWER: Duration = Duration::from_millis(200);
 
 async fn passes(time: Duration) {
     let _ = timeout(time, std::future::pending::<()>()).await;
 }
 
-/// What came back, to its end.
+/// A complete response.
 struct Reply(String);
 
 impl Reply {
@@ -47,7 +48,7 @@ impl Reply {
     }
 }
 
-/// A client: where it posts, and what stands in its head.
+/// A client: its address, and its request headers.
 #[derive(Clone)]
 struct Raw {
     address: SocketAddr,
@@ -84,7 +85,7 @@ impl Raw {
         self.asks("", &format!(r#"{{"jsonrpc":"2.0",{rest}}}"#)).await
     }
 
-    /// A request of the modern era.
+    /// Sends a request of the modern era.
     async fn requests(&self, id: u8, method: &str, name: &str, more: &str, params: &str) -> Reply {
         let named = if name.is_empty() { String::new() } else { format!("Mcp-Name: {name}\r\n") };
         let headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{named}{more}");
@@ -107,7 +108,7 @@ impl Raw {
         self
     }
 
-    /// Comes back for a stream.
+    /// Reconnects to a stream.
     async fn resumes(&self, event: &str) {
         let mut stream = self.sends("GET", &format!("Last-Event-ID: {event}\r\n"), "").await;
         let mut text = String::new();
@@ -141,7 +142,7 @@ fn plain() -> ClientValidator {
     ClientValidator::new(server())
 }
 
-/// What a client does, without its fault or with it.
+/// Runs the script of a rule, with or without its fault.
 async fn does(rule: &'static str, faulty: bool) -> Trace {
     match rule {
         "client-takes-both-replies" => {
@@ -185,7 +186,7 @@ async fn does(rule: &'static str, faulty: bool) -> Trace {
                 let raw = raw.opens().await;
                 let body = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}"#;
                 let stream = raw.sends("POST", "", body).await;
-                // It has come when what was sent after it is answered.
+                // The request has arrived when a later request is answered.
                 raw.says(r#""id":3,"method":"ping""#).await;
                 drop(stream);
                 passes(2 * ANSWER).await;
@@ -273,7 +274,7 @@ async fn does(rule: &'static str, faulty: bool) -> Trace {
     }
 }
 
-/// The rules, and whether a client without the fault is known to keep them.
+/// The rules, and whether the client without the fault passes (otherwise the rule is skipped).
 const RULES: [(&str, bool); 9] = [
     ("client-takes-both-replies", true),
     ("client-polls-primed-stream", true),
@@ -281,7 +282,7 @@ const RULES: [(&str, bool); 9] = [
     ("client-resumes-with-last-id", true),
     ("client-cancels-explicitly", true),
     ("client-refreshes-after-mismatch", true),
-    // It leaves.
+    // This client disconnects.
     ("client-reads-400-before-falling-back", false),
     ("client-posts-to-endpoint", true),
     ("client-restarts-list-after-bad-cursor", true),

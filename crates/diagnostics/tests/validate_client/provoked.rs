@@ -1,4 +1,5 @@
-//! What the look provokes: clients that bear it, and for each rule one that does not, found by that rule alone.
+//! Tests of situations that the validator provokes: correct clients pass, and for each rule a faulty client fails this rule
+//! alone.
 
 use std::future::pending;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::time::timeout;
 use super::faults::{Fault, LEGACY, looked_at_by};
 use super::{accused, judged, link, server};
 
-/// A client, what it does not answer, who looks at it, and its faults.
+/// A client's lines, the request that it does not answer, its validator, and its faults.
 struct Script {
     name: &'static str,
     validator: fn() -> ClientValidator,
@@ -298,7 +299,7 @@ async fn f27_what_a_client_makes_of_what_is_provoked_is_found_by_its_rule_and_by
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A client that closes our input, and sends a signal after that time.
+/// A client that closes the validator's input, and sends a signal after that time.
 async fn leaves(after: Duration) -> Trace {
     let (theirs, ours) = tokio::io::duplex(64 * 1024);
     let end = async {

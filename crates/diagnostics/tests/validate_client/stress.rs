@@ -1,4 +1,4 @@
-//! Servers under stress: our own bears it, and faults in front of it are found.
+//! Tests of servers under stress over lines: our own server passes, and faults in front of it are found.
 
 use mcpjoin::Link;
 use mcpjoin_diagnostics::validate::Validator;
@@ -7,11 +7,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::{link, server};
 
-/// What stands between a server and its client: whether a line, with its number, is lost.
+/// A fault between the server and its client: decides by number and content whether a line is dropped.
 type Fault = fn(usize, &str) -> bool;
 
-/// A connection to the server, in which the lines that the fault wants gone do not get to it; without one nothing
-/// is changed.
+/// A connection to the server. Lines that the fault selects do not reach the server; without a fault nothing is changed.
 fn behind(fault: Option<Fault>) -> Link {
     let (theirs, ours) = tokio::io::duplex(4096);
     let Some(fault) = fault else {
@@ -52,12 +51,12 @@ async fn accused(fault: Option<Fault>) -> Vec<&'static str> {
 #[tokio::test(start_paused = true)]
 async fn f27_our_server_bears_it_and_faults_of_another_are_found() {
     assert_eq!(accused(None).await, [""; 0]);
-    // After 100 requests in one connection, no more are taken; those whose answers are not read at once are as many.
+    // The first 110 lines of a connection are accepted. The check of a slow reader sends 100 requests, which stays below.
     let tired: Fault = |number, line| number > 110 && line.contains("server/discover");
     assert_eq!(accused(Some(tired)).await, ["many-requests-answered"]);
     let lazy: Fault = |number, line| number > 50 && line.contains("tools/list");
     assert_eq!(accused(Some(lazy)).await, ["slow-reader-loses-nothing"]);
-    // The fourth line follows the large one in its connection; in another, it is one of many.
+    // The fourth line follows the large one in its connection. In the other connection it is one of many.
     let small: Fault = |number, line| line.len() > 100_000 || number == 4 && line.contains("server/discover");
     assert_eq!(accused(Some(small)).await, ["many-requests-answered", "large-request-survived"]);
 }

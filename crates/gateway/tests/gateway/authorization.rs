@@ -1,4 +1,4 @@
-//! A gateway that requires access tokens: principals do not share servers, and tokens are not forwarded.
+//! Tests of a gateway that requires access tokens: principals do not share servers, and tokens are not forwarded.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

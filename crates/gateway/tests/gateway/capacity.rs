@@ -1,4 +1,4 @@
-//! How many servers and pools one principal or address may use.
+//! Tests of the number of servers and pools that one principal or address may use.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Starts and ends of clients and servers.
+//! Tests of how clients and servers start and end.
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Clients and servers over HTTP.
+//! Tests of clients and servers over HTTP.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

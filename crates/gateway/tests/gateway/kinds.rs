@@ -1,4 +1,4 @@
-//! Tools that a legacy server runs only as tasks, as its list says: the limits of reading the list.
+//! Tests of tools that a legacy server runs only as tasks, as its list says: the limits of reading the list.
 
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::Ask;

@@ -1,4 +1,4 @@
-//! A client that speaks only the legacy era in front of a server that speaks only the modern era.
+//! Tests of a client that speaks only the legacy era in front of a server that speaks only the modern era.
 
 use std::sync::Arc;
 use std::time::Duration;

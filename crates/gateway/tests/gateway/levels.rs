@@ -1,4 +1,4 @@
-//! Log levels of modern clients in front of legacy servers.
+//! Tests of the log levels of modern clients in front of legacy servers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What crosses a gateway, and how its connections end.
+//! Tests of the messages that pass through a gateway, and of the end of its connections. This file has the shared helpers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod authorization;

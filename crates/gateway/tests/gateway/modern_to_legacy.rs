@@ -1,4 +1,4 @@
-//! A client that speaks only the modern era in front of a server that speaks only the legacy era.
+//! Tests of a client that speaks only the modern era in front of a server that speaks only the legacy era.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Modern clients that cannot be told apart, in front of a legacy server that asks: each question reaches its own call.
+//! Tests of modern clients that cannot be told apart, in front of a legacy server that asks: each question reaches its own
+//! call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -323,7 +324,7 @@ fn twenty_at_once_before_four_servers_are_served_in_order_and_none_hears_another
                 let tool = format!("tool {number}");
                 let (words, state) = person.asked().await;
                 assert_eq!(words, tool);
-                // Some take their time.
+                // Some calls take longer than others.
                 passes(Duration::from_secs(1 + [0, 1, 2][number % 3])).await;
                 person.answer(2, &tool, &state, &tool).await;
                 assert_eq!(person.text().await, tool);

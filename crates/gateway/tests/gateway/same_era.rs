@@ -1,4 +1,4 @@
-//! A client and a server of the same era: messages pass byte for byte in both directions.
+//! Tests of a client and a server of the same era: messages pass byte for byte in both directions.
 
 use std::time::Duration;
 
@@ -454,7 +454,7 @@ fn what_belongs_to_no_request_reaches_a_client_on_its_own_connection_once() {
             server.say(&format!(r#"{{"jsonrpc":"2.0","id":{theirs},"result":{{}}}}"#)).await;
             client.hears(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"result":{{}}}}"#)).await;
         }
-        // It is delivered without a request in flight, too.
+        // It is also delivered without a request in flight.
         server.say(changed).await;
         client.hears(changed).await;
     });

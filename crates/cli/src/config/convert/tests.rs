@@ -1,4 +1,4 @@
-//! Every dialect into every other one and back: what both have words for comes back as it was.
+//! Tests of the conversion from every dialect into every other one and back: what both support is unchanged.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,7 @@ use super::super::source::Source;
 use super::{Converted, convert};
 use crate::args::Configured;
 
-/// Everything that every dialect has words for.
+/// Everything that all dialects support.
 const COMMON: &str = r#"{"mcpServers": {
   "files": {"command": "npx", "args": ["-y", "pkg", "é \"quoted\" \\ \u007f\n"],
     "env": {"API_KEY": "y", "A.B": "x"}, "cwd": "/srv/a b"},
@@ -31,7 +31,7 @@ fn configuration(dialect: Dialect, text: &str) -> Configuration {
         .unwrap_or_else(|unread| panic!("{}\n{text}", unread.failure.message))
 }
 
-/// What an entry says, without its places.
+/// The definitions of the entries, without their positions.
 fn said(configuration: &Configuration) -> Vec<(String, String)> {
     let definition = |node| Definition::read(configuration.dialect, node).unwrap();
     let entries = configuration.contents.entries.iter();
@@ -194,7 +194,7 @@ fn what_only_some_dialects_have_goes_with_an_entry_or_is_told() {
         assert!(left.contains(&file(name)) && left.contains(&ca(name)), "{left:?}");
         assert_eq!(left[left.len() - 2..], left_out(name));
     }
-    // What Codex passes on is set to itself elsewhere, and comes back.
+    // A variable that Codex inherits becomes a reference to itself in other dialects, and the reverse.
     let codex = "[mcp_servers.a]\ncommand = \"x\"\nenv_vars = [\"V\", \"W\"]\n";
     let file = std::env::temp_dir().join(format!("mcpjoin-convert-{}.toml", std::process::id()));
     std::fs::write(&file, codex).unwrap();
@@ -218,7 +218,7 @@ fn i166_values_are_written_as_references_unless_they_are_asked_for() {
         let all = format!("{}{:?}{:?}", converted.text, converted.left, converted.to_set);
         assert!(!all.contains("hunter2"), "{name}: {all}");
         assert_eq!(written(dialect, true).text.matches("hunter2g").count(), 1, "{name}");
-        // It can be read again, and every reference in it is one.
+        // The output can be read again, and its values are valid references.
         let there = configuration(dialect, &converted.text);
         assert_eq!(there.contents.entries.len(), 2);
         assert!(written(dialect, true).to_set.is_empty());

@@ -1,4 +1,4 @@
-//! Changes that those who listen hear of.
+//! Tests of change notifications to subscribed clients.
 
 use mcpjoin::proto::{Era, Method};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::demo::offers::{ADDED_PROMPT, ADDED_TOOL, WATCHED_RESOURCE};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Opens a stream and gives its id, once it is acknowledged.
+/// Opens a stream, waits for its acknowledgement, and returns its id.
 async fn listen(wire: &mut Wire, filter: Value) -> i64 {
     let id = wire.request("subscriptions/listen", json!({ "notifications": filter })).await;
     let first = wire.next().await;

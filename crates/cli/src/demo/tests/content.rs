@@ -1,4 +1,4 @@
-//! Tools that give something.
+//! Tests of tools that return content.
 
 use mcpjoin::proto::Era;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{ERAS, answering, call, run, silent, text, value};
 use crate::demo::{PICTURE, SOUND};
 
-/// What a tool without arguments gives is this, in both eras.
+/// Asserts that a tool without arguments returns this content in both eras.
 fn gives(tool: &str, content: &Value) {
     run(async {
         for era in ERAS {
@@ -91,7 +91,7 @@ fn what_is_said_comes_back_and_sums_are_right_and_structured() {
     });
 }
 
-/// No tool breaks, whatever it is called with: each that needs nothing but a client is called in both eras.
+/// No tool fails unexpectedly: each tool without required arguments is called in both eras.
 #[test]
 fn every_tool_can_be_called_in_both_eras() {
     run(async {
@@ -115,7 +115,7 @@ fn every_tool_can_be_called_in_both_eras() {
                         let code = error.remote().map(|error| error.code);
                         let expected = match era {
                             _ if !needs_tasks => -32603,
-                            // Asked for no task, where it could have.
+                            // The tool requires a task, and the call requested none.
                             Era::Legacy => -32601,
                             Era::Modern => -32021,
                         };

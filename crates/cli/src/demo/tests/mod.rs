@@ -1,5 +1,6 @@
-//! Tests of the server over links in memory with a paused clock: each tool, prompt and resource in both eras through the library's
-//! own client, and line by line what the scenarios of the official suite check. A test for a scenario has its name.
+//! Tests of the demonstration server over links in memory with a paused clock: each tool, prompt and resource in both eras
+//! through the library's client, and the messages that the official suite checks, line by line. A test for a scenario has
+//! the name of the scenario.
 
 mod changes;
 mod content;
@@ -30,7 +31,7 @@ use tokio::sync::mpsc;
 
 pub(super) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
-/// Runs a test with a paused clock, for ten hours of that clock at most.
+/// Runs a test with a paused clock, for at most ten hours of virtual time.
 pub(super) fn run(test: impl Future<Output = ()>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -61,15 +62,15 @@ pub(super) async fn connect(server: &Server, builder: ClientBuilder) -> Client {
     builder.connect(ours).await.unwrap()
 }
 
-/// A client that answers nothing.
+/// A client that answers no requests of the server.
 pub(super) async fn silent(era: Era) -> Client {
     connect(&server(), builder(era)).await
 }
 
-/// The questions that a client was asked: their schemas and messages.
+/// The elicitation requests that a client received: their schemas and messages.
 pub(super) type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// A client that answers everything: with the name Ada, the colour blue, yes, and the roots of a home.
+/// A client that answers every request: with the name Ada, the colour blue, yes, and the roots of a home.
 pub(super) async fn answering(era: Era) -> (Client, Asked) {
     let asked = Asked::default();
     let (forms, prompts) = (asked.clone(), asked.clone());
@@ -87,7 +88,7 @@ pub(super) async fn answering(era: Era) -> (Client, Asked) {
     (connect(&server(), builder).await, asked)
 }
 
-/// Every field filled in with what is right for its name.
+/// Fills in every field with a value that suits its name.
 pub(super) fn filled_in(params: &ElicitParams) -> ElicitResult {
     let ElicitParams::Form(form) = params else { panic!("{params:?}") };
     let mut content = Members::new();
@@ -105,7 +106,7 @@ pub(super) fn filled_in(params: &ElicitParams) -> ElicitResult {
     ElicitResult::new(ElicitAction::Accept).with_content(content)
 }
 
-/// A client with what it hears besides answers.
+/// A client, and the notifications that it receives.
 pub(super) async fn listening(server: &Server, era: Era) -> (Client, mpsc::UnboundedReceiver<Notification>) {
     let (received, hears) = mpsc::unbounded_channel();
     let hear = move |notification| received.send(notification).unwrap();
@@ -116,25 +117,25 @@ pub(super) async fn call(client: &Client, tool: &str, arguments: Value) -> CallT
     client.call_tool(tool, Some(raw(&arguments))).await.unwrap()
 }
 
-/// The text of a result of one text.
+/// The text of a result whose only content is a text.
 pub(super) fn text(result: &CallToolResult) -> &str {
     let [Content::Text(text)] = &result.content[..] else { panic!("{result:?}") };
     &text.text
 }
 
-/// What a call is refused with.
+/// The error of a call that is refused.
 pub(super) async fn refused(client: &Client, tool: &str, arguments: Value) -> ErrorObject {
     let error = client.call_tool(tool, Some(raw(&arguments))).await.unwrap_err();
     error.remote().unwrap_or_else(|| panic!("{error}")).clone()
 }
 
-/// A client that writes its lines by hand.
+/// A scripted client that sends and receives lines.
 pub(super) struct Wire {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
     last: i64,
     meta: Option<Value>,
-    /// What came before the answer to the last request.
+    /// The messages before the response to the last request.
     pub(super) received: Vec<Value>,
 }
 
@@ -147,17 +148,17 @@ impl Wire {
         Self { lines: BufReader::new(reader).lines(), writer, last: 0, meta, received: Vec::new() }
     }
 
-    /// In the modern era, with these capabilities.
+    /// A client of the modern era with these capabilities.
     pub(super) fn modern(server: &Server, capabilities: Value) -> Self {
         Self::new(server, Some(meta(capabilities)))
     }
 
-    /// In the modern era, with every capability that the server may ask for.
+    /// A client of the modern era with every capability that the server can use.
     pub(super) fn able() -> Self {
         Self::modern(&server(), json!({ "roots": {}, "sampling": {}, "elicitation": {} }))
     }
 
-    /// In the newest legacy revision, after the handshake, whose answer is in `received`.
+    /// A client of the newest legacy revision, after the handshake. The response to `initialize` is in `received`.
     pub(super) async fn legacy(server: &Server) -> Self {
         let mut wire = Self::new(server, None);
         let params = json!({
@@ -169,7 +170,7 @@ impl Wire {
         wire
     }
 
-    /// What the next requests say beside their parameters.
+    /// Sets the `_meta` of the next requests.
     pub(super) fn says(&mut self, meta: Option<Value>) {
         self.meta = meta;
     }
@@ -183,13 +184,13 @@ impl Wire {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Nothing comes for a minute.
+    /// Asserts that no message arrives for a minute.
     pub(super) async fn is_silent(&mut self) {
         let line = tokio::time::timeout(Duration::from_secs(60), self.lines.next_line()).await;
         assert!(line.is_err(), "{line:?}");
     }
 
-    /// Makes a request and gives its id.
+    /// Sends a request and returns its id.
     pub(super) async fn request(&mut self, method: &str, mut params: Value) -> i64 {
         self.last += 1;
         if let Some(meta) = &self.meta {
@@ -200,7 +201,7 @@ impl Wire {
         id
     }
 
-    /// The whole answer to a request; what came before it is in `received`.
+    /// Sends a request and returns the whole response. The messages before it are in `received`.
     pub(super) async fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params).await;
         self.received.clear();
@@ -232,7 +233,7 @@ impl Wire {
     }
 }
 
-/// What a modern request says beside its parameters.
+/// The `_meta` of a modern request.
 pub(super) fn meta(capabilities: Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -1,4 +1,4 @@
-//! Resources, prompts, and proposals for their variables and arguments.
+//! Tests of resources, prompts, and completions for their variables and arguments.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn resources_templates_read() {
     assert_eq!(contents[0]["mimeType"], "application/json");
     let data: Value = serde_json::from_str(contents[0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(data, json!({ "id": "123", "templateTest": true, "data": "Data for ID: 123" }));
-    // An id is a string, whatever is in it.
+    // An id may contain any character.
     let contents = read("test://template/1%222/data");
     let data: Value = serde_json::from_str(contents[0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(data["id"], "1\"2");

@@ -1,4 +1,4 @@
-//! What every server owes its clients, as far as it shows without HTTP.
+//! Tests of the protocol requirements for every server that do not depend on HTTP.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn server_initialize() {
         assert_eq!(result["serverInfo"]["version"], env!("CARGO_PKG_VERSION"));
         assert!(result["instructions"].is_string());
         let mut capabilities = capabilities();
-        // The tasks of the modern era are not those of a session.
+        // The tasks of the modern era are an extension, and those of a legacy session are a capability.
         capabilities.as_object_mut().unwrap().remove("extensions");
         capabilities["tasks"] = json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } });
         assert_eq!(result["capabilities"], capabilities);

@@ -1,11 +1,11 @@
-//! Tools that ask the client.
+//! Tests of tools that send requests to the client.
 
 use mcpjoin::proto::Era;
 use serde_json::{Value, json};
 
 use super::{Asked, ERAS, Wire, answering, call, refused, run, server, silent, text};
 
-/// The one question that was asked.
+/// The only elicitation request that the client received.
 fn only(asked: &Asked) -> Value {
     let asked = asked.lock().unwrap();
     assert_eq!(asked.len(), 1, "{asked:?}");

@@ -1,11 +1,11 @@
-//! Tools that request input explicitly: line by line in the modern era, and through clients of both eras.
+//! Tests of tools that request input explicitly: line by line in the modern era, and through clients of both eras.
 
 use mcpjoin::proto::types::{ElicitAction, ElicitResult};
 use serde_json::{Value, json};
 
 use super::{Asked, ERAS, Wire, answering, builder, call, connect, run, server, silent, text, value};
 
-/// A round: what the client brings to the tool of that name.
+/// Calls the tool of that name with these responses and this state.
 async fn round(wire: &mut Wire, tool: &str, responses: Value, state: &Value) -> Value {
     let mut params = json!({ "name": format!("test_input_required_result_{tool}"), "arguments": {} });
     if !responses.is_null() {
@@ -17,14 +17,14 @@ async fn round(wire: &mut Wire, tool: &str, responses: Value, state: &Value) -> 
     wire.ask("tools/call", params).await
 }
 
-/// The result of a round that asks.
+/// The result of a call that requires input.
 async fn asks(wire: &mut Wire, tool: &str, responses: Value, state: &Value) -> Value {
     let answer = round(wire, tool, responses, state).await;
     assert_eq!(answer["result"]["resultType"], "input_required", "{answer}");
     answer["result"].clone()
 }
 
-/// The text of a round that is the last.
+/// The text of the final result.
 async fn ends(wire: &mut Wire, tool: &str, responses: Value, state: &Value) -> String {
     let answer = round(wire, tool, responses, state).await;
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
@@ -119,7 +119,7 @@ fn input_required_result_tampered_state() {
             let refused = round(&mut wire, "tampered_state", answer.clone(), &json!(tampered)).await;
             assert_eq!(refused["error"]["code"], -32602, "{tampered}");
         }
-        // Nor is it good for another tool.
+        // The state is not valid for another tool.
         let refused = round(&mut wire, "request_state", answer.clone(), &json!(state)).await;
         assert_eq!(refused["error"]["code"], -32602);
         assert!(ends(&mut wire, "tampered_state", answer, &json!(state)).await.contains("state-ok"));

@@ -1,4 +1,4 @@
-//! Tools whose input schema says more.
+//! Tests of tools with special input schemas, and of the list of tools.
 
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ fn an_argument_says_which_header_repeats_it() {
     });
 }
 
-/// What a model reads of a tool: a name that every client takes, a sentence, a schema of an object.
+/// What a model requires of a tool: a name that every client accepts, a description, and a schema of an object.
 #[test]
 fn tools_list() {
     run(async {
@@ -112,7 +112,7 @@ fn tools_list() {
                 if tool.name != "json_schema_2020_12_tool" {
                     for (name, argument) in described {
                         assert_ne!(argument["description"], Value::Null, "{}: {name}", tool.name);
-                        // Several types at once are JSON Schema, and beyond what some models' providers read.
+                        // JSON Schema allows several types, but some model providers do not.
                         assert!(argument["type"].is_string(), "{}: {name}", tool.name);
                     }
                 }
@@ -128,7 +128,7 @@ fn tools_list() {
     });
 }
 
-/// What the official suite expects to be there.
+/// The tools that the official suite expects.
 const EXPECTED: [&str; 35] = [
     "test_simple_text",
     "test_image_content",

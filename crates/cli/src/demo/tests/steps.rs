@@ -1,4 +1,4 @@
-//! Tools that take a while and say something meanwhile.
+//! Tests of slow tools that send log messages and progress.
 
 use std::time::Duration;
 

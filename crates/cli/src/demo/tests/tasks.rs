@@ -1,4 +1,4 @@
-//! Tools that run as tasks, line by line; clients of both eras that know no tasks.
+//! Tests of tools that run as tasks: line by line, and with clients of both eras that do not support tasks.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn before_tasks() -> ClientBuilder {
     builder(Era::Legacy).protocol_version(Version::V2025_06_18)
 }
 
-/// Begins a task and gives its id.
+/// Starts a task and returns its id.
 async fn begin(wire: &mut Wire, tool: &str, arguments: Value) -> Value {
     let begun = wire.call(tool, arguments).await;
     assert_eq!(begun["resultType"], "task", "{begun}");
@@ -39,7 +39,7 @@ async fn get(wire: &mut Wire, task: &Value) -> Value {
     shown
 }
 
-/// The task when it is over, which the server tells.
+/// Waits for the notification that a task has ended, and returns the task.
 async fn ended(wire: &mut Wire, task: &Value) -> Value {
     wire.request("subscriptions/listen", json!({ "notifications": { "taskIds": [task] } })).await;
     assert_eq!(wire.next().await["method"], "notifications/subscriptions/acknowledged");
@@ -118,7 +118,7 @@ fn tasks_capability_negotiation() {
         }
         let result = wire.call("slow_compute", json!({ "seconds": 0 })).await;
         assert_eq!((&result["resultType"], &result["taskId"]), (&json!("complete"), &Value::Null));
-        // Each request says for itself what its client can do.
+        // The capabilities of a client apply to a single request.
         wire.says(Some(meta(json!({ "extensions": { EXTENSION: {} } }))));
         begin(&mut wire, "slow_compute", json!({ "seconds": 1 })).await;
     });
@@ -133,7 +133,7 @@ fn tasks_wire_fields() {
         assert!(begun["ttl"].is_null() && begun["pollInterval"].is_null());
         let time = Duration::from_millis(begun["ttlMs"].as_u64().unwrap());
         ended(&mut wire, &begun["taskId"]).await;
-        // A second has passed, and almost all of the others.
+        // One second has passed so far. After this, one second of the lifetime remains.
         advance(time - Duration::from_secs(2)).await;
         let almost = get(&mut wire, &begun["taskId"]).await;
         assert_eq!(almost["status"], "completed");
@@ -238,7 +238,7 @@ fn tasks_required_task_error() {
             assert_eq!(refused(&silent(Era::Modern).await, tool, json!({})).await.code, -32021);
             assert_eq!(refused(&silent(Era::Legacy).await, tool, json!({})).await.code, -32601);
         }
-        // Before 2025-11-25 there are no tasks, and clients wait.
+        // Before 2025-11-25 there are no tasks, and clients wait for the result.
         let result = call(&connect(&server(), before_tasks()).await, "failing_job", json!({})).await;
         assert_eq!((result.is_error, text(&result)), (Some(true), "This job fails, as it always does"));
     });
@@ -301,9 +301,9 @@ fn a_computation_that_is_cancelled_is_seen_to_stop() {
             let params = json!({ "requestId": call });
             wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
                 .await;
-            // What comes first is done first.
+            // Messages are processed in order.
             assert_eq!(running(&mut wire).await, 1, "{era:?}");
-            // The other one goes on to its end.
+            // The other call runs to its end.
             assert_eq!(wire.next().await["id"], call + 1, "{era:?}");
             assert_eq!(running(&mut wire).await, 0, "{era:?}");
         }

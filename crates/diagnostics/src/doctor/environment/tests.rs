@@ -1,4 +1,4 @@
-//! Machines with a fault each, which is the only finding, and a healthy one.
+//! Tests of the doctor's checks of a machine: machines with one fault each, which is the only finding, and a healthy one.
 
 mod faults;
 mod paths;
@@ -20,7 +20,7 @@ pub(super) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
     MIIBdjCCAR2gAwIBAgIUQh1xZkQy3cZ8zFz1VvVQwqk9p0kwCgYIKoZIzj0EAwIwETEPMA0GA1UEAwwGdGVzdGVy\n\
     -----END CERTIFICATE-----\n";
 
-/// The root folder of a world, removed on drop.
+/// The root folder of a simulated machine, removed on drop.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! Messages, their ids, the codes of errors, and lines that cannot be read.
+//! Faults of messages, their ids, error codes, and lines that cannot be parsed.
 
 use super::super::fault::{Heard, Row, STDIO, edited, legacy, modern};
 
@@ -71,7 +71,7 @@ fn answers() -> Vec<Row> {
         modern("answered-once").say(twice),
         legacy("id-given-back").answer(LIST, changed),
         modern("id-given-back").answer(LIST, changed),
-        // A number of 32 bits.
+        // The id is rounded to a floating-point number of 32 bits.
         legacy("id-given-back")
             .answers(|reply| reply.replace("\"id\":9007199254740991", "\"id\":9007199254740992")),
         legacy("response-to-a-request").ahead(LIST, &[STRAY]),
@@ -92,7 +92,7 @@ fn answers() -> Vec<Row> {
     ]
 }
 
-/// A notification that is not known is refused, as if it were a request.
+/// An unknown notification is refused as if it were a request.
 fn answered(it: &mut super::super::fault::Fault) {
     it.told = std::sync::Arc::new(|heard| {
         let refused = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"method not found"}}"#;

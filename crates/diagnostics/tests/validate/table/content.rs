@@ -1,4 +1,4 @@
-//! What calls and prompts give, and what may stand beside everything: annotations, icons, `_meta`.
+//! Faults of the results of calls and prompts, and of annotations, icons and `_meta`.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ pub(super) fn rows() -> Vec<Row> {
     [content(), beside(), calls()].into_iter().flatten().collect()
 }
 
-/// A call in each era whose result is changed.
+/// A fault for each era that changes the result of a call.
 fn called(rule: &'static str, change: fn(&mut Value)) -> Vec<Row> {
     let row = |row: Row| row.call(ECHO.0, ECHO.1).edit(CALL, change);
     vec![row(legacy(rule)), row(modern(rule))]
@@ -67,7 +67,7 @@ fn beside() -> Vec<Row> {
 }
 
 fn calls() -> Vec<Row> {
-    /// The call of a tool that does not exist comes first.
+    /// The first call is the one of a tool that does not exist.
     fn unknown(row: Row, change: fn(String) -> String) -> Row {
         row.call(ECHO.0, ECHO.1).answer(CALL, change)
     }
@@ -82,7 +82,7 @@ fn calls() -> Vec<Row> {
             });
         })
     }
-    /// A call of something that must have an argument is made without it.
+    /// The call without a required argument succeeds.
     fn without(row: Row) -> Row {
         row.reads().say(|heard, reply| {
             let here = heard.method == CALL && heard.line.contains("\"echo\"");

@@ -1,4 +1,4 @@
-//! Streamable HTTP in the legacy era: who is let in, replies, streams, sessions.
+//! Faults of Streamable HTTP in the legacy era: admission, replies, streams, sessions.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -87,7 +87,7 @@ fn replies() -> Vec<Row> {
                 .into();
             }
         }),
-        // The answer to a ping is that of another client, which has asked for something else.
+        // The response to an unknown method is replaced by the response to another client's ping.
         legacy("replies-not-crossed").after(|_, _, _, body| {
             if body.contains("\"id\":6,\"error\":{\"code\":-32601") {
                 *body = r#"{"jsonrpc":"2.0","id":6,"result":{}}"#.into();
@@ -96,13 +96,13 @@ fn replies() -> Vec<Row> {
     ]
 }
 
-/// Answers a ping.
+/// The response to a ping; `None` for another request.
 fn pong(body: &str) -> Option<String> {
     let id = body.strip_prefix("{\"jsonrpc\":\"2.0\",\"id\":")?.strip_suffix(",\"method\":\"ping\"}")?;
     Some(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}"))
 }
 
-/// In a session, where nothing else is looked at.
+/// Whether the request belongs to a session and to no specific check.
 fn plain(head: &Parts) -> bool {
     let known = header(&head.headers, SESSION).is_some_and(|id| !id.starts_with("mcpjoin-"));
     let spoken = header(&head.headers, VERSION) == Some("2025-11-25");
@@ -111,7 +111,7 @@ fn plain(head: &Parts) -> bool {
     known && spoken && !foreign
 }
 
-/// The second request of the first session.
+/// The response to the second request of the first session.
 fn second(head: &Parts, body: &str) -> Option<String> {
     pong(body).filter(|_| plain(head) && body.contains("\"id\":2,"))
 }
@@ -142,7 +142,7 @@ fn streams() -> Vec<Row> {
             let reply = second(head, body)?;
             Some(full(200, STREAM, &format!("id: only\ndata: {reply}\n\n")))
         }),
-        // Of a task that exists, and of no other.
+        // For an existing task only.
         legacy("task-get-not-streamed").of(Of::Small).reads().after(|_, _, headers, body| {
             if body.contains("\"result\":{\"taskId\"") {
                 headers.insert("content-type", HeaderValue::from_static(STREAM));
@@ -155,7 +155,7 @@ fn streams() -> Vec<Row> {
             }
             second(head, body).map(|_| full(200, STREAM, "id: a\ndata:\n\n"))
         }),
-        // What is told on the stream of a call is told on the other one, too.
+        // A message on the stream of a call is also sent on the GET stream.
         legacy("one-stream-each-message")
             .instead(|head, _| {
                 (head.method == Method::GET).then(|| full(200, STREAM, &format!("data: {TOLD}\n\n")))
@@ -171,7 +171,7 @@ fn streams() -> Vec<Row> {
         legacy("get-opens-a-stream").instead(|head, _| {
             (head.method == Method::GET).then(|| full(200, "text/html", "<p>hello"))
         }),
-        // What a ping was answered with comes once more.
+        // The response to a ping is sent again.
         legacy("no-response-on-get").instead(|head, _| {
             (head.method == Method::GET).then(|| full(200, STREAM, &format!("data: {STREAMED}\n\n")))
         }),
@@ -183,7 +183,7 @@ fn ids() -> Vec<Row> {
         legacy("event-ids-unique").instead(|head, body| {
             let reply = pong(body).filter(|_| plain(head) && !body.contains("\"id\":1,"))?;
             let text = format!("id: a\ndata:\n\nid: b\ndata: {reply}\n\n");
-            // Of the last ones it is not known in which session they are.
+            // The session of the last requests is not known.
             let two = body.contains("\"id\":2,") || body.contains("\"id\":3,");
             two.then(|| full(200, STREAM, &text))
         }),
@@ -195,7 +195,7 @@ fn ids() -> Vec<Row> {
             let reply = second(head, body)?;
             Some(full(200, STREAM, &format!("id: a\ndata:\n\nid: b\ndata: {reply}\n\n")))
         }),
-        // What another stream has brought.
+        // The resumed stream has the response of another stream.
         legacy("resumed-stream").instead(|head, body| {
             if head.headers.contains_key("last-event-id") {
                 return Some(full(200, STREAM, "data: {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}\n\n"));
@@ -240,7 +240,7 @@ fn sessions() -> Vec<Row> {
     ]
 }
 
-/// The ids of sessions are others than those that the server has given.
+/// Replaces the session ids of the server by other ids.
 fn named(rule: &'static str, name: fn(usize, &str) -> String) -> Row {
     let count = AtomicUsize::new(0);
     let given = Arc::<Mutex<Vec<(HeaderValue, HeaderValue)>>>::default();
@@ -267,7 +267,7 @@ fn named(rule: &'static str, name: fn(usize, &str) -> String) -> Row {
     })
 }
 
-/// A request without a version is refused, in a session that had one.
+/// A request without a version header is refused in a session that has a version.
 fn version_needed() -> Row {
     let had = AtomicBool::new(false);
     legacy("version-header-may-lack").instead(move |head, body| {

@@ -1,4 +1,4 @@
-//! Streamable HTTP in the modern era: headers, statuses, streams of one request, what earlier revisions had.
+//! Faults of Streamable HTTP in the modern era: headers, statuses, streams of one request, features of earlier revisions.
 
 use ::http::request::Parts;
 use ::http::{HeaderValue, Method};
@@ -19,14 +19,14 @@ pub(super) fn rows() -> Vec<Row> {
     rows.map(|row| row.over(HTTP)).collect()
 }
 
-/// Sets a header, where the request is one of the modern era with a whole `_meta`.
+/// Sets a header if the request is one of the modern era with a complete `_meta`.
 fn set(head: &mut Parts, body: &str, name: &'static str, value: &'static str) {
     if body.contains("\"server/discover\"") && body.contains("/protocolVersion\":\"2026-07-28\"") {
         head.headers.insert(name, HeaderValue::from_static(value));
     }
 }
 
-/// The method of a request has such a header: it is taken for the right one.
+/// A wrong method header that `of` accepts is treated as the right one.
 fn taken(rule: &'static str, of: fn(&Parts) -> bool) -> Row {
     modern(rule).before(move |head, body| {
         if of(head) {
@@ -35,7 +35,7 @@ fn taken(rule: &'static str, of: fn(&Parts) -> bool) -> Row {
     })
 }
 
-/// A request whose head has these bytes is refused.
+/// A request whose head contains these bytes is refused.
 fn refused(rule: &'static str, bytes: &'static [u8]) -> Row {
     modern(rule).instead(move |head, body| {
         let Raw(raw) = head.extensions.get()?;
@@ -94,7 +94,7 @@ fn names() -> Vec<Row> {
     ]
 }
 
-/// The headers of arguments are changed.
+/// Changes the headers of arguments.
 fn param(rule: &'static str, body: &'static str, change: fn(&str, &str) -> Option<[&'static str; 2]>) -> Row {
     const PARAMS: [&str; 2] = ["mcp-param-region", "mcp-param-count"];
     modern(rule).of(Of::Small).reads().before(move |head, text| {
@@ -115,11 +115,11 @@ fn params() -> Vec<Row> {
     const RIGHT: Option<[&str; 2]> = Some(["mcpjoin", "1"]);
     const WRONG: Option<[&str; 2]> = Some(["another", "2"]);
     vec![
-        // Taken for the right ones.
+        // Wrong values are treated as the right ones.
         param("param-header-required", GIVEN, |region, _| RIGHT.filter(|_| region.is_empty())),
         param("param-header-agrees", GIVEN, |region, _| RIGHT.filter(|_| region == "mcpjoin-another-value")),
         param("param-header-valid", GIVEN, |region, _| RIGHT.filter(|_| region.starts_with("=?base64?%%"))),
-        // Taken for wrong ones.
+        // Right values are treated as wrong ones.
         param("param-header-decoded", GIVEN, |region, _| WRONG.filter(|_| region.starts_with("=?base64?b"))),
         param("param-header-as-number", GIVEN, |_, count| WRONG.filter(|_| count == "1.0")),
         param("param-header-not-expected", "\"region\":null", |_, _| WRONG),
@@ -181,7 +181,7 @@ fn streams() -> Vec<Row> {
     ]
 }
 
-/// A stream of changes that ends as soon as it is open.
+/// A stream of change notifications that ends right after it has opened.
 fn ended() -> Row {
     modern("listen-closed-in-order").instead(|_, body| {
         let request: serde_json::Value = serde_json::from_str(body).ok()?;

@@ -1,4 +1,4 @@
-//! The HTTP+SSE of 2024-11-05.
+//! Faults of the HTTP+SSE of 2024-11-05.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +16,7 @@ pub(super) fn rows() -> Vec<Row> {
             false => frame,
         }),
         legacy("sse-post-accepted").after(move |sent, status, _, _| {
-            // Once the session is open.
+            // After the session is open.
             if sent.method == Method::POST && posts.fetch_add(1, Ordering::Relaxed) == 5 {
                 *status = 500;
             }

@@ -1,4 +1,4 @@
-//! The opening of a legacy session, versions, and what is declared.
+//! Faults of the opening of a legacy session, of versions, and of declared capabilities.
 
 use super::super::fault::{Heard, Of, Over, Row, STDIO, edited, legacy, modern};
 
@@ -45,7 +45,7 @@ fn versions() -> Vec<Row> {
             let unknown = heard.method == OPEN && heard.line.contains("1999-01-01");
             vec![if unknown { reply.replace("2025-11-25", "1999-01-01").into() } else { reply.into() }]
         }),
-        // Two versions are taken for each other.
+        // Two versions are exchanged.
         legacy("offered-version-spoken").hear(|line| {
             let other =
                 hears(&line, "2025-11-25", "2025-06-18").or_else(|| hears(&line, "2025-06-18", "2025-11-25"));
@@ -61,7 +61,7 @@ fn capabilities() -> Vec<Row> {
     const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}"#;
     const LOG: &str =
         r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"up"}}"#;
-    /// Declares it not, and does it.
+    /// A capability is used without being declared.
     fn undeclared(row: Row, declared: &'static str, notified: &'static str) -> Row {
         row.say(move |heard, reply| match &*heard.method {
             OPEN => vec![reply.replace(declared, "").into()],
@@ -76,7 +76,7 @@ fn capabilities() -> Vec<Row> {
         modern("capability-flags-are-booleans").swap(DISCOVER, r#""subscribe":true"#, r#""subscribe":"yes""#),
         legacy("declared-list-exists").refuse(LIST, -32601),
         modern("declared-list-exists").over(&[Over::Stdio]).refuse(LIST, -32601),
-        // The list is there, and its capability is not.
+        // The list exists, but its capability is not declared.
         legacy("features-declared").swap(OPEN, r#""prompts":{"listChanged":true},"#, ""),
         modern("features-declared").swap(DISCOVER, r#""prompts":{"listChanged":true},"#, ""),
         modern("undeclared-list-unknown").of(Of::Bare).refuse("prompts/list", -32603),

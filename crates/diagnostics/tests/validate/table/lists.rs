@@ -1,4 +1,4 @@
-//! What servers list: tools, prompts, resources, templates; and asking for what they do not have.
+//! Faults of lists: tools, prompts, resources, templates; and of requests for unknown items.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(super) fn rows() -> Vec<Row> {
         .collect()
 }
 
-/// Changes the first of what is listed.
+/// Changes the first item of a list.
 fn first(rule: &'static str, method: &'static str, list: &'static str, change: fn(&mut Value)) -> Vec<Row> {
     let row = |row: Row| row.edit(method, move |result| change(&mut result[list][0]));
     vec![row(legacy(rule)), row(modern(rule))]
@@ -64,9 +64,9 @@ fn schemas() -> Vec<Row> {
     rows.into_iter().flatten().collect()
 }
 
-/// Lists that are asked for again.
+/// Faults of lists that are requested again.
 fn again() -> Vec<Row> {
-    /// Changes the last of the lists.
+    /// Changes the later lists.
     fn last(row: Row, change: fn(&mut Vec<Value>)) -> Row {
         row.say(move |heard, reply| {
             let here = heard.method == TOOLS && heard.nth >= 2 && reply.contains("\"result\"");
@@ -79,7 +79,7 @@ fn again() -> Vec<Row> {
     vec![
         last(modern("tools-in-order"), |tools| tools.swap(0, 1)),
         last(legacy("list-change-told"), |tools| _ = tools.pop()),
-        // The one that is asked for on another connection.
+        // The list on another connection differs.
         modern("list-not-by-connection").after(|sent, _, _, body| {
             let elsewhere = sent
                 .extensions
@@ -160,7 +160,7 @@ fn templates() -> Vec<Row> {
     rows.into_iter().flatten().collect()
 }
 
-/// A result in place of an error.
+/// Replaces an error by a result.
 fn result(reply: &str, members: Value) -> String {
     edited(reply, |reply| {
         reply.as_object_mut().unwrap().remove("error");
@@ -168,7 +168,7 @@ fn result(reply: &str, members: Value) -> String {
     })
 }
 
-/// What every result of the modern era has that may be kept.
+/// Adds the members that every cacheable result of the modern era has.
 fn complete(mut members: Value) -> Value {
     members["resultType"] = "complete".into();
     members["ttlMs"] = 0.into();
@@ -177,7 +177,7 @@ fn complete(mut members: Value) -> Value {
     members
 }
 
-/// Resources that do not exist, or cannot.
+/// Faults of requests for resources that do not exist or have an invalid URI.
 fn absent() -> Vec<Row> {
     const READ: &str = "resources/read";
     vec![

@@ -1,4 +1,4 @@
-//! The faults, a file for each chapter of the book.
+//! The table of faults, with a file for each chapter of the rules. `faults.rs` runs it.
 
 mod base;
 mod content;
@@ -27,18 +27,18 @@ pub(super) fn protocol() -> Vec<Row> {
     by_turns(files.into_iter().flatten().collect())
 }
 
-/// What servers offer.
+/// Tools, prompts, resources, and what else servers offer.
 pub(super) fn features() -> Vec<Row> {
     let files = [lists::rows(), content::rows(), utilities::rows(), patterns::rows()];
     by_turns(files.into_iter().flatten().collect())
 }
 
-/// What HTTP carries.
+/// Faults of HTTP.
 pub(super) fn http() -> Vec<Row> {
     [http::rows(), http_modern::rows(), http_sse::rows()].into_iter().flatten().collect()
 }
 
-/// Where a rule has a fault in each era, it is put over lines in one and over HTTP in the other: time is dear.
+/// Where a rule has a fault in each era, one era is tested over lines and the other over HTTP, to save time.
 fn by_turns(rows: Vec<Row>) -> Vec<Row> {
     let both = |row: &Row, modern: bool| row.over.len() > 1 && matches!(row.look, Look::Modern) == modern;
     let of = |modern: bool| -> BTreeSet<&str> {
@@ -53,7 +53,7 @@ fn by_turns(rows: Vec<Row>) -> Vec<Row> {
     turned.collect()
 }
 
-/// Where a rule has no fault in the table, and why.
+/// The rules without a fault in the table, and why.
 pub(super) const NONE: &[(&str, Over, &str)] = &[
     (
         "notification-not-answered",

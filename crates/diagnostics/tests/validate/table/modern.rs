@@ -1,4 +1,4 @@
-//! Requests and results of the modern era.
+//! Faults of requests and results of the modern era.
 
 use super::super::fault::{Heard, Of, Row, edited, error, modern};
 

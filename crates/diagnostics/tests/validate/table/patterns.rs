@@ -1,4 +1,4 @@
-//! Cancelling, progress, subscriptions, input, sampling, elicitation, tasks.
+//! Faults of cancellation, progress, subscriptions, input, sampling, elicitation and tasks.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ pub(super) fn rows() -> Vec<Row> {
 fn cancelling() -> Vec<Row> {
     const CANCELLED: &str = "notifications/cancelled";
     fn deaf(row: Row, of: fn(&str) -> bool) -> Row {
-        // Once: a stream of changes is also ended so.
+        // Only once, because a stream of change notifications is also ended by a cancellation.
         let had = AtomicBool::new(false);
         row.silent(move |heard| {
             heard.before.contains(CANCELLED) && of(&heard.before) && !had.swap(true, Ordering::Relaxed)
@@ -47,11 +47,11 @@ fn cancelling() -> Vec<Row> {
     ]
 }
 
-/// A call that was cancelled is answered with an error.
+/// A cancelled call gets an error as its response.
 fn answered(row: Row) -> Row {
     const SLOW: &str = "\"test_simple_text\"";
     let row = row.over(STDIO).reads().silent(|heard| {
-        // Once it was called to its end.
+        // After the call that was completed.
         heard.method == CALL && heard.line.contains(SLOW) && heard.nth > 1
     });
     row.change(|it| {
@@ -75,7 +75,7 @@ fn progress() -> Vec<Row> {
         )
         .into()
     }
-    /// With the answer to a call comes this.
+    /// Changes the response to a call to these messages.
     fn with(row: Row, messages: fn(Said) -> Vec<Said>) -> Row {
         row.call(ECHO.0, ECHO.1).say(move |heard, reply| {
             let here = heard.method == CALL && heard.line.contains("\"echo\"");
@@ -100,7 +100,7 @@ fn progress() -> Vec<Row> {
     ]
 }
 
-/// Over lines; over HTTP they are in the table of its chapter.
+/// Over lines; the faults over HTTP are in the table of its chapter.
 fn subscriptions() -> Vec<Row> {
     vec![
         modern("listen-acknowledged").over(STDIO).answers(|line| {
@@ -112,7 +112,7 @@ fn subscriptions() -> Vec<Row> {
     ]
 }
 
-/// A call whose result asks for that.
+/// A call whose result requires this input.
 fn asks(rule: &'static str, members: fn() -> Value) -> Row {
     modern(rule).call(ECHO.0, ECHO.1).edit(CALL, move |result| {
         let meta = result["_meta"].clone();
@@ -134,7 +134,7 @@ fn input() -> Vec<Row> {
     ]
 }
 
-/// A call of a tool that asks, where everything is declared that may be asked for.
+/// A call of a tool that requests input, from a client that declares all kinds of input.
 fn asking(rule: &'static str, of: &'static str, change: fn(&str) -> String) -> Row {
     modern(rule).of(Of::Small).reads().say(move |heard, reply| {
         let here = heard.method == CALL && heard.line.contains(of);
@@ -142,7 +142,7 @@ fn asking(rule: &'static str, of: &'static str, change: fn(&str) -> String) -> R
     })
 }
 
-/// A whole result in place of any answer.
+/// Replaces a response by a result.
 fn result(reply: &str, members: &Value) -> String {
     let id = &serde_json::from_str::<Value>(reply).unwrap()["id"];
     let mut result = members.clone();
@@ -165,7 +165,7 @@ fn rounds() -> Vec<Row> {
         params[name] = value;
         requests(reply, "sampling/createMessage", &params)
     }
-    // A stream of changes is none of a person's.
+    // Only the first request that follows a decline.
     let had = AtomicBool::new(false);
     vec![
         asking("input-asked-again", r#""inputResponses":{}"#, refused),
@@ -190,7 +190,7 @@ fn rounds() -> Vec<Row> {
     ]
 }
 
-/// What is asked of a client that declares nothing.
+/// The additional rule that fails when a client without capabilities receives a request.
 const ASKED: &[(&str, &str)] =
     &[("client-capability-respected", "a look declares nothing: whatever is asked for, is not declared")];
 const ASKED_IN_RESULT: &[(&str, &str)] =
@@ -266,7 +266,7 @@ fn sampling() -> Vec<Row> {
     rows.into_iter().map(|row| row.also(ASKED)).collect()
 }
 
-/// Calls what only reads, as a task, too.
+/// Calls read-only tools, also as a task.
 fn reading(rule: &'static str) -> Row {
     legacy(rule).of(Of::Small).reads()
 }
@@ -292,7 +292,7 @@ fn tasks() -> Vec<Row> {
                 result["task"]["status"] = "completed".into();
             }
         }),
-        // It comes on a stream where it takes its time.
+        // A slow result arrives on a stream.
         of_task("related-task-named", "tasks/result", |result| {
             result.as_object_mut().unwrap().remove("_meta");
         })
@@ -301,7 +301,7 @@ fn tasks() -> Vec<Row> {
             result["_meta"] = json!({"io.modelcontextprotocol/related-task": {"taskId": "a"}});
         }),
         reading("terminal-task-not-cancelled").refuse("tasks/cancel", -32603),
-        // It says so, and does it all the same.
+        // The tool declares that it requires a task, but runs without one.
         legacy("task-required-refused").reads().edit(TOOLS, |result| {
             result["tools"][2]["execution"] = json!({"taskSupport": "required"});
         }),
@@ -323,10 +323,10 @@ fn tasks() -> Vec<Row> {
     ]
 }
 
-/// How tasks go on.
+/// Faults of the states of tasks.
 fn life() -> Vec<Row> {
     const GET: &str = "tasks/get";
-    /// The id of each task that is made is another one.
+    /// Replaces the id of each new task.
     fn named(rule: &'static str, name: impl Fn(usize, &str) -> String + Send + Sync + 'static) -> Row {
         let count = AtomicUsize::new(0);
         reading(rule).edit(CALL, move |result| {
@@ -344,7 +344,7 @@ fn life() -> Vec<Row> {
         }),
         named("task-id-unguessable", |count, _| format!("task-number-{count:03}")),
         reading("task-transitions").say(|heard, reply| {
-            // Before come one of a task that does not exist, one while it was working, and one at its end.
+            // The earlier requests are one for an unknown task, one for a task in progress, and one for a completed task.
             let here = heard.method == GET && heard.nth == 3;
             vec![if here { reply.replace("\"completed\"", "\"working\"") } else { reply }.into()]
         }),

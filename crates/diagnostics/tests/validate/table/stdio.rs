@@ -1,4 +1,4 @@
-//! Lines, as a process writes and reads them.
+//! Faults of the reading and writing of lines by a process.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ pub(super) fn rows() -> Vec<Row> {
     rows.into_iter().map(|row| row.over(STDIO)).collect()
 }
 
-/// Takes one read for one message. Where several things come together on other occasions, the first of them is not
-/// followed by a request of the same kind alone.
+/// Takes only the first of two messages that arrive in one read. The condition matches only two requests of the same method,
+/// because other tests also send several messages at once.
 fn one_of_two(mut lines: Vec<String>) -> Vec<String> {
     let method = |line: &String| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -47,7 +47,7 @@ fn one_of_two(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-/// Its first letter e in Latin-1, with an accent.
+/// Replaces the first letter of a description by é in Latin-1.
 fn latin(reply: &str) -> Vec<u8> {
     let at = reply.find("\"description\":\"").unwrap() + "\"description\":\"".len();
     let mut bytes = reply.as_bytes().to_vec();

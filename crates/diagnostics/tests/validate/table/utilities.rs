@@ -1,4 +1,4 @@
-//! Pages, completion, log messages.
+//! Faults of pages, completion and log messages.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ pub(super) fn rows() -> Vec<Row> {
     [pages(), completion(), logging()].into_iter().flatten().collect()
 }
 
-/// The list of prompts has a second page, which is that.
+/// Adds this second page to the list of prompts.
 fn second(row: Row, page: impl Fn(usize, Value) -> Value + Send + Sync + 'static) -> Row {
     let pages = AtomicUsize::new(0);
     row.say(move |heard, reply| {
@@ -105,7 +105,7 @@ fn logging() -> Vec<Row> {
         }),
         legacy("set-level-empty").edit(LEVEL, |result| result["level"] = "error".into()),
         legacy("log-message-complete").ahead(TOOLS, &[LOUD]),
-        // What was set is not heeded.
+        // The log level that was set is ignored.
         legacy("log-level-kept").say(|heard, reply| {
             let here = heard.method == TOOLS && heard.nth == 2;
             if here { vec![INFO.into(), reply.into()] } else { vec![reply.into()] }

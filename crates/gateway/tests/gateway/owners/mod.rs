@@ -1,9 +1,10 @@
-//! Every message is marked with the client that it belongs to, and no client may receive the mark of another.
+//! Tests with random schedules: every message is marked with the client that it belongs to, and no client may receive the
+//! mark of another.
 //!
-//! A schedule is random: clients of both eras, on connections of their own and over HTTP, of several addresses and
-//! principals; a server of either era, which logs, reports progress, asks and notifies while it works on their
-//! requests, in any order. All of it follows from one number, which a failure prints, or from the bytes of the fuzz
-//! target `gateway`.
+//! A schedule has clients of both eras, with connections of their own and over HTTP, of several addresses and principals.
+//! It has a server of either era that logs, reports progress, asks and notifies while it works on their requests, in any
+//! order. The whole schedule follows from one number, which a failure prints, or from the bytes of the fuzz target
+//! `gateway`.
 
 mod choices;
 mod over_http;
@@ -17,7 +18,7 @@ use choices::{Choices, mark, marks};
 /// Schedules of one run, and the first seed.
 const SCHEDULES: u64 = 10_000;
 const FIRST_SEED: u64 = 1;
-/// Actions of one schedule: more finish what is open without new faults.
+/// Actions of one schedule. A larger number completes open requests without finding new faults.
 const ACTIONS: usize = 6;
 
 /// SplitMix64: <https://prng.di.unimi.it/splitmix64.c>.

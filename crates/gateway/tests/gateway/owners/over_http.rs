@@ -1,5 +1,5 @@
-//! Schedules over HTTP on the loopback interface: clients of both eras, with principals and without, before servers of
-//! both eras.
+//! Tests with schedules over HTTP on the loopback interface: clients of both eras, with principals and without, in front of
+//! servers of both eras.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

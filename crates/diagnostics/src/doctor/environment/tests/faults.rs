@@ -1,4 +1,4 @@
-//! A machine for each fault.
+//! Tests with a machine for each fault.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! `PATH` in each context.
+//! Tests of the value of `PATH` in each context.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The value that a login shell prints, and shells that print none.
+//! Tests of the value that a login shell prints, and of shells that print none.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn bash(name: &str, profile: &str, interactive: bool, timeout: Duration) -
     ask(&world, interactive, timeout).await
 }
 
-/// Runs a stand-in of that name with this body.
+/// Runs a fake shell of that name with this body.
 async fn stand_in(shell: &str, body: &str) -> Result<String, String> {
     let folder = Folder::new("stand-in");
     folder.program(&format!("bin/{shell}"), body);
