@@ -26,7 +26,7 @@ use crate::run::mcpjoin;
 use crate::witness::{GRACE, kill, left};
 use crate::{Folder, MARK, running};
 
-/// What a client received from a server.
+/// The values that a client received from a server.
 #[derive(Debug)]
 pub struct Account(Value);
 

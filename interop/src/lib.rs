@@ -4,7 +4,8 @@
 //! Used by the tests in `interop/tests`, one file for each family of SDKs; [`Port`] is also used elsewhere. It never speaks
 //! the protocol, so that the tests test the binary alone (or the library, in some tests). The one exception is a request
 //! that finds out whether a server still knows a session. The peers are pinned in `package-lock.json`, `requirements.txt`,
-//! `requirements-1.txt` and `rmcp/Cargo.lock`; `cargo xtask interop install` installs them, and `cargo xtask test` does so too.
+//! `requirements-1.txt` and `rmcp/Cargo.lock`; `cargo xtask interop install` installs them, and so does
+//! `cargo xtask test`.
 
 mod account;
 mod client;

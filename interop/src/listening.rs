@@ -112,8 +112,8 @@ impl Listening {
         format!("{scheme}://{}{}", self.relay.address(), self.running.path)
     }
 
-    /// Runs `mcpjoin WORDS`, with the server's address in place of [`URL`]. After its end, no process that it started may run,
-    /// and the server may have no session of it.
+    /// Runs `mcpjoin WORDS`, with the server's address in place of [`URL`]. After its end, no process that it started may
+    /// run, and the server may have no session of it.
     ///
     /// # Panics
     ///

@@ -46,7 +46,7 @@ impl Overheard {
         let folder = Folder::new(name);
         let listen = ["--listen", "http://127.0.0.1:0/mcp"].map(OsStr::new);
         let mut words = witness::server(binary, bridged);
-        // Behind the verb, for what follows `--` is the server's.
+        // After the verb, because the words after `--` belong to the server.
         let place = if bridged { 1 } else { words.len() };
         words.splice(place..place, listen);
         let mut server = Command::new(binary)

@@ -210,7 +210,8 @@ async fn pass(
             }
         };
         let opens = request.windows(12).any(|part| part == b"\"initialize\"");
-        // Silence counts only after the response has begun. The time before that, and for opening a session, depends on the machine.
+        // Silence counts only after the response has begun. The time before that, and for opening a session, depends on the
+        // machine.
         let patience = match (answered && !opens, resumed) {
             (false, _) => DEADLINE,
             (true, true) => patience.resumed,
@@ -336,8 +337,8 @@ fn a_reply_cut_at_every_byte_is_neither_lost_nor_doubled() {
     run(async {
         let server = everything();
         let proxy = Proxy::new(server.address(), CUTTING).await;
-        // On the server a call continues after it has failed at the client, and its late messages are no fault. So these calls
-        // use other sessions than those below.
+        // On the server a call continues after it has failed at the client, and its late messages are no fault. So these
+        // calls use other sessions than those below.
         let (failing, _) = clients(16, &proxy).await;
         let (first, last) = places(&failing[0], &proxy).await;
         let ended = cut_at(1..first, &failing).await;

@@ -1,7 +1,7 @@
 //! Calls a tool over TLS with mcpjoin, makes one request with another client in the same process, and calls the tool again.
 //!
-//! Run by `cargo xtask release-check` once for each feature. It ends with an error, or panics, if one client changes a setting
-//! of the other: a feature of a shared dependency, or the TLS provider of the process.
+//! Run by `cargo xtask release-check` once for each feature. It ends with an error, or panics, if one client changes a
+//! setting of the other: a feature of a shared dependency, or the TLS provider of the process.
 
 use std::error::Error;
 use std::net::SocketAddr;

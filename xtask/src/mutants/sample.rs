@@ -46,7 +46,8 @@ pub(super) fn draw(mut from: Vec<String>, wanted: usize, mut seed: Seed) -> Vec<
 pub(super) fn literally(text: &str) -> String {
     let mut expression = String::new();
     for c in text.chars() {
-        // The crate `regex` allows a backslash before any ASCII character but letters, digits, `<` and `>`; those two are literal.
+        // The crate `regex` allows a backslash before any ASCII character but letters, digits, `<` and `>`. Those two are
+        // literal.
         if c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
             expression.push('\\');
         }

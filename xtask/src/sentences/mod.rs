@@ -139,8 +139,8 @@ fn areas(specification: &Path) -> Result<Areas> {
             let page = path.strip_prefix(&folder)?.with_extension("");
             let page = page.to_string_lossy().replace('\\', "/");
             let page = page.strip_suffix("index").map_or(page.as_str(), |page| page.trim_end_matches('/'));
-            // The changelog only describes changes, and the schema page is generated from the schema's comments, which are read
-            // directly.
+            // The changelog only describes changes, and the schema page is generated from the schema's comments, which are
+            // read directly.
             if !["changelog", "schema"].contains(&page) {
                 add(&mut areas, revision, page, markdown::of_page(&read(&path)?));
             }

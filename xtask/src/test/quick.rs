@@ -1,6 +1,6 @@
-//! `cargo xtask test --quick`: the two minutes of checks before a commit. It checks the tables and the format of everything,
-//! and runs clippy and the tests of the packages that differ from the remote's branch `main`, or from the last commit if there
-//! is no such branch.
+//! `cargo xtask test --quick`: the two minutes of checks before a commit. It checks the tables and the format of
+//! everything, and runs clippy and the tests of the packages that differ from the remote's branch `main`, or from the last
+//! commit if there is no such branch.
 //!
 //! It omits these checks of CI: packages that only depend on a changed one, tests that mostly wait (see [`SLOW`]), doc tests,
 //! published servers, the conformance suite and the fuzz targets.
