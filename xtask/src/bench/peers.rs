@@ -27,7 +27,8 @@ pub(crate) struct Peers {
 #[derive(Clone)]
 pub(crate) struct Candidate {
     pub(crate) name: &'static str,
-    /// The command line that starts it; for a client without the arguments that all clients share.
+    /// The command line that starts it. For a client it lacks the arguments that all clients share; in the part `quic` it
+    /// is the command of the client's server.
     pub(crate) command: Vec<String>,
     /// Whether it is the load generator itself, which is the floor of clients.
     pub(crate) generator: bool,
@@ -90,7 +91,7 @@ impl Peers {
             // These parts have lists of their own.
             Part::Bridge => Vec::new(),
         };
-        // The number of threads is compared only in the cell where the runtime matters and the cost of a call shows.
+        // The pending tool is measured only in the cell where the runtime matters and the cost of a call shows.
         let small = part == Part::Servers && cell.size == 64 && cell.depth == 16;
         all.retain(|candidate| small || !candidate.name.contains("pending"));
         all
@@ -130,7 +131,7 @@ impl Peers {
     }
 
     /// The floor server as a child, and the same server behind two bridges and Orchestra; and our client with our
-    /// demonstration server, as a child and over QUIC. For a client the list contains the server alone.
+    /// demonstration server, as a child and over QUIC. The command of a client here is that of its server alone.
     fn over_quic(&self, far: &FarSide) -> Vec<Candidate> {
         let mcpjoin = || self.mcpjoin.display().to_string();
         let certs = far.certs.display().to_string();

@@ -28,7 +28,7 @@ impl Spread {
     }
 }
 
-/// Formats a number with three significant figures and separated thousands.
+/// Formats a number with three significant figures, and from 10 000 on in thousands (`k`).
 fn number(value: f64) -> String {
     if value >= 10_000.0 {
         format!("{:.1} k", value / 1000.0)

@@ -96,7 +96,7 @@ impl Drop for Running {
             }
             sleep(TICK);
         }
-        // Kills a process that does not end on request, or whose state cannot be read. `kill` fails if it has ended already.
+        // Kills a process that does not end on request. `kill` fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
