@@ -1,7 +1,7 @@
-//! What the client does in the scenarios of authorization: which credentials it has, and what is to come of them.
+//! The client's part in the authorization scenarios: its credentials, and the expected result.
 //!
-//! Nothing of a flow is played here: the library is told who the client is and who stands before the browser, and finds
-//! out the rest by itself. The person is [`Redirected`]: who says yes to everything, at once.
+//! This file performs no part of an authorization flow: the library gets the client's identity and a callback for the
+//! browser, and does the rest itself. The user is [`Redirected`], which agrees to everything at once.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
 use mcpjoin::client::ClientBuilder;
@@ -18,35 +18,35 @@ use tokio::net::TcpStream;
 use crate::Fault;
 use crate::scenario::{Told, call, expect, list_and_find};
 
-/// Where our metadata document is; the suite knows it by this URL, and nobody fetches it.
+/// The URL of our metadata document; the suite identifies it by this URL, and it is never fetched.
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
-/// Where nobody listens: what would be sent there is read from the redirect.
+/// A redirect URI without a listener: the parameters are read from the redirect response.
 const REDIRECT_URI: &str = "http://127.0.0.1:33418/callback";
-/// The longest answer of an authorization endpoint that is read, in bytes.
+/// The largest response of an authorization endpoint, in bytes.
 const LONGEST: u64 = 64 * 1024;
 
-/// What the client is, and what is to come of it.
+/// The kind of client, and the expected result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Authorization {
-    /// Registers by itself, asks the person, and is let in.
+    /// Registers dynamically, asks the user, and gets access.
     Dynamic,
     /// The same, with tokens that are bound to a key.
     BoundTokens,
-    /// Is known by its metadata document.
+    /// Is identified by its metadata document.
     Document,
-    /// Was registered beforehand.
+    /// Was registered in advance.
     Registered,
-    /// Has credentials of its own: a secret or a key.
+    /// Has its own credentials: a secret or a key.
     ClientCredentials,
     /// Has an assertion of its platform.
     Workload,
     /// Has an identity provider that knows the user.
     Enterprise,
-    /// Registers by itself and asks the person, but must not go on, for the reason that the library gives in these words.
+    /// Registers dynamically and asks the user, but must stop with an error of the library that contains these words.
     Refused(&'static str),
 }
 
-/// What the suite says of a client.
+/// The suite's description of a client.
 #[derive(Deserialize)]
 struct Known {
     client_id: String,
@@ -59,13 +59,13 @@ struct Known {
     idp_token_endpoint: Option<String>,
 }
 
-/// A part of the context without which a scenario makes no sense.
+/// A part of the context that the scenario requires.
 fn known(part: Option<String>, name: &str) -> Result<String, Fault> {
     part.ok_or_else(|| format!("the suite does not say {name}").into())
 }
 
 impl Authorization {
-    /// By the suite's name of the scenario.
+    /// Parses the suite's name of the scenario.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Some(match name.strip_prefix("auth/")? {
             "metadata-default"
@@ -101,7 +101,7 @@ impl Authorization {
         })
     }
 
-    /// Connects, lists the tools and calls the one that there is; or finds that it cannot, where it must not.
+    /// Connects, lists the tools and calls the only one; or expects the error, where the client must not get access.
     pub(crate) async fn run(self, told: &Told) -> Result<(), Fault> {
         let grant = self.grant(told)?;
         let mut builder = Client::builder("mcpjoin-conformance-client", env!("CARGO_PKG_VERSION"));
@@ -113,7 +113,7 @@ impl Authorization {
         let Self::Refused(why) = self else { return outcome };
         match outcome.map_err(|fault| crate::with_sources(&*fault)) {
             Ok(()) => Err("let in, although the client must not go on".into()),
-            // Not any failure: this one.
+            // Only this error counts.
             Err(fault) if fault.contains(why) => Ok(()),
             Err(fault) => Err(format!("refused, but not because {why:?}: {fault}").into()),
         }
@@ -181,7 +181,7 @@ async fn use_tool(told: &Told, builder: ClientBuilder, oauth: &OAuth) -> Result<
 }
 
 async fn act(client: &Client, told: &Told) -> Result<(), Fault> {
-    // The suite's servers of this revision speak every other one, too.
+    // The suite's servers of this revision also speak every other one.
     if told.version.as_deref() != Some("2025-03-26") {
         told.is_agreed(client)?;
     }
@@ -189,7 +189,7 @@ async fn act(client: &Client, told: &Told) -> Result<(), Fault> {
     expect(call(client, "test-tool", "{}").await?, "test")
 }
 
-/// The person: the suite's authorization servers ask nothing, and send the browser back at once.
+/// The user: the suite's authorization servers show no page, and redirect the browser at once.
 struct Redirected;
 
 impl UserAgent for Redirected {
@@ -201,7 +201,7 @@ impl UserAgent for Redirected {
     }
 }
 
-/// Asks for the page, and gives the query that the browser is sent back with.
+/// Requests the page, and returns the query of the redirect.
 async fn redirected(url: &str) -> Result<String, Fault> {
     let (authority, path) = url
         .strip_prefix("http://")
@@ -218,7 +218,7 @@ async fn redirected(url: &str) -> Result<String, Fault> {
     query.map(str::to_owned).ok_or_else(|| "the browser is sent elsewhere".into())
 }
 
-/// The header of that name in an answer that is a redirect.
+/// The value of the `Location` header, if the response is a redirect.
 fn location(answer: &str) -> Option<&str> {
     let (head, _) = answer.split_once("\r\n\r\n")?;
     let (status, headers) = head.split_once("\r\n")?;

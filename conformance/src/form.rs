@@ -1,11 +1,11 @@
-//! Fills in a form as a person does who accepts what it proposes.
+//! Fills in a form like a user who accepts the proposed values.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#requested-schema>
 
 use mcpjoin::proto::types::{ElicitAction, ElicitParams, ElicitResult, Members, PrimitiveSchema};
 use mcpjoin::proto::{ErrorObject, Raw};
 
-/// Accepts, with the default of every field that has one, and yes where one is asked for yes or no.
+/// Accepts the form, with the default of every field that has one, and `true` for every other boolean field.
 pub(crate) fn accept(asked: &ElicitParams) -> Result<ElicitResult, ErrorObject> {
     let ElicitParams::Form(form) = asked else {
         return Err(ErrorObject::invalid_params("only forms are filled in here"));
@@ -20,7 +20,7 @@ pub(crate) fn accept(asked: &ElicitParams) -> Result<ElicitResult, ErrorObject> 
 }
 
 fn proposed(field: &PrimitiveSchema) -> Result<Option<Raw>, ErrorObject> {
-    // As the server wrote it, whichever kind of field it is.
+    // The field as the server wrote it, of any kind.
     let written = Raw::from_value(field).map_err(|error| ErrorObject::internal(error.to_string()))?;
     Ok(written.member("default").or_else(|| match field {
         PrimitiveSchema::Boolean(_) => Raw::parse("true").ok(),

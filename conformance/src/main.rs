@@ -1,8 +1,8 @@
-//! The client that the official conformance suite judges. The suite starts it once per scenario, against a server of its
-//! own; `cargo xtask conformance` starts the suite.
+//! The client that the official conformance suite tests. The suite starts it once per scenario, against one of its own
+//! servers; `cargo xtask conformance` starts the suite.
 //!
-//! Built on the public API of `mcpjoin` alone, and it never tells the library which revision to speak: what is judged is
-//! what everyone gets. The suite says through the environment what is wanted
+//! It uses only the public API of `mcpjoin`, and never tells the library which revision to speak, so the suite tests the
+//! library's default behaviour. The environment gives the scenario
 //! (<https://github.com/modelcontextprotocol/conformance>), and the last argument is the server's URL.
 #![allow(clippy::print_stderr, reason = "the suite shows what a client says on standard error")]
 
@@ -19,10 +19,10 @@ use authorization::Authorization;
 use scenario::{Scenario, Told};
 use tokio::time::timeout;
 
-/// When it gives up by itself, before the suite's own 30 s: one that the suite must kill leaves its server waiting.
+/// The client's own time limit, below the suite's 30 s: if the suite must kill a client, its server keeps waiting.
 const LONGEST: Duration = Duration::from_secs(25);
 
-/// What went wrong: shown, and nothing else.
+/// An error, which is only printed.
 type Fault = Box<dyn Error + Send + Sync>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -42,7 +42,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What is wanted.
+/// The scenario to run.
 enum Wanted {
     Scenario(Scenario),
     Authorization(Authorization),
@@ -55,7 +55,7 @@ async fn run(wanted: Wanted, told: &Told) -> Result<(), Fault> {
     }
 }
 
-/// What the suite says: which scenario, where, and what is known of it.
+/// Reads the scenario, the server's URL and the context.
 fn told() -> Result<(Wanted, Told), Fault> {
     let name = variable("MCP_CONFORMANCE_SCENARIO")?.ok_or("the suite names no scenario")?;
     let wanted = Scenario::parse(&name)

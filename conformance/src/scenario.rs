@@ -1,6 +1,6 @@
-//! What the client does in each scenario of the suite. Those of authorization are in `authorization`.
+//! The client's part in each scenario of the suite. The authorization scenarios are in `authorization`.
 //!
-//! Beside what the suite looks at, each looks at what it gets: a result that did not arrive is an error here, too.
+//! Besides the suite's checks, each scenario checks its own results: a missing result is an error here too.
 
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::proto::types::{
@@ -12,19 +12,19 @@ use serde::Deserialize;
 
 use crate::{Fault, form};
 
-/// What the suite has told of a scenario.
+/// The suite's parameters of a scenario.
 #[derive(Debug)]
 pub(crate) struct Told {
-    /// Where its server is.
+    /// The URL of its server.
     pub(crate) url: String,
-    /// The one revision that the server speaks.
+    /// The only revision that the server speaks.
     pub(crate) version: Option<String>,
-    /// What only some scenarios have: JSON.
+    /// Additional data of some scenarios, as JSON.
     pub(crate) context: Option<String>,
 }
 
 impl Told {
-    /// Whether the one revision is spoken.
+    /// Checks that the client has negotiated that revision.
     pub(crate) fn is_agreed(&self, client: &Client) -> Result<(), Fault> {
         match self.version.as_deref() {
             Some(version) if client.profile().version.as_str() != version => {
@@ -35,7 +35,7 @@ impl Told {
     }
 }
 
-/// A scenario that is known.
+/// A known scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scenario {
     Initialize,
@@ -65,7 +65,7 @@ struct ToolCall {
 }
 
 impl Scenario {
-    /// By the suite's name of it.
+    /// Parses the suite's name of the scenario.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "initialize" => Self::Initialize,
@@ -83,7 +83,7 @@ impl Scenario {
         })
     }
 
-    /// Connects, does what the scenario wants, and closes.
+    /// Connects, runs the scenario, and closes the client.
     pub(crate) async fn run(self, told: &Told) -> Result<(), Fault> {
         let link = Link::http(&told.url).build()?;
         let client = self.builder().connect(link).await?;
@@ -96,7 +96,7 @@ impl Scenario {
         outcome
     }
 
-    /// What is declared: what the scenario asks for, and nothing else.
+    /// A client with the capabilities that the scenario needs, and no others.
     fn builder(self) -> ClientBuilder {
         let builder = Client::builder("mcpjoin-conformance-client", env!("CARGO_PKG_VERSION"));
         let elicitation =
@@ -132,13 +132,13 @@ impl Scenario {
                     "Reconnection test completed successfully",
                 )
             }
-            // Its server has nothing but what every server has.
+            // Its server supports only the base protocol.
             Self::RequestMetadata => Ok(client.ping().await?),
             Self::RequestState => request_state(client).await,
             Self::StandardHeaders => standard_headers(client).await,
             Self::CustomHeaders => custom_headers(client, told).await,
             Self::InvalidToolHeaders => {
-                // Whatever the library lists can be called.
+                // Every tool that the library lists can be called.
                 let tools = client.list_tools().all().await?;
                 for tool in &tools {
                     call(client, &tool.name, r#"{"region":"us-west1"}"#).await?;
@@ -155,7 +155,7 @@ impl Scenario {
     }
 }
 
-/// Lists the tools; gives the input schema of the one that is looked for.
+/// Lists the tools, and returns the input schema of the tool with this name.
 pub(crate) async fn list_and_find(client: &Client, name: &str) -> Result<Raw, Fault> {
     let tools = client.list_tools().all().await?;
     let found = tools.into_iter().find(|tool| tool.name == name);
@@ -184,7 +184,7 @@ pub(crate) fn expect(result: CallToolResult, beginning: &str) -> Result<(), Faul
     Err(format!("expected {beginning:?}, not {:?}", result.content).into())
 }
 
-/// All at once, so that what belongs to one could come into another.
+/// Makes all calls concurrently, to find out whether the state of one gets into another.
 async fn request_state(client: &Client) -> Result<(), Fault> {
     client.list_tools().all().await?;
     let (echo, bare, unrelated, untyped) = tokio::try_join!(
@@ -199,7 +199,7 @@ async fn request_state(client: &Client) -> Result<(), Fault> {
     expect(untyped, "no-result-type-test-ok")
 }
 
-/// Every request that has a name in its headers, for everything that is listed.
+/// Makes every request that carries a name in its headers, for each listed item.
 async fn standard_headers(client: &Client) -> Result<(), Fault> {
     for tool in client.list_tools().all().await? {
         expect(call(client, &tool.name, "{}").await?, "Headers test completed")?;
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_not_there_is_an_error() {
-        // Bound and not listened on: the system refuses for it.
+        // Bound without a listener: the system rejects connections to it.
         let closed = tokio::net::TcpSocket::new_v4().unwrap();
         closed.bind(([127, 0, 0, 1], 0).into()).unwrap();
         let url = format!("http://{}/mcp", closed.local_addr().unwrap());

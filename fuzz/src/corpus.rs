@@ -1,7 +1,7 @@
-//! The corpus of a target: `corpus/NAME.txt`, one input a line, with everything escaped that is no printable text.
+//! The corpus of a target: `corpus/NAME.txt`, one input a line, with everything escaped that is not printable text.
 //!
 //! Used by [`start`](crate::start). libFuzzer reads folders of files, so a run unpacks the corpus below `target/`. Lines are
-//! ordered by length and then by content: a new input changes one line.
+//! ordered by length and then by content, so that a new input changes one line.
 
 use std::fs;
 use std::io;
@@ -22,14 +22,14 @@ pub(crate) fn unpack(name: &str) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Replaces `corpus/NAME.txt` by the files of a folder, and returns how many they are.
+/// Replaces `corpus/NAME.txt` with the files of a folder, and returns their number.
 ///
 /// # Errors
 /// When a file cannot be read or the corpus cannot be written.
 pub(crate) fn pack(name: &str, from: &Path) -> io::Result<usize> {
     let files = fs::read_dir(from)?.map(|entry| fs::read(entry?.path()));
     let mut inputs: Vec<Vec<u8>> = files.collect::<io::Result<_>>()?;
-    // libFuzzer tries the empty input by itself.
+    // libFuzzer always tries the empty input.
     inputs.retain(|input| !input.is_empty());
     inputs.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
     inputs.dedup();
@@ -38,10 +38,10 @@ pub(crate) fn pack(name: &str, from: &Path) -> io::Result<usize> {
     Ok(inputs.len())
 }
 
-/// A folder below `target/` of this package, empty.
+/// Creates an empty folder below `target/` of this package.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 pub(crate) fn empty_folder(name: &str) -> io::Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target").join(name);
     match fs::remove_dir_all(&folder) {

@@ -1,7 +1,7 @@
-//! What the fuzz targets share: their command line, and inputs that say how they are to be cut.
+//! The shared code of the fuzz targets: their command line, and a reader for inputs that control how they are split.
 //!
-//! Each target is a program of libFuzzer. Called as `NAME --seconds N` it replays `corpus/NAME.txt` and goes on with
-//! mutations for N seconds. Called as `NAME --minimize` it takes the inputs of earlier runs into the corpus and drops every
+//! Each target is a program of libFuzzer. Called as `NAME --seconds N` it runs `corpus/NAME.txt` and continues with
+//! mutations for N seconds. Called as `NAME --minimize` it adds the inputs of earlier runs to the corpus and drops every
 //! input that adds no coverage. With any other arguments it is libFuzzer itself
 //! (<https://llvm.org/docs/LibFuzzer.html#options>).
 
@@ -13,18 +13,18 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
-/// The longest input that is tried, in bytes: room for some messages, and short enough for thousands of tries a
-/// second. What needs more says so with [`expand`].
+/// The longest input, in bytes: room for some messages, and short enough for thousands of runs a second. Targets that need
+/// longer inputs use [`expand`].
 const MOST_BYTES: usize = 4096;
 
-/// Nothing that is tried may take longer, in seconds.
+/// The time limit of one input, in seconds.
 const MOST_SECONDS: u32 = 10;
 
-/// Must be called before the first input: becomes libFuzzer with the arguments that `--seconds N` stands for, or minimizes the
-/// corpus and ends the process.
+/// Must be called before the first input. With `--seconds N` it runs libFuzzer with the corresponding arguments; with
+/// `--minimize` it minimizes the corpus and ends the process.
 ///
 /// # Panics
-/// When the arguments are wrong or the folders cannot be made.
+/// When the arguments are wrong or the folders cannot be created.
 pub fn start(name: &str) {
     let mut arguments = env::args_os().skip(1);
     let seconds = match arguments.next() {
@@ -56,7 +56,8 @@ pub fn start(name: &str) {
     panic!("cannot start libFuzzer: {error}");
 }
 
-/// Replaces the corpus by the fewest inputs, of the corpus and of earlier runs, that reach the same code, and ends the process.
+/// Replaces the corpus with the fewest inputs, of the corpus and of earlier runs, that reach the same code, and ends the
+/// process.
 fn minimize(name: &str) -> ! {
     let merged =
         corpus::empty_folder(&format!("merged/{name}")).expect("the folder of merged inputs can be made");
@@ -70,19 +71,19 @@ fn minimize(name: &str) -> ! {
     process::exit(0);
 }
 
-/// The folder of the inputs that earlier runs found.
+/// The folder of inputs that earlier runs found.
 fn found(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/found").join(name);
     fs::create_dir_all(&folder).expect("the folder of found inputs can be made");
     folder
 }
 
-/// Bytes that are taken from the front of an input, to decide something with.
+/// Reads an input from the front, to take decisions and data from it.
 #[derive(Debug)]
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// The whole input.
+    /// A reader at the beginning of the input.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -93,12 +94,12 @@ impl<'a> Input<'a> {
         self.next().unwrap_or(0)
     }
 
-    /// One of some values.
+    /// Selects one of the values.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[usize::from(self.byte()) % from.len()]
     }
 
-    /// Up to the next line feed, or what is left.
+    /// The bytes up to the next line feed, or the rest.
     pub fn line(&mut self) -> &'a [u8] {
         let end = self.0.iter().position(|byte| *byte == b'\n');
         let (line, rest) = match end {
@@ -109,13 +110,13 @@ impl<'a> Input<'a> {
         line
     }
 
-    /// How the rest is to be cut: one byte that says how many sizes follow, and the sizes.
+    /// Reads how to split the rest: one byte for the number of sizes, and the sizes.
     pub fn plan(&mut self) -> Plan {
         let sizes = usize::from(self.byte()) % 16;
         Plan((0..sizes).map(|_| self.byte()).collect())
     }
 
-    /// All that is left.
+    /// The rest of the input.
     #[must_use]
     pub const fn rest(self) -> &'a [u8] {
         self.0
@@ -132,13 +133,13 @@ impl Iterator for Input<'_> {
     }
 }
 
-/// The sizes of the pieces that a stream arrives in, over and over.
+/// The sizes of the pieces in which a stream arrives, repeated.
 #[derive(Clone, Debug)]
 pub struct Plan(Vec<u8>);
 
 impl Plan {
-    /// Cuts a stream. Sizes below 128 are bytes; from there on they are steps of 256 bytes. A long stream gets
-    /// larger pieces the longer it goes on: what small ones show they have shown by then.
+    /// Splits a stream. Sizes below 128 are bytes; larger values are steps of 256 bytes. The pieces of a long stream grow,
+    /// because small pieces show nothing new after the beginning.
     pub fn pieces<'a>(&self, stream: &'a [u8]) -> Vec<&'a [u8]> {
         let mut sizes = self.0.iter().cycle();
         let mut rest = stream;
@@ -150,7 +151,7 @@ impl Plan {
                 Some(&size) => usize::from(size - 127) * 256,
             };
             let size = (size << (pieces.len() / 128).min(8)).min(Self::LARGEST);
-            // Two empty pieces in a row say no more than one, and would never end.
+            // Two empty pieces in a row show no more than one, and the loop would never end.
             let size = if size == 0 && pieces.last().is_none_or(|piece: &&[u8]| piece.is_empty()) {
                 1
             } else {
@@ -163,11 +164,11 @@ impl Plan {
         pieces
     }
 
-    /// The largest piece that [`Plan::pieces`] makes, in bytes: half of a link's read.
+    /// The largest piece of [`Plan::pieces`], in bytes: half of a link's read.
     pub const LARGEST: usize = 32 * 1024;
 }
 
-/// What [`expand`] makes at most, in bytes: enough to pass every size that the codecs know.
+/// The largest result of [`expand`], in bytes: more than every size limit of the codecs.
 const MOST_EXPANDED: usize = 300_000;
 
 /// Replaces 0x1A and the byte N behind it with N times 257 bytes of `x`, so that a short input can be a long stream.

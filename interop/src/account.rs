@@ -1,10 +1,10 @@
-//! What a foreign client is told by a server, as one account: directly, and through `mcpjoin bridge`, which is to change
-//! nothing of it and to leave nothing behind.
+//! Compares what a foreign client receives from a server directly with what it receives through `mcpjoin bridge`. The
+//! bridge must change nothing and leave no process behind.
 //!
-//! Used by the tests of the bridge, and by nothing else. A client's script in `interop/clients/` is started as
-//! `SCRIPT ERA account -- SERVER WORDS...`, or as `SCRIPT ERA account URL`, asks the server for everything that it has, and
-//! prints what it was told as one JSON object; what differs from one time to the next, such as the time, is left out by
-//! the script.
+//! Used only by the tests of the bridge. A client's script in `interop/clients/` is started as
+//! `SCRIPT ERA account -- SERVER WORDS...`, or as `SCRIPT ERA account URL`. It requests everything that the server has, and
+//! prints its account, the received values, as one JSON object. The script omits values that differ between runs, such as
+//! the time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -26,31 +26,31 @@ use crate::run::mcpjoin;
 use crate::witness::{GRACE, kill, left};
 use crate::{Folder, MARK, running};
 
-/// What a client was told.
+/// The values that a client received from a server.
 #[derive(Debug)]
 pub struct Account(Value);
 
 impl Account {
-    /// Holds that it is the same as that of the direct connection, besides the members of these names, wherever they are;
-    /// `what` says which account this is.
+    /// Checks that it equals the account of the direct connection, except for members with the names in `besides`, at any
+    /// depth; `what` names this account in messages.
     ///
     /// # Panics
     ///
-    /// When something differs; the message says where.
+    /// When something differs; the message gives the place.
     pub fn is_as(&self, direct: &Self, besides: &[&str], what: &str) {
         let mut differences = String::new();
         compare("", Some(&direct.0), Some(&self.0), besides, &mut differences);
         assert!(differences.is_empty(), "{what}: through the bridge it is something else:\n{differences}");
     }
 
-    /// A member of it.
+    /// A member of the account.
     #[must_use]
     pub fn member(&self, name: &str) -> &Value {
         &self.0[name]
     }
 }
 
-/// Writes down where the two differ, and how.
+/// Records where the two differ, and how.
 fn compare(
     place: &str,
     direct: Option<&Value>,
@@ -81,19 +81,19 @@ fn compare(
     }
 }
 
-/// A mark for what one test starts, and a name for its folder.
+/// A unique mark for the processes of one test, also used to name its folder.
 fn mark(what: &str) -> String {
     static MARKS: AtomicU32 = AtomicU32::new(0);
     format!("{what}-{}-{}", std::process::id(), MARKS.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Client {
-    /// Its account of a server that it starts by these words, or reaches at the address that the one word is. Nothing that
-    /// was started may be left.
+    /// The client's account of a server that it starts with this command line, or reaches at this URL. No process of the run
+    /// may remain.
     ///
     /// # Panics
     ///
-    /// When the script fails, does not end, or leaves something.
+    /// When the script fails, does not end, or leaves a process.
     #[must_use]
     pub fn account(&self, era: &str, server: &[OsString]) -> Account {
         let folder = Folder::new(&mark("account"));
@@ -101,7 +101,7 @@ impl Client {
         let mut command = self.command(folder.path(), &mark);
         command.args([era, "account"]);
         if let [_, _, ..] = server {
-            // Several clients give a server an environment of their own making, so the mark goes along in the words.
+            // Several clients give a server a reduced environment, so the mark is also passed on the command line.
             command.args(["--", "env", &format!("{MARK}={mark}")]);
         }
         let success = wait(command.args(server).spawn().unwrap(), &mark);
@@ -113,12 +113,12 @@ impl Client {
         Account(serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}; {said}")))
     }
 
-    /// Its account through `mcpjoin bridge WORDS`, which it reaches by this way. The bridge leaves nothing: no server is
-    /// there once its session is over, and the bridge ends in good order.
+    /// The client's account through `mcpjoin bridge WORDS`, which it reaches over this transport. The bridge leaves no
+    /// process: each server ends with its session, and the bridge ends with the right exit code.
     ///
     /// # Panics
     ///
-    /// As [`Self::account`], and when the bridge leaves something.
+    /// As [`Self::account`], and when the bridge leaves a process.
     #[must_use]
     pub fn account_through_a_bridge(&self, era: &str, way: Way, words: &[OsString]) -> Account {
         if way == Way::Stdio {
@@ -133,7 +133,7 @@ impl Client {
     }
 }
 
-/// `mcpjoin bridge --listen http://127.0.0.1:0/mcp WORDS`. Ended when this is dropped.
+/// A process `mcpjoin bridge --listen http://127.0.0.1:0/mcp WORDS`. It is ended when this value is dropped.
 #[derive(Debug)]
 pub struct Bridge {
     child: Child,
@@ -143,7 +143,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Starts it.
+    /// Starts the bridge.
     ///
     /// # Panics
     ///
@@ -171,7 +171,7 @@ impl Bridge {
         bridge
     }
 
-    /// Where a client finds it by this way, as its script is given it.
+    /// The URL for a client with this transport, in the form that its script expects.
     #[must_use]
     pub fn url(&self, way: Way) -> String {
         match way {
@@ -186,18 +186,18 @@ impl Bridge {
         self.child.id()
     }
 
-    /// The processes besides its own, and besides the one that ends all of them should it die.
+    /// The processes of the bridge without the bridge itself, and without the watchdog that ends all of them if it dies.
     #[must_use]
     pub fn servers(&self) -> Vec<String> {
         let own = |line: &str| line.contains(" bridge --listen ") || line.starts_with("mcpjoin: guard");
         running(&self.mark).unwrap().into_iter().filter(|line| !own(line)).collect()
     }
 
-    /// Waits until it has so many processes besides its own.
+    /// Waits until the bridge has `count` processes besides its own.
     ///
     /// # Panics
     ///
-    /// When it has not for long.
+    /// When it does not reach the number in time.
     pub fn has_servers(&self, count: usize) {
         let begun = Instant::now();
         while self.servers().len() != count {
@@ -206,12 +206,12 @@ impl Bridge {
         }
     }
 
-    /// Tells it to end, and holds that it does, says nothing more, and leaves nothing; if its clients had sessions and have
-    /// ended them, its servers are gone before that.
+    /// Sends SIGTERM to the bridge, and checks that it ends with the right exit code and leaves no process. If its clients
+    /// had sessions and have ended them, its servers must be gone before the signal.
     ///
     /// # Panics
     ///
-    /// When that is not so.
+    /// When one of these checks fails.
     pub fn ends(mut self, sessions: bool) {
         if sessions {
             self.has_servers(0);
@@ -235,7 +235,7 @@ impl Bridge {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        // Nothing, when it has ended.
+        // Kills nothing if the bridge has ended.
         kill(&self.mark);
         let _ = self.child.wait();
     }

@@ -1,19 +1,21 @@
-//! A foreign client against `mcpjoin serve demo`, over pipes or over HTTP, or through `mcpjoin bridge`: runs its script in `interop/clients/`, hears what became of each check,
-//! and holds that `interop/clients/table.md` says just that.
+//! Runs the script of a foreign client in `interop/clients/` against `mcpjoin serve demo`, over pipes or over HTTP, or
+//! through `mcpjoin bridge`; reads the outcome of each check, and compares the outcomes with `interop/clients/table.md`.
 //!
-//! Used by the tests of clients, and by nothing else. A script is started as `SCRIPT ERA -- SERVER WORDS...`, and opens
-//! the server as often as it likes with exactly these words; or as `SCRIPT ERA URL`, for a server that listens, where
-//! `sse+http://` is HTTP+SSE, the transport of 2024-11-05, and `http://` is Streamable HTTP. It does every check of [`CHECKS`] with a time limit of its
-//! own, and prints one JSON object in each line: first `{"version": ".."}`, the client's own version as it is installed,
-//! and then for each check `{"check": "open", "outcome": "right"}`, or `"fault"` or `"cannot"` with `"why"`. It goes by
-//! `interop/clients/demo.json`, which says what the demonstration server has.
+//! Used only by the tests of clients. A script is started as `SCRIPT ERA -- SERVER WORDS...`, and may start the server
+//! several times with exactly these words; or as `SCRIPT ERA URL`, for a listening server, where `sse+http://` is HTTP+SSE,
+//! the transport of 2024-11-05, and `http://` is Streamable HTTP. It runs every check of [`CHECKS`], each with a time limit,
+//! and prints one JSON object in each line: first `{"version": ".."}`, the installed version of the client, and then for
+//! each check `{"check": "open", "outcome": "right"}`, or `"fault"` or `"cannot"` with `"why"`. It takes the expected
+//! values from `interop/clients/demo.json`, which describes the demonstration server.
 //!
-//! What a script calls right is only so when what was seen from outside bears it out: that all it said was of that era
-//! (`open`); that a call was cancelled, by a notification or, over HTTP in the modern era, by leaving its answer, was
-//! never answered, and the session went on (`cancel`; that its handler has stopped says the tool
-//! `running_computations`); and that every server has ended by itself, with exit code 0 and nothing on stderr, and
-//! nothing is left running, or, over HTTP, that every session was ended and is gone, and the server ends in good order
-//! when it is told to (`end`).
+//! An outcome `right` counts only if the observation from outside confirms it:
+//!
+//! - `open`: all messages were of that era.
+//! - `cancel`: a call was cancelled, by a notification or, over HTTP in the modern era, by closing the connection of its
+//!   response; the call never got a response; and the session continued. (The tool `running_computations` shows that the
+//!   handler has stopped.)
+//! - `end`: every server has ended by itself, with exit code 0 and nothing on stderr, and no process remains. Over HTTP,
+//!   every session was ended and is gone, and the server ends with the right exit code on SIGTERM.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -39,14 +41,14 @@ use crate::table::{CHECKS, Outcome, Row};
 use crate::witness::{Witness, kill, left};
 use crate::{MARK, running, server};
 
-/// A script that takes longer hangs: far above what the slowest takes on a busy machine (one took more than 170 s where eight
-/// others built meanwhile), and below what ends the test from outside.
+/// The time limit of a script: far more than the slowest one takes on a busy machine (more than 170 s while eight others
+/// were building), and less than the limit that ends the test from outside.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// How a client reaches the server.
+/// The transport between the client and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It starts the server, and both speak over pipes.
+    /// The client starts the server, and both use pipes.
     Stdio,
     /// Over Streamable HTTP.
     Http,
@@ -55,7 +57,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// As the table names it.
+    /// Its name in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,7 +68,7 @@ impl Way {
     }
 }
 
-/// What sees and hears a script from outside.
+/// The observer of a script.
 enum Outside {
     Pipes(Witness),
     Http(Box<Overheard>),
@@ -82,7 +84,7 @@ impl Outside {
         }
     }
 
-    /// An empty folder that a script may call its home.
+    /// An empty folder, used as the script's home.
     fn folder(&self) -> &Path {
         match self {
             Self::Pipes(witness) => witness.folder(),
@@ -90,12 +92,12 @@ impl Outside {
         }
     }
 
-    /// What the script's processes are known by.
+    /// The mark of the script's processes.
     fn mark(&self) -> String {
         self.folder().to_str().unwrap().to_owned()
     }
 
-    /// The words that name the server for the script.
+    /// The arguments that name the server for the script.
     fn words(&self, binary: &Path, bridged: bool) -> Vec<OsString> {
         match self {
             Self::Pipes(witness) => {
@@ -105,7 +107,7 @@ impl Outside {
         }
     }
 
-    /// Ends what there is, once the script is over. What still runs then.
+    /// Ends the observed processes after the script, and returns those that still run.
     fn finish(&mut self) -> Vec<String> {
         let mark = self.mark();
         match self {
@@ -133,18 +135,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// The client that the table calls `name`, with an installed program, by its path below `interop/`, that runs the
+    /// The client with this name in the table, and the installed program, by its path below `interop/`, that runs the
     /// script.
     ///
     /// # Panics
     ///
-    /// When it is not installed.
+    /// When the program is not installed.
     #[must_use]
     pub fn installed(name: &str, path: &str) -> Self {
         Self::new(name, server(path).unwrap())
     }
 
-    /// The client that the table calls `name`, with the program that runs the script.
+    /// The client with this name in the table, and the program that runs the script.
     #[must_use]
     pub fn new(name: &str, program: impl Into<PathBuf>) -> Self {
         Self {
@@ -156,32 +158,32 @@ impl Client {
         }
     }
 
-    /// By this way instead of stdio.
+    /// Uses this transport instead of stdio.
     #[must_use]
     pub fn by(mut self, way: Way) -> Self {
         self.way = way;
         self
     }
 
-    /// Through `mcpjoin bridge`, which is to make no difference.
+    /// Connects through `mcpjoin bridge`, which must make no difference.
     #[must_use]
     pub fn bridged(mut self) -> Self {
         self.bridged = true;
         self
     }
 
-    /// One argument more of the program, before the era: the script in `interop/clients/`, for an interpreter.
+    /// Adds an argument of the program, before the era: for an interpreter, the script in `interop/clients/`.
     #[must_use]
     pub fn script(mut self, name: &str) -> Self {
         self.args.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(name).into());
         self
     }
 
-    /// Runs every check in that era, and holds that the table's row for it says just what was seen.
+    /// Runs every check in that era, and checks that the table's row agrees with the observed outcomes.
     ///
     /// # Panics
     ///
-    /// When the table says something else, when the script does not do every check once in its time, or when it fails.
+    /// When the table disagrees, when the script does not run every check once in its time, or when it fails.
     pub fn is_as_the_table_says(&self, era: &str) {
         let row = Row::of(&self.name, era, self.way.name());
         let (version, seen) = self.run(era);
@@ -200,26 +202,26 @@ impl Client {
         );
     }
 
-    /// What starts the script in a folder of its own, up to the era; what it writes is kept there.
+    /// The command that starts the script in its own folder, without the era; its output is stored in that folder.
     pub(crate) fn command(&self, folder: &Path, mark: &str) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(&self.args)
             .env(MARK, mark)
-            // Whatever proxy there may be, these servers are on this machine.
+            // The servers are local, so no proxy is used.
             .env("NO_PROXY", "127.0.0.1")
             .env("no_proxy", "127.0.0.1")
             .env("HOME", folder)
             .env("NO_COLOR", "1")
             .current_dir(folder)
             .stdin(Stdio::null())
-            // Files, because whatever the script leaves behind could keep a pipe open.
+            // Files, because a process that the script leaves behind could keep a pipe open.
             .stdout(File::create(folder.join("said")).unwrap())
             .stderr(File::create(folder.join("complained")).unwrap());
         command
     }
 
-    /// The client's version, and what became of the checks, in their order.
+    /// The client's version, and the outcomes of the checks, in their order.
     fn run(&self, era: &str) -> (String, Vec<Outcome>) {
         static BINARY: OnceLock<PathBuf> = OnceLock::new();
         let binary = BINARY.get_or_init(|| crate::mcpjoin().unwrap());
@@ -254,7 +256,7 @@ impl Client {
     }
 }
 
-/// What a script has written, alone and with what it wrote to stderr.
+/// The output of a script: stdout alone, and stdout with stderr.
 pub(crate) fn said(folder: &Path) -> (String, String) {
     let text = |name: &str| String::from_utf8_lossy(&std::fs::read(folder.join(name)).unwrap()).into_owned();
     let stdout = text("said");
@@ -262,7 +264,7 @@ pub(crate) fn said(folder: &Path) -> (String, String) {
     (stdout, both)
 }
 
-/// Waits for the script's end, and says whether it was a success; past the limit everything of it is ended.
+/// Waits for the script's end, and returns whether it succeeded; after the time limit all its processes are killed.
 pub(crate) fn wait(mut child: Child, mark: &str) -> bool {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -275,7 +277,7 @@ pub(crate) fn wait(mut child: Child, mark: &str) -> bool {
     })
 }
 
-/// The version and the outcomes that a script has printed.
+/// Parses the version and the outcomes in the output of a script.
 fn read(stdout: &str) -> Result<(String, Vec<Outcome>), String> {
     let mut lines = stdout.lines().map(|line| {
         serde_json::from_str::<Value>(line).map_err(|error| format!("not JSON ({error}): {line}"))
@@ -306,7 +308,7 @@ fn read(stdout: &str) -> Result<(String, Vec<Outcome>), String> {
 mod tests {
     use super::*;
 
-    /// Opens the server in the legacy era, by hand, and keeps it open: `$1` is the rest of what it does.
+    /// A script that opens the server in the legacy era by hand, and keeps it open: `$1` is the rest of its actions.
     const OPENS: &str = r#"
 rest=$1; shift 3
 mkfifo in out
@@ -322,7 +324,7 @@ done
 eval "$rest"
 "#;
 
-    /// What is seen of a client that calls everything right, whatever it does.
+    /// The observed outcomes of a client that reports `right` for every check, whatever it does.
     fn seen(name: &str, era: &str, rest: &str) -> BTreeMap<&'static str, Outcome> {
         let mut client = Client::new(name, "sh");
         client.args = ["-c", OPENS, "client", rest].map(OsString::from).to_vec();
@@ -358,7 +360,7 @@ eval "$rest"
 
     #[test]
     fn a_client_that_leaves_its_server_is_found_out() {
-        // It writes to a pipe that somebody else keeps open.
+        // The background process keeps the pipe to the server open.
         let seen = seen("leaves", "legacy", "sleep 600 &");
         assert!(fault(&seen["end"]).starts_with("left running"), "{seen:?}");
     }

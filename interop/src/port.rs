@@ -1,32 +1,33 @@
-//! Ports for servers that must be told one: those of other people, which cannot say which one they were given.
+//! Reserves ports for servers that take their port as an argument: foreign servers, which cannot report a port that the
+//! system has chosen.
 //!
 //! Used by [`crate::Listening`], by `cargo xtask`, by the load generator of `bench/` and, as a file, by tests of the library
-//! whose server comes after its client. A port that the system has just given and taken back may be somebody else's before
-//! the server listens on it; these are none of those that the system gives to anybody, and nobody claims one twice.
+//! whose server starts after its client. If a test binds port 0 and closes the socket, another process may take the port
+//! before the server listens. These ports are outside the range from which the system chooses, and no two claims share one.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::ops::Range;
 
-/// Below are those that services are known by, and those that browsers do not connect to.
+/// Lower ports include those of well-known services and those that browsers refuse.
 const LOWEST: u16 = 20_000;
 
-/// Where a system says which ports it gives to whoever names none; Linux does.
+/// The file in which Linux gives the range from which it chooses ports.
 pub(crate) const GIVEN: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// The lowest port that other systems give (Linux by itself), all of them from there on.
+/// The lowest port that other systems choose (Linux by default); they may choose any port above it.
 const GIVEN_FROM: u16 = 32_768;
 
-/// A port that is nobody else's for as long as this lives, for one server after another on it.
+/// A claimed port. No other claim has it while this value lives; several servers may use it one after the other.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
     _claim: Claim,
 }
 
-/// The same number of the protocol that the server does not speak: one process has it, and loses it with its end, whatever
-/// that is.
+/// The claim: a bound socket with the same number of the other protocol, UDP for TCP and TCP for UDP. Only one process can
+/// bind it, and the system releases it however that process ends.
 #[derive(Debug)]
 enum Claim {
     Udp(#[expect(dead_code, reason = "held, and nothing else")] UdpSocket),
@@ -34,20 +35,20 @@ enum Claim {
 }
 
 impl Port {
-    /// Claims one of TCP on which nobody listens.
+    /// Claims a TCP port on which no process listens.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// When no port is free.
     pub fn claim() -> io::Result<Self> {
         Self::first(Self::of_tcp)
     }
 
-    /// Claims one of UDP that nobody has.
+    /// Claims a UDP port that no process has bound.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// When no port is free.
     pub fn claim_udp() -> io::Result<Self> {
         Self::first(Self::of_udp)
     }
@@ -55,7 +56,7 @@ impl Port {
     fn first(of: fn(u16) -> Option<Self>) -> io::Result<Self> {
         let given = std::fs::read_to_string(GIVEN).ok();
         let ports = not_given(given.as_deref().and_then(range));
-        // Anywhere: on the one that was given back last somebody may still look for the server of before.
+        // Starts at a random place: a client may still try to reach the previous server on a port that was just released.
         let (count, from) = (u64::from(ports.end - ports.start), RandomState::new().hash_one(()));
         (0..count)
             .filter_map(|step| u16::try_from(from.wrapping_add(step) % count).ok())
@@ -63,15 +64,15 @@ impl Port {
             .ok_or_else(|| io::Error::new(ErrorKind::AddrInUse, format!("no port of {ports:?} is free")))
     }
 
-    /// What the server is told.
+    /// The number for the server.
     #[must_use]
     pub const fn number(&self) -> u16 {
         self.number
     }
 
-    /// This one, unless somebody has it.
+    /// Claims this port, unless it is in use.
     pub(crate) fn of_tcp(number: u16) -> Option<Self> {
-        // Before it is looked at: so nobody else comes to the same answer.
+        // The claim comes before the check, so that no other process can pass the check for the same port.
         let claim = Claim::Udp(UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok()?);
         nobody(|address| TcpListener::bind((address, number)).map(drop))
             .then_some(Self { number, _claim: claim })
@@ -84,7 +85,7 @@ impl Port {
     }
 }
 
-/// Whether nobody has it at any of this machine's addresses, as far as a local server is concerned.
+/// Whether no process uses the port at any address of this machine that a local server may bind.
 fn nobody(bind: impl Fn(IpAddr) -> io::Result<()>) -> bool {
     let addresses: [IpAddr; 4] = [
         Ipv4Addr::UNSPECIFIED.into(),
@@ -94,21 +95,21 @@ fn nobody(bind: impl Fn(IpAddr) -> io::Result<()>) -> bool {
     ];
     let free = |address: IpAddr| match bind(address) {
         Ok(()) => true,
-        // A machine without IPv6 has nobody who listens on it.
+        // On a machine without IPv6 no process listens on the IPv6 address.
         Err(error) => address.is_ipv6() && error.kind() != ErrorKind::AddrInUse,
     };
     addresses.into_iter().all(free)
 }
 
-/// The first and the last of the ports that the system gives.
+/// The first and the last port of the range from which the system chooses.
 pub(crate) fn range(line: &str) -> Option<(u16, u16)> {
     let (first, last) = line.trim().split_once(char::is_whitespace)?;
     Some((first.parse().ok()?, last.trim().parse().ok()?))
 }
 
-/// Ports that it does not give. Where it gives them all it is only unlikely that it gives the claimed one.
+/// Ports that the system does not choose. If it chooses from all ports, a collision with a claimed port is only unlikely.
 pub(crate) fn not_given(given: Option<(u16, u16)>) -> Range<u16> {
-    /// As many as a machine has tests at once, many times.
+    /// Many times the number of tests that a machine runs concurrently.
     const ENOUGH: u16 = 1000;
     let (first, last) = given.unwrap_or((GIVEN_FROM, u16::MAX));
     if first.saturating_sub(LOWEST) >= ENOUGH {

@@ -1,4 +1,4 @@
-//! Of [`crate::port`], and not in its file, which is part of other tests, too.
+//! Tests of [`crate::port`]. They have a separate file, because other tests include `port.rs` as a module.
 #![allow(clippy::unwrap_used, reason = "what is not as it should be fails the test")]
 
 use std::io;
@@ -42,7 +42,7 @@ fn where_somebody_listens_is_no_free_port() {
         let number = port.number();
         let listener = TcpListener::bind((address, number));
         drop(port);
-        // Where there is no IPv6 nobody listens on it.
+        // Without IPv6 no process listens on the IPv6 address.
         assert_eq!(Port::of_tcp(number).is_some(), listener.is_err() && address.is_ipv6(), "{address}");
     }
 }

@@ -1,7 +1,7 @@
-//! What stands between a client and a server over HTTP: it hands every byte through, each way, and writes down when it came.
-//! So what each says is heard from outside, whatever it says of itself.
+//! A relay between a client and a server over HTTP: it forwards every byte in both directions, and records each with the
+//! time of its arrival. The record is independent of the peers' own reports.
 //!
-//! Used by [`crate::overheard`], which reads what was written down. It knows nothing of HTTP.
+//! Used by [`crate::overheard`], which evaluates the record. It does not parse HTTP.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,39 +10,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A port of this machine behind which another one is. It ends with the test's process.
+/// A local port that forwards to a server. It exists until the test's process ends.
 #[derive(Debug)]
 pub(crate) struct Relay {
     address: SocketAddr,
     connections: Arc<Mutex<Vec<Arc<Mutex<Connection>>>>>,
 }
 
-/// What went over one connection.
+/// The recorded bytes of one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) asked: Said,
     pub(crate) answered: Said,
 }
 
-/// One direction of it.
+/// One direction of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     pub(crate) bytes: Vec<u8>,
-    /// From which byte on what came when. All connections have one clock, which counts.
+    /// Pairs of a byte offset and the time from which on bytes arrived there. All connections share one clock, a counter.
     marks: Vec<(usize, u64)>,
-    /// When it was closed.
+    /// The time at which it was closed.
     pub(crate) over: Option<u64>,
 }
 
 impl Said {
-    /// When the byte at this place came; nothing that has not come yet has a time.
+    /// The arrival time of the byte at this offset. Callers pass only offsets of bytes that have arrived.
     pub(crate) fn when(&self, place: usize) -> u64 {
         let mark = self.marks.partition_point(|(from, _)| *from <= place);
         mark.checked_sub(1).map_or(0, |mark| self.marks[mark].1)
     }
 }
 
-/// The clock of all connections of all relays of this process.
+/// The clock of all connections of all relays in this process.
 static CLOCK: AtomicU64 = AtomicU64::new(1);
 
 fn now() -> u64 {
@@ -61,7 +61,7 @@ impl Relay {
                 let connection = Arc::new(Mutex::new(Connection::default()));
                 lock(&known).push(connection.clone());
                 if hand_through(&client, server, &connection).is_err() {
-                    // The client of a server that is gone sees its connection closed.
+                    // If the server is gone, the client's connection is closed.
                     lock(&connection).asked.over = Some(now());
                 }
             }
@@ -69,12 +69,12 @@ impl Relay {
         Ok(Self { address, connections })
     }
 
-    /// Where clients find it.
+    /// The address for clients.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until every client has closed its connections; whether they have within that time.
+    /// Waits until every client has closed its connections; returns whether that happened within `time`.
     pub(crate) fn is_left_within(&self, time: Duration) -> bool {
         let begun = Instant::now();
         loop {
@@ -86,7 +86,7 @@ impl Relay {
         }
     }
 
-    /// What has gone over each connection until now, in the order in which they were opened.
+    /// The recorded bytes of each connection until now, in the order in which they were opened.
     pub(crate) fn connections(&self) -> Vec<Connection> {
         lock(&self.connections).iter().map(|connection| lock(connection).clone()).collect()
     }
@@ -96,7 +96,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins to hand both ways through.
+/// Starts to forward both directions.
 fn hand_through(client: &TcpStream, server: SocketAddr, heard: &Arc<Mutex<Connection>>) -> io::Result<()> {
     let server = TcpStream::connect(server)?;
     for stream in [client, &server] {
@@ -114,7 +114,7 @@ fn hand_through(client: &TcpStream, server: SocketAddr, heard: &Arc<Mutex<Connec
 
 type Direction = fn(&mut Connection) -> &mut Said;
 
-/// Copies one direction, the first of these, to its end.
+/// Copies one direction to its end; it is the first one of `directions`.
 fn copy(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Connection>, directions: [Direction; 2]) {
     let mut bytes = [0; 16 * 1024];
     let orderly = loop {
@@ -131,7 +131,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Connection>, direc
             said.bytes.extend_from_slice(&bytes[..read]);
         }
         if to.write_all(&bytes[..read]).is_err() {
-            // The other side is gone: it has closed before this one.
+            // The other side has closed the connection before this one.
             directions[1](&mut lock(heard)).over.get_or_insert_with(now);
             let _ = from.shutdown(Shutdown::Both);
             break true;
@@ -146,7 +146,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Connection>, direc
 mod tests {
     use super::*;
 
-    /// A relay to a server that answers one byte with itself, and closes the connection after `!`.
+    /// A relay to a server that echoes each byte, and closes the connection after `!`.
     fn relay() -> Relay {
         let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = server.local_addr().unwrap();

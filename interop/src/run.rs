@@ -1,4 +1,4 @@
-//! One run of the binary on a server, and what it came to.
+//! One run of the binary on a server, and its result.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -40,25 +40,25 @@ impl Peer {
         Self { program: server(path).unwrap(), args: Vec::new(), environment: Vec::new() }
     }
 
-    /// One argument more.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    /// A variable of its environment.
+    /// Sets a variable of its environment.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.into(), value.as_ref().to_owned()));
         self
     }
 
-    /// `mcpjoin WORDS -- SERVER`. Once it has ended, nothing that it started may run.
+    /// Runs `mcpjoin WORDS -- SERVER`. After its end, no process that it started may run.
     ///
     /// # Panics
     ///
-    /// When the binary cannot be started, or something is left.
+    /// When the binary cannot be started, or a process is left.
     #[must_use]
     pub fn run(&self, words: &[&str]) -> Ran {
         let mut command = mcpjoin();
@@ -78,7 +78,7 @@ impl Peer {
         command
     }
 
-    /// What `list --json` says: the version that is spoken, and the names of the tools.
+    /// The result of `list --json`: the protocol version, and the names of the tools.
     ///
     /// # Panics
     ///
@@ -89,7 +89,7 @@ impl Peer {
     }
 }
 
-/// The binary, for a run that knows nothing of a server from an earlier one, and keeps nothing for a later one.
+/// The command of the binary, without stored state of an earlier run, and without storing any for a later one.
 pub(crate) fn mcpjoin() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     let mut command = Command::new(BINARY.get_or_init(|| crate::mcpjoin().unwrap()));
@@ -97,7 +97,7 @@ pub(crate) fn mcpjoin() -> Command {
     command
 }
 
-/// Runs it. Once it has ended, nothing that it started may run.
+/// Runs the command. After its end, no process that it started may run.
 pub(crate) fn ran(mut command: Command) -> Ran {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let mark = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
@@ -107,14 +107,14 @@ pub(crate) fn ran(mut command: Command) -> Ran {
     Ran::of(output)
 }
 
-/// What one run of the binary came to.
+/// The result of one run of the binary.
 #[derive(Debug)]
 pub struct Ran {
-    /// The exit code; `None` when a signal has ended it.
+    /// The exit code; `None` when a signal has ended the process.
     pub code: Option<i32>,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub stderr: String,
 }
 
@@ -127,11 +127,11 @@ impl Ran {
         }
     }
 
-    /// The one JSON document on stdout of a run that succeeded.
+    /// The one JSON document on the stdout of a successful run.
     ///
     /// # Panics
     ///
-    /// When it has not succeeded, or has printed something else.
+    /// When the run failed, or printed something else.
     #[must_use]
     pub fn json(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
@@ -139,7 +139,7 @@ impl Ran {
             .unwrap_or_else(|error| panic!("not one JSON document ({error}): {}", self.stdout))
     }
 
-    /// What `list --json` said: the version that is spoken, and the names of the tools.
+    /// The result of `list --json`: the protocol version, and the names of the tools.
     ///
     /// # Panics
     ///
@@ -152,22 +152,22 @@ impl Ran {
         (list["protocolVersion"].as_str().unwrap().to_owned(), names)
     }
 
-    /// What a run that succeeded printed for a person.
+    /// The plain text output of a successful run.
     ///
     /// # Panics
     ///
-    /// When it has not succeeded.
+    /// When the run failed.
     #[must_use]
     pub fn text(&self) -> &str {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         &self.stdout
     }
 
-    /// Holds that the server has answered with an error (exit code 5) that says `what`.
+    /// Checks that the server has responded with an error (exit code 5), and that the message contains `what`.
     ///
     /// # Panics
     ///
-    /// When it has not.
+    /// When that is not so.
     pub fn refused_with(&self, what: &str) {
         assert_eq!(self.code, Some(5), "{}{}", self.stdout, self.stderr);
         let said = format!("{}{}", self.stdout, self.stderr);
@@ -175,25 +175,25 @@ impl Ran {
     }
 }
 
-/// A folder of a test, gone with it.
+/// A folder of a test. It is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// An empty one; `name` tells it from others of this process.
+    /// Creates an empty folder; `name` distinguishes it from others of this process.
     ///
     /// # Panics
     ///
-    /// When it cannot be made.
+    /// When it cannot be created.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("mcpjoin-{name}-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
-        // Servers compare paths after following links.
+        // Servers compare paths after they have resolved links.
         Self(path.canonicalize().unwrap())
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

@@ -1,6 +1,6 @@
-//! The sessions of the legacy era among exchanges of HTTP: what was said in each, and whether it was ended.
+//! The sessions of the legacy era in recorded HTTP exchanges: the messages of each, and whether the client ended it.
 //!
-//! Used by [`crate::overheard`], for sessions of foreign clients, and by [`crate::listening`], for those of ours.
+//! Used by [`crate::overheard`], for sessions of foreign clients, and by [`crate::listening`], for ours.
 
 use crate::client::Way;
 use crate::exchange::{Answer, Exchange};
@@ -10,15 +10,15 @@ pub(crate) const SESSION: &str = "mcp-session-id";
 
 /// One session, from beginning to end.
 pub(crate) struct Session {
-    /// What it is known by: over HTTP+SSE, where its messages go to.
+    /// Its identifier: with HTTP+SSE, the endpoint to which its messages are sent.
     pub(crate) id: String,
     pub(crate) wire: Wire,
-    /// Whether the client has ended it as it is to be ended.
+    /// Whether the client has ended it in the specified way.
     pub(crate) ended: bool,
 }
 
 impl Session {
-    /// All of them, in the order in which they were opened.
+    /// All sessions, in the order in which they were opened.
     pub(crate) fn all(exchanges: &[Exchange], way: Way) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for exchange in exchanges {

@@ -1,4 +1,4 @@
-//! The table of foreign clients, `interop/clients/table.md`: reads its rows, and says whether a cell is what was seen.
+//! The table of foreign clients, `interop/clients/table.md`: parses its rows, and compares a cell with an observed outcome.
 //!
 //! Used by [`crate::client`] and the tests of clients. It runs nothing.
 #![allow(
@@ -9,7 +9,7 @@
 
 use crate::client::Way;
 
-/// What every client is asked for, in the order of the table's columns.
+/// The checks of every client, in the order of the table's columns.
 pub(crate) const CHECKS: [&str; 13] = [
     "open",
     "list",
@@ -29,16 +29,16 @@ pub(crate) const CHECKS: [&str; 13] = [
 /// The table, with its notes.
 const TABLE: &str = include_str!("../clients/table.md");
 
-/// What became of a check.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Everything was as it should be.
+    /// All values were right.
     Right,
-    /// The client is at fault, and this is what it said, or what its script says of it.
+    /// The client has a fault: its message, or the description by its script.
     Fault(String),
-    /// The client is at fault, and this is all that was seen of it from outside.
+    /// The client has a fault: the observation from outside.
     FaultSeen(String),
-    /// The client has no such thing, and why.
+    /// The client does not support this, with the reason.
     Cannot(String),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Row {
     pub(crate) cells: Vec<Cell>,
 }
 
-/// A cell of it, with the text of the note that it points to.
+/// A cell of the table, with the text of its note.
 #[derive(Debug)]
 pub(crate) struct Cell {
     word: String,
@@ -58,7 +58,7 @@ pub(crate) struct Cell {
 }
 
 impl Row {
-    /// The one row of this client in this era by this way.
+    /// The one row of this client in this era over this transport.
     pub(crate) fn of(name: &str, era: &str, way: &str) -> Self {
         let rows = table();
         let mut found = rows.iter().filter(|row| row[0] == name && row[2] == era && row[3] == way);
@@ -81,8 +81,8 @@ impl Cell {
         Self { word: word.to_owned(), note: Some(note.to_owned()) }
     }
 
-    /// Whether it says what was seen. What is not right has a note, which quotes in its first pair of backticks something
-    /// of what the script has said, or all that was seen from outside.
+    /// Compares the cell with the observed outcome. A cell that is not `right` has a note, and the first text in backticks of
+    /// the note quotes a part of the script's message, or the whole observation from outside.
     pub(crate) fn says(&self, seen: &Outcome) -> Result<(), String> {
         let quoted = self.note.as_deref().and_then(|note| note.split('`').nth(1)).unwrap_or_default();
         let (word, noted) = match seen {
@@ -91,7 +91,7 @@ impl Cell {
             Outcome::FaultSeen(why) => ("fault", why == quoted),
             Outcome::Cannot(why) => ("cannot", !quoted.is_empty() && why.contains(quoted)),
         };
-        // Which of the two it is, the timing of the run decides: no third one is taken.
+        // The timing of the run decides between these two outcomes; no third one is accepted.
         let raced =
             self.word == "race" && self.note.is_some() && (word == "right" || word == "fault" && noted);
         if raced || self.word == word && noted {
@@ -116,7 +116,7 @@ fn table() -> Vec<Vec<String>> {
     rows
 }
 
-/// The family of SDKs that a client belongs to: the tests of `interop/tests/clients_<family>.rs` run it.
+/// The family of SDKs of a client: the tests in `interop/tests/clients_<family>.rs` run it.
 fn family(client: &str) -> &'static str {
     match client {
         "@modelcontextprotocol/sdk"
@@ -129,12 +129,12 @@ fn family(client: &str) -> &'static str {
     }
 }
 
-/// Holds that the table's rows of this family are exactly these, clients, eras and ways, so that no row is without a
-/// test.
+/// Checks that the table's rows of this family are exactly these clients, eras and transports, so that no row is without
+/// a test.
 ///
 /// # Panics
 ///
-/// When they are not.
+/// When they differ.
 pub fn rows_are(of: &str, tested: &[(&str, &str, Way)]) {
     let rows = table();
     let rows: Vec<_> = rows
@@ -173,7 +173,7 @@ mod tests {
             (&race, Outcome::Cannot("no such thing".to_owned())),
             (&cell("race", None), Outcome::Right),
             (&fault, Outcome::Cannot("no such thing".to_owned())),
-            // The client's fault is another one now, or is in no quotation.
+            // The client has a different fault now, or the note quotes none.
             (&fault, seen("elsewhere")),
             (&cell("fault", Some("no such thing")), seen("no such thing")),
             (&fault, Outcome::FaultSeen("no such thing, and more".to_owned())),

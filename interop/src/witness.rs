@@ -1,8 +1,8 @@
-//! What stands between a foreign client and `mcpjoin serve demo`: it hands stdin and stdout through, and writes down
-//! every line, how each server was started and how it ended. So what a script says of its client is seen a second time,
-//! from outside.
+//! A witness between a foreign client and `mcpjoin serve demo`: it forwards stdin and stdout, and records every line, and
+//! how each server was started and how it ended. This confirms the report of the client's script with an observation from
+//! outside.
 //!
-//! Used by [`crate::client`]. It judges what was written down, and neither starts nor speaks to anyone.
+//! Used by [`crate::client`]. It checks the record; it starts no process and sends no message itself.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -19,11 +19,11 @@ use serde_json::Value;
 
 use crate::{Folder, LEGACY, MARK, MODERN, marked, running};
 
-/// A client that does not wait for its server's end is none the worse for it: from then on the server has this long.
+/// The time in which a server must end after its client. A client that does not wait for it has no fault.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// `$1` is the folder to write to, and what follows is the server. Who is killed by the client writes nothing more down:
-/// a client knows of the first shell only.
+/// `$1` is the folder for the record, and the remaining arguments are the server. If the client kills the server, the
+/// record ends: the client knows only the process id of the outer shell.
 const SCRIPT: &str = r#"
 folder=$1; shift
 echo "started $$" >>"$folder/ends"
@@ -34,16 +34,16 @@ tee "$folder/asked.$$" | {
 echo "waited $$" >>"$folder/ends"
 "#;
 
-/// What one script has done with its servers.
+/// The record of one script's servers.
 pub(crate) struct Witness(Folder);
 
-/// What went to one server and came from it, or in one session over HTTP: each message.
+/// The messages to and from one server, or of one HTTP session.
 pub(crate) struct Wire {
     pub(crate) asked: Vec<Value>,
     pub(crate) answered: Vec<Value>,
 }
 
-/// What still runs with this mark once everything has had its time to end.
+/// The processes with this mark that still run after the time in which they must end.
 pub(crate) fn left(mark: &str) -> Vec<String> {
     let begun = Instant::now();
     loop {
@@ -55,20 +55,20 @@ pub(crate) fn left(mark: &str) -> Vec<String> {
     }
 }
 
-/// Ends every process with this mark: one that fails must not leave what it has started.
+/// Kills every process with this mark, so that a failed test leaves no process.
 pub(crate) fn kill(mark: &str) {
     for folder in marked(mark).unwrap() {
         let _ = Command::new("kill").arg("-KILL").arg(folder.file_name().unwrap()).status();
     }
 }
 
-/// What a server has written to stderr, but for that something took long: on a busy machine everything does.
+/// A server's stderr, without messages about slow operations: on a busy machine every operation is slow.
 pub(crate) fn complaints(stderr: &str) -> String {
     let slow = "warning: a handler kept the connection's thread";
     stderr.lines().filter(|line| !line.starts_with(slow)).collect::<Vec<_>>().join("\n")
 }
 
-/// The words behind the binary's name that make it the demonstration server, or a bridge to one.
+/// The arguments of the binary for the demonstration server, or for a bridge to it.
 pub(crate) fn server(binary: &OsStr, bridged: bool) -> Vec<&OsStr> {
     let server = ["serve", "demo"].map(OsStr::new);
     let bridge = if bridged { vec!["bridge".as_ref(), "--".as_ref(), binary] } else { Vec::new() };
@@ -80,7 +80,7 @@ impl Witness {
         Self(Folder::new(name))
     }
 
-    /// An empty folder that a script may call its home.
+    /// An empty folder, used as the script's home.
     pub(crate) fn folder(&self) -> &Path {
         self.0.path()
     }
@@ -89,9 +89,9 @@ impl Witness {
         self.folder().to_str().unwrap()
     }
 
-    /// The words that start a server with this witness.
+    /// The command line that starts a server with this witness.
     pub(crate) fn words(&self, binary: &OsStr, bridged: bool) -> Vec<OsString> {
-        // Several clients give a server an environment of their own making, so the mark goes along in the words.
+        // Several clients give a server a reduced environment, so the mark is also passed on the command line.
         let mark = format!("{MARK}={}", self.mark());
         let words = ["env", &mark, "sh", "-c", SCRIPT, "witness", self.mark()];
         words
@@ -102,7 +102,7 @@ impl Witness {
             .collect()
     }
 
-    /// Whether what was seen of this check bears out that it was right.
+    /// Whether the record confirms that this check was right.
     pub(crate) fn bears_out(&self, check: &str, era: &str) -> Result<(), String> {
         match check {
             "open" => self.wires().iter().try_for_each(|wire| wire.speaks(era)),
@@ -117,7 +117,7 @@ impl Witness {
         }
     }
 
-    /// Every server that was started has ended by itself and well.
+    /// Checks that every started server has ended by itself with success.
     fn ended(&self) -> Result<(), String> {
         let left = running(self.mark()).unwrap();
         if !left.is_empty() {
@@ -141,7 +141,7 @@ impl Witness {
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
     }
 
-    /// What was written down under this name.
+    /// The recorded text with this name.
     fn text(&self, name: &str) -> String {
         std::fs::read_to_string(self.folder().join(name)).unwrap_or_default()
     }
@@ -163,7 +163,7 @@ impl Wire {
         Self { asked: lines(format!("asked.{id}")), answered: lines(format!("answered.{id}")) }
     }
 
-    /// What was asked, each once.
+    /// The methods of all requests, each once.
     pub(crate) fn methods(&self) -> Vec<&str> {
         let mut methods = Vec::new();
         for method in self.asked.iter().filter_map(|message| message["method"].as_str()) {
@@ -174,7 +174,7 @@ impl Wire {
         methods
     }
 
-    /// Everything that was asked here was asked in this era.
+    /// Checks that all requests used this era.
     pub(crate) fn speaks(&self, era: &str) -> Result<(), String> {
         let said = |request: &&Value| {
             !request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_null()
@@ -207,7 +207,7 @@ impl Wire {
         self.answered.iter().find(|message| message["id"] == *id && message["method"].is_null())
     }
 
-    /// If a call was cancelled here: whether it has no answer, and the session went on to others that have one.
+    /// If a call was cancelled here: checks that it got no response, and that later calls of the session got one.
     pub(crate) fn cancelled(&self) -> Option<Result<(), String>> {
         let calls = |message: &&Value| message["method"] == "tools/call";
         let cancelled = self.asked.iter().position(|message| {

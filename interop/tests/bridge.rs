@@ -1,5 +1,5 @@
-//! `mcpjoin bridge` between published clients and published servers, none of which we wrote: what a client is told
-//! through it is what it is told directly, in each way and each era, and nothing is left behind.
+//! `mcpjoin bridge` between published clients and published servers, all written by others: over each transport and in
+//! each era, a client receives the same through the bridge as directly, and no process is left behind.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::unwrap_used, reason = "what is not as it should be fails the test")]
@@ -12,11 +12,11 @@ use interop::{Account, Bridge, Client, Folder, Listening, NODE, Peer, Way};
 
 const EVERYTHING: &str = "node_modules/.bin/mcp-server-everything";
 
-/// What is not told in the modern era, or told otherwise: log messages belong to requests, there are no tasks, and of
-/// changes hears who listens. (The client is asked for less, too: for nothing that the era does not have.)
+/// Members that are absent or different in the modern era: log messages belong to requests, there are no tasks, and only
+/// subscribers receive changes. (The script also requests less: nothing that the era does not have.)
 const LEGACY_ONLY: [&str; 8] =
     ["capabilities", "execution", "logs", "changed", "ping", "unknown", "task", "tasks/get"];
-/// `server-everything` tells of its tools over HTTP before anybody can have opened a stream.
+/// Over HTTP `server-everything` announces a change of its tools before a client can have opened a stream.
 const OVER_HTTP: [&str; 1] = ["changed"];
 
 fn sdk_1() -> Client {
@@ -35,7 +35,7 @@ fn rmcp() -> Client {
     Client::installed("rmcp", "rmcp/target/debug/client-current")
 }
 
-/// The words that start `server-everything` on standard input and output.
+/// The command line that starts `server-everything` over stdio.
 fn everything() -> Vec<OsString> {
     let paths = [NODE, EVERYTHING].map(|path| interop::server(path).unwrap().into_os_string());
     paths.into_iter().chain(["stdio".into()]).collect()
@@ -51,7 +51,7 @@ fn sdk_2_server(mode: &str) -> Listening {
     Listening::new(&Peer::installed(NODE).arg(script).arg(mode), Way::Http)
 }
 
-/// Behind `bridge`, as a command or as an address.
+/// The server behind `bridge`: as a command or as an address.
 fn to_child() -> Vec<OsString> {
     [OsString::from("--")].into_iter().chain(everything()).collect()
 }
@@ -60,7 +60,8 @@ fn to(server: &Listening) -> Vec<OsString> {
     vec![server.url().into()]
 }
 
-/// The account of the direct connection in the legacy era, and each of these through a bridge, all at the same time.
+/// Compares the account of the direct connection in the legacy era with each of these through a bridge. All run
+/// concurrently.
 fn alike(client: &Client, cases: &[(&str, Way, Vec<OsString>, &[&str])]) {
     thread::scope(|scope| {
         let direct = scope.spawn(|| client.account("legacy", &everything()));
@@ -120,8 +121,8 @@ fn python_sdk() {
     server.is_left("the bridge");
 }
 
-/// A server that refuses the legacy era, and clients of both: in the modern one as directly, in the legacy one as with the
-/// same server when it speaks that.
+/// A server that rejects the legacy era, and clients of both eras: a modern client receives the same as directly, and a
+/// legacy client the same as from this server with the legacy era enabled.
 #[test]
 fn a_server_of_the_modern_era() {
     let modern = sdk_2_server("modern");
@@ -149,7 +150,7 @@ fn a_server_of_the_modern_era() {
     modern.is_left("the bridge");
 }
 
-/// Every check of the clients' tables: a bridge makes no difference to them.
+/// Runs every check of the clients' tables: the bridge must make no difference.
 #[test]
 fn the_demonstration_over_stdio() {
     rmcp().bridged().is_as_the_table_says("legacy");
@@ -167,7 +168,7 @@ fn the_demonstration_over_http_sse() {
     sdk_1().by(Way::Sse).bridged().is_as_the_table_says("legacy");
 }
 
-/// A client, with the token that it has got itself.
+/// The output of a client that obtains its token by itself.
 fn authorized(program: &str, script: &str, words: &[&str]) -> serde_json::Value {
     let mut command = Command::new(interop::server(program).unwrap());
     command.arg(interop::server(script).unwrap()).args(words).env("NO_PROXY", "127.0.0.1");
@@ -177,8 +178,8 @@ fn authorized(program: &str, script: &str, words: &[&str]) -> serde_json::Value 
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Neither the clients nor the authorization server are ours. The server behind the bridge writes down its environment and
-/// everything that it is told.
+/// The clients and the authorization server are written by others. The server behind the bridge records its environment
+/// and all its input, so that the test can look for parts of the token there.
 #[test]
 fn g145_clients_get_themselves_tokens_and_are_let_in_and_no_token_goes_further() {
     let script = interop::server("servers/authorization.mjs").unwrap();

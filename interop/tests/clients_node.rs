@@ -1,5 +1,5 @@
 //! Clients on Node, as npm publishes them, against `mcpjoin serve demo`: the TypeScript SDK, old and new, the Inspector's
-//! command line and mcporter, in each era that they speak. What each can and does is in `interop/clients/table.md`.
+//! command line and mcporter, in each era that they support. `interop/clients/table.md` has the expected outcomes.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 

@@ -1,16 +1,16 @@
 //! Clients of the Python family, as PyPI publishes them, against `mcpjoin serve demo`: every check, in each era that the
-//! client speaks, comes out as the table says.
+//! client supports, must have the outcome in the table.
 
 #![cfg(target_os = "linux")]
 
 use interop::{Client, Way, rows_are};
 
-/// The official SDK's client before the modern era.
+/// The last version of the official SDK's client without the modern era.
 fn mcp_1() -> Client {
     Client::installed("mcp 1", "venv/bin/python").script("python-sdk-1.py")
 }
 
-/// The official SDK's client.
+/// The current version of the official SDK's client.
 fn mcp() -> Client {
     Client::installed("mcp", "venv/bin/python").script("python-sdk.py")
 }

@@ -1,5 +1,5 @@
 //! Clients on rmcp, the official Rust SDK, as crates.io publishes it, against `mcpjoin serve demo`: every check, in each
-//! era that the client speaks, comes out as the table says.
+//! era that the client supports, must have the outcome in the table.
 
 #![cfg(target_os = "linux")]
 
@@ -9,7 +9,7 @@ fn current() -> Client {
     Client::installed("rmcp", "rmcp/target/debug/client-current")
 }
 
-/// The last one that knows nothing but the legacy era.
+/// The last version with only the legacy era.
 fn old() -> Client {
     Client::installed("rmcp 2", "rmcp/target/debug/client-old")
 }

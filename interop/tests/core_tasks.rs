@@ -1,7 +1,7 @@
-//! Clients that speak the core tasks of 2025-11-25, as npm and PyPI publish them, against `mcpjoin serve demo`: version 1
-//! of the TypeScript SDK and of the Python SDK, each over pipes and over Streamable HTTP. Their scripts in
-//! `interop/clients/` say what became of each check, and here all of them must be right. The later versions, and rmcp,
-//! have no core tasks in their clients.
+//! Clients with the core tasks of 2025-11-25, as npm and PyPI publish them, against `mcpjoin serve demo`: version 1 of the
+//! TypeScript SDK and of the Python SDK, each over pipes and over Streamable HTTP. Their scripts in `interop/clients/` print
+//! the outcome of each check, and all outcomes must be right. The clients of the later versions, and of rmcp, have no core
+//! tasks.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -19,27 +19,27 @@ use serde_json::Value;
 
 const PYTHON: &str = "venv/bin/python";
 
-/// A script that takes longer hangs: far above what it takes on a busy machine, and below the 180 s after which nextest
-/// ends a test.
+/// The time limit of a script: far more than it takes on a busy machine, and less than the 180 s after which nextest ends
+/// a test.
 const LIMIT: Duration = Duration::from_secs(150);
-/// In this time a server has ended that its client has left.
+/// The time in which a server must end after its client.
 const GRACE: Duration = Duration::from_secs(10);
 
 const TYPESCRIPT: [&str; 8] = ["open", "stream", "input", "failure", "cancel", "list", "misuse", "end"];
 const PYTHON_SDK: [&str; 9] = ["open", "poll", "wait", "input", "failure", "cancel", "list", "misuse", "end"];
 
-/// Ended when it is dropped.
+/// A process that is ended when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already; then `kill` fails.
         let _ = self.0.kill();
         self.0.wait().unwrap();
     }
 }
 
-/// The server, listening, and its address.
+/// Starts a server that listens, and returns its address.
 fn listening(mark: &str) -> (Running, String) {
     let mut server = Command::new(interop::mcpjoin().unwrap())
         .args(["serve", "demo", "--listen", "http://127.0.0.1:0"])
@@ -54,19 +54,19 @@ fn listening(mark: &str) -> (Running, String) {
     let mut line = String::new();
     stderr.read_line(&mut line).unwrap();
     let address = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).trim().to_owned();
-    // Read to its end, lest the server waits for it.
+    // Reads to the end, because a full pipe would block the server.
     thread::spawn(move || stderr.read_to_end(&mut Vec::new()));
     (running, address)
 }
 
-/// Runs a script on that server, and holds that it does all these checks, and that all come out right.
+/// Runs a script on that server, and checks that it runs all these checks with the outcome `right`.
 fn all_right(program: &str, script: &str, checks: &[&str], server: &[OsString], mark: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut child = Command::new(interop::server(program).unwrap())
         .arg(folder.join("clients").join(script))
         .args(server)
         .env(interop::MARK, mark)
-        // Whatever proxy there may be, these servers are on this machine.
+        // The servers are local, so no proxy is used.
         .env("NO_PROXY", "127.0.0.1")
         .env("no_proxy", "127.0.0.1")
         .stdin(Stdio::null())
@@ -79,7 +79,7 @@ fn all_right(program: &str, script: &str, checks: &[&str], server: &[OsString], 
     thread::spawn(move || {
         let mut said = String::new();
         stdout.read_to_string(&mut said).unwrap();
-        // Nobody may wait for it any more.
+        // The receiver may have reached its time limit.
         let _ = sender.send(said);
     });
     let said = receiver.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("{script} has not ended in {LIMIT:?}"));

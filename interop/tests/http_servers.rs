@@ -1,6 +1,6 @@
 //! `mcpjoin list` and `mcpjoin call` on servers over HTTP: the published `server-everything`, and servers of ours on the
-//! TypeScript SDK, old and new, on the Python SDK and on rmcp, as their users write them. Right results and exit codes in
-//! each era, every session ended, and no process left.
+//! TypeScript SDK, old and new, on the Python SDK and on rmcp, written as their users write them. Checks results and exit
+//! codes in each era, that every session is ended, and that no process is left.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what is not as it should be fails the test")]
@@ -30,7 +30,7 @@ fn rmcp(mode: &str) -> Listening {
     Listening::new(&Peer::installed("rmcp/target/debug/rmcp-current").arg(mode), Way::Http)
 }
 
-/// Holds that the server has the tools `echo` and `fail` and does them right, with these options, in that version.
+/// Checks that the tools `echo` and `fail` work, with these options, in that version.
 fn echoes(server: &Listening, options: &[&str], version: &str) {
     let words = |verb: &[&'static str], rest: &[&'static str]| -> Vec<String> {
         verb.iter().chain(options).chain(&[URL]).chain(rest).map(|word| (*word).to_owned()).collect()
@@ -50,13 +50,13 @@ fn echoes(server: &Listening, options: &[&str], version: &str) {
     assert_eq!(absent.code, Some(5), "{}{}", absent.stdout, absent.stderr);
 }
 
-/// Holds that a tool that tells how far it is, on a stream where there is one, comes to its result.
+/// Checks that the call of a tool that reports progress, on a stream if the server has one, gets its result.
 fn steps(server: &Listening, era: &str) {
     let ran = server.run(&["call", "--era", era, URL, "steps", "message=done"]);
     assert_eq!(ran.text(), "done\n");
 }
 
-/// Holds that the server does not speak that era, and that it is said so.
+/// Checks that the binary reports that the server does not support that era.
 fn refuses(server: &Listening, era: &str, why: &str) {
     ends(server, era, 4, why);
 }
@@ -88,7 +88,7 @@ fn everything_over_http_sse_is_found_out_by_itself() {
     assert_eq!(server.session_count(), 8);
 }
 
-/// Eight runs.
+/// Runs the binary eight times, for eight sessions.
 fn does_everything(server: &Listening, run: &dyn Fn(&[&str]) -> interop::Ran) {
     assert_eq!(server.session_count(), 0);
     let (version, tools) = run(&["list", "--json", URL]).listed();
@@ -101,7 +101,7 @@ fn does_everything(server: &Listening, run: &dyn Fn(&[&str]) -> interop::Ran) {
     let picture = run(&["call", "--json", URL, "get-tiny-image"]).json();
     let contents = picture["content"].as_array().unwrap();
     assert!(contents.iter().any(|content| content["mimeType"] == "image/png"), "{picture}");
-    // Three times it tells how far it is.
+    // The tool reports progress three times.
     let ran = run(&["call", URL, "trigger-long-running-operation", "duration=0.3", "steps=3"]);
     assert_eq!(ran.text(), "Long running operation completed. Duration: 0.3 seconds, Steps: 3.\n");
     run(&["call", URL, "no-such-tool"]).refused_with("no-such-tool");
@@ -146,7 +146,7 @@ fn a_call_that_is_interrupted_in_the_modern_era_is_left() {
     let ran = server.interrupt(&["call", URL, "waits", "message=x"], "tools/call");
     assert_eq!(ran.code, Some(130), "{}", ran.stderr);
     assert!(server.was_left("tools/call") && !server.was_told("notifications/cancelled"));
-    // The server has heard of it: its tool gives up when its client does.
+    // The server has received the cancellation: the tool ends when its client cancels, and the server counts that.
     assert_eq!(server.run(&["call", URL, "left", "message=x"]).text(), "1\n");
 }
 
@@ -166,7 +166,7 @@ fn typescript_sdk_1_closes_its_stream_before_the_result() {
     leaves(&sdk_1("resumes"));
 }
 
-/// Holds that the result is fetched that comes after the end of its stream.
+/// Checks that the client fetches a result that arrives only after the end of its stream.
 fn leaves(server: &Listening) {
     let ran = server.run(&["call", URL, "leaves", "message=and is back"]);
     assert_eq!(ran.text(), "and is back\n");
@@ -184,7 +184,7 @@ fn typescript_sdk_2_in_both_eras() {
         }
         steps(&server, "modern");
         steps(&server, "legacy");
-        // There are none in its legacy era, either.
+        // This server has no sessions in the legacy era either.
         assert_eq!(server.session_count(), 0);
     }
 }
@@ -229,7 +229,7 @@ fn python_sdk_over_http_sse() {
     let found_out = server.run_unknown(&["call", URL, "echo", "message=hi"]);
     assert_eq!(found_out.text(), "hi\n");
     assert_eq!(server.session_count(), 7);
-    // It is known before anybody is asked.
+    // The error is detected before a request is sent.
     ends(&server, "modern", 2, "HTTP+SSE");
 }
 

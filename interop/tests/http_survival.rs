@@ -1,6 +1,5 @@
-//! The library on the published `server-everything`, which keeps the events of its streams, with a bad network between
-//! them: the reply to a call cut at every byte, a proxy that drops what is silent, a server that is restarted in the
-//! middle of a session.
+//! The library against the published `server-everything`, which stores the events of its streams, over a bad network: the
+//! reply to a call is cut at every byte, a proxy drops silent connections, and the server restarts during a session.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
@@ -20,7 +19,7 @@ use tokio::sync::{Notify, RwLock};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
-/// No test takes longer: a hang is a failure.
+/// The time limit of a test: a test that hangs fails.
 const DEADLINE: Duration = Duration::from_secs(150);
 
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -33,7 +32,7 @@ fn everything() -> Listening {
     Listening::on_a_port(&server, Way::Http, "/mcp")
 }
 
-/// Starts it again beside the runtime: what the client does meanwhile, it does.
+/// Restarts the server on another thread, so that the client can run at the same time.
 async fn started_again(mut server: Listening) -> Listening {
     spawn_blocking(move || {
         server.start_again();
@@ -43,7 +42,7 @@ async fn started_again(mut server: Listening) -> Listening {
     .unwrap()
 }
 
-/// A client, and the rules that it has seen broken.
+/// A connected client, and the rule violations that it has reported.
 async fn connect(address: SocketAddr) -> (Client, Arc<Mutex<Vec<String>>>) {
     let broken: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = broken.clone();
@@ -55,15 +54,15 @@ async fn connect(address: SocketAddr) -> (Client, Arc<Mutex<Vec<String>>>) {
     (client, broken)
 }
 
-/// What a call came to.
+/// The result of a call.
 struct Ended {
     outcome: Result<String, String>,
-    /// How far it said that it was.
+    /// The reported progress values.
     progress: Vec<f64>,
     at: Instant,
 }
 
-/// Runs an operation of so many seconds that tells how far it is in so many steps.
+/// Runs an operation of this many seconds that reports progress in this many steps.
 async fn call(client: &Client, seconds: &str, steps: u32, total: Duration) -> Ended {
     let arguments = Raw::parse(format!("{{\"duration\":{seconds},\"steps\":{steps}}}")).unwrap();
     let mut call = client.call_tool("trigger-long-running-operation", Some(arguments)).total(total);
@@ -85,7 +84,7 @@ fn completed(seconds: &str, steps: u32) -> String {
     format!("Long running operation completed. Duration: {seconds} seconds, Steps: {steps}.")
 }
 
-/// Holds that nothing was told twice, and nothing that the operation does not tell.
+/// Checks that no progress was reported twice, and only values that the operation reports.
 fn grows(progress: &[f64], steps: u32) {
     let told: Vec<f64> = (1..=steps).map(f64::from).collect();
     let known = progress.iter().all(|step| told.contains(step));
@@ -101,48 +100,49 @@ async fn echo(client: &Client, message: &str) -> Result<String, String> {
 
 // ---- the network ----
 
-/// How many steps a call that is cut tells.
+/// The number of steps that a cut call reports.
 const STEPS: u32 = 3;
-/// A cut that lies behind every reply.
+/// A cut position after the end of every reply.
 const WHOLE: u64 = 99_999;
-/// The time of a call that is cut: longer than its reply is cut, shorter than the client waits before it comes back.
+/// The duration of a cut call: the cut happens earlier, and the client waits longer before it resumes the stream. The
+/// last digits of the number contain the position of the cut.
 fn seconds(cut: u64) -> String {
     format!("0.1{cut:05}")
 }
 
-/// At which byte of the reply a request is to be cut, where it is a call that is: its arguments say so.
+/// The byte of the reply at which to cut, if the request is a call with such a position in its arguments.
 fn cut_of(request: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(request);
     let digits = text.split_once("\"duration\":0.1")?.1.get(..5)?;
     digits.parse().ok()
 }
 
-/// How long a proxy bears silence, in both directions at once.
+/// How long a proxy keeps a silent connection, with silence in both directions.
 #[derive(Clone, Copy)]
 struct Patience {
     all: Duration,
-    /// On a stream that goes on from an event. The server's store gives it what has been said until then, and nothing of
-    /// what comes after.
+    /// For a stream that was resumed from an event. The server's store replays the earlier events on it, but sends no later
+    /// ones.
     resumed: Duration,
 }
 
-/// What became of one call.
+/// The record of one call.
 #[derive(Clone, Default)]
 struct Cut {
-    /// How often it was sent.
+    /// How often the call was sent.
     sent: usize,
-    /// What has come through of its reply, and when that was cut.
+    /// The forwarded bytes of its reply, and the time of the cut.
     passed: Vec<u8>,
     at: Option<Instant>,
 }
 
-/// A way to the server that cuts the replies to those calls that say so, and drops what is silent.
+/// A proxy in front of the server that cuts the replies of calls that request it, and drops silent connections.
 struct Proxy {
     address: SocketAddr,
     cuts: Arc<Mutex<BTreeMap<u64, Cut>>>,
-    /// Told of every connection that was silent for too long.
+    /// Notified for every connection that was dropped because of silence.
     dropped: Arc<Notify>,
-    /// Whoever holds it keeps those who come waiting for the server.
+    /// While a test holds the write lock, new connections wait for the server.
     way: Arc<RwLock<()>>,
     task: JoinHandle<()>,
 }
@@ -189,7 +189,7 @@ enum Over {
     Cut,
 }
 
-/// Hands through what is said on one connection, until somebody ends it or it is to be cut.
+/// Forwards one connection in both directions, until a peer closes it or the reply must be cut.
 async fn pass(
     mut client: TcpStream,
     mut server: TcpStream,
@@ -210,7 +210,8 @@ async fn pass(
             }
         };
         let opens = request.windows(12).any(|part| part == b"\"initialize\"");
-        // What has begun can fall silent. How soon a server begins, and opens a session, is the machine's affair.
+        // Silence counts only after the response has begun. The time before that, and for opening a session, depends on the
+        // machine.
         let patience = match (answered && !opens, resumed) {
             (false, _) => DEADLINE,
             (true, true) => patience.resumed,
@@ -258,10 +259,10 @@ async fn pass(
     }
 }
 
-/// Cuts replies and nothing else.
+/// A proxy that only cuts replies.
 const CUTTING: Patience = Patience { all: DEADLINE, resumed: DEADLINE };
 
-/// Calls with each of these cuts, one after the other on each of the clients.
+/// Makes calls with each of these cuts, one after the other on each of the clients.
 async fn cut_at(cuts: impl Iterator<Item = u64>, clients: &[Client]) -> BTreeMap<u64, Ended> {
     let cuts = Arc::new(Mutex::new(cuts.collect::<VecDeque<_>>()));
     let mut workers = JoinSet::new();
@@ -278,7 +279,7 @@ async fn cut_at(cuts: impl Iterator<Item = u64>, clients: &[Client]) -> BTreeMap
     workers.join_all().await.into_iter().flatten().collect()
 }
 
-/// The first cut of a reply behind an event with an id, and the last one that there is.
+/// The first cut position after an event with an id, and the last position in the reply.
 async fn places(client: &Client, proxy: &Proxy) -> (u64, u64) {
     let ended = call(client, &seconds(WHOLE), STEPS, DEADLINE).await;
     assert_eq!(ended.outcome.unwrap(), completed(&seconds(WHOLE), STEPS));
@@ -288,7 +289,8 @@ async fn places(client: &Client, proxy: &Proxy) -> (u64, u64) {
     (u64::try_from(first).unwrap(), u64::try_from(reply.len()).unwrap())
 }
 
-/// Holds that every reply is there, once, that could be: from the first event with an id on. How many are.
+/// Checks that every reply that can be recovered arrived once: if the cut is after the first event with an id. Returns
+/// the number of replies.
 fn nothing_is_lost(ended: &BTreeMap<u64, Ended>, proxy: &Proxy) -> usize {
     let mut kept = 0;
     for (cut, Ended { outcome, progress, at }) in ended {
@@ -305,7 +307,7 @@ fn nothing_is_lost(ended: &BTreeMap<u64, Ended>, proxy: &Proxy) -> usize {
             Err(error) => {
                 assert!(!resumable, "cut at {cut}: {error}");
                 let after = at.duration_since(cut_at.unwrap());
-                // A second on a machine of one's own, which a test of the library holds; there are many of these at once.
+                // On an idle machine it is one second, which a test of the library checks; here many calls run concurrently.
                 assert!(after < Duration::from_secs(10), "cut at {cut}: it failed after {after:?}");
                 let why = [
                     "the connection broke before a response came",
@@ -319,7 +321,7 @@ fn nothing_is_lost(ended: &BTreeMap<u64, Ended>, proxy: &Proxy) -> usize {
     kept
 }
 
-/// So many clients, each in a session of its own, and the rules that they have seen broken.
+/// This many clients, each in its own session, and the rule violations that they have reported.
 async fn clients(count: usize, proxy: &Proxy) -> (Vec<Client>, Vec<Arc<Mutex<Vec<String>>>>) {
     let mut all = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -335,7 +337,8 @@ fn a_reply_cut_at_every_byte_is_neither_lost_nor_doubled() {
     run(async {
         let server = everything();
         let proxy = Proxy::new(server.address(), CUTTING).await;
-        // Over there a call goes on after it has failed here. What comes of it is no fault: so other sessions than below.
+        // On the server a call continues after it has failed at the client, and its late messages are no fault. So these
+        // calls use other sessions than those below.
         let (failing, _) = clients(16, &proxy).await;
         let (first, last) = places(&failing[0], &proxy).await;
         let ended = cut_at(1..first, &failing).await;
@@ -344,7 +347,7 @@ fn a_reply_cut_at_every_byte_is_neither_lost_nor_doubled() {
         let (kept, broken) = clients(64, &proxy).await;
         let ended = cut_at(first..=last, &kept).await;
         assert_eq!(nothing_is_lost(&ended, &proxy) as u64, last - first + 1);
-        // A message that came twice would break a rule.
+        // A duplicate message would be a rule violation.
         let broken: Vec<String> = broken.iter().flat_map(|rules| rules.lock().unwrap().clone()).collect();
         assert_eq!(broken, [""; 0]);
         for client in failing.into_iter().chain(kept) {
@@ -353,7 +356,7 @@ fn a_reply_cut_at_every_byte_is_neither_lost_nor_doubled() {
     });
 }
 
-/// The server's store gives a stream that goes on what was said on every stream of the session.
+/// On a resumed stream, the server's store replays the messages of all streams of the session.
 #[test]
 fn of_calls_in_one_session_each_gets_its_own_however_they_are_cut() {
     run(async {
@@ -366,14 +369,14 @@ fn of_calls_in_one_session_each_gets_its_own_however_they_are_cut() {
         let kept = cuts.iter().filter(|cut| **cut >= first).count();
         assert_eq!((ended.len(), nothing_is_lost(&ended, &proxy)), (cuts.len(), kept));
         assert_eq!(echo(&client, "still here").await.unwrap(), "Echo: still here");
-        // What is said of a call that has failed comes with the others, and each of it once.
+        // Late messages of failed calls arrive with the others, and each of them once.
         let mut heard: BTreeMap<String, u32> = BTreeMap::new();
         for told in broken.lock().unwrap().iter() {
             *heard.entry(told.clone()).or_default() += 1;
         }
         for (told, count) in heard {
             let most = if told.starts_with("progress for") { STEPS } else { 1 };
-            // The server's store also has what opens a stream, as an empty object.
+            // The server's store also has the event that opens a stream, as an empty object.
             assert!(count <= most || told.contains("begins `{}`"), "{count} times {told}");
         }
         client.close().await;
@@ -399,7 +402,7 @@ fn a_server_that_is_restarted_is_used_again() {
     });
 }
 
-/// Begins a call of ten minutes, and comes back when it has told how far it is.
+/// Starts a call of ten minutes, and returns after its first progress.
 async fn under_way(client: &Client, total: Duration) -> JoinHandle<Ended> {
     let (client, began) = (client.clone(), Arc::new(Notify::new()));
     let told = began.clone();
@@ -426,7 +429,7 @@ fn a_call_under_way_when_the_server_is_restarted_fails_and_says_so() {
         let proxy = Proxy::new(server.address(), CUTTING).await;
         let (client, _) = connect(proxy.address).await;
         let calling = under_way(&client, DEADLINE).await;
-        // However long a start takes, nobody is refused.
+        // However long the restart takes, no connection is refused.
         let starting = proxy.way.write().await;
         server.crash();
         let server = started_again(server).await;
@@ -437,7 +440,7 @@ fn a_call_under_way_when_the_server_is_restarted_fails_and_says_so() {
         for why in ["the event stream broke before the reply", "No valid session ID provided"] {
             assert!(error.contains(why), "{error}");
         }
-        // No wait for another attempt is longer than 10 s.
+        // The delay between two attempts is at most 10 s.
         let after = ended.at.duration_since(back);
         assert!(after < Duration::from_secs(30), "{after:?}");
         grows(&ended.progress, 3000);
@@ -461,7 +464,7 @@ fn a_call_under_way_when_the_server_is_gone_fails_within_its_time_and_says_so() 
         let after = ended.at.duration_since(gone);
         assert!(after < Duration::from_secs(20), "{after:?}");
         grows(&ended.progress, 3000);
-        // The next one does not wait for anything.
+        // The next call fails without a delay.
         let error = echo(&client, "nobody").await.unwrap_err();
         assert!(error.contains("nothing listens there"), "{error}");
         let server = started_again(server).await;
@@ -492,7 +495,7 @@ fn a_call_whose_server_does_not_come_back_fails_soon_and_says_what_was_tried() {
     });
 }
 
-/// How a call ends behind a proxy, and how many connections that dropped meanwhile.
+/// The result of a call through a proxy, and the number of connections that the proxy dropped during the call.
 async fn dropped_meanwhile(
     proxy: &Proxy,
     client: &Client,
@@ -531,7 +534,7 @@ fn a_call_that_is_silent_behind_a_proxy_that_drops_what_is_silent_gets_its_reply
     });
 }
 
-/// The server's store gives the stream that is resumed nothing of what comes later, and the stream stays open.
+/// On a resumed stream, the server's store sends no later messages, and the stream stays open.
 #[test]
 fn a_call_that_outlasts_its_resumption_gets_its_reply_once() {
     run(async {

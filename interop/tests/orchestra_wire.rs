@@ -1,5 +1,5 @@
-//! Orchestra's messages beside Google's Protobuf library for Python, which knows them by a table of its own
-//! (`interop/orchestra/wire.py`): what was captured, what we write, and what it writes.
+//! Compares Orchestra's messages with Google's Protobuf library for Python, which has its own description of them
+//! (`interop/orchestra/wire.py`): the captured messages, those that we encode, and those that it encodes.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
@@ -15,10 +15,10 @@ use mcpjoin_orchestra::wire::plugin_response::Response;
 use mcpjoin_orchestra::wire::{self, PluginRequest, PluginResponse, WireError};
 use serde_json::{Value, json};
 
-/// The frames of Orchestra's own programs.
+/// The captured frames of Orchestra's own programs.
 const GOLDEN: &str = include_str!("../../crates/orchestra/tests/base/golden.txt");
 
-/// What Python answers to each line.
+/// Python's answer to each line.
 fn python(asked: &[Value]) -> Vec<Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("orchestra/wire.py");
     let mut child = Command::new(interop::server("venv/bin/python").unwrap())
@@ -100,7 +100,7 @@ fn every_captured_frame_says_to_python_what_it_says_to_us() {
     let asked: Vec<Value> = golden.iter().map(|(_, message, hex)| json!(["decode", message, hex])).collect();
     for ((name, message, hex), answer) in golden.iter().zip(python(&asked)) {
         assert_eq!(answer, said(name), "{name}");
-        // And we write it again as it was.
+        // Our encoding of it is the same again.
         let payload = bytes(hex).into();
         let again = match *message {
             "PluginRequest" => wire::encode(&wire::decode::<PluginRequest>(payload).unwrap()),
@@ -115,7 +115,7 @@ fn call(id: &str, mut call: Value) -> Value {
     json!({"request_id": id, "tool_call": call})
 }
 
-/// Every request and every response there is, with every field, by the names of the table.
+/// Every request and every response, with every field, by the names of the table.
 fn full() -> Vec<(&'static str, Value)> {
     let map = json!({"k": "v", "l": "w"});
     let object = json!({"a": [1.0, -2.5, true, null, "é\u{1f600}\n"], "o": {"": {}}});
@@ -191,7 +191,7 @@ fn every_field_that_python_writes_is_one_that_we_know() {
             }
         };
         let again = again.unwrap()[4..].to_vec();
-        // A field that we did not know would be gone.
+        // An unknown field would be lost, and the length would differ.
         assert_eq!(again.len(), payload.len(), "{body}");
         ours.push(json!(["decode", message, hex(&again)]));
     }
@@ -200,7 +200,7 @@ fn every_field_that_python_writes_is_one_that_we_know() {
     }
 }
 
-/// We leave out what is empty in an entry, Python writes it; both read both.
+/// We omit empty values in an entry, Python encodes them; both decoders accept both forms.
 #[test]
 fn empty_keys_and_values_of_a_map_are_kept() {
     let body = json!({"prompt_get": {"arguments": {"": "empty", "e": ""}}});
@@ -242,7 +242,7 @@ fn values_are_the_same_on_both_sides() {
     }
 }
 
-/// The same with every number as a float, which is all that there is.
+/// The same value with every number as a float, the only kind of number in the format.
 fn floats(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64().unwrap()),

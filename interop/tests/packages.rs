@@ -1,5 +1,5 @@
-//! The packages that people install, installed as they would: into an empty home, without the network, and the main job
-//! run from there.
+//! Installs the packages as users do, into an empty home directory and without the network, and runs the main commands from
+//! there.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
@@ -17,7 +17,7 @@ fn packages() -> &'static Path {
     FOLDER.get_or_init(|| interop::packages().unwrap())
 }
 
-/// The one file there that ends so.
+/// The one file in that folder whose name has this suffix.
 fn package(end: &str) -> PathBuf {
     let mut found: Vec<PathBuf> = std::fs::read_dir(packages())
         .unwrap()
@@ -28,8 +28,8 @@ fn package(end: &str) -> PathBuf {
     found.remove(0)
 }
 
-/// An empty folder that is home and working directory of everything that runs in it. Gone at the end, and nothing that
-/// ran in it may be left.
+/// An empty folder that is the home directory and working directory of all processes in it. It is removed at the end, and
+/// none of these processes may still run.
 struct Home(PathBuf);
 
 impl Home {
@@ -57,7 +57,7 @@ impl Home {
         output
     }
 
-    /// Runs it with success, and gives what it printed.
+    /// Runs the program, which must succeed, and returns its output.
     fn prints(&self, program: impl AsRef<OsStr>, words: &[&str]) -> String {
         let output = self.run(&program, words);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -65,7 +65,7 @@ impl Home {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The main job, with a `mcpjoin` that these words start.
+    /// Runs the main commands, with a `mcpjoin` that these words start.
     fn does_its_job(&self, program: impl AsRef<OsStr> + Copy, words: &[&str]) {
         let with = |more: &[&'static str]| [words, more].concat();
         let list = self.prints(program, &with(&["list", "demo:"]));
@@ -79,7 +79,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // What a failed test leaves is in the system's folder for such things.
+        // The folder of a failed test stays in the system's temporary folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -105,7 +105,7 @@ fn npm_installs_the_package_and_the_one_for_this_platform() {
     home.does_its_job(&program, &[]);
 }
 
-/// A package of the platform's name without our scope belongs to whoever publishes it.
+/// Anyone can publish a package with the platform's name without our scope.
 #[test]
 fn a_package_without_our_scope_is_never_run() {
     let home = Home::new("unscoped");
@@ -116,7 +116,7 @@ fn a_package_without_our_scope_is_never_run() {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     };
     let starter = std::fs::read(packages().join("npm/mcpjoin/bin/mcpjoin.js")).unwrap();
-    // Installed here, globally, below a folder called npm, and unpacked anywhere.
+    // Installed locally, globally, below a folder called npm, and unpacked in another place.
     for folder in ["node_modules", "lib/node_modules", "node_modules/npm", "npm/node_modules", "elsewhere"] {
         written(&format!("{folder}/mcpjoin/bin/mcpjoin.js"), &starter);
         written(&format!("{folder}/linux-x64/bin/mcpjoin"), b"#!/bin/sh\ntouch was-run\n");

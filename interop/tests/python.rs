@@ -1,5 +1,5 @@
-//! `mcpjoin list` and `mcpjoin call` on servers of the Python SDK, as PyPI publishes them: right results and exit codes,
-//! in the era that each speaks by itself (the modern one) and in the other, and no process left.
+//! `mcpjoin list` and `mcpjoin call` on servers of the Python SDK, as PyPI publishes them: checks results and exit codes, in
+//! the era that each uses by default (the modern one) and in the other, and that no process is left.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what is not as it should be fails the test")]
@@ -20,7 +20,7 @@ fn git(repository: &Folder) -> Peer {
     Peer::installed("venv/bin/mcp-server-git").arg("--repository").arg(repository.path())
 }
 
-/// Fetches from this machine, whatever proxy there may be.
+/// The fetch server, without a proxy, because the pages are local.
 fn fetch() -> Peer {
     Peer::installed("venv/bin/mcp-server-fetch")
         .arg("--allow-private-ips")
@@ -58,7 +58,7 @@ fn time_refuses_a_zone_that_does_not_exist() {
     time().run(&["call", "get_current_time", "timezone=Nowhere/Land"]).refused_with("Nowhere/Land");
 }
 
-/// A repository with one commit and one file that is not in it.
+/// A repository with one commit and one untracked file.
 fn repository(name: &str) -> Folder {
     let folder = Folder::new(name);
     let git = |words: &[&str]| {
@@ -66,7 +66,7 @@ fn repository(name: &str) -> Folder {
             .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false"])
             .args(words)
             .current_dir(folder.path())
-            // Neither this machine's configuration nor a repository around us has a say.
+            // Without this machine's configuration and without a repository in a parent folder.
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env_remove("GIT_DIR")
@@ -104,7 +104,8 @@ fn git_refuses_another_repository() {
     git(&repository).run(&["call", "git_log", &elsewhere]).refused_with("outside the allowed repository");
 }
 
-/// A server of two texts, on a thread that ends with the test's process: `/robots.txt` and everything else.
+/// A server of two texts, on a thread that ends with the test's process: one for `/robots.txt` and one for all other
+/// paths.
 fn pages(robots: &'static str) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,6 +1,6 @@
-//! `mcpjoin list` and `mcpjoin call` on servers of rmcp, the official Rust SDK, as crates.io publishes it: right results
-//! and exit codes, and no process left. The newest speaks both eras; an old one ends when anything but `initialize`
-//! comes first, and is started afresh.
+//! `mcpjoin list` and `mcpjoin call` on servers of rmcp, the official Rust SDK, as crates.io publishes it: checks results
+//! and exit codes, and that no process is left. The newest version supports both eras; an old one ends when the first
+//! request is not `initialize`, and is started again.
 
 #![cfg(target_os = "linux")]
 

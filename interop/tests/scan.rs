@@ -1,5 +1,5 @@
-//! The scan for processes that a run has left finds one that is there: without this the other tests' silence would say
-//! nothing.
+//! Checks that the scan for leftover processes finds an existing one. Without this check, an empty result in the other
+//! tests would show nothing.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what is not as it should be fails the test")]
@@ -14,7 +14,7 @@ fn the_scan_for_processes_finds_one_that_is_left() {
     let mark = format!("control-{}", std::process::id());
     let mut left =
         Command::new("cat").env(MARK, &mark).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    // `spawn` may return before the new program has its environment; its first answer comes after that.
+    // `spawn` may return before the new program has its environment; its first output comes after that.
     left.stdin.as_mut().unwrap().write_all(b"!").unwrap();
     left.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     assert_eq!(running(&mark).unwrap(), ["cat"]);

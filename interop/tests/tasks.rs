@@ -1,5 +1,6 @@
 //! Tasks of 2025-11-25 on servers of the TypeScript SDK: the published `server-everything`, and one of ours without
-//! sessions, where a task is left and taken up again. The extension of 2026-07-28 is in none of the peers' releases yet.
+//! sessions, where a client detaches from a task and fetches its result later. No release of the peers has the extension
+//! of 2026-07-28 yet.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
@@ -31,7 +32,7 @@ fn sdk_1() -> Listening {
 fn everything_researches_in_a_task() {
     let ran = Peer::installed(EVERYTHING).run(&["call", "-v", "simulate-research-query", "topic=tea"]);
     assert!(ran.text().contains("# Research Report: tea"), "{}", ran.stdout);
-    // Which of its stages are seen depends on when it is looked at.
+    // The other stages are visible only if the client polls at the right time.
     for status in ["working", "completed"] {
         assert!(ran.stderr.contains(status), "`{status}` is not in {}", ran.stderr);
     }
@@ -56,8 +57,9 @@ fn everything_calls_off_what_is_interrupted() {
     assert!(server.was_told("tasks/cancel"));
 }
 
-/// A client that takes tasks, with the number of forms it was asked to fill in. It answers each form in the same way,
-/// once it was told that the task's status is known: a status lasts only until the answer, and one look may miss it.
+/// A client that accepts tasks, with the number of forms that it received. It answers each form in the same way, but only
+/// after the notification that the test has read the task's status: the status lasts until the answer, and a single poll
+/// may miss it.
 fn answering() -> (ClientBuilder, Arc<AtomicUsize>, Arc<Notify>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let known = Arc::new(Notify::new());
@@ -75,7 +77,7 @@ fn answering() -> (ClientBuilder, Arc<AtomicUsize>, Arc<Notify>) {
     (client, asked, known)
 }
 
-/// Has something researched that can be understood in several ways.
+/// Researches an ambiguous topic, so that the server asks for its meaning.
 async fn asks_what_is_meant(link: Link) {
     let (client, asked, known) = answering();
     let client = client.connect(link).await.unwrap();
@@ -116,7 +118,7 @@ fn sdk_1_runs_what_it_is_asked_for_and_what_it_must() {
     assert!(server.was_told("tasks/result"));
     let gets = server.was_told("tasks/get");
     assert!(gets);
-    // What need not be a task is none, unless that is wanted.
+    // Where a task is optional, the client does not create one unless the user requests it.
     let server = sdk_1();
     assert_eq!(server.run(&["call", URL, "optional", "message=done"]).text(), "done\n");
     assert!(!server.was_told("tasks/get"));

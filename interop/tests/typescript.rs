@@ -1,5 +1,5 @@
-//! `mcpjoin list` and `mcpjoin call` on servers of the TypeScript SDK, as npm publishes them: right results and exit
-//! codes, and no process left. All of them know `initialize` alone.
+//! `mcpjoin list` and `mcpjoin call` on servers of the TypeScript SDK, as npm publishes them: checks results and exit
+//! codes, and that no process is left. All of them support only `initialize`.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what is not as it should be fails the test")]

@@ -1,5 +1,5 @@
-//! `validate` on published servers over each of their transports: it finds what `docs/published-findings.md` says, and nothing else,
-//! each time.
+//! `validate` on published servers over each of their transports: each run finds exactly the findings in
+//! `docs/published-findings.md`.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
@@ -19,7 +19,7 @@ use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Outcome, Report, Selection, check_server, client_rules, rules};
 
 const PAGE: &str = include_str!("../../docs/published-findings.md");
-/// Longer than any of them takes on a busy machine: what is slow is no fault here.
+/// More time than any of them takes on a busy machine: slow responses are not a finding here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The rows of the page: the server and its transport, with the rules that it breaks.
@@ -34,7 +34,7 @@ fn page() -> BTreeMap<(String, String), BTreeSet<String>> {
     rows.collect()
 }
 
-/// The rules that a server breaks.
+/// The report on a server.
 fn found(validator: Validator) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut limits = Limits::default();
@@ -43,7 +43,7 @@ fn found(validator: Validator) -> Report {
     check_server(&runtime.block_on(looking).unwrap(), &Selection::default())
 }
 
-/// The same of a server that lets in nobody without a token.
+/// The report on a server that rejects requests without a token.
 fn refused(validator: Validator) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     match runtime.block_on(validator.answer_within(PATIENCE).run()) {
@@ -52,7 +52,7 @@ fn refused(validator: Validator) -> Report {
     }
 }
 
-/// What differs from the page, of the servers that were looked at.
+/// The differences between the page and the tested servers.
 #[derive(Default)]
 struct Compared(Vec<String>);
 

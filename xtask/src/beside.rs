@@ -1,7 +1,8 @@
-//! `cargo xtask beside`: mcpjoin's HTTP client in one process with reqwest, and with rustls on aws-lc-rs (`interop/beside`).
+//! `cargo xtask beside`: runs mcpjoin's HTTP client in one process with reqwest, and with rustls on aws-lc-rs
+//! (`interop/beside`).
 //!
-//! It builds about 200 packages four times, some of them again for other features, so it is part of `release-check` and not
-//! of `test`.
+//! It builds about 200 packages four times, some of them again with other features, so it is part of `release-check` and
+//! not of `test`.
 
 use std::path::Path;
 
@@ -9,9 +10,9 @@ use anyhow::Result;
 
 use crate::steps::{cargo, succeed};
 
-/// The package, which has a workspace of its own.
+/// The manifest of the package, which has a workspace of its own.
 pub(crate) const MANIFEST: &str = "interop/beside/Cargo.toml";
-/// What mcpjoin is run beside: each is a feature of the package.
+/// The libraries that mcpjoin runs together with: each is a feature of the package.
 const OTHERS: [&str; 4] = ["reqwest-without-tls", "reqwest-default", "rustls-aws-lc-rs", "mcpjoin-aws-lc-rs"];
 
 pub(crate) fn run(root: &Path) -> Result<()> {

@@ -1,8 +1,9 @@
-//! `cargo xtask bounds`: what others can make us hold or do, each with its bound, its total and its test, from
-//! `xtask/bounds.toml`.
+//! `cargo xtask bounds`: everything that a peer, a file or a user can make mcpjoin store or do, each with its limit, its
+//! total and its test. The table is `xtask/bounds.toml`.
 //!
-//! The number of a bound is read from the source that the table names, so that it is never an old one. A row whose source,
-//! name or test is gone is an error, and so is a field of the structs in `complete` that has no row.
+//! The command reads the number of a limit from the source file that the table names, so the number is always current. A
+//! row whose source, name or test does not exist is an error, and so is a field of the structs in `complete` without a
+//! row.
 
 mod source;
 
@@ -15,7 +16,7 @@ use crate::requirements;
 
 const FILE: &str = "xtask/bounds.toml";
 
-/// Who can bring us to a bound.
+/// The parties that can reach a limit.
 const WHO: [&str; 6] = ["client", "server", "peer", "authorization server", "file", "us"];
 
 /// A row of the table.
@@ -24,22 +25,22 @@ struct Bound {
     place: String,
     who: String,
     what: String,
-    /// Where its number stands: `crates/proto/src/session/limits.rs:message`.
+    /// The place of its number: `crates/proto/src/session/limits.rs:message`.
     at: String,
-    /// What all of them come to.
+    /// The total over all of them.
     total: String,
-    /// What one principal or address may have of the total.
+    /// The share of the total for one principal or address.
     share: String,
     tests: Vec<String>,
 }
 
 struct Table {
     bounds: Vec<Bound>,
-    /// Structs each field of which is a bound: `crates/proto/src/session/limits.rs:Limits`.
+    /// Structs whose fields are all limits: `crates/proto/src/session/limits.rs:Limits`.
     complete: Vec<String>,
 }
 
-/// Prints every bound, and fails where the table is not true.
+/// Prints every limit, and fails where the table is wrong.
 pub(crate) fn print(root: &Path) -> Result<()> {
     let table = read(root)?;
     let numbers = hold(root, &table)?;
@@ -64,7 +65,7 @@ pub(crate) fn print(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails where the table is not true; prints the figures alone.
+/// Fails where the table is wrong; prints only the counts.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let table = read(root)?;
     hold(root, &table)?;
@@ -82,7 +83,7 @@ fn read(root: &Path) -> Result<Table> {
     parse(&text).context(FILE)
 }
 
-/// The number of each bound, or everything that is not true.
+/// Returns the number of each limit, or everything in the table that is wrong.
 fn hold(root: &Path, table: &Table) -> Result<Vec<String>> {
     let tests = requirements::names(root)?;
     let mut files: BTreeMap<&str, Option<String>> = BTreeMap::new();
@@ -102,7 +103,7 @@ fn hold(root: &Path, table: &Table) -> Result<Vec<String>> {
     if faults.is_empty() { Ok(numbers) } else { bail!("{FILE} is not true:\n    {}", faults.join("\n    ")) }
 }
 
-/// Tests that are not there, fields without a row, and rows that stand twice.
+/// Finds tests that do not exist, fields without a row, and duplicate rows.
 fn untrue<'a>(
     table: &Table,
     tests: &BTreeSet<String>,

@@ -1,7 +1,8 @@
 //! The adversarial cases 1 to 180 and the faults F1 to F36 of other tools, each with the tests that show it.
 //!
-//! The table is `crates/mcpjoin/tests/catalogue.txt`; its head says what it means. Called by `cargo xtask requirements`
-//! and by `cargo xtask test`. Every test that it names must exist, and a line without a test must say what is owed.
+//! The table is `crates/mcpjoin/tests/catalogue.txt`; its first lines describe the format. Called by `cargo xtask
+//! requirements` and by `cargo xtask test`. Every test in the table must exist, and a line without a test must say which
+//! part of the project has to add it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,10 +14,10 @@ use crate::requirements;
 const TABLE: &str = "crates/mcpjoin/tests/catalogue.txt";
 const CASES: u16 = 180;
 const FAULTS: u16 = 36;
-/// The last case of each group, and the letter that the names of its tests begin with.
+/// The last case of each group, and the letter with which the names of its tests begin.
 const GROUPS: [(u16, char); 9] =
     [(24, 'a'), (53, 'b'), (67, 'c'), (88, 'd'), (100, 'e'), (128, 'f'), (145, 'g'), (165, 'h'), (180, 'i')];
-/// The parts of the project that may still owe a case; or `later: issue 9`.
+/// The parts of the project that may have cases without a test; or `later: issue 9`.
 const OWING: [&str; 2] = ["HTTP", "Orchestra"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +35,7 @@ struct Row {
 }
 
 impl Subject {
-    /// What the name of a test begins with that is about this.
+    /// The prefix of the names of its tests.
     fn prefix(self) -> String {
         match self {
             Self::Fault(number) => format!("f{number}_"),
@@ -53,7 +54,7 @@ impl Subject {
     }
 }
 
-/// Prints the whole table and fails on any gap.
+/// Prints the whole table, and fails if the table and the tests do not agree.
 pub(crate) fn print(root: &Path) -> Result<()> {
     let (rows, tests) = (rows(root)?, requirements::names(root)?);
     for row in &rows {
@@ -65,12 +66,12 @@ pub(crate) fn print(root: &Path) -> Result<()> {
     judge(&rows, &tests)
 }
 
-/// Fails on any gap; prints the figures alone.
+/// Fails if the table and the tests do not agree; prints only the counts.
 pub(crate) fn check(root: &Path) -> Result<()> {
     judge(&rows(root)?, &requirements::names(root)?)
 }
 
-/// Every test that the table names.
+/// Every test in the table.
 pub(crate) fn tests(root: &Path) -> Result<BTreeSet<String>> {
     Ok(rows(root)?.into_iter().flat_map(|row| row.tests).collect())
 }
@@ -141,7 +142,7 @@ fn is_owed(word: &str) -> bool {
     OWING.contains(&word) || issue.is_some_and(|number| number.parse::<u16>().is_ok())
 }
 
-/// Where the table and the tests do not agree.
+/// The differences between the table and the tests.
 fn gaps(rows: &[Row], tests: &BTreeSet<String>) -> Vec<String> {
     let mut gaps = Vec::new();
     for row in rows {

@@ -1,5 +1,5 @@
-//! The number of tests per group that the project once had, kept in `xtask/test-counts.toml`: a run with fewer fails,
-//! so that no test gets lost unseen.
+//! The recorded number of tests per group, in `xtask/test-counts.toml`. A run with fewer tests fails, so that a lost test
+//! is noticed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,19 +16,19 @@ const HEAD: &str = "\
 # the numbers. Nothing lowers them but a person who edits this file and says why in the commit.
 ";
 
-/// What is kept.
+/// Reads the recorded numbers.
 pub(crate) fn read(root: &Path) -> Result<Counts> {
     let path = root.join(FILE);
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     parse(&text).with_context(|| FILE.to_owned())
 }
 
-/// Raises what is kept to what ran.
+/// Raises the recorded numbers to those of this run.
 pub(crate) fn raise(root: &Path, kept: &Counts, ran: &Counts) -> Result<()> {
     std::fs::write(root.join(FILE), print(&raised(kept, ran))).with_context(|| format!("cannot write {FILE}"))
 }
 
-/// Compares what ran with what is kept: no group may be missing, smaller, or unknown.
+/// Compares a run with the recorded numbers: no group may be missing, smaller, or unknown.
 pub(crate) fn check(kept: &Counts, ran: &Counts) -> Result<()> {
     let mut faults = Vec::new();
     for (group, &least) in kept {

@@ -1,6 +1,5 @@
-//! Judges the dependencies by `deny.toml`: licences, duplicate versions, denied versions, sources; and counts those that
-//! somebody builds who builds the binary. Reads `cargo metadata` and nothing from a network that a build would not read
-//! too.
+//! Checks the dependencies against `deny.toml`: licences, duplicate versions, denied versions and sources; and counts the
+//! packages in a build of the binary. Reads `cargo metadata`, and uses the network only where a build would use it too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,14 +10,14 @@ use serde_json::Value as Json;
 
 use crate::{spdx, steps};
 
-/// The only place that packages come from: crates.io, under the name that Cargo.lock gives it.
+/// The only source of packages: crates.io, under its name in Cargo.lock.
 const SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The package with the binary, and how many packages there may be in its tree, our own among them.
+/// The package with the binary, and the largest number of packages in its tree, including our own.
 const BINARY: &str = "mcpjoin-cli";
 const MOST_IN_TREE: usize = 320;
 
-/// Judges the workspace.
+/// Checks the workspace.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let policy = std::fs::read_to_string(root.join("deny.toml")).context("cannot read deny.toml")?;
     let policy = Policy::parse(&policy).context("deny.toml")?;
@@ -152,8 +151,8 @@ fn packages(metadata: &Json) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
-/// What is built with a package of the workspace, itself among it: with all features, for all systems, without what its
-/// tests alone need.
+/// The packages that are built with a package of the workspace, including itself: with all features, for all systems,
+/// without those that only its tests need.
 fn tree<'a>(metadata: &'a Json, root: &str) -> Result<BTreeSet<&'a str>> {
     let list = |value: &'a Json, key: &str| -> Result<&'a [Json]> {
         let list = value.pointer(key).and_then(Json::as_array).map(Vec::as_slice);
@@ -163,7 +162,7 @@ fn tree<'a>(metadata: &'a Json, root: &str) -> Result<BTreeSet<&'a str>> {
     for node in list(metadata, "/resolve/nodes")? {
         let mut built = Vec::new();
         for dependency in list(node, "/deps")? {
-            // `null` stands for what the program itself needs.
+            // The kind `null` means a normal dependency.
             if list(dependency, "/dep_kinds")?.iter().any(|kind| kind["kind"] != "dev") {
                 built.push(dependency["pkg"].as_str().context("a dependency without id")?);
             }
@@ -181,7 +180,7 @@ fn tree<'a>(metadata: &'a Json, root: &str) -> Result<BTreeSet<&'a str>> {
     Ok(found)
 }
 
-/// Everything that is wrong, one line each.
+/// Returns everything that is wrong, one line for each finding.
 fn judge(policy: &Policy, packages: &[Package]) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for package in packages {
@@ -209,7 +208,7 @@ fn judge(policy: &Policy, packages: &[Package]) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Packages in several versions that no entry explains, and entries that explain nothing.
+/// Packages in several versions without an entry that allows them, and entries that allow nothing.
 fn duplicates(policy: &Policy, packages: &[Package]) -> Vec<String> {
     let in_skipped_tree = skipped_trees(policy, packages);
     let mut versions: BTreeMap<&str, Vec<&Package>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Runs the fuzz targets: every `[[bin]]` that `fuzz/Cargo.toml` names, in the folder `fuzz`.
 //!
-//! As `BIN --seconds N` a target replays its corpus, goes on with mutations for N seconds, prints what it did, and succeeds
-//! unless an input broke something. As `BIN --minimize` it drops the inputs of its corpus that add no coverage. They run on
+//! With `--seconds N` a target runs its corpus, continues with mutations for N seconds, prints a summary, and fails if an
+//! input found a fault. With `--minimize` it drops the inputs of its corpus that add no coverage. The targets run on
 //! stable Rust.
 
 use std::path::Path;
@@ -13,14 +13,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps;
 
-/// Every target for that many seconds; with 0 each replays its corpus and ends.
+/// Runs every target for this many seconds; with 0 each runs its corpus and ends.
 pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
     let targets = each(root, &["--seconds", &seconds.to_string()])?;
     println!("    {targets} targets, {seconds} s each");
     Ok(())
 }
 
-/// Takes what earlier runs found into each corpus, and drops the inputs that add no coverage.
+/// Adds the findings of earlier runs to each corpus, and drops the inputs that add no coverage.
 pub(crate) fn minimize(root: &Path) -> Result<()> {
     each(root, &["--minimize"]).map(drop)
 }
@@ -34,12 +34,12 @@ fn each(root: &Path, arguments: &[&str]) -> Result<usize> {
     if targets.is_empty() {
         bail!("fuzz/Cargo.toml names no [[bin]]: there is nothing to run");
     }
-    // Once for all of them, so that nobody waits for another's build below.
+    // One build for all targets, so that the threads below do not wait for each other's builds.
     build(root)?;
     let folder = root.join("fuzz");
     let waiting = Mutex::new(targets.iter());
     let failed = Mutex::new(Vec::new());
-    // Each is one thread and has a corpus of its own: as many at once as there are processors.
+    // Each target has one thread and its own corpus: as many run concurrently as there are processors.
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -60,12 +60,12 @@ fn each(root: &Path, arguments: &[&str]) -> Result<usize> {
     Ok(targets.len())
 }
 
-/// Builds them.
+/// Builds all targets.
 pub(crate) fn build(root: &Path) -> Result<()> {
     steps::succeed(&mut steps::cargo(&root.join("fuzz"), &["build", "--quiet", "--bins"]))
 }
 
-/// The one that nobody has begun yet.
+/// The next target that no thread has taken.
 fn next<'a>(waiting: &Mutex<slice::Iter<'a, String>>) -> Option<&'a String> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner).next()
 }

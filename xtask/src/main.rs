@@ -1,6 +1,6 @@
-//! The project's own chores: `cargo xtask CHORE`. Needs nothing but Rust, except where a chore says so.
+//! The project's chores: `cargo xtask CHORE`. A chore needs only Rust, unless its documentation says otherwise.
 //!
-//! Called by people and by `.ci/run`; never part of what a user of mcpjoin builds.
+//! Run by contributors and by `.ci/run`; never part of a user's build of mcpjoin.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a chore is for")]
 
 mod bench;
@@ -98,7 +98,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["requirements"] => {
             let required = requirements::print(&root);
             println!();
-            // Both are looked at, whatever the first has found.
+            // Both are checked, even if the first one failed.
             catalogue::print(&root).and(required)
         }
         ["bounds"] => bounds::print(&root),

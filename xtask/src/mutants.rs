@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: changes the sources in one place at a time and looks whether the tests of that area fail. cargo-mutants
-//! makes the changes and runs them; here is what is drawn, what is run for it, and the table.
+//! `cargo xtask mutants`: changes the sources in one place at a time and checks whether the tests of that area fail.
+//! cargo-mutants makes the changes and runs the tests; this module draws the sample, chooses the tests, and prints the table.
 //!
-//! A chore of releases: it takes minutes for each mutant of a large area. It works on a copy of the sources in
-//! `target/mutants`, with one build folder for all mutants, so that a run that is stopped leaves no change behind.
+//! A chore for releases: it takes minutes for each mutant of a large area. It works on a copy of the sources in
+//! `target/mutants`, with one build folder for all mutants, so that an interrupted run leaves no change in the sources.
 
 mod sample;
 mod table;
@@ -19,18 +19,18 @@ use crate::{steps, tools};
 use sample::Seed;
 use table::Outcomes;
 
-/// The cargo-mutants that is installed and used: another one has other mutants, and a seed draws others from them.
+/// The version of cargo-mutants. A different version has different mutants, so the same seed would draw a different sample.
 const VERSION: &str = "27.1.0";
 
-/// A test of what is printed for debugging is not wanted, so that mutants there say nothing.
+/// Debug output has no tests, so mutants in it say nothing.
 const LEFT_OUT: &str = "impl (fmt::)?Debug for";
 
-/// A part of the sources, and the tests that are about it.
+/// A part of the sources, and the tests that cover it.
 struct Area {
     name: &'static str,
     package: &'static str,
     files: &'static str,
-    /// What is run beside the unit tests of the package.
+    /// The tests to run besides the unit tests of the package.
     tests: &'static [&'static str],
 }
 
@@ -74,24 +74,24 @@ const AREAS: [Area; 7] = [
     },
 ];
 
-/// Mutants by their names, which say file, line, column and change.
+/// Mutants by name. The name contains file, line, column and change.
 type Places = BTreeMap<String, Place>;
 
-/// Where a mutant begins.
+/// The place where a mutant begins.
 #[derive(Clone, Debug)]
 struct Place {
     file: String,
-    /// From 1 on.
+    /// Counted from 1.
     line: usize,
 }
 
-/// What was asked for.
+/// The options of the command.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
-    /// Mutants of each area.
+    /// The number of mutants of each area.
     sample: usize,
     seed: u64,
-    /// One area alone.
+    /// Only this area.
     area: Option<String>,
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 }
 
 impl Area {
-    /// The mutants that there are.
+    /// Lists all mutants of the area.
     fn list(&self, program: &Path, tree: &Path) -> Result<Places> {
         let listing = steps::stdout(self.command(program, tree).args(["--list", "--json"]))?;
         let listing: Vec<Json> = serde_json::from_str(&listing).context("the list of mutants")?;
@@ -171,13 +171,13 @@ impl Area {
         command.args(["--in-place", "--cap-lints=true", "--annotations=none"]);
         command.arg("--output").arg(&output).env("CARGO_TARGET_DIR", folder.join("build"));
         command.args(drawn.keys().map(|name| format!("--re=^{}$", sample::literally(name))));
-        // Version 27.1 holds no mutant that deletes a field to the expressions: without this it runs all of them.
+        // Version 27.1 does not match mutants that delete a field against the expressions, and would run all of them.
         command.arg("--in-diff").arg(&lines);
-        // For building, too: no other test is linked.
+        // Also limits the build, so that no other test is linked.
         command.arg("--cargo-arg=--lib");
         command.args(self.tests.iter().map(|name| format!("--cargo-arg=--test={name}")));
         let status = command.status().with_context(|| format!("cannot start {}", program.display()))?;
-        // 2 and 3 say that some survived or took too long.
+        // Exit codes 2 and 3 mean that mutants survived or timed out.
         if !matches!(status.code(), Some(0 | 2 | 3)) {
             bail!("cargo-mutants: {status}; its logs are in {}", output.display());
         }
@@ -200,7 +200,7 @@ impl Area {
     }
 }
 
-/// A change that adds the lines on which mutants begin: how cargo-mutants is told of lines.
+/// A diff that adds the lines on which the mutants begin: cargo-mutants selects lines by a diff.
 fn as_diff(tree: &Path, drawn: &Places) -> Result<String> {
     let mut files: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     for place in drawn.values() {
@@ -218,7 +218,7 @@ fn as_diff(tree: &Path, drawn: &Places) -> Result<String> {
     Ok(diff)
 }
 
-/// The pinned cargo-mutants, installed unless it is there.
+/// The pinned cargo-mutants; it is installed if it is missing.
 fn installed(root: &Path) -> Result<PathBuf> {
     let folder = tools::folder(root)?;
     let program = folder.join("bin/cargo-mutants");
@@ -237,8 +237,8 @@ fn installed(root: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Makes the tree what git knows of the project, with what is changed and not committed. A file that is alike keeps its
-/// time, so that cargo builds nothing anew for it. Returns how many files there are.
+/// Makes `tree` a copy of all files that git tracks, with uncommitted changes. An unchanged file keeps its modification
+/// time, so that cargo does not rebuild it. Returns the number of files.
 fn copy(root: &Path, tree: &Path) -> Result<usize> {
     let mut command = Command::new("git");
     command.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
@@ -246,7 +246,7 @@ fn copy(root: &Path, tree: &Path) -> Result<usize> {
     let mut kept = BTreeSet::new();
     for name in listing.split('\0').filter(|name| !name.is_empty()) {
         let (from, to) = (root.join(name), tree.join(name));
-        // One that is deleted and not committed, or a link to nowhere.
+        // A file that is deleted but not committed, or a dangling link.
         let Ok(bytes) = fs::read(&from) else { continue };
         if !fs::read(&to).is_ok_and(|there| there == bytes) {
             fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
@@ -258,7 +258,7 @@ fn copy(root: &Path, tree: &Path) -> Result<usize> {
     Ok(kept.len())
 }
 
-/// Removes the files of a folder that are not among these, and below it.
+/// Removes all files in a folder and its subfolders that are not in `kept`.
 fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
         let entry = entry?;

@@ -1,6 +1,6 @@
-//! `cargo xtask release-check`: what is too long for every change, and is run before a release.
+//! `cargo xtask release-check`: the checks that take too long for every change and run before a release.
 //!
-//! It needs what `test` and `bench` need, the oldest Rust that the project supports, and about three hours.
+//! It needs the tools of `test` and `bench`, the oldest supported Rust, and about three hours.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use crate::steps::{Steps, cargo, succeed};
 use crate::{bench, beside, dist, fuzz, test, weight};
 
-/// How long each fuzz target runs, in seconds: an hour and more of all of them on two processors.
+/// How long each fuzz target runs, in seconds: more than an hour for all of them on two processors.
 const FUZZ_SECONDS: u64 = 600;
-/// How often the tests that start, kill and restart processes run, one run after the other.
+/// How often the tests that start, kill and restart processes run, one after the other.
 const SOAK_RUNS: u32 = 20;
 /// The groups that a soak repeats: child processes, reconnections, and the gateway's schedules.
 const SOAKED: [(&str, &str); 4] = [
@@ -21,7 +21,7 @@ const SOAKED: [(&str, &str); 4] = [
     ("mcpjoin-orchestra", "bridge"),
 ];
 
-/// Does every step, and fails if one of them failed.
+/// Runs every step, and fails if one of them failed.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut steps = Steps::default();
     steps.step("oldest Rust", "cargo +VERSION check --workspace", || oldest_rust(root));
@@ -45,7 +45,7 @@ fn oldest_rust(root: &Path) -> Result<()> {
     let toolchain = format!("+{version}");
     let mut command = std::process::Command::new("cargo");
     command.args([&*toolchain, "check", "--quiet", "--workspace"]).current_dir(root);
-    // Set by the cargo that runs this chore; the other version must not inherit it.
+    // The cargo that runs this chore sets this variable; the other version must not inherit it.
     command.env_remove("RUSTUP_TOOLCHAIN").env("CARGO_TARGET_DIR", root.join("target/oldest-rust"));
     succeed(&mut command)
         .with_context(|| format!("if it is missing: rustup toolchain install {version} --profile minimal"))

@@ -1,8 +1,8 @@
 //! The requirements R1 to R86 of the project's source documents, each with the test that shows it.
 //!
-//! The table is `crates/mcpjoin/tests/requirements/table.txt`; a requirement is shown by a test function whose name
-//! begins with its number, `r14_...` or `r14_r22_...`, anywhere in the sources and tests of the crates. The table and
-//! the tests must agree, both ways.
+//! The table is `crates/mcpjoin/tests/requirements/table.txt`. A requirement is shown by a test function whose name
+//! begins with its number, `r14_...` or `r14_r22_...`, in the sources or tests of any crate. The table and the tests must
+//! agree in both directions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ const LAST: u16 = 86;
 /// The conflicts C1 to C19 and the notes S1 to S22 that can override a requirement.
 const CONFLICTS: u16 = 19;
 const SPECIFICATION: u16 = 22;
-/// The parts of the project that may still owe a requirement.
+/// The parts of the project that may have requirements without a test.
 const OWING: [&str; 4] = ["stdio", "HTTP", "Orchestra", "CLI"];
 
 #[derive(Debug, PartialEq)]
 enum Status {
     Shown,
-    /// By a conflict (`C3`) or a note on today's specification (`S16`); it may have tests, of the reading taken.
+    /// Overridden by a conflict (`C3`) or a note on today's specification (`S16`). It may have tests of the chosen reading.
     Overridden(String),
     NotYet(String),
 }
@@ -32,7 +32,7 @@ struct Row {
     sentence: String,
 }
 
-/// A test that shows requirements: their numbers, its name, and the file it is in.
+/// A test that shows requirements: their numbers, its name, and its file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shown {
     numbers: Vec<u16>,
@@ -40,7 +40,7 @@ pub(crate) struct Shown {
     pub(crate) file: PathBuf,
 }
 
-/// Prints the whole table and fails on any gap.
+/// Prints the whole table, and fails if the table and the tests do not agree.
 pub(crate) fn print(root: &Path) -> Result<()> {
     let (rows, tests) = (rows(root)?, tests(root)?);
     for row in &rows {
@@ -50,7 +50,7 @@ pub(crate) fn print(root: &Path) -> Result<()> {
     judge(&rows, &tests)
 }
 
-/// Fails on any gap; prints the figures alone.
+/// Fails if the table and the tests do not agree; prints only the counts.
 pub(crate) fn check(root: &Path) -> Result<()> {
     judge(&rows(root)?, &tests(root)?)
 }
@@ -86,7 +86,7 @@ pub(crate) fn tests(root: &Path) -> Result<Vec<Shown>> {
     Ok(found)
 }
 
-/// The names of all tests in the sources, and in our own.
+/// The names of all tests in the sources of the crates and of `xtask`.
 pub(crate) fn names(root: &Path) -> Result<BTreeSet<String>> {
     let own = root.join("xtask/src");
     let mut files = Vec::new();
@@ -104,7 +104,7 @@ pub(crate) fn names(root: &Path) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The sources and tests of the crates, each with its path below the project's folder.
+/// The sources and tests of the crates, each with its path relative to the project's folder.
 fn sources(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = Vec::new();
     let crates = root.join("crates");
@@ -147,8 +147,8 @@ fn named(source: &str) -> Vec<(Vec<u16>, String)> {
     numbered.filter(|(numbers, _)| !numbers.is_empty()).collect()
 }
 
-/// The names in a list of tests, `("d85_...", function),` on a line of its own: a program that is its own runner has
-/// one.
+/// The names in a list of tests, with `("d85_...", function),` on a line of its own. A test program with its own runner
+/// has such a list.
 fn listed(source: &str) -> Vec<String> {
     let entry = |line: &str| Some(line.trim().strip_prefix("(\"")?.split_once("\", ")?.0.to_owned());
     source.lines().filter_map(entry).collect()
@@ -157,7 +157,7 @@ fn listed(source: &str) -> Vec<String> {
 /// The names of the test functions of a source file.
 fn functions(source: &str) -> Vec<String> {
     let mut found = Vec::new();
-    // Whether a test attribute stands before what comes next.
+    // Whether the previous line is a test attribute.
     let mut is_test = false;
     for line in source.lines().map(str::trim) {
         if line.starts_with("#[") {
@@ -174,7 +174,7 @@ fn functions(source: &str) -> Vec<String> {
                 found.push(name);
             }
         }
-        // Attributes and comments may stand between a test's attribute and its name; nothing else may.
+        // Only attributes and comments may be between a test's attribute and its name.
         if !line.is_empty() && !line.starts_with("#[") && !line.starts_with("//") {
             is_test = false;
         }
@@ -182,12 +182,12 @@ fn functions(source: &str) -> Vec<String> {
     found
 }
 
-/// `r14_r22_late_reply` is about 14 and 22.
+/// The numbers in a name: `r14_r22_late_reply` has 14 and 22.
 fn numbers(name: &str) -> Vec<u16> {
     let words: Vec<&str> = name.split('_').collect();
     let number = |word: &&str| word.strip_prefix('r').and_then(|digits| digits.parse::<u16>().ok());
     let numbers: Vec<u16> = words.iter().map_while(number).collect();
-    // A name that is nothing but numbers says nothing.
+    // A name that consists only of numbers describes nothing, so it does not count.
     if numbers.len() < words.len() { numbers } else { Vec::new() }
 }
 
@@ -257,7 +257,7 @@ fn line(row: &Row, tests: &[Shown]) -> String {
     format!("R{:<3} {}\n     {verdict}", row.number, row.sentence)
 }
 
-/// Where the table and the tests do not agree.
+/// The differences between the table and the tests.
 fn gaps(rows: &[Row], tests: &[Shown]) -> Vec<String> {
     let mut by_number: BTreeMap<u16, Vec<&Shown>> = BTreeMap::new();
     for test in tests {

@@ -1,7 +1,8 @@
-//! `cargo xtask size`: how many lines each crate has, beside those that `xtask/size.toml` keeps, so that growth is seen.
+//! `cargo xtask size`: prints the number of lines of each crate beside the recorded numbers in `xtask/size.toml`, so that
+//! growth is noticed.
 //!
-//! A line of source is of code, of documentation (`///`, `//!`), of another comment, or blank. Lines of tests count apart: what
-//! lies in `tests/`, in a `tests.rs`, and what a module behind `#[cfg(test)]` has at the end of a file.
+//! A line of source is code, documentation (`///`, `//!`), another comment, or blank. Lines of tests are counted separately:
+//! files in `tests/`, files named `tests.rs`, and a module behind `#[cfg(test)]` at the end of a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps;
 
-/// The file of the figures that are compared with, below the project's folder.
+/// The file with the recorded numbers, relative to the project's folder.
 const KEPT: &str = "xtask/size.toml";
-/// What stands before a module of tests.
+/// The line before a module of tests.
 const TEST: &str = "#[cfg(test)]";
-/// A file with fewer lines is short.
+/// A file with fewer lines counts as short.
 const SHORT: usize = 100;
 
 /// The lines of one crate, or of a part of one.
@@ -41,17 +42,17 @@ impl Lines {
     }
 }
 
-/// What is known of a crate.
+/// The counts of a crate.
 #[derive(Default)]
 struct Crate {
     lines: Lines,
-    /// The lines of source of each file that has some.
+    /// The number of lines of source of each file that has any.
     files: Vec<usize>,
 }
 
-/// The figures that are compared with.
+/// The recorded numbers.
 struct Kept {
-    /// When they were counted.
+    /// The date of the count.
     date: String,
     /// Lines of source of each crate.
     source: BTreeMap<String, usize>,
@@ -141,13 +142,13 @@ fn count(root: &Path) -> Result<BTreeMap<String, Crate>> {
     Ok(crates)
 }
 
-/// Whether a file below `src` has nothing but tests.
+/// Whether a file below `src` contains only tests.
 fn is_test(file: &Path) -> bool {
     file.file_name().is_some_and(|name| name == "tests.rs")
         || file.components().any(|part| part.as_os_str() == "tests")
 }
 
-/// The lines of a file. rustfmt has formatted it: the end of a module at its margin is a `}` at its margin.
+/// Counts the lines of a file. rustfmt has formatted it, so a `}` without indentation ends an unindented module.
 fn lines(text: &str) -> Lines {
     let mut counted = Lines::default();
     let mut lines = text.lines().peekable();

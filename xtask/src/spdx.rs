@@ -1,9 +1,9 @@
-//! Licence expressions as packages write them: `MIT OR Apache-2.0`, `(MIT AND Zlib) OR BSD-3-Clause`, and the old
+//! Parses licence expressions of packages: `MIT OR Apache-2.0`, `(MIT AND Zlib) OR BSD-3-Clause`, and the old form
 //! `MIT/Apache-2.0`. <https://spdx.github.io/spdx-spec/v2.3/SPDX-license-expressions/>
 
 use anyhow::{Context, Result, bail};
 
-/// Whether an expression can be satisfied with the licences that `allowed` knows.
+/// Whether an expression can be satisfied with the licences that `allowed` accepts.
 pub(crate) fn satisfied(expression: &str, allowed: &dyn Fn(&str) -> bool) -> Result<bool> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -44,7 +44,7 @@ fn one(rest: &mut &[&str], allowed: &dyn Fn(&str) -> bool) -> Result<bool> {
         }
         [licence, "WITH", exception, after @ ..] => {
             *rest = after;
-            // An exception only gives more rights: the licence alone is enough.
+            // An exception only adds rights: the licence alone is enough.
             Ok(allowed(licence) || allowed(&format!("{licence} WITH {exception}")))
         }
         ["AND" | "OR" | "WITH" | ")", ..] | [] => bail!("a licence is missing"),

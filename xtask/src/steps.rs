@@ -1,4 +1,4 @@
-//! The steps of a chore: each is named, timed and, when it fails, says how to run it again.
+//! The steps of a chore: each has a name and a measured time and, when it fails, prints how to run it again.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// What became of the steps so far.
+/// The results of the steps so far.
 #[derive(Default)]
 pub(crate) struct Steps {
     done: Vec<Step>,
@@ -20,8 +20,8 @@ struct Step {
 }
 
 impl Steps {
-    /// Does one step and keeps what became of it; `rerun` is what a person types to repeat it alone. A step that
-    /// fails does not stop the ones after it, so that one run shows everything that is wrong.
+    /// Runs one step and records its result; `rerun` is the command that repeats it alone. A failed step does not stop the
+    /// steps after it, so that one run shows all failures.
     pub(crate) fn step<T>(
         &mut self,
         name: &'static str,
@@ -34,7 +34,7 @@ impl Steps {
         self.done(name, rerun, began.elapsed(), outcome)
     }
 
-    /// Waits for a step that was begun beside others, and keeps what became of it.
+    /// Waits for a step that runs on another thread, and records its result.
     pub(crate) fn joined<T>(&mut self, beside: Beside<T>) -> Option<T> {
         let Beside { name, rerun, thread } = beside;
         println!("\n==> {name}, begun beside the steps before: {rerun}");
@@ -70,7 +70,7 @@ impl Steps {
     }
 }
 
-/// A step that is done beside others: what it waits for is not waited for then. Nothing that is timed runs meanwhile.
+/// A step that runs on another thread, for work that mostly waits. No measurement runs at the same time.
 pub(crate) struct Beside<T> {
     name: &'static str,
     rerun: &'static str,
@@ -92,7 +92,7 @@ impl<T: Send + 'static> Beside<T> {
     }
 }
 
-/// The cargo that runs this chore, in the project's folder, with nothing to read.
+/// The cargo that runs this chore, in the project's folder, with an empty standard input.
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -100,7 +100,7 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end; anything but success is an error that names it.
+/// Runs a command to its end; any exit status but success is an error that names the command.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     let status = command.status().with_context(|| format!("cannot start {shown}"))?;
@@ -110,7 +110,7 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a command printed on its standard output.
+/// Runs a command, and returns its standard output.
 pub(crate) fn stdout(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output =
@@ -127,8 +127,8 @@ fn shown(command: &Command) -> String {
     std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
-/// The packages that live in the project's folder with a workspace of their own: the workspace's commands do not
-/// reach them.
+/// The packages in the project's folder with a workspace of their own: commands on the main workspace do not include
+/// them.
 pub(crate) fn detached(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in ["fuzz", "bench", "interop/rmcp"] {

@@ -1,5 +1,5 @@
 //! Builds the workspace's tests and runs them group by group: one group per test binary, and one per crate for its doc
-//! tests. The binaries are started directly, so that each group's number is known for certain.
+//! tests. The binaries are started directly, so that the number of tests of each group is exact.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,12 +13,12 @@ use serde_json::Value as Json;
 
 use crate::steps;
 
-/// A group that has not ended by then never will.
+/// The time limit of a group. No group that works takes this long.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
-/// Groups whose tests mostly wait, for processes or for time limits: so many of these at once for each processor. (On two
-/// processors the tests of the command line take 53 s instead of 121, of which 34 are computing; those of `doctor` 13 s instead
-/// of 26, of which one is.)
+/// Groups whose tests mostly wait for processes or for time limits. These run with several tests per processor. (On two
+/// processors the tests of the command line take 53 s instead of 121 s, including 34 s of computing; those of `doctor` 13 s
+/// instead of 26 s, including 1 s of computing.)
 const WAITING: [&str; 5] = [
     "mcpjoin-cli",
     "interop",
@@ -28,32 +28,32 @@ const WAITING: [&str; 5] = [
 ];
 const AT_ONCE: usize = 3;
 
-/// What cargo is asked to print about what it built.
+/// The output format of cargo that lists the built artifacts.
 const MESSAGE_FORMAT: &str = "--message-format=json-render-diagnostics";
 
-/// The tests that one binary holds.
+/// The tests in one binary.
 pub(crate) struct Group {
-    /// `mcpjoin-proto tests/session`, as the counts name it.
+    /// `mcpjoin-proto tests/session`, its name in the counts.
     pub(crate) name: String,
     pub(crate) package: String,
-    /// What a person types to run it alone.
+    /// The command that runs it alone.
     pub(crate) rerun: String,
     executable: PathBuf,
     folder: PathBuf,
 }
 
-/// The client that the official suite judges.
+/// The client that the official suite tests.
 pub(crate) const CONFORMANCE_CLIENT: &str = "mcpjoin-conformance-client";
 
-/// What `cargo` built: the test binaries, the binary `mcpjoin` that the interop tests start, and the client that the
-/// official suite judges.
+/// The build results: the test binaries, the binary `mcpjoin` for the interop tests, and the client that the official
+/// suite tests.
 pub(crate) struct Built {
     pub(crate) groups: Vec<Group>,
     pub(crate) mcpjoin: PathBuf,
     pub(crate) conformance_client: PathBuf,
 }
 
-/// How many tests of a group passed and failed.
+/// The number of tests of a group that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
@@ -64,14 +64,14 @@ pub(crate) struct Tally {
 /// Builds every test of the workspace and the binary.
 pub(crate) fn build(root: &Path) -> Result<Built> {
     let groups = groups(root, &["--workspace"])?;
-    // The same features as above, so that nothing is built twice.
+    // With the same features as above, so that cargo builds nothing twice.
     let bins = steps::stdout(&mut steps::cargo(root, &["build", "--workspace", "--bins", MESSAGE_FORMAT]))?;
     let mcpjoin = binary(&bins, "mcpjoin")?;
     let conformance_client = binary(&bins, CONFORMANCE_CLIENT)?;
     Ok(Built { groups, mcpjoin, conformance_client })
 }
 
-/// Builds the tests of some packages, which `selection` names as an option of cargo.
+/// Builds the tests of some packages; `selection` is the option of cargo that selects them.
 pub(crate) fn groups(root: &Path, selection: &[&str]) -> Result<Vec<Group>> {
     let options = [&["test", "--no-run", MESSAGE_FORMAT], selection].concat();
     let tests = steps::stdout(&mut steps::cargo(root, &options))?;
@@ -86,7 +86,7 @@ pub(crate) fn groups(root: &Path, selection: &[&str]) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-/// Where `cargo` says that it put a binary.
+/// The path of a binary in cargo's messages.
 pub(crate) fn binary(messages: &str, name: &str) -> Result<PathBuf> {
     let artifacts = artifacts(messages)?;
     let found = artifacts
@@ -107,7 +107,7 @@ fn artifacts(messages: &str) -> Result<Vec<Json>> {
     Ok(artifacts)
 }
 
-/// The group that an artifact is, if it is a test binary.
+/// The group of an artifact, if it is a test binary.
 fn group(artifact: &Json) -> Result<Option<Group>> {
     let Some(executable) = artifact["executable"].as_str() else { return Ok(None) };
     if artifact["profile"]["test"] != true {
@@ -148,7 +148,7 @@ impl Group {
         Ok(listing.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
-    /// Runs it to its end; what it printed is shown if anything in it failed.
+    /// Runs the group to its end, and prints its output if a test failed.
     pub(crate) fn run(&self, environment: &[(&str, &Path)]) -> Result<Tally> {
         let mut command = self.command();
         command.envs(environment.iter().copied());
@@ -176,7 +176,7 @@ impl Group {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
-        // As cargo starts it: in the package's folder.
+        // Like cargo: in the package's folder.
         command
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
@@ -206,8 +206,8 @@ struct Ended {
     output: String,
 }
 
-/// Runs a command with both its outputs into one file, in the order in which it wrote them, and ends it when it takes
-/// too long. A file and not a pipe: a process that a test left behind cannot keep this one waiting.
+/// Runs a command with both its outputs in one file, in the order in which they were written, and kills it after the
+/// time limit. A file and not a pipe: a process that a test left behind could keep a pipe open, and this function waiting.
 fn run_to_end(command: &mut Command, name: &str) -> Result<Ended> {
     let safe: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
     let path = std::env::temp_dir().join(format!("xtask-{}-{safe}.txt", std::process::id()));
@@ -237,13 +237,13 @@ fn run_to_end(command: &mut Command, name: &str) -> Result<Ended> {
     Ok(Ended { success: status.success(), output })
 }
 
-/// Every closing line of libtest: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
+/// Parses every summary line of libtest: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
 fn tallies(output: &str) -> Vec<Tally> {
     output.lines().filter_map(tally).collect()
 }
 
 fn tally(line: &str) -> Option<Tally> {
-    // Something that a test started may have printed before it on the same line.
+    // A process of a test may have printed other text earlier on the same line.
     let (_, rest) = line.split_once("test result: ")?;
     let rest = rest.strip_prefix("ok. ").or_else(|| rest.strip_prefix("FAILED. "))?;
     let mut tally = Tally::default();
@@ -269,7 +269,7 @@ fn doc_tallies(output: &str) -> BTreeMap<String, Tally> {
         if let Some(name) = line.trim().strip_prefix("Doc-tests ") {
             current = format!("{} doc", name.replace('_', "-"));
         } else if let Some(tally) = tally(line) {
-            // One crate may print several: its doc tests that can be built together, and the others.
+            // A crate may print several summaries: one for the doc tests that are built together, and more for the others.
             let group = groups.entry(current.clone()).or_default();
             group.passed += tally.passed;
             group.failed += tally.failed;

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold before a change lands. The README's test command and CI's.
+//! `cargo xtask test`: runs every check that a change must pass. Used by contributors and by CI.
 
 mod quick;
 
@@ -19,7 +19,7 @@ use crate::{
 /// The package whose tests need the published servers.
 const INTEROP: &str = "interop";
 
-/// What was asked for.
+/// The options of the command.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     update_counts: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the words after `test`. In CI a fuzz target gets 10 s, elsewhere it replays its corpus.
+    /// Reads the words after `test`. In CI a fuzz target runs for 10 s; elsewhere it only runs its corpus.
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
         let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
         let mut options =
@@ -55,7 +55,7 @@ impl Options {
     }
 }
 
-/// Does every step, prints the table of groups, and closes with one line of figures.
+/// Runs every step, prints the table of groups, and ends with a summary line.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     if options.quick {
         return quick::run(root);
@@ -63,8 +63,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let mut steps = Steps::default();
     let mut ran: BTreeMap<String, Tally> = BTreeMap::new();
 
-    // Much of it is waiting for registries, and one compiler after the other uses one processor alone. They have folders of
-    // their own, and are there before the first test begins.
+    // These mostly wait for registries, and a single compiler uses only one processor. They use separate folders, and are
+    // complete before the first test starts.
     let (folder, other, third) = (root.to_owned(), root.to_owned(), root.to_owned());
     let programs = Beside::begin("tools", "cargo xtask tools", move || tools::run(&third));
     let servers = Beside::begin("servers", "cargo xtask interop install", move || interop::install(&folder));
@@ -99,7 +99,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         steps.step("test names", "cargo xtask requirements", || compiled(root, &built));
         steps.step("tests", "cargo test --workspace", || groups(&own, &[], &mut ran));
         steps.step("doc tests", "cargo test --workspace --doc", || doc_tests(root, &mut ran));
-        // Around the binary that is there: the one for people takes minutes to build, and is packed by the same code.
+        // With the test binary: the release binary takes minutes to build, and the same code packs both.
         let rerun = format!("cargo xtask dist --binary {}", built.mcpjoin.display());
         let packed = steps.step("packages", &rerun, || dist::try_out(root, &built.mcpjoin));
         steps.step("interop", "cargo test -p interop", || {
@@ -125,7 +125,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let failing_steps = steps.summary();
     let passed: u64 = ran.values().map(|tally| tally.passed).sum();
     let failing_tests: u64 = ran.values().map(|tally| tally.failed).sum();
-    // A step that failed without a failing test must not end in "0 failed".
+    // A step that failed without a failed test must not end in "0 failed".
     let failed = failing_tests.max(u64::try_from(failing_steps).unwrap_or(u64::MAX));
     println!("\n{passed} passed, {failed} failed");
     if failing_steps > 0 {
@@ -147,7 +147,7 @@ fn clippy(root: &Path) -> Result<()> {
     let deny = ["--", "-D", "warnings"];
     let mut command = cargo(root, &["clippy", "--quiet", "--workspace", "--all-targets"]);
     succeed(command.args(deny))?;
-    // In the same folder, whatever is set: what they have in common with the workspace is there.
+    // In the target folder of the workspace, so that common dependencies are built once.
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| root.join("target").into());
     for manifest in steps::detached(root)? {
         let mut command = cargo(root, &["clippy", "--quiet", "--all-targets", "--manifest-path", &manifest]);
@@ -156,12 +156,12 @@ fn clippy(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The features of the library, each alone with what it needs. Not `tls-aws-lc-rs`, which compiles C for minutes: `beside`
-/// builds it.
+/// The features of the library; each is built alone with its dependencies. Without `tls-aws-lc-rs`, which compiles C for
+/// minutes: `beside` builds it.
 const FEATURES: [&str; 7] =
     ["", "client", "server", "child", "socket", "http-client,tls-ring", "http-server"];
 
-/// A user who adds one feature of the library compiles what that feature is for, without a warning.
+/// Builds the library with one feature at a time, as its users do. Each must compile without a warning.
 fn features(root: &Path) -> Result<()> {
     for features in FEATURES {
         let options =
@@ -171,7 +171,7 @@ fn features(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A test that shows a requirement or a case must be one that was built: a name in a file that no module mentions shows nothing.
+/// Checks that each test for a requirement or a case was built: a test in a file that belongs to no module shows nothing.
 fn compiled(root: &Path, built: &Built) -> Result<()> {
     let mut names = BTreeSet::new();
     for group in &built.groups {

@@ -1,8 +1,8 @@
-//! `cargo xtask tools`: the programs that the tests start and that neither Rust nor npm nor PyPI installs.
+//! `cargo xtask tools`: the programs that the tests start and that Rust, npm and PyPI do not install.
 //!
-//! A program that is on the PATH in the lowest version is used. What is missing, and what a Debian package has, is downloaded and
-//! unpacked into the folder of the build, without root: apt works on lists and a cache of its own there. Everything else is
-//! named with the command that installs it.
+//! A program on the PATH in a sufficient version is used. If it is missing and has a Debian package, the package is
+//! downloaded and unpacked into the build folder without root; apt uses separate lists and a separate cache there. For all
+//! other programs the command prints how to install them.
 
 mod debian;
 mod version;
@@ -20,23 +20,23 @@ use crate::interop;
 /// A program that tests start.
 struct Tool {
     name: &'static str,
-    /// Where it may be: a name is looked up on the PATH.
+    /// The possible places: a name is looked up on the PATH.
     places: &'static [&'static str],
-    /// What makes it print its version, on either output.
+    /// The argument that makes it print its version, on either output.
     version: &'static str,
     lowest: Version,
-    /// What it is for.
+    /// The tests that need it.
     purpose: &'static str,
-    /// The package of Debian and Ubuntu that has it.
+    /// The package of Debian and Ubuntu that contains it.
     package: &'static str,
-    /// Where the package puts it, if the program runs from another folder.
+    /// The program's path in the package, if it also runs from another folder.
     unpacked: Option<&'static str>,
 }
 
-/// The oldest that is still in a supported release (Debian 11, Ubuntu 20.04): nothing newer is needed.
+/// The oldest version in a supported release (Debian 11, Ubuntu 20.04): nothing newer is needed.
 const NGINX: Tool = Tool {
     name: "nginx",
-    // Not in the PATH of everybody, on Debian.
+    // On Debian, not every user has this folder on the PATH.
     places: &["nginx", "/usr/sbin/nginx"],
     version: "-v",
     lowest: Version::new(1, 18, 0),
@@ -82,7 +82,7 @@ struct Found {
     version: Version,
 }
 
-/// Prints each tool with its version and its place, brings what can be brought, and fails on what is missing then.
+/// Prints each tool with its version and its place, downloads missing ones where possible, and fails if one is still missing.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let folder = folder(root)?;
     let mut faults: Vec<String> =
@@ -102,18 +102,18 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// When none is installed in the lowest version, and `cargo xtask tools` has brought none.
+/// When no sufficient version is installed and `cargo xtask tools` has not downloaded one.
 pub(crate) fn nginx(root: &Path) -> Result<PathBuf> {
     let found = look(&NGINX, &folder(root)?);
     found.map(|found| found.program).context("`cargo xtask tools` brings nginx and was not run")
 }
 
-/// Where the tools of a build lie.
+/// The folder of the tools below the build folder.
 pub(crate) fn folder(root: &Path) -> Result<PathBuf> {
     Ok(target(root)?.join("tools"))
 }
 
-/// The folder of a build.
+/// The build folder.
 pub(crate) fn target(root: &Path) -> Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     std::path::absolute(&target).with_context(|| format!("cannot tell where {} is", target.display()))
@@ -133,7 +133,7 @@ fn provide(tool: &Tool, folder: &Path) -> Result<Found> {
     }
 }
 
-/// The first place where it is in the lowest version.
+/// The first place with the tool in a sufficient version.
 fn look(tool: &Tool, folder: &Path) -> Result<Found> {
     let mut older = None;
     let path = std::env::var_os("PATH");
@@ -153,12 +153,12 @@ fn look(tool: &Tool, folder: &Path) -> Result<Found> {
     }
 }
 
-/// Where a tool that was brought can be started.
+/// The path of a downloaded tool.
 fn place(tool: &Tool, folder: &Path) -> PathBuf {
     folder.join("bin").join(tool.name)
 }
 
-/// The program of that name in these folders; a path stands for itself.
+/// The program of that name in the folders of `path`; a path is returned unchanged.
 fn on_path(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
     let folders = std::env::split_paths(path?);
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
@@ -169,7 +169,7 @@ fn by_hand(tool: &Tool) -> String {
     format!("install {name} {lowest} or newer; on Debian or Ubuntu: apt-get install {package}")
 }
 
-/// What a program prints about itself, on both outputs; nothing where there is none or it fails.
+/// The output of a program, from both outputs; `None` if it does not exist or fails.
 fn printed(program: &Path, argument: &str) -> Option<String> {
     let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -177,7 +177,7 @@ fn printed(program: &Path, argument: &str) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// Makes an empty folder, whatever was there.
+/// Creates an empty folder, and removes an existing one first.
 pub(crate) fn empty(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -197,7 +197,7 @@ mod tests {
 
     use super::{NGINX, Tool, Version, by_hand, look, place, provide};
 
-    /// A folder that goes with its test.
+    /// A folder of a test. It is removed when this value is dropped.
     pub(super) struct Folder(pub(super) PathBuf);
 
     impl Folder {
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// A program that prints this line on standard error, as nginx does.
+    /// Writes a program that prints this line on standard error, like nginx.
     pub(super) fn program(at: &Path, line: &str) {
         fs::create_dir_all(at.parent().unwrap()).unwrap();
         fs::write(at, format!("#!/bin/sh\necho '{line}' >&2\n")).unwrap();

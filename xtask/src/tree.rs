@@ -1,4 +1,4 @@
-//! What may be in a commit: nothing that was built, installed or logged, and nothing huge.
+//! Checks which files a commit may contain: no build results, no installed packages, no logs, and no very large files.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 
 use crate::steps;
 
-/// The largest file that the project keeps, in bytes. The largest is the fuzz corpus of `session`, with 1.6 MB.
+/// The largest file in the repository, in bytes. The largest one today is the fuzz corpus of `session`, with 1.6 MB.
 const MAX_FILE_BYTES: u64 = 2 * 1024 * 1024;
 
-/// Looks at every file that git knows.
+/// Checks every file that git tracks.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let listing = steps::stdout(Command::new("git").args(["ls-files", "-z"]).current_dir(root))?;
     let mut faults = Vec::new();
@@ -34,7 +34,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 
 fn fault(path: &str, bytes: u64) -> Option<String> {
     let installed = ["node_modules", "venv", "target", "__pycache__", ".venv"];
-    // A module may be called `target`; a build's folder never lies among the sources.
+    // A module may be called `target`; a build folder is never among the sources.
     let outside_sources = path.split('/').take_while(|part| *part != "src");
     if let Some(folder) = outside_sources.into_iter().find(|part| installed.contains(part)) {
         return Some(format!("`{folder}` is made, not kept"));

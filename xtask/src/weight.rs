@@ -1,5 +1,5 @@
-//! `cargo xtask weight`: what a user of the library compiles, beside rmcp: the number of crates, the processor time of a clean
-//! release build and the size of a small server (`bench/weight`).
+//! `cargo xtask weight`: compares the build costs of mcpjoin with those of rmcp for a user of the library: the number of
+//! crates, the processor time of a clean release build and the size of a small server (`bench/weight`).
 //!
 //! Needs crates.io. Both are built one after the other on the same machine, each into an empty folder.
 
@@ -17,7 +17,7 @@ pub(crate) const MANIFEST: &str = "bench/weight/Cargo.toml";
 /// The clock ticks in a second of `/proc/self/stat`, on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What one server costs.
+/// The build costs of one server.
 struct Weight {
     crates: usize,
     cpu_seconds: f64,
@@ -25,7 +25,7 @@ struct Weight {
     bytes: u64,
 }
 
-/// Weighs both, prints a table, and fails if mcpjoin is the heavier one in any line.
+/// Measures both, prints a table, and fails if mcpjoin costs more in any line.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let ours = weigh(root, "weight-mcpjoin")?;
     let rmcp = weigh(root, "weight-rmcp")?;
@@ -39,7 +39,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let mut heavier = Vec::new();
     for (name, ours, theirs, digits) in rows {
         println!("{name:<28} {ours:>10.digits$} {theirs:>10.digits$} {:>7.2}", ours / theirs);
-        // The time on the wall depends on what else the machine does.
+        // The wall-clock time depends on other load on the machine.
         if ours > theirs && !name.starts_with("clean build") {
             heavier.push(name);
         }
@@ -53,7 +53,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 fn weigh(root: &Path, package: &str) -> Result<Weight> {
     let arguments = ["tree", "--manifest-path", MANIFEST, "--locked", "-p", package, "-e", "normal,build"];
     let tree = stdout(cargo(root, &arguments).args(["--prefix", "none", "--format", "{p}"]))?;
-    // A crate that occurs again is marked with `(*)`.
+    // `cargo tree` marks a repeated crate with `(*)`.
     let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(" (").next()).collect();
     let target = root.join("target/weight").join(package);
     if target.exists() {

@@ -1,25 +1,26 @@
-//! `cargo xtask wire`: makes the Rust of Orchestra's messages of their schema, and says when what is kept is another.
+//! `cargo xtask wire`: generates the Rust code of Orchestra's messages from their schema, and checks that the committed code
+//! is current.
 //!
-//! Needs no protoc: the schema is read by a compiler that is a Rust crate. Nothing of this is part of what users build;
-//! the result is checked in.
+//! Needs no protoc: a Rust crate compiles the schema. None of this is part of a user's build; the generated code is
+//! committed.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use prost_build::Module;
 
-/// Where the schema lies, what is made of it, and what it is called.
+/// The folder of the schema and of the generated code.
 const FOLDER: &str = "crates/orchestra/src/wire";
 const SCHEMA: &str = "plugin.proto";
 const GENERATED: &str = "generated.rs";
 const PACKAGE: &str = "orchestra.plugin.v1";
 
-/// What stands above the messages: the lints are the project's, the names are the schema's.
+/// The first lines of the generated file: the lints are the project's, the names are the schema's.
 const HEAD: &str = "\
 // Made by `cargo xtask wire --write` of plugin.proto. Change that.
 ";
 
-/// Makes it and compares it with what is kept, or keeps it.
+/// Generates the code, and either compares it with the committed file or overwrites that file.
 pub(crate) fn run(root: &Path, write: bool) -> Result<()> {
     let folder = root.join(FOLDER);
     let kept = folder.join(GENERATED);
@@ -40,12 +41,12 @@ fn made(folder: &Path) -> Result<String> {
     let descriptors =
         protox::compile([SCHEMA], [folder]).map_err(|error| anyhow::anyhow!("{FOLDER}/{SCHEMA}: {error}"))?;
     let mut config = prost_build::Config::new();
-    // The two types of google.protobuf are ours: `Struct` never builds a tree.
+    // The crate has its own types for two types of google.protobuf: `Struct` never builds a tree.
     config.extern_path(".google.protobuf.Struct", "crate::value::Struct");
     config.extern_path(".google.protobuf.Timestamp", "crate::wire::Timestamp");
     config.bytes(["."]).btree_map(["."]);
     let ours = Module::from_protobuf_package_name(PACKAGE);
-    // The files that the schema imports are there to be known; what is made of them is ours already.
+    // The imported files only provide names; their generated code is dropped, because the crate has its own types.
     let modules =
         descriptors.file.into_iter().map(|file| (Module::from_protobuf_package_name(file.package()), file));
     let mut made = config.generate(modules.collect()).context("the messages cannot be generated")?;

@@ -1,4 +1,4 @@
-//! Answers as little as an echo server must, in 2025-11-25: the id and the text are copied as they stand.
+//! Answers with the least work of an echo server, in 2025-11-25: copies the id and the text unchanged.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ struct Arguments<'a> {
     message: &'a RawValue,
 }
 
-/// Appends the answer to a line, without a line feed; false when it has none.
+/// Appends the response to a line, without a line feed; false when it has none.
 pub fn borrowed(line: &[u8], out: &mut Vec<u8>) -> bool {
     let request: Request<'_> = serde_json::from_slice(line).expect("the generator writes requests");
     let Some(id) = request.id else { return false };
@@ -47,14 +47,15 @@ pub fn borrowed(line: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The same after one scan that checks everything. What is where is then found by its name: a floor may know who asks.
+/// The same after one scan that checks everything. The parts are then found by their names at known places, because the
+/// floor server may assume a known client.
 pub fn scanned(line: &[u8], out: &mut Vec<u8>) -> bool {
     scan::value(line).expect("the generator writes JSON");
     let Some(id) = after(line, b"\"id\":") else { return false };
     let digits = id.iter().take_while(|byte| byte.is_ascii_digit()).count();
     begin(out, &id[..digits]);
     match after(line, b"\"message\":") {
-        // The text is the last that stands in a call: `"...."}}}`.
+        // The text is the last member of a call: `"...."}}}`.
         Some(message) => echo(out, &message[..message.len() - 3]),
         None => {
             let method = after(line, b"\"method\":\"").expect("a request has a method");
@@ -65,9 +66,9 @@ pub fn scanned(line: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// What stands behind a name.
+/// The bytes after a name.
 fn after<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    // All of our names stand in the first bytes of a call.
+    // All names are in the first bytes of a call.
     let head = &line[..line.len().min(256)];
     memmem::find(head, name).map(|at| &line[at + name.len()..])
 }

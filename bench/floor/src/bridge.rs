@@ -1,7 +1,7 @@
-//! The floor of a bridge, the same hops with the least between them: one thread, ids and payloads as they are.
+//! The floor of a bridge: the same hops with the least work between them, on one thread, with ids and payloads unchanged.
 //!
-//! `floor-bridge http PORT COMMAND...` has a child for each session, as bridges that keep sessions do;
-//! `floor-bridge stdio ADDRESS` posts each line of its standard input to /mcp there.
+//! `floor-bridge http PORT COMMAND...` starts a child for each session, like bridges that keep sessions;
+//! `floor-bridge stdio ADDRESS` posts each line of its standard input to /mcp at that address.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ use tokio::sync::{Mutex, oneshot};
 
 const SESSION: &str = "mcp-session-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// How much is read at once, in bytes.
+/// The size of one read, in bytes.
 const PIECE: usize = 256 * 1024;
 
 type Body = Full<Bytes>;
@@ -49,7 +49,7 @@ fn main() {
     }
 }
 
-/// The first number that stands behind `"id":`, where the generator and the floor write it.
+/// The first number after `"id":`, where the generator and the floor server write it.
 fn id(message: &[u8]) -> Option<u64> {
     let head = &message[..message.len().min(64)];
     let digits = &head[memmem::find(head, b"\"id\":")? + 5..];
@@ -57,7 +57,7 @@ fn id(message: &[u8]) -> Option<u64> {
     std::str::from_utf8(&digits[..count]).ok()?.parse().ok()
 }
 
-/// Each line of it.
+/// Calls `each` for each line of the input.
 async fn lines(input: impl AsyncRead + Unpin, mut each: impl AsyncFnMut(Bytes)) {
     let mut input = BufReader::with_capacity(PIECE, input);
     loop {
@@ -69,7 +69,7 @@ async fn lines(input: impl AsyncRead + Unpin, mut each: impl AsyncFnMut(Bytes)) 
     }
 }
 
-/// A child, and who waits for its answers.
+/// A child, and the requests that wait for its responses.
 struct Upstream {
     stdin: Mutex<ChildStdin>,
     waiting: Rc<RefCell<Waiting>>,
@@ -100,7 +100,7 @@ impl Upstream {
         Rc::new(Self { stdin, waiting, _child: child })
     }
 
-    /// Writes a message; its answer, when it has an id.
+    /// Writes a message, and waits for its response if it has an id.
     async fn ask(&self, message: &[u8]) -> Option<Bytes> {
         let answer = id(message).map(|id| {
             let (sender, answer) = oneshot::channel();
@@ -113,7 +113,7 @@ impl Upstream {
     }
 }
 
-/// From HTTP to children.
+/// Bridges from HTTP to children.
 async fn to_stdio(port: u16, program: &str, arguments: &[&str]) {
     let sessions: Rc<RefCell<HashMap<String, Rc<Upstream>>>> = Rc::default();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.expect("the port is free");
@@ -161,13 +161,13 @@ async fn to_stdio(port: u16, program: &str, arguments: &[&str]) {
     }
 }
 
-/// From standard input to HTTP.
+/// Bridges from standard input to HTTP.
 async fn to_http(address: SocketAddr) {
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input is open");
     let stdin = pipe::Receiver::from_owned_fd(stdin).expect("standard input is a pipe");
     let far = Rc::new(Far { address, session: RefCell::default(), idle: RefCell::default() });
     lines(stdin, async |line| {
-        // Until there is a session, one after the other.
+        // One after the other, until the session exists.
         if far.session.borrow().is_none() {
             far.post(line).await;
         } else {
@@ -178,7 +178,7 @@ async fn to_http(address: SocketAddr) {
     .await;
 }
 
-/// A server, and the connections to it that nobody uses.
+/// A server, and its idle connections.
 struct Far {
     address: SocketAddr,
     session: RefCell<Option<HeaderValue>>,
@@ -197,7 +197,7 @@ impl Far {
         sender
     }
 
-    /// Posts a message and writes its answer to standard output.
+    /// Posts a message, and writes the response to standard output.
     async fn post(&self, line: Bytes) {
         let mut connection = self.connection().await;
         let mut request = Request::post("/mcp").body(Body::from(line)).expect("a request");

@@ -1,4 +1,4 @@
-//! The floor over HTTP: `floor-http PORT`. hyper on one thread, the body read whole, answered as JSON; a session is a
+//! The floor over HTTP: `floor-http PORT`. hyper on one thread reads the whole body and answers with JSON; a session is a
 //! number.
 
 use std::convert::Infallible;

@@ -1,3 +1,3 @@
-//! What both floors have in common: the answers.
+//! The shared part of the floor servers: the responses.
 
 pub mod answer;

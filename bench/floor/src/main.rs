@@ -1,15 +1,14 @@
-//! The floor: the least that an echo server over standard input and output costs. One thread, blocking reads and
-//! writes, one write for all that is ready.
+//! The floor: the least cost of an echo server over stdio. One thread, blocking reads and writes, one write for all
+//! responses that are ready.
 //!
-//! `floor` reads the envelope with serde_json's `RawValue` and copies the payload as it is. `floor --scan` reads it with
-//! the scanner of `mcpjoin-proto`, which refuses all that we promise to refuse: the floor of a server that is as strict
-//! as ours.
+//! `floor` reads the envelope with serde_json's `RawValue` and copies the payload unchanged. `floor --scan` reads it with
+//! the scanner of `mcpjoin-proto`, with all its checks: the floor of a server that is as strict as ours.
 
 use floor::answer;
 use rustix::io::{Errno, read, write};
 use rustix::stdio::{stdin, stdout};
 
-/// How much is gathered before it is written, in bytes.
+/// The largest amount that is gathered for one write, in bytes.
 const GATHERED: usize = 128 * 1024;
 
 fn main() {
@@ -19,7 +18,7 @@ fn main() {
         Some(other) => panic!("floor knows no {other}: only --scan"),
     };
     let mut input = vec![0; 256 * 1024];
-    // What was read lies between `start` and `end`; up to `looked` there is no line feed.
+    // The bytes that were read are between `start` and `end`; there is no line feed before `looked`.
     let (mut start, mut looked, mut end) = (0, 0, 0);
     let mut out = Vec::with_capacity(2 * GATHERED);
     loop {
@@ -54,7 +53,7 @@ fn main() {
     }
 }
 
-/// Writes all of it; false when nobody reads any more.
+/// Writes everything; false when the reader has closed the pipe.
 fn flush(out: &mut Vec<u8>) -> bool {
     let mut rest = out.as_slice();
     while !rest.is_empty() {

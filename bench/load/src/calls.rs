@@ -1,4 +1,4 @@
-//! Calls of the tool echo: as many under way as were asked for, for as long as was asked for.
+//! Calls of the tool echo over stdio, with the given concurrency and duration.
 
 use std::io::{IoSlice, Write as _};
 use std::process::{ChildStdin, ChildStdout};
@@ -13,17 +13,17 @@ use crate::messages::{HEAD, check, id, tail};
 use crate::plan::Plan;
 use crate::server::{Server, cpu_of_tree, never_block, own_cpu};
 
-/// The longest reply that is read, in bytes.
+/// The longest accepted reply, in bytes.
 const LONGEST: usize = 256 << 20;
-/// From this size on a call is written from its place and not copied.
+/// A call of this size or more is written directly and not copied.
 const LARGE: usize = 16 * 1024;
-/// How much of small calls is gathered before it is written, in bytes.
+/// The largest amount of small calls that is gathered for one write, in bytes.
 const GATHERED: usize = 64 * 1024;
-/// So many of the first replies are checked in full, the others by id and length.
+/// The number of replies that are checked in full; the later ones are checked by id and length.
 const CHECKED: u64 = 3;
 
 impl Server {
-    /// Loads it and says what it cost.
+    /// Loads the server, and returns its costs.
     pub(crate) fn load(mut self, plan: &Plan) -> Result<Value, String> {
         let stdin = self.child.stdin.take().ok_or("standard input is closed")?;
         let stdout = self.child.stdout.take().ok_or("standard output is closed")?;
@@ -93,21 +93,21 @@ impl Server {
     }
 }
 
-/// The time that counts.
+/// The measured period.
 struct Window {
     began: Instant,
     cpu: Duration,
     own: Duration,
-    /// Replies before it.
+    /// The number of replies before it.
     before: u64,
 }
 
-/// What has come back.
+/// Checks and counts the replies.
 struct Tally<'a> {
     text: &'a str,
     replies: u64,
     stray: u64,
-    /// Of a reply that was checked in full, in bytes.
+    /// The length of a reply that was checked in full, in bytes.
     length: usize,
     latencies: Latencies,
 }
@@ -138,14 +138,14 @@ impl Tally<'_> {
 struct Sender {
     stdin: ChildStdin,
     tail: Vec<u8>,
-    /// Calls that may be made and are not written yet.
+    /// The number of calls that may be made but are not written yet.
     to_send: usize,
     next: u64,
-    /// When the last calls were made, by the lower bits of their ids.
+    /// The start times of the last calls, by the lower bits of their ids.
     sent: Vec<Instant>,
     queue: Vec<u8>,
     written: usize,
-    /// How much of the shared tail is written, while a large call is under way.
+    /// How much of the shared tail is written, during a large call.
     in_tail: Option<usize>,
 }
 
@@ -171,7 +171,7 @@ impl Sender {
         (1..self.next).contains(&id).then(|| self.sent[self.place(id)])
     }
 
-    /// Makes and writes calls; true when the server takes no more now.
+    /// Makes and writes calls; true when the server's pipe is full.
     fn send(&mut self) -> Result<bool, String> {
         self.compose();
         while self.written < self.queue.len() || self.in_tail.is_some() {
@@ -196,7 +196,7 @@ impl Sender {
 
     fn compose(&mut self) {
         let large = self.tail.len() > LARGE;
-        // A large one at a time, and what is under way first; small ones together.
+        // One large call at a time, after the current one is written; small calls together.
         while self.to_send > 0
             && if large {
                 self.queue.is_empty() && self.in_tail.is_none()
@@ -222,14 +222,14 @@ impl Sender {
 struct Receiver {
     stdout: ChildStdout,
     buffer: Vec<u8>,
-    /// What was read lies between `start` and `end`; up to `looked` there is no line feed.
+    /// The bytes that were read are between `start` and `end`; there is no line feed before `looked`.
     start: usize,
     looked: usize,
     end: usize,
 }
 
 impl Receiver {
-    /// Reads what is there; false when that is nothing.
+    /// Reads the available bytes; false when there are none.
     fn receive(&mut self, sender: &mut Sender, tally: &mut Tally<'_>) -> Result<bool, String> {
         self.make_room()?;
         let count = match read(&self.stdout, &mut self.buffer[self.end..]) {

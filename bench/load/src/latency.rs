@@ -1,8 +1,8 @@
-//! How long calls took.
+//! The latency of calls.
 
 use std::time::{Duration, Instant};
 
-/// The times of all calls that were measured.
+/// The latencies of all measured calls.
 #[derive(Default)]
 pub(crate) struct Latencies(Vec<u32>);
 
@@ -15,7 +15,7 @@ impl Latencies {
         self.0.clear();
     }
 
-    /// The time below which that share of them lies, in microseconds.
+    /// The latency that this share of the calls does not exceed, in microseconds.
     pub(crate) fn below(&mut self, share: f64) -> f64 {
         self.0.sort_unstable();
         let at = ((self.0.len() as f64 * share) as usize).min(self.0.len().saturating_sub(1));

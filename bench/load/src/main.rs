@@ -1,20 +1,20 @@
-//! Loads an MCP server over its standard input and output or over HTTP, with no SDK and one thread, and measures it.
+//! Loads and measures an MCP server over stdio or over HTTP, without an SDK and on one thread.
 //!
 //! ```text
 //! load stdio   [--depth N] [--seconds S] [--warm S] [--beside PROCESS] PAYLOAD -- COMMAND...   calls of the tool echo
-//! load startup -- COMMAND...                                               from the start to the answer to initialize
+//! load startup -- COMMAND...                                               from the start to the response to initialize
 //! load wall    -- COMMAND...                                               from the start to the end
 //! load http stateful|stateless [--connections N] [--seconds S] [--warm S] PAYLOAD -- COMMAND...
 //! load sessions COUNT [streams] -- COMMAND...                              the memory of idle sessions
-//! load left COUNT -- COMMAND...                                            the processes of a bridge, and what is left of them
+//! load left COUNT -- COMMAND...                                            the processes of a bridge, and those that remain
 //! load payload BYTES ascii|other > PAYLOAD                                 a text for echo
 //! ```
 //!
-//! PAYLOAD is a file with the text that is echoed; every client and every server of one cell gets the same. Each prints
-//! one JSON object. A server over HTTP listens on 127.0.0.1, at the port that stands for `{port}` in its command, and
-//! answers at `/mcp`: in 2025-11-25 with a session for each connection, or in 2026-07-28 without. CPU time is that of the
-//! server's process over the measured time, its start not included, and of PROCESS, which works for it, with all that it
-//! has started; memory is the most that the server ever had (VmHWM), without its children.
+//! PAYLOAD is a file with the text to echo; all clients and servers of one cell get the same file. Each command prints one
+//! JSON object. A server over HTTP listens on 127.0.0.1, at the port that replaces `{port}` in its command, and serves
+//! `/mcp`: in 2025-11-25 with a session for each connection, or in 2026-07-28 without sessions. CPU time is that of the
+//! server's process during the measurement, without its start, plus that of PROCESS, which works for the server, and of all
+//! processes that PROCESS has started. Memory is the server's peak (VmHWM), without its children.
 
 mod calls;
 mod http;

@@ -1,4 +1,4 @@
-//! What is sent, and what must come back.
+//! The messages to send, and the checks of the replies.
 
 use memchr::memmem;
 use serde_json::Value;
@@ -8,8 +8,8 @@ pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications
 /// A call up to its id.
 pub(crate) const HEAD: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 
-/// A text of so many bytes: words with a line feed in every 64 bytes, which JSON writes as an escape, so that a server
-/// that reads its text has something to do; in ASCII, or in three other scripts.
+/// A text of `size` bytes: words with a line feed in every 64 bytes, which JSON writes as an escape, so that a server must
+/// process the text; in ASCII, or in three other scripts.
 pub(crate) fn text(size: usize, ascii: bool) -> String {
     let unit = if ascii {
         "the quick brown fox jumps over the lazy dog 0123456789 ABCDEFGH\n"
@@ -30,7 +30,7 @@ pub(crate) fn text(size: usize, ascii: bool) -> String {
     text
 }
 
-/// A call from behind its id, with its line feed.
+/// The part of a call after its id, with its line feed.
 pub(crate) fn tail(text: &str) -> Vec<u8> {
     let text = Value::from(text);
     let tail =
@@ -38,7 +38,7 @@ pub(crate) fn tail(text: &str) -> Vec<u8> {
     (tail + "\n").into_bytes()
 }
 
-/// The same in 2026-07-28, which says about the client what it must, and without a line feed.
+/// The same in 2026-07-28, with the required data about the client, and without a line feed.
 pub(crate) fn modern_tail(text: &str) -> Vec<u8> {
     let text = Value::from(text);
     format!(
@@ -47,7 +47,7 @@ pub(crate) fn modern_tail(text: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Everything about a reply: it is JSON, no error, and has the text that was sent.
+/// Checks a reply in full: it is JSON, not an error, and contains the text that was sent.
 pub(crate) fn check(reply: &[u8], text: &str) -> Result<(), String> {
     let shown = || String::from_utf8_lossy(&reply[..reply.len().min(400)]).into_owned();
     let value: Value = serde_json::from_slice(reply)
@@ -59,7 +59,7 @@ pub(crate) fn check(reply: &[u8], text: &str) -> Result<(), String> {
     }
 }
 
-/// The id of a reply, looked for where servers write it: at the beginning, or among the last bytes.
+/// The id of a reply, searched where servers write it: at the beginning, or among the last bytes.
 pub(crate) fn id(reply: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"id\":";
     let number = |bytes: &[u8]| {

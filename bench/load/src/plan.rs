@@ -1,21 +1,21 @@
-//! What calls are asked for: over standard input and output, and over HTTP.
+//! The options of a load: over stdio, and over HTTP.
 
 use std::time::Duration;
 
-/// How many calls, with which text, for how long.
+/// The concurrency, the text and the duration of the calls.
 pub(crate) struct Plan {
-    /// Calls that are under way at once.
+    /// The number of concurrent calls.
     pub(crate) at_once: usize,
     pub(crate) measured: Duration,
-    /// How long the server is called before anything counts.
+    /// The duration of calls before the measurement.
     pub(crate) warm: Duration,
     pub(crate) text: String,
-    /// A process that works for the server and whose CPU time counts with it, and that of what it has started.
+    /// A process that works for the server. Its CPU time, and that of the processes it has started, is added to the server's.
     pub(crate) beside: Option<u32>,
 }
 
 impl Plan {
-    /// `option`: how the number of calls at once is called; otherwise it is `at_once`.
+    /// `option` is the name of the option for the concurrency; `at_once` is its default.
     pub(crate) fn parse(words: &[&str], option: &str, at_once: usize) -> Result<Self, String> {
         let mut plan = Self {
             at_once,

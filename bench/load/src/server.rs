@@ -1,4 +1,4 @@
-//! A server's process: its start, its cost, its end.
+//! A server's process over stdio: its start, its costs, its end.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -15,21 +15,21 @@ use serde_json::{Value, json};
 
 use crate::messages::{INITIALIZE, INITIALIZED};
 
-/// A server that has not answered `initialize` by then never will.
+/// The time limit for the response to `initialize`.
 const OPENING: Duration = Duration::from_secs(20);
-/// After closing its standard input.
+/// The time limit for its end after its standard input was closed.
 const ENDING: Duration = Duration::from_secs(2);
 
 pub(crate) struct Server {
     pub(crate) child: Child,
-    /// From the start to the answer to `initialize`.
+    /// From the start to the response to `initialize`.
     pub(crate) opened: Duration,
-    /// What was read behind that answer.
+    /// The bytes that were read after that response.
     pub(crate) read: Vec<u8>,
 }
 
 impl Server {
-    /// Starts it and goes through the handshake of 2025-11-25.
+    /// Starts the server, and does the handshake of 2025-11-25.
     pub(crate) fn start(command: &[String]) -> Result<Self, String> {
         let (program, arguments) = command.split_first().ok_or("no command follows --")?;
         let began = Instant::now();
@@ -57,7 +57,7 @@ impl Server {
         stdin.write_all(format!("{message}\n").as_bytes()).map_err(|error| error.to_string())
     }
 
-    /// One line. In large reads, because a long answer must not cost more of them than a short one.
+    /// Reads one line. The reads are large, so that a long response does not need more of them than a short one.
     fn line(&mut self) -> Result<Vec<u8>, String> {
         let stdout = self.child.stdout.as_mut().ok_or("standard output is closed")?;
         let mut piece = [0; 8 << 10];
@@ -84,7 +84,7 @@ impl Server {
         cpu(self.child.id())
     }
 
-    /// The most memory that it ever had, in KiB.
+    /// The peak memory, in KiB.
     pub(crate) fn peak(&self) -> Option<u64> {
         peak(self.child.id())
     }
@@ -107,12 +107,12 @@ impl Drop for Server {
     }
 }
 
-/// The most memory that a process ever had, in KiB.
+/// The peak memory of a process, in KiB.
 pub(crate) fn peak(process: u32) -> Option<u64> {
     status(process, "VmHWM:")
 }
 
-/// The memory that a process has, in KiB.
+/// The current memory of a process, in KiB.
 pub(crate) fn memory(process: u32) -> Option<u64> {
     status(process, "VmRSS:")
 }
@@ -123,14 +123,14 @@ fn status(process: u32, name: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
-/// CPU time of a process, of threads that have ended, too.
+/// CPU time of a process, including threads that have ended.
 pub(crate) fn cpu(pid: u32) -> Duration {
     let clock = clock_getcpuclockid(Pid::from_raw(pid.cast_signed()));
     let time = clock.and_then(clock_gettime).map_or(0, |time| time.num_nanoseconds());
     Duration::from_nanos(time.unsigned_abs())
 }
 
-/// CPU time of a process and of all that it has started and that still runs.
+/// CPU time of a process and of its descendants that still run.
 pub(crate) fn cpu_of_tree(process: u32) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
@@ -140,7 +140,7 @@ pub(crate) fn cpu_of_tree(process: u32) -> Duration {
     cpu(process) + children.into_iter().map(cpu_of_tree).sum::<Duration>()
 }
 
-/// Our own CPU time.
+/// CPU time of this process.
 pub(crate) fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(0, |time| time.num_nanoseconds());
     Duration::from_nanos(time.unsigned_abs())
@@ -175,7 +175,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Makes reads or writes return at once.
+/// Makes reads and writes non-blocking.
 pub(crate) fn never_block(stream: impl AsFd) -> Result<(), String> {
     let flags = rustix::fs::fcntl_getfl(&stream).map_err(|error| error.to_string())?;
     rustix::fs::fcntl_setfl(&stream, flags | rustix::fs::OFlags::NONBLOCK).map_err(|error| error.to_string())

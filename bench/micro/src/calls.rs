@@ -1,4 +1,4 @@
-//! Calls of a tool that gives back a text of 64 bytes: client and server in one process, on one runtime.
+//! Calls of a tool that returns a text of 64 bytes: client and server in one process, on one runtime.
 
 use std::time::Instant;
 
@@ -15,13 +15,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::harness::{Cost, process_time};
 
-/// What is in the pipe at most, in bytes: as in a pipe of Linux.
+/// The capacity of the pipe, in bytes: the same as that of a pipe of Linux.
 const PIPE: usize = 64 * 1024;
 
-/// Calls per turn.
+/// The number of calls per turn.
 const CALLS: usize = 1024;
 
-/// Calls at once where there are many.
+/// The number of concurrent calls in the concurrent case.
 const AT_ONCE: usize = 64;
 
 pub(crate) fn run(rounds: usize) {
@@ -44,7 +44,7 @@ pub(crate) fn run(rounds: usize) {
     println!();
 }
 
-/// A connected client whose server runs beside it.
+/// A connected client with its server in the same process.
 enum Pair {
     Ours(Client),
     Rmcp(RunningService<RoleClient, ()>),
@@ -144,7 +144,7 @@ fn message() -> String {
     "x".repeat(64)
 }
 
-/// Both clients write the arguments anew for each call, as an application does.
+/// Both clients serialize the arguments for each call, like an application.
 fn arguments() -> Raw {
     Raw::from_value(&Arguments { message: message() }).expect("a string is JSON")
 }
@@ -163,7 +163,7 @@ struct Echo {
     message: String,
 }
 
-/// rmcp's handler without its macros, which is its fastest.
+/// rmcp's handler without its macros, which is its fastest form.
 struct RmcpEcho;
 
 impl ServerHandler for RmcpEcho {

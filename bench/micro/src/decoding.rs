@@ -1,4 +1,4 @@
-//! Decoding: our scanner with everything that it refuses, beside what others read from the same bytes.
+//! Decoding: compares our scanner with all its checks with other parsers on the same bytes.
 
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -15,8 +15,8 @@ use serde_json::value::RawValue;
 use crate::harness::{Cost, compare};
 use crate::texts;
 
-/// The least that anybody has to read: which message it is, and where its payload lies. It refuses neither deep
-/// nesting nor duplicate keys inside the payload nor half surrogate pairs.
+/// The least that any parser must read: the kind of the message, and the place of its payload. It does not reject deep
+/// nesting, duplicate keys inside the payload, or unpaired surrogates.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]

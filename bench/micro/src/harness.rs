@@ -1,19 +1,19 @@
-//! Measuring on a machine that does other things too: the candidates take turns in short rounds, CPU time is
-//! counted beside time on the wall, and the middle of all rounds is what is shown, with its spread.
+//! Measurement on a machine with other load: the candidates take turns in short rounds, CPU time is recorded besides
+//! wall-clock time, and the result is the median of all rounds, with its spread.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long one candidate's turn takes, about.
+/// The approximate duration of one candidate's turn.
 const TURN: Duration = Duration::from_millis(20);
 
-/// What something costs per operation, in nanoseconds.
+/// The cost of one operation, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub(crate) median: f64,
-    /// The tenth and the ninetieth part of the rounds.
+    /// The tenth and the ninetieth percentile of the rounds.
     low: f64,
     high: f64,
 }
@@ -39,7 +39,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// Measures operations that run on this thread alone: CPU time of each, in turns.
+/// Measures operations that run only on this thread: CPU time of each, in turns.
 pub(crate) fn compare(rounds: usize, candidates: &mut [&mut dyn FnMut()]) -> Vec<Cost> {
     let times: Vec<u32> = candidates.iter_mut().map(|operation| times_in_a_turn(operation)).collect();
     let mut costs = vec![Vec::with_capacity(rounds); candidates.len()];
@@ -69,7 +69,7 @@ fn thread_time() -> Duration {
     since(ClockId::ThreadCPUTime)
 }
 
-/// What all threads of this process have used.
+/// CPU time of all threads of this process.
 pub(crate) fn process_time() -> Duration {
     since(ClockId::ProcessCPUTime)
 }

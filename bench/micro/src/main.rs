@@ -1,14 +1,15 @@
-//! Prints what decoding and calling cost, as tables: `cargo run --release` in `bench/`. With `decode` or `calls` only
-//! those.
+//! Prints tables of the cost of decoding and calling: `cargo run --release` in `bench/`. With the argument `decode` or
+//! `calls` it prints only that table.
 //!
-//! Everything is measured in this one run, in turns, so that the ratios hold where the figures do not.
+//! Everything is measured in one run, in turns, so that the ratios can be compared between machines although the figures
+//! cannot.
 
 mod calls;
 mod decoding;
 mod harness;
 mod texts;
 
-/// Turns per candidate.
+/// The number of turns of each candidate.
 const ROUNDS: usize = 25;
 
 fn main() {

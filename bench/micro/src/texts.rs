@@ -1,9 +1,9 @@
-//! The messages that are decoded.
+//! The messages for the measurement of decoding.
 
 use bytes::Bytes;
 use serde_json::json;
 
-/// A `tools/call` of 163 bytes, as most are.
+/// A `tools/call` of 163 bytes, a typical size.
 pub(crate) fn call() -> Bytes {
     let line = |text: &str| {
         format!(
@@ -42,8 +42,7 @@ pub(crate) fn tools_list() -> Bytes {
     Bytes::from(message.to_string())
 }
 
-/// A result with one text of `length` bytes: prose with a line break, a quote and a character outside ASCII now and
-/// then.
+/// A result with one text of `length` bytes: prose with occasional line breaks, quotes and characters outside ASCII.
 pub(crate) fn text_result(length: usize) -> Bytes {
     let line =
         "The quick brown fox says \"naïve\" and jumps over the lazy dog, line after line after line.\n";

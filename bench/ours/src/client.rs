@@ -1,6 +1,6 @@
-//! Our client as the harness drives it: `ours-client [--rt current|multi] DEPTH SECONDS PAYLOAD SERVER...` calls the tool
-//! echo of a server that it starts, DEPTH calls at once, and prints one JSON object of figures about itself. The server may
-//! be `quic://HOST:PORT` and the hash of its key (`sha256:...`): it runs already.
+//! Our client for the benchmark: `ours-client [--rt current|multi] DEPTH SECONDS PAYLOAD SERVER...` starts a server, calls
+//! its tool echo with DEPTH concurrent calls, and prints one JSON object with its own figures. The server may be
+//! `quic://HOST:PORT` and the hash of its key (`sha256:...`): such a server runs already.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
-/// Before it is measured.
+/// The duration of calls before the measurement.
 const WARM: Duration = Duration::from_millis(300);
 
 fn main() {
@@ -40,7 +40,7 @@ async fn run(words: &[String]) {
         }
         None => ChildCommand::new(&words[3]).args(&words[4..]).start().await.expect("the server starts"),
     };
-    // The floor and most servers of today know this era alone.
+    // The floor and most current servers support only this era.
     let client = Client::builder("bench", "0.0.0").ask(Ask::Only(Era::Legacy)).connect(link).await;
     let client = client.expect("the server answers");
     let opened = began.elapsed();
@@ -65,7 +65,7 @@ async fn run(words: &[String]) {
     client.close().await;
 }
 
-/// Calls until the time is over; how long each took.
+/// Makes calls until `end`; returns the latency of each.
 async fn calls(client: &Client, text: &str, depth: usize, end: Instant) -> Vec<Duration> {
     let mut tasks = JoinSet::new();
     for _ in 0..depth {
@@ -74,7 +74,7 @@ async fn calls(client: &Client, text: &str, depth: usize, end: Instant) -> Vec<D
             let mut times = Vec::new();
             while Instant::now() < end {
                 let called = Instant::now();
-                // As a caller would: its text becomes JSON with each call, and the answer is read as a text.
+                // Like an application: the text is serialized for each call, and the result is read as a text.
                 let arguments = Raw::from_value(&Echo { message: &text }).expect("a text is JSON");
                 let result = client.call_tool("echo", Some(arguments)).await.expect("echo answers");
                 let echoed = result.content.first().and_then(Content::as_text).expect("a text");
@@ -92,7 +92,7 @@ struct Echo<'a> {
     message: &'a str,
 }
 
-/// `sha256:` and 64 hexadecimal digits.
+/// Parses `sha256:` and 64 hexadecimal digits.
 fn hash(word: &str) -> [u8; 32] {
     let digits = word.strip_prefix("sha256:").expect("sha256:");
     std::array::from_fn(|at| u8::from_str_radix(&digits[2 * at..][..2], 16).expect("64 hexadecimal digits"))

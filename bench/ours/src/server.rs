@@ -1,6 +1,6 @@
-//! Our server as the harness drives it, where `mcpjoin serve demo` is not what is asked for:
-//! `ours-server [--rt current|multi] [--pending]`. With `--pending` the tool echo is not ready when it is first polled,
-//! as one that waits for something.
+//! Our server for the benchmark, where it does not use `mcpjoin serve demo`:
+//! `ours-server [--rt current|multi] [--pending]`. With `--pending` the tool echo is not ready at its first poll, like a
+//! tool that waits for a result.
 
 use mcpjoin::Link;
 use mcpjoin::server::{Server, tool};

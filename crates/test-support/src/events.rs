@@ -1,4 +1,4 @@
-//! Hears what the library tells of itself.
+//! Receives the `tracing` events of the library.
 
 use std::sync::Once;
 
@@ -9,10 +9,11 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-/// What `body` does, with `subscriber` hearing what is traced on this thread meanwhile.
+/// Runs `body`, with `subscriber` as the subscriber of this thread.
 ///
-/// `tracing` remembers for every place that traces whether anybody listens, and asks the thread that gets there first: were that
-/// another test's, with no subscriber, nobody would hear of the place again. So all threads have one that leaves it open.
+/// For every callsite, `tracing` caches whether a subscriber is interested, and asks only the subscriber of the thread that
+/// reaches the callsite first. If that is the thread of another test, without a subscriber, the callsite stays disabled. So
+/// there is a global subscriber that keeps every callsite undecided.
 pub fn hearing<T>(subscriber: impl Subscriber + Send + Sync + 'static, body: impl FnOnce() -> T) -> T {
     static ASKED_EACH_TIME: Once = Once::new();
     ASKED_EACH_TIME.call_once(|| {
@@ -21,12 +22,13 @@ pub fn hearing<T>(subscriber: impl Subscriber + Send + Sync + 'static, body: imp
     tracing::subscriber::with_default(subscriber, body)
 }
 
-/// Hears nothing, and wants to be asked about each event.
+/// Records nothing, and makes `tracing` ask again for each event.
 struct AskedEachTime;
 
 impl Subscriber for AskedEachTime {
-    /// Until a test hears, no place asks anybody. From its making to its being everybody's, this is the only subscriber and
-    /// no thread's own: a place that asked meanwhile would be told that nobody listens, and might keep that.
+    /// Disables all callsites until a test sets its subscriber. Between its creation and its installation as the global one,
+    /// this is the only subscriber and belongs to no thread: a callsite that is reached in that time would find no interested
+    /// subscriber, and might cache that.
     fn max_level_hint(&self) -> Option<LevelFilter> {
         Some(LevelFilter::OFF)
     }
@@ -50,7 +52,7 @@ impl Subscriber for AskedEachTime {
     fn exit(&self, _: &Id) {}
 }
 
-/// What the library tells through `tracing` about what it does, from the level on that `-v` shows.
+/// Receives the library's `tracing` events at the level of `-v` and above.
 pub struct Told(pub mpsc::UnboundedSender<String>);
 
 impl Subscriber for Told {

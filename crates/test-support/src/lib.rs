@@ -1,6 +1,6 @@
-//! What the tests of several crates share: servers played by hand, bad networks, ports, fixtures and what a process may leak.
+//! Shared test code of several crates: scripted servers, bad networks, ports, fixtures and checks for leaks of a process.
 //!
-//! Used by tests alone; it is never published.
+//! Used only by tests; it is never published.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(missing_docs, missing_debug_implementations, reason = "read beside the tests that use it")]
 
@@ -19,21 +19,21 @@ use mcpjoin::proto::session::{Inbound, Limits, Outbound, Route, TransportEnd};
 use mcpjoin::proto::{Message, Method, Notification, Payload, Raw};
 use mcpjoin::transport::{ChildCommand, Link, RawLink};
 
-/// No test takes longer: a hang is a failure.
+/// The time limit of a test: a test that hangs fails.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Shell: says that it is there, in the way that [`params`] understands. It has no single quotes in it.
+/// A shell command that reports that the script is ready, in the form that [`params`] reads. It contains no single quotes.
 pub const READY: &str = r#"echo "{\"jsonrpc\":\"2.0\",\"method\":\"ready\",\"params\":{}}";"#;
 
-/// A script as a child.
+/// A shell script as a child process.
 pub fn sh(script: &str) -> ChildCommand {
     ChildCommand::new("/bin/sh").arg("-c").arg(script)
 }
 
-/// A script of `fixtures` as a child.
+/// A script of `fixtures` as a child process.
 pub fn fixture(name: &str) -> ChildCommand {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
-    // Python takes its time to end where the machine is busy, and is not to be pushed.
+    // On a busy machine Python needs time to end, and must not be killed.
     ChildCommand::new("python3").arg(path).shutdown(DEADLINE, DEADLINE)
 }
 
@@ -41,14 +41,14 @@ pub fn bare(link: Link) -> RawLink {
     link.raw(&Limits::default())
 }
 
-/// Runs a test on a runtime of its own, within the deadline.
+/// Runs a test on its own runtime, with the time limit.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") })
 }
 
-/// Holds that something takes less than `bound`: in one of its runs, because the machine may be busy in some of them, while a
-/// fault that makes it slow does so in each. `once` says how long it took.
+/// Checks that an operation takes less than `bound` in at least one run: the machine may be busy in some runs, but a fault
+/// that makes the operation slow does so in all of them. `once` returns the duration of a run.
 pub async fn takes_less_than(bound: Duration, mut once: impl AsyncFnMut() -> Duration) {
     let mut took = Vec::new();
     while took.len() < 10 {
@@ -60,12 +60,12 @@ pub async fn takes_less_than(bound: Duration, mut once: impl AsyncFnMut() -> Dur
     panic!("never below {bound:?}: {took:?}");
 }
 
-/// Polls a future once, with a waker that wakes nobody.
+/// Polls a future once, with a waker that does nothing.
 pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// A notification with a payload of that many bytes.
+/// A notification with a payload of `bytes` bytes.
 pub fn big(bytes: usize) -> Outbound {
     note(&format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8)))
 }
@@ -78,7 +78,7 @@ pub fn note(params: &str) -> Outbound {
     Outbound::Message { message, route: Route::Session }
 }
 
-/// The params of the notification that comes next.
+/// The params of the next message, which must be a notification.
 pub async fn params(link: &mut RawLink) -> serde_json::Value {
     match link.recv().await {
         Inbound::Message { message: Message::Notification(note), .. } => {
@@ -88,7 +88,7 @@ pub async fn params(link: &mut RawLink) -> serde_json::Value {
     }
 }
 
-/// The end, when it comes next.
+/// The end of the link, which must be the next event.
 pub async fn end(link: &mut RawLink) -> TransportEnd {
     match link.recv().await {
         Inbound::Closed { cause } => cause,
@@ -100,7 +100,7 @@ pub fn raw(text: &str) -> Raw {
     Raw::parse(text.to_owned()).expect("JSON")
 }
 
-/// Is that process there, and neither a zombie nor being taken away by its parent?
+/// Whether that process runs, and is neither a zombie nor being reaped.
 pub fn lives(pid: u32) -> bool {
     state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))
 }
@@ -110,7 +110,7 @@ fn state(pid: u32) -> Option<char> {
     line[line.rfind(')')? + 1..].trim_start().chars().next()
 }
 
-/// Zombies among our children.
+/// The number of zombies among our children.
 pub fn zombies() -> usize {
     let us = std::process::id().to_string();
     std::fs::read_dir("/proc")
@@ -124,13 +124,13 @@ pub fn zombies() -> usize {
         .count()
 }
 
-/// The inventory once no runtime is left. The keeper may still be returning from waking us, with a waker in hand
-/// that keeps the runtime's driver; that it has let go is nothing that anybody is told, so we look again.
+/// The inventory after all runtimes have ended. The keeper thread may still be returning from waking a task, with a waker
+/// that keeps the runtime's driver open. There is no notification of its release, so this function polls.
 pub fn settled() -> (Vec<String>, usize, usize) {
     let start = std::time::Instant::now();
     loop {
         let now = inventory();
-        // A runtime that is going, or the keeper looking through the processes.
+        // A file of a runtime that is ending, or of the keeper reading the processes.
         let busy = |file: &String| {
             file.contains("eventpoll")
                 || file == "/proc"
@@ -143,7 +143,7 @@ pub fn settled() -> (Vec<String>, usize, usize) {
     }
 }
 
-/// What a process can leak: file descriptors and what they are, threads, zombies.
+/// The resources that a process can leak: file descriptors and their targets, threads, zombies.
 fn inventory() -> (Vec<String>, usize, usize) {
     let mut files: Vec<_> = std::fs::read_dir("/proc/self/fd")
         .expect("/proc")

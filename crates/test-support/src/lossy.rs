@@ -1,11 +1,11 @@
-//! A bad network: a UDP relay that loses, duplicates, reorders and delays datagrams in both directions, drops those that
-//! are too long for it, forgets whom it knows by which port, can be cut, and can be pointed at
-//! another server: then its clients have a peer that is gone without a word.
+//! A bad network: a UDP relay that loses, duplicates, reorders and delays datagrams in both directions, drops those above
+//! its MTU, can forget the ports of its clients, can be cut, and can be redirected to another server: then the peer of its
+//! clients has disappeared without a message.
 //!
-//! It keeps tokio's time, so that in a test whose time is virtual long ways cost nothing.
+//! It uses tokio's time, so that with virtual time in a test, long delays cost nothing.
 //!
-//! What becomes of each datagram is drawn from a seed, which is printed; `MCPJOIN_LOSSY_SEED` gives one, so that a run can be
-//! made again with the same draws.
+//! The fate of each datagram is drawn from a seed, which is printed; `MCPJOIN_LOSSY_SEED` sets the seed, to repeat a run
+//! with the same draws.
 #![allow(clippy::print_stdout, reason = "a test says with which seed it can be made again")]
 
 use std::collections::{HashMap, VecDeque};
@@ -20,14 +20,14 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// A datagram that is held back is overtaken by so many others at most.
+/// The largest number of datagrams that overtake one that is held back.
 const OVERTAKEN: u64 = 4;
-/// When no others come it goes on after this time.
+/// A datagram that is held back continues after this time even if no others arrive.
 const HELD: Duration = Duration::from_millis(3);
-/// Clients at most: a relay of a test has a few.
+/// The largest number of clients: the relay of a test has a few.
 const CLIENTS: usize = 64;
 
-/// How bad, in percent of all datagrams.
+/// The rates of faults, in percent of all datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     pub lost: u64,
@@ -39,12 +39,12 @@ impl Rates {
     pub const NONE: Self = Self { lost: 0, reordered: 0, duplicated: 0 };
 }
 
-/// How long the way is, and how narrow.
+/// The delay and the MTU of the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// In each direction.
     pub delay: Duration,
-    /// The bytes of the longest datagram that passes.
+    /// The size of the longest datagram that passes, in bytes.
     pub mtu: usize,
 }
 
@@ -54,28 +54,28 @@ impl Default for Path {
     }
 }
 
-/// What can be done to it while it runs.
+/// The state that a test can change while the relay runs.
 #[derive(Default)]
 struct Switches {
-    /// Where clients are led to; nowhere without one.
+    /// The server; with `None` all datagrams are dropped.
     server: Mutex<Option<SocketAddr>>,
     cut: AtomicBool,
-    /// Of what clients send every other datagram is lost.
+    /// Whether every other datagram of the clients is lost.
     halved: AtomicBool,
-    /// How often all clients have got another port.
+    /// How often all clients have got a new port.
     moved: AtomicU64,
-    /// The first datagrams of clients.
+    /// The first datagrams of the clients.
     recorded: Mutex<Vec<Vec<u8>>>,
 }
 
-/// How many datagrams of clients are kept.
+/// The number of recorded datagrams.
 const RECORDED: usize = 16;
 
-/// What has become of the datagrams.
+/// The counts of datagrams.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub too_long: AtomicU64,
-    /// Of clients, with those that were lost.
+    /// Datagrams of clients, including those that were lost.
     pub of_clients: AtomicU64,
     pub passed: AtomicU64,
     pub lost: AtomicU64,
@@ -83,7 +83,7 @@ pub struct Counts {
     pub duplicated: AtomicU64,
 }
 
-/// The relay. Gone when this is dropped.
+/// The relay. It ends when this value is dropped.
 pub struct Lossy {
     pub address: SocketAddr,
     pub seed: u64,
@@ -93,23 +93,23 @@ pub struct Lossy {
 }
 
 impl Lossy {
-    /// Relays to `server` and back.
+    /// Starts a relay to `server`.
     pub async fn to(server: SocketAddr, rates: Rates) -> Self {
         Self::over(server, rates, Path::default()).await
     }
 
-    /// The same, over such a path.
+    /// The same, with a delay and an MTU.
     pub async fn over(server: SocketAddr, rates: Rates, path: Path) -> Self {
         let front = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         Self::before(front, server, rates, path)
     }
 
-    /// Relays from an address that was somebody's until now, with a network that is good.
+    /// Starts a relay without faults at an address that another socket used until now.
     pub async fn at(address: SocketAddr, server: SocketAddr) -> Self {
         let front = loop {
             match UdpSocket::bind(address).await {
                 Ok(front) => break front,
-                // Whoever was there has ended, and its socket is closed by a task of its own.
+                // The previous user has ended, but a separate task closes its socket.
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}"),
             }
             tokio::task::yield_now().await;
@@ -131,40 +131,39 @@ impl Lossy {
         Self { address, seed, counts, switches, relaying }
     }
 
-    /// Its port is closed, and nobody is told.
+    /// Closes the port without a message to the peers.
     pub async fn close(mut self) {
         self.relaying.shutdown().await;
     }
 
-    /// Nothing passes any more, or all does again.
+    /// Drops all datagrams, or forwards them again.
     pub fn cut(&self, cut: bool) {
         self.switches.cut.store(cut, Ordering::SeqCst);
     }
 
-    /// Every other datagram of clients is lost.
+    /// Loses every other datagram of the clients.
     pub fn halve(&self, halved: bool) {
         self.switches.halved.store(halved, Ordering::SeqCst);
     }
 
-    /// Every client comes from another port from now on, and what goes to the old one is lost: what a router does that
-    /// forgets.
+    /// Gives every client a new port, and drops datagrams to the old one: like a router that has lost its NAT table.
     pub fn rebind(&self) {
         self.switches.moved.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// From now on to another server, which knows nothing of what was before, or to none.
+    /// Redirects to another server, which knows nothing of the earlier datagrams, or to none.
     pub fn point(&self, server: Option<SocketAddr>) {
         *self.switches.server.lock().unwrap() = server;
         self.rebind();
     }
 
-    /// The first datagrams that clients have sent.
+    /// The first datagrams of the clients.
     pub fn recorded(&self) -> Vec<Vec<u8>> {
         self.switches.recorded.lock().unwrap().clone()
     }
 }
 
-/// A seed that is another one each time.
+/// A seed that differs in each run.
 fn drawn() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     now.as_secs() ^ u64::from(now.subsec_nanos()) << 20 ^ u64::from(std::process::id())
@@ -182,7 +181,7 @@ async fn relay(front: Arc<UdpSocket>, mut way: Way, switches: Arc<Switches>) {
             backs.clear();
             answers.shutdown().await;
         }
-        // An error is the far end's closed port.
+        // An error means that the peer's port is closed.
         if let Some(Ok((length, client))) = received {
             let server = *switches.server.lock().unwrap();
             if let Some(server) = server
@@ -243,11 +242,11 @@ struct Way {
     seed: u64,
     state: u64,
     counts: Arc<Counts>,
-    /// Datagrams that others are to overtake, and how many more.
+    /// Datagrams that are held back, and how many others must still overtake each.
     held: Vec<(u64, Vec<u8>, SocketAddr)>,
     held_until: Instant,
     ready: Vec<(Vec<u8>, SocketAddr)>,
-    /// What is on its way, and when it arrives.
+    /// Delayed datagrams, with the time of arrival of each.
     travelling: VecDeque<(Instant, Vec<u8>, SocketAddr)>,
 }
 
@@ -258,7 +257,7 @@ impl Way {
         Self { rates, path, seed, state: seed, counts, held, held_until, ready, travelling }
     }
 
-    /// The next datagram, or nothing when something else is to be done before one has come.
+    /// The next datagram, or `None` when a held or delayed one is due first.
     async fn next<T>(&self, receive: impl Future<Output = io::Result<T>>) -> Option<io::Result<T>> {
         let held = (!self.held.is_empty()).then_some(self.held_until);
         let travelling = self.travelling.front().map(|(at, ..)| *at);
@@ -268,7 +267,7 @@ impl Way {
         }
     }
 
-    /// What has arrived.
+    /// The datagrams that are due for delivery.
     fn take(&mut self) -> Vec<(Vec<u8>, SocketAddr)> {
         let now = Instant::now();
         if now >= self.held_until {
@@ -285,7 +284,7 @@ impl Way {
         arrived
     }
 
-    /// SplitMix64: any seed is a good one.
+    /// SplitMix64: it works with any seed.
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.state;
@@ -299,7 +298,7 @@ impl Way {
     }
 
     fn pass(&mut self, datagram: Vec<u8>, client: SocketAddr) {
-        // All three are drawn for each, so that the draws depend on nothing but the number of datagrams.
+        // All three are drawn for each datagram, so that the draws depend only on the number of datagrams.
         let (lost, duplicated) = (self.happens(self.rates.lost), self.happens(self.rates.duplicated));
         let reordered = self.happens(self.rates.reordered).then(|| 1 + self.state % OVERTAKEN);
         let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);

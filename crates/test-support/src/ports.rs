@@ -1,6 +1,6 @@
-//! Ports that stay as a test needs them: on which nobody listens, or that are told to a server before it does.
+//! Ports with a stable state during a test: without a listener, or given to a server before it listens.
 //!
-//! Whoever takes a port from the system, gives it back and goes on with its number may meet anybody there.
+//! A test must not take a port from the system, release it and use its number: another process may get the port.
 
 use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,7 +9,7 @@ use tokio::net::TcpSocket;
 
 pub use interop::Port;
 
-/// A port of this machine that refuses everybody for as long as this lives.
+/// A local port that refuses connections while this value lives.
 pub struct Closed {
     pub address: SocketAddr,
     _held: Held,
@@ -23,8 +23,8 @@ enum Held {
 impl Closed {
     pub fn tcp() -> Self {
         let socket = TcpSocket::new_v4().unwrap();
-        // A socket that is bound and does not listen has the port, and the system refuses for it. It does not say that the
-        // port may be used again, so that it is nobody else's.
+        // A socket that is bound but does not listen reserves the port, and the system refuses connections to it. It does not
+        // allow address reuse, so that no other socket can get the port.
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         Self { address: socket.local_addr().unwrap(), _held: Held::Tcp(socket) }
     }
@@ -32,7 +32,7 @@ impl Closed {
     pub fn udp() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        // It hears its peer alone, and that is itself: to everybody else the system says that nobody is there.
+        // It is connected to itself, so it receives only its own datagrams: to all others the system reports a closed port.
         socket.connect(address).unwrap();
         Self { address, _held: Held::Udp(socket) }
     }

@@ -1,4 +1,4 @@
-//! A server played by hand, so that a test decides every message and sees every message.
+//! A scripted server: a test decides every message that it sends, and sees every message that it receives.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ pub struct Scripted {
     pub capabilities: Value,
 }
 
-/// What a scripted server says to a request.
+/// The answer of a scripted server to a request.
 pub type Said = Result<Value, ErrorObject>;
 
 pub fn raw(value: &Value) -> Raw {
@@ -34,12 +34,12 @@ pub fn builder() -> ClientBuilder {
     Client::builder("test", "1.0.0")
 }
 
-/// Polls a future once, with a waker that wakes nobody.
+/// Polls a future once, with a waker that does nothing.
 pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// The rules that the server has broken, as they come.
+/// Records the rule violations of the server.
 pub fn note_violations(builder: ClientBuilder) -> (ClientBuilder, Arc<Mutex<Vec<Violation>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();
@@ -51,7 +51,7 @@ pub fn note_violations(builder: ClientBuilder) -> (ClientBuilder, Arc<Mutex<Vec<
     )
 }
 
-/// The notifications that the client hears, as they come.
+/// Records the notifications that the client receives.
 pub fn note_notifications(
     builder: ClientBuilder,
 ) -> (ClientBuilder, tokio::sync::mpsc::UnboundedReceiver<Notification>) {
@@ -60,7 +60,7 @@ pub fn note_notifications(
 }
 
 impl Scripted {
-    /// A server that offers everything, and the way to it.
+    /// A server with all capabilities, and the link to it.
     pub fn pair() -> (Link, Self) {
         let (ours, theirs) = Link::memory();
         let capabilities = json!({
@@ -89,7 +89,7 @@ impl Scripted {
         }
     }
 
-    /// The next request, which has this method.
+    /// The next request, which must have this method.
     pub async fn expect(&mut self, method: &str) -> Request {
         let request = self.request().await;
         assert_eq!(request.method.as_str(), method);
@@ -161,8 +161,7 @@ impl Scripted {
         self.result(request.id, result).await;
     }
 
-    /// Answers everything in this way from now on, in a task; what it gives back is the server when the client has
-    /// left.
+    /// Answers all further requests with `answer`, in a task; the task returns the server when the client has closed.
     pub fn serve(mut self, mut answer: impl FnMut(&Request) -> Said + Send + 'static) -> JoinHandle<Self> {
         tokio::spawn(async move {
             while let Some(message) = self.message().await {
@@ -188,7 +187,7 @@ pub async fn modern(builder: ClientBuilder) -> (Client, Scripted) {
     (client.expect("connects"), server)
 }
 
-/// The result of a tool that says this.
+/// The result of a tool with this text.
 pub fn text(text: &str) -> Value {
     json!({"resultType": "complete", "content": [{"type": "text", "text": text}]})
 }

@@ -1,4 +1,4 @@
-//! A server over HTTP/1.1 played by hand: a test decides every byte and sees every request.
+//! A scripted server over HTTP/1.1: a test decides every byte that it sends, and sees every request.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// No test takes longer: a hang is a failure.
+/// The time limit of a test: a test that hangs fails.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 pub fn run<T>(test: impl Future<Output = T>) -> T {
@@ -22,7 +22,7 @@ pub fn run<T>(test: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") })
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub method: String,
@@ -33,7 +33,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// A request of which only the body is known.
+    /// A request with only a body.
     pub fn of(body: String) -> Self {
         Self { method: "POST".into(), target: "/".into(), headers: Vec::new(), body, about: String::new() }
     }
@@ -47,7 +47,7 @@ impl Seen {
         serde_json::from_str(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The method of MCP; `response` for a response, and the method of HTTP for what has no body.
+    /// The method of MCP; `response` for a response, and the HTTP method for a request without a body.
     pub fn about(&self) -> String {
         self.about.clone()
     }
@@ -72,7 +72,7 @@ pub struct Talk {
     unread: Vec<u8>,
 }
 
-/// What a script gives back: the connection, when it can take another request.
+/// The result of a script: the connection, if it can take another request.
 pub type Turn = Pin<Box<dyn Future<Output = Option<Talk>> + Send>>;
 
 type Script = Arc<dyn Fn(Seen, Talk) -> Turn + Send + Sync>;
@@ -81,12 +81,12 @@ pub struct Scripted {
     pub port: u16,
     seen: Arc<Mutex<Vec<Seen>>>,
     came: Arc<Notify>,
-    /// Connections that are open.
+    /// The number of open connections.
     open: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
-/// Counts the end of a connection.
+/// Decrements the number of open connections when it is dropped.
 struct Closes(Arc<AtomicUsize>);
 
 impl Drop for Closes {
@@ -162,7 +162,7 @@ impl Scripted {
         self.seen.lock().unwrap().clone()
     }
 
-    /// What all requests were about, in their order.
+    /// The methods of all requests, in their order.
     pub fn abouts(&self) -> Vec<String> {
         self.seen().iter().map(Seen::about).collect()
     }
@@ -171,12 +171,12 @@ impl Scripted {
         self.seen.lock().unwrap().iter().filter(|seen| seen.about == about).count()
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many requests of that kind have come.
+    /// Waits until `count` requests with this method have arrived.
     pub async fn wait(&self, about: &str, count: usize) {
         loop {
             let came = self.came.notified();
@@ -234,12 +234,12 @@ impl Talk {
         while self.fill().await.is_some() {}
     }
 
-    /// Writes bytes as they are.
+    /// Writes bytes unchanged.
     pub async fn raw(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref()).await;
     }
 
-    /// A whole response.
+    /// Sends a complete response.
     pub async fn answer(mut self, status: u16, headers: &[(&str, &str)], body: &str) -> Option<Self> {
         let mut head = format!("HTTP/1.1 {status} Whatever\r\nContent-Length: {}\r\n", body.len());
         for (name, value) in headers {
@@ -261,7 +261,7 @@ impl Talk {
         self.status(202).await
     }
 
-    /// The head of an event stream.
+    /// Sends the head of an event stream.
     pub async fn stream(mut self, headers: &[(&str, &str)]) -> Self {
         let mut head =
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n".to_owned();
@@ -272,7 +272,7 @@ impl Talk {
         self
     }
 
-    /// A piece of the stream.
+    /// Sends a piece of the stream.
     pub async fn piece(&mut self, text: impl AsRef<[u8]>) {
         let text = text.as_ref();
         let mut chunk = format!("{:x}\r\n", text.len()).into_bytes();
@@ -286,7 +286,7 @@ impl Talk {
         self.piece(format!("{id}data: {data}\n\n")).await;
     }
 
-    /// Ends the stream in order.
+    /// Ends the stream correctly.
     pub async fn finish(mut self) -> Option<Self> {
         self.raw("0\r\n\r\n").await;
         Some(self)
@@ -318,7 +318,7 @@ pub fn text(text: &str) -> Value {
     json!({"resultType": "complete", "content": [{"type": "text", "text": text}]})
 }
 
-/// A modern server: answers with JSON, and calls with the name of the tool.
+/// A modern server: answers with JSON, and answers a call with the name of the tool.
 pub async fn modern(seen: Seen, talk: Talk) -> Option<Talk> {
     match seen.about().as_str() {
         "server/discover" => talk.json(&seen.result(&discovered())).await,
@@ -331,7 +331,7 @@ pub async fn modern(seen: Seen, talk: Talk) -> Option<Talk> {
     }
 }
 
-/// A legacy server with sessions: `session` is the id of the one that it knows.
+/// A legacy server with sessions: `session` is the id of its only session.
 pub async fn legacy(version: &str, session: &str, seen: Seen, talk: Talk) -> Option<Talk> {
     const JSON: (&str, &str) = ("Content-Type", "application/json");
     let about = seen.about();
@@ -368,7 +368,7 @@ pub fn builder() -> ClientBuilder {
     Client::builder("test", "1.0.0")
 }
 
-/// Calls a tool and gives the text of its result, or the error as a person reads it.
+/// Calls a tool, and returns the text of its result, or the error message.
 pub async fn call(client: &Client, tool: &str) -> Result<String, String> {
     let result = client.call_tool(tool, None).await.map_err(|error| error.to_string())?;
     let content = serde_json::to_value(&result.content).unwrap();

@@ -1,4 +1,4 @@
-//! A server over TLS that answers one request for each connection, for tests of whom we trust.
+//! A server over TLS that answers one request on each connection, for tests of certificate verification.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -8,21 +8,21 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
-/// The authority that has signed what stands in `fixtures/tls`.
+/// The certificate authority that has signed the certificates in `fixtures/tls`.
 pub const CA: &[u8] = include_bytes!("../fixtures/tls/ca.pem");
-/// A certificate of that authority for `localhost`, which is in order.
+/// A valid certificate of that authority for `localhost`.
 pub const SERVER: &[u8] = include_bytes!("../fixtures/tls/server.pem");
-/// One that has expired.
+/// An expired certificate.
 pub const EXPIRED: &[u8] = include_bytes!("../fixtures/tls/expired.pem");
-/// One for another name.
+/// A certificate for another name.
 pub const OTHER_NAME: &[u8] = include_bytes!("../fixtures/tls/other.pem");
-/// One that is an authority's.
+/// A certificate of an authority.
 pub const AUTHORITY: &[u8] = include_bytes!("../fixtures/tls/authority.pem");
-/// The key of all servers there.
+/// The key of all these servers.
 pub const KEY: &[u8] = include_bytes!("../fixtures/tls/server.key");
 
-/// Serves in a thread that ends with the process, and gives the port. `answer` is given what has come so far: `None` waits
-/// for more.
+/// Serves on a thread that ends with the process, and returns the port. `answer` gets the bytes that have arrived so far;
+/// `None` means to wait for more.
 pub fn server(
     certificate: &[u8],
     key: &[u8],

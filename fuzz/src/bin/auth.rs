@@ -1,5 +1,5 @@
-//! What servers say about authorization: no text breaks a reader; challenges are read again as they were written; a document
-//! is what serde_json reads; and every URL that is built stays at the origin it was built for.
+//! Fuzz target of a server's authorization data: no text makes a parser panic; challenges survive a round trip; a document
+//! has the values that serde_json reads; and every URL that is built stays at its origin.
 #![no_main]
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ mod metadata;
 
 use metadata::{AuthorizationServer, ProtectedResource};
 
-/// So much of a header is read.
+/// The longest part of a header that is read.
 const HEADER_BYTES: usize = 16 * 1024;
 
 fuzz_target!(init: start("auth"), |data: &[u8]| {
@@ -58,7 +58,7 @@ fn written(challenge: &Challenge) -> String {
 }
 
 fn documents(body: &[u8]) {
-    // Only the members that are compared: serde_json refuses numbers that no double holds, and other members may have some.
+    // Only the compared members: serde_json rejects numbers outside the range of f64, and other members may have some.
     let members =
         || serde_json::from_slice::<HashMap<String, &RawValue>>(body).expect("what is read is a JSON object");
     let member = |name: &str| {

@@ -1,25 +1,26 @@
-//! Configurations that were found: what a user is asked about an entry is the whole of what is run or reached, as the file has
-//! it, in a text that a terminal neither obeys nor hides.
+//! Fuzz target of the consent question for discovered configurations: the question shows everything that an entry runs or
+//! connects to, as the file has it, in a text without characters that a terminal interprets or hides.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use mcpjoin_cli::fuzzing::{ELSEWHERE, OURS, Question, Used, questions};
 use mcpjoin_fuzz::{expand, start};
 
-/// Entries of an input: each is compared with each.
+/// The largest number of entries of an input: each is compared with each.
 const MOST_ENTRIES: usize = 8;
-/// The question about one entry, in bytes, and the changes since it was trusted, of which each word may become ten of them.
+/// The largest size of the question about one entry, in bytes. The text of the changes since the last consent can be ten
+/// times as long.
 const MOST_SHOWN: usize = 4 << 10;
 const MOST_CHANGES: usize = 400 << 10;
 
 fuzz_target!(init: start("consent"), |data: &[u8]| {
-    // Two files, with a zero byte between them, which is in none.
+    // Two files, separated by a zero byte, which occurs in neither.
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let files = [&data[..end], data.get(end + 1..).unwrap_or_default()];
     let mut asked: Vec<Question> = Vec::new();
     for file in files {
         let file = expand(file);
-        // What the file writes itself is no sign of where a text comes from.
+        // If the file contains the mark itself, the mark does not show the origin of a text.
         let marks = !file.windows(4).any(|part| part.eq_ignore_ascii_case(b"e000") || part.eq_ignore_ascii_case(b"e001"))
             && !file.windows(2).any(|part| part == [0xee, 0x80]);
         let of_file = questions(&file, MOST_ENTRIES);
@@ -36,7 +37,7 @@ fuzz_target!(init: start("consent"), |data: &[u8]| {
     }
 });
 
-/// What is asked about one entry. `marks`: what comes from elsewhere can be recognized.
+/// Checks the question about one entry. `marks`: values from outside the file can be recognized.
 fn shown(question: &Question, marks: bool) {
     let Question { lines, page, folded, used, .. } = question;
     for text in [page, folded] {
@@ -59,7 +60,7 @@ fn shown(question: &Question, marks: bool) {
     }
 }
 
-/// Everything that is used stands in the lines, which are words of a shell.
+/// Checks that the lines, parsed as shell words, contain everything that is used.
 fn whole(lines: &[Vec<String>], used: &Used) {
     let first = lines.first().expect("what is run or reached");
     let is_there = |begin: &[&str], value: &str| {
@@ -115,7 +116,7 @@ fn whole(lines: &[Vec<String>], used: &Used) {
     assert_eq!(words.next(), None, "{first:?} shows more than is used");
 }
 
-/// Some variables that change what runs.
+/// Some variables that influence which program runs.
 const CHANGING: [&str; 7] = [
     "LD_PRELOAD",
     "NODE_OPTIONS",
@@ -126,7 +127,7 @@ const CHANGING: [&str; 7] = [
     "npm_config_registry",
 ];
 
-/// Elsewhere than in the question secrets are masked: in their places alone, and never what is run or reached.
+/// Checks that other outputs mask secrets, but only in their places, and never the program or the address.
 fn masked(used: &Used) {
     let mut words = words(&used.shown).into_iter();
     let mut before = String::new();
@@ -156,13 +157,14 @@ fn masked(used: &Used) {
     assert_eq!(words.next(), None);
 }
 
-/// Two entries that are used in different ways are asked about in different words, and no trust in one is trust in the other.
+/// Checks that two entries with a different effect have different questions, and that consent to one is not valid for the
+/// other.
 fn differ(one: &Question, other: &Question) {
     let changes = other.changes(one);
     assert!(changes.iter().all(|line| !hides(line) && !line.contains('\n')), "{changes:?}");
     assert!(changes.iter().map(String::len).sum::<usize>() <= MOST_CHANGES);
     let (Some(first), Some(second)) = (&one.used, &other.used) else { return };
-    // In which order variables are set, and headers sent, makes no difference.
+    // The order of variables and headers makes no difference.
     let parts = |used: &Used| {
         let mut parts = used.parts.clone();
         parts.sort_by_key(|(what, name, _)| {
@@ -175,7 +177,7 @@ fn differ(one: &Question, other: &Question) {
     }
     assert_ne!(one.digest, other.digest, "{first:?} {second:?}");
     assert!(!changes.is_empty(), "{first:?} {second:?}");
-    // Of the texts of other files the question has the names alone.
+    // The question contains only the names of other files, not their text.
     let is_elsewhere = |used: &Used| used.parts.iter().any(|(_, _, value)| value.contains(ELSEWHERE));
     if let (Some(first_lines), Some(second_lines)) = (&one.lines, &other.lines)
         && !is_elsewhere(first)
@@ -185,12 +187,12 @@ fn differ(one: &Question, other: &Question) {
     }
 }
 
-/// Whether the text names something that is elsewhere, or could be taken for it.
+/// Whether the text is a reference to an outside value, or looks like one.
 fn is_reference(text: &str) -> bool {
     text.contains("${") || text.contains("{env:") || text.contains("{file:")
 }
 
-/// What is shown, read as a shell reads words, with `\u{..}` for what cannot be shown.
+/// Parses the shown line into words like a shell, with `\u{..}` for characters that cannot be shown.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut begun, mut quoted) = (String::new(), false, false);
@@ -220,7 +222,8 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Whether a terminal would obey something in the text, or show nothing for it. What selects the picture of an emoji stays.
+/// Whether a terminal would interpret a character of the text, or show nothing for it. The emoji variation selector is
+/// allowed.
 fn hides(text: &str) -> bool {
     let mut before = ' ';
     text.chars().any(|character| {

@@ -1,4 +1,4 @@
-//! Messages: nothing panics, what is read is written back as it was, and serde_json sees the same in it.
+//! Fuzz target of messages: decoding never panics, a decoded message is encoded unchanged, and serde_json reads the same.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ fuzz_target!(init: start("decode"), |data: &[u8]| {
     }
 });
 
-/// An error points into the text, and its words can be shown to anybody.
+/// Checks that an error points into the text, and that its message contains only printable text.
 fn presentable(error: &DecodeError, text: &[u8]) {
     assert!(error.at <= text.len());
     let shown = error.to_error_object();
@@ -46,20 +46,21 @@ fn presentable(error: &DecodeError, text: &[u8]) {
     assert!(shown.message.chars().all(|character| !character.is_control()), "{:?}", shown.message);
 }
 
-/// serde_json accepts every text that we accept, and of what we refuse as JSON nothing but what our rules name.
+/// Checks that serde_json accepts every text that we accept, and rejects every text that we reject as JSON, except for the
+/// rules that are ours alone.
 fn agrees_on_validity(text: &[u8], error: Option<&DecodeError>) {
-    // Escapes are not paired in what is ignored, and UTF-8 is not checked.
+    // serde_json does not check surrogate pairs and UTF-8 in ignored values.
     let valid = std::str::from_utf8(text).is_ok() && serde_json::from_slice::<IgnoredAny>(text).is_ok();
     match error.map(|error| &error.kind) {
         Some(DecodeErrorKind::Json(ScanErrorKind::Depth(_) | ScanErrorKind::Surrogate)) => {}
-        // The rest of it was not looked at.
+        // The decoder did not read the rest of the batch.
         Some(DecodeErrorKind::BatchTooLong { .. }) => {}
         Some(DecodeErrorKind::Json(kind)) => assert!(!valid, "refused for {kind:?}"),
         _ => assert!(valid, "accepted, and serde_json says it is no JSON"),
     }
 }
 
-/// A message as serde_json sees it. Members that are no message's are passed over.
+/// A message as serde_json reads it. Unknown members are ignored.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "there")]
@@ -72,7 +73,7 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
 }
 
-/// `null` is there.
+/// Keeps a member with the value `null` as present.
 fn there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -98,7 +99,7 @@ fn agrees_on_content(text: &[u8], message: &Message) {
     }
 }
 
-/// Digit for digit, and a string is no number.
+/// Compares ids digit by digit; a string never equals a number.
 fn same_id(ours: Option<&RequestId>, theirs: Option<&RawValue>) {
     match (ours, theirs.map(RawValue::get)) {
         (None, None | Some("null")) => {}
@@ -110,7 +111,7 @@ fn same_id(ours: Option<&RequestId>, theirs: Option<&RawValue>) {
     }
 }
 
-/// Nobody is misled about which tool is meant, whether the spans of the scanner are asked or the text.
+/// Checks that the scanner's spans and the text give the same members, so that both name the same tool.
 fn same_members(payload: &Payload, raw: &RawValue) {
     let again = Payload::from_raw(payload.raw().clone());
     if payload.raw().kind() != Kind::Object {
@@ -131,7 +132,7 @@ fn same_members(payload: &Payload, raw: &RawValue) {
     }
 }
 
-/// Written on one line and read again it is the same, whole and in parts.
+/// Checks that a message is the same after it was written on one line and read again, as a whole and in parts.
 fn round_trip(message: Message, limits: &DecodeLimits) {
     let mut line = BytesMut::new();
     encode::message(&message, &mut line);
@@ -148,7 +149,7 @@ fn round_trip(message: Message, limits: &DecodeLimits) {
     let array = Bytes::from([b"[", &line[..], b"]"].concat());
     match decode(&array, limits) {
         Ok(Decoded::Batch(parts)) => assert_eq!(parts.len(), 1),
-        // One level deeper than alone.
+        // A batch adds one level of nesting.
         Err(error) => assert!(matches!(error.kind, DecodeErrorKind::Json(ScanErrorKind::Depth(_)))),
         Ok(Decoded::Message(_)) => panic!("an array is no message"),
     }
@@ -176,7 +177,7 @@ fn on_one_line(message: Message) -> (Option<RequestId>, Option<String>, String) 
     }
 }
 
-/// What is said of the beginning of a message is true of the whole.
+/// Checks that the result for a prefix of a message agrees with the result for the whole message.
 fn beginnings(text: &Bytes, whole: &Result<Decoded, DecodeError>, limits: &DecodeLimits) {
     let Ok(Decoded::Message(message)) = whole else {
         let _ = salvage(text);
@@ -188,7 +189,7 @@ fn beginnings(text: &Bytes, whole: &Result<Decoded, DecodeError>, limits: &Decod
         Message::Response(response) => (response.id.as_ref(), false),
     };
     let end = text.trim_ascii_end().len();
-    // A few places are enough: the next input has others.
+    // A few positions are enough: other inputs test other positions.
     for cut in [end / 4, end / 2, end - end / 4, end.saturating_sub(1)] {
         let head = text.slice(..cut);
         match decode(&head, limits) {
@@ -196,7 +197,7 @@ fn beginnings(text: &Bytes, whole: &Result<Decoded, DecodeError>, limits: &Decod
             Err(error) => {
                 assert!(error.id.is_none() || error.id.as_ref() == id, "{:?} of {id:?}", error.id);
                 match error.shape {
-                    // A notification until its id comes.
+                    // It looks like a notification until its id is read.
                     Shape::Request | Shape::Notification => assert!(asks),
                     Shape::Response => assert!(!asks),
                     Shape::Unknown => {}

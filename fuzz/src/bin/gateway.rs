@@ -1,5 +1,5 @@
-//! Schedules of a gateway: clients of both eras before servers of either one, whose every choice is a byte of the input. The
-//! schedule is that of the gateway's own tests.
+//! Fuzz target of a gateway's schedules: clients of both eras in front of servers of either era; each byte of the input is
+//! one choice. The schedule is that of the gateway's own tests.
 #![no_main]
 
 #[path = "../../../crates/gateway/tests/gateway/owners/choices.rs"]
@@ -21,10 +21,10 @@ use mcpjoin_fuzz::{Input, start};
 use choices::{Choices, mark, marks};
 use raw::Raw;
 
-/// A schedule has so many actions at most: four times those of the tests.
+/// The largest number of actions of a schedule: four times that of the tests.
 const MOST_ACTIONS: usize = 24;
 
-/// Whether an input is run again: then what happens is printed.
+/// Whether a known input is run again: then the events are printed.
 static AGAIN: OnceLock<bool> = OnceLock::new();
 
 fuzz_target!(init: start("gateway"), |data: &[u8]| {

@@ -1,7 +1,7 @@
-//! The rule book: whatever a peer says, each rule comes to a verdict, and to the same one again.
+//! Fuzz target of the rules: for any messages of a peer, each rule has a verdict, and the same one every time.
 //!
-//! The first line is two digits: a revision, and what is judged. Each line after it is `PROBE > MESSAGE` for what we
-//! sent, `< MESSAGE` or anything else for what came.
+//! The first line is two digits: a revision, and the channel and side to check. Each line after it is `PROBE > MESSAGE` for a
+//! message that we sent, and `< MESSAGE` or any other text for one that we received.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

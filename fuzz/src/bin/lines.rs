@@ -1,4 +1,4 @@
-//! Lines: the same events however the bytes were cut, and never more memory than the limit allows.
+//! Fuzz target of the line decoder: the same events for every split of the bytes, and memory within the limit.
 #![no_main]
 
 use bytes::BufMut;
@@ -7,7 +7,7 @@ use mcpjoin_fuzz::{Input, Plan, expand, start};
 use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent, write_line};
 use mcpjoin_proto::codec::{HEAD_BYTES, READ_BYTES, WHOLE_BUFFER_BYTES};
 
-/// How the bytes reach the decoder.
+/// The way in which the bytes reach the decoder.
 #[derive(Clone, Copy)]
 enum Way {
     Room,
@@ -29,7 +29,7 @@ fuzz_target!(init: start("lines"), |data: &[u8]| {
             LineEvent::ByteOrderMark => {}
             LineEvent::Line(line) => {
                 assert!(line.len() <= limit && !line.contains(&b'\n'));
-                // What was a line is one again.
+                // Written again, each line decodes to the same line.
                 let mut written = bytes::BytesMut::new();
                 write_line(line, &mut written);
                 assert_eq!(written.len(), line.len() + 1);
@@ -66,7 +66,7 @@ fn events(pieces: &[&[u8]], limit: usize, way: Way) -> Vec<LineEvent> {
             }
         }
         if pieces.len() > 1 {
-            // A buffer that is pushed into may double.
+            // A buffer may double its capacity when it grows.
             let most = 2 * (limit + 2 + Plan::LARGEST).max(WHOLE_BUFFER_BYTES);
             assert!(decoder.capacity() <= most, "{} bytes are held", decoder.capacity());
         }
@@ -77,7 +77,7 @@ fn events(pieces: &[&[u8]], limit: usize, way: Way) -> Vec<LineEvent> {
     events
 }
 
-/// Equal but for what a line that is too long says of itself, which depends on how much of it had arrived.
+/// Compares events, except for the excerpt of a line that is too long: it depends on the bytes that had arrived.
 fn assert_same(left: &[LineEvent], right: &[LineEvent]) {
     assert_eq!(left.len(), right.len(), "{left:?} and {right:?}");
     for pair in left.iter().zip(right) {

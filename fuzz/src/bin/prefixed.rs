@@ -1,5 +1,5 @@
-//! Frames with a length before them: the same frames however the bytes were cut, and nothing allocated for a length
-//! that is only announced.
+//! Fuzz target of length-prefixed frames: the same frames for every split of the bytes, and no allocation for a length that
+//! is only announced.
 #![no_main]
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,7 +18,7 @@ fuzz_target!(init: start("prefixed"), |data: &[u8]| {
     let stream = expand(input.rest());
     let whole = frames(&[&stream], limit, false);
     assert_eq!(whole, frames(&plan.pieces(&stream), limit, room));
-    // What was read is what was written, up to the error.
+    // The decoded frames, encoded again, are the input up to the error.
     let mut written = BytesMut::new();
     for frame in &whole.0 {
         write_frame(frame, limit, &mut written).expect("a frame that was read is short enough");

@@ -1,4 +1,5 @@
-//! Schemas that servers give: each walk over a schema ends soon, whatever it refers to, and says nothing that contradicts itself.
+//! Fuzz target of a server's schemas: each walk over a schema is short, whatever it refers to, and its results do not
+//! contradict each other.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +8,7 @@ use mcpjoin_proto::Raw;
 use mcpjoin_proto::http::params::{check_param_headers, header_marks, param_headers};
 use mcpjoin_rules::{Offer, changes, compatibility, nonconformity};
 
-/// Below this many bytes of the schema times bytes of the value the work of validating is within its limit.
+/// If bytes of the schema times bytes of the value are below this number, validation stays within its limit of work.
 const SMALL: usize = 50_000;
 
 fuzz_target!(init: start("schemas"), |data: &[u8]| {
@@ -23,16 +24,16 @@ fuzz_target!(init: start("schemas"), |data: &[u8]| {
     differ(&first, &second);
 });
 
-/// A schema and its opposite do not both refuse a value, and nothing conforms to what allows nothing.
+/// Checks that a schema and its negation do not both reject a value, and that no value conforms to `false`.
 fn fits(schema: &Raw, value: &Raw) {
     let refused = nonconformity(schema, value);
-    // References and identifiers lead elsewhere when a schema lies in another one.
+    // References and identifiers resolve differently when a schema is nested in another one.
     let text = schema.as_str();
     if text.contains(['$', '\\']) || text.contains("\"id\"") || text.len() * value.len() > SMALL {
         return;
     }
     let within = |before: &str, behind: &str| Raw::parse(format!("{before}{text}{behind}")).ok();
-    // It may be too deep for another level.
+    // The schema may be too deep for another level.
     let (Some(all), Some(not)) = (within("{\"allOf\":[true,", "]}"), within("{\"not\":", "}")) else {
         return;
     };
@@ -43,13 +44,13 @@ fn fits(schema: &Raw, value: &Raw) {
         return;
     };
     assert!(nonconformity(&any, value).is_none());
-    // The schema is one that is decided.
+    // The validator can decide the schema.
     if refused.is_some() || nonconformity(&not, value).is_some() {
         assert!(nonconformity(&none, value).is_some());
     }
 }
 
-/// Arguments that can be sent in headers are those that a server reads from them.
+/// Checks that arguments that can be sent in headers are those that a server reads from the headers.
 fn headers(schema: &Raw, arguments: &Raw) {
     let Ok(marks) = header_marks(schema) else { return };
     let Ok(headers) = param_headers(&marks, Some(arguments)) else { return };
@@ -57,7 +58,7 @@ fn headers(schema: &Raw, arguments: &Raw) {
     assert_eq!(check_param_headers(headers.as_slice(), &marks, Some(arguments)), Ok(()), "{headers:?}");
 }
 
-/// What has changed one way has changed the other way, and nothing differs from itself.
+/// Checks that a change in one direction is also a change in the other, and that no schema differs from itself.
 fn differ(first: &Raw, second: &Raw) {
     let offer = |schema: &Raw| {
         let schema = schema.as_str();

@@ -1,5 +1,5 @@
-//! Event streams: the same events however the bytes were cut, never more memory than the limit allows, and what is
-//! written is read.
+//! Fuzz target of event streams: the same events for every split of the bytes, memory within the limit, and a round trip
+//! through the encoder.
 #![no_main]
 
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn events(pieces: &[&[u8]], limit: usize) -> Vec<SseEvent> {
         decoder.push(Bytes::copy_from_slice(piece));
         events.extend(std::iter::from_fn(|| decoder.poll_event()));
         if pieces.len() > 1 {
-            // The data and the line that began, each in a buffer that may have doubled, and the two fields.
+            // The data and the unfinished line, each in a buffer that may have doubled its capacity, and the two fields.
             let most = 4 * (limit + MAX_FIELD_BYTES + Plan::LARGEST);
             assert!(decoder.capacity() <= most, "{} bytes are held", decoder.capacity());
         }
@@ -55,7 +55,7 @@ fn events(pieces: &[&[u8]], limit: usize) -> Vec<SseEvent> {
     events
 }
 
-/// Equal but for the beginning of what is too long, which depends on how much of it had arrived.
+/// Compares events, except for the excerpt of an event that is too long: it depends on the bytes that had arrived.
 fn assert_same(left: &[SseEvent], right: &[SseEvent]) {
     assert_eq!(left.len(), right.len(), "{left:?} and {right:?}");
     for pair in left.iter().zip(right) {
@@ -69,7 +69,7 @@ fn assert_same(left: &[SseEvent], right: &[SseEvent]) {
     }
 }
 
-/// An event is read as it was written, whatever stands in it.
+/// Checks that an event with any text survives a round trip.
 fn round_trip(bytes: &[u8], plan: &Plan) {
     let mut parts = bytes.splitn(3, |byte| *byte == 0xFF);
     let mut text = || parts.next().and_then(|part| std::str::from_utf8(part).ok());
@@ -96,7 +96,7 @@ fn round_trip(bytes: &[u8], plan: &Plan) {
     assert_eq!(read, [SseEvent::Retry(bytes.len() as u64), SseEvent::Event(expected), SseEvent::Comment]);
 }
 
-/// Every line break as a line feed.
+/// Replaces every line break with a line feed.
 fn joined(data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len());
     let mut bytes = data.iter().peekable();

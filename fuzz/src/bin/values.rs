@@ -1,4 +1,4 @@
-//! JSON values: the reader and the writer of typed values agree with serde_json.
+//! Fuzz target of JSON values: reading and writing typed values agrees with serde_json.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,9 +14,9 @@ fuzz_target!(init: start("values"), |data: &[u8]| {
     let ours = raw.decode::<Value>();
     match (&ours, serde_json::from_str::<Value>(text)) {
         (Ok(ours), Ok(theirs)) => assert_eq!(*ours, theirs),
-        // Numbers that no machine word holds, and nesting: the bounds are not the same ones.
+        // Numbers outside machine words, and nesting: the limits of the two differ.
         (Ok(_), Err(error)) => assert!(error.to_string().contains("number") || error.to_string().contains("recursion")),
-        // We round no integer.
+        // We do not round integers.
         (Err(error), Ok(_)) => {
             let error = error.to_string();
             assert!(error.contains("does not fit") || error.contains("out of range"), "{error}");
@@ -29,7 +29,7 @@ fuzz_target!(init: start("values"), |data: &[u8]| {
         assert!(!written.as_str().contains('\n'));
         match serde_json::from_str::<Value>(written.as_str()) {
             Ok(again) => assert_eq!(again, value),
-            // Its limit is one level below ours.
+            // serde_json's limit is one level below ours.
             Err(error) => assert!(error.to_string().contains("recursion"), "{error}"),
         }
     }
@@ -42,7 +42,7 @@ fuzz_target!(init: start("values"), |data: &[u8]| {
     for (_, range) in scan::members(&raw) {
         assert!(serde_json::from_str::<serde::de::IgnoredAny>(&text[range]).is_ok());
     }
-    // Types of the protocol: whatever is read can be written and read again as the same.
+    // Types of the protocol: a value that was read can be written, and reads as the same value again.
     again::<InitializeParams>(&raw);
     again::<CallToolResult>(&raw);
     again::<ListToolsResult>(&raw);

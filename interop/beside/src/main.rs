@@ -1,7 +1,7 @@
-//! Calls a tool over TLS with mcpjoin, makes one request with another client of the same process, and calls the tool again.
+//! Calls a tool over TLS with mcpjoin, makes one request with another client in the same process, and calls the tool again.
 //!
-//! Run by `cargo xtask release-check` once for each feature. It ends with an error, or panics, where one client changes what
-//! the other one needs: features of a shared dependency, or a TLS provider that is installed for the whole process.
+//! Run by `cargo xtask release-check` once for each feature. It ends with an error, or panics, if one client changes a
+//! setting of the other: a feature of a shared dependency, or the TLS provider of the process.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Longer than everything here takes.
+/// More time than everything here takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
@@ -42,7 +42,7 @@ async fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// An MCP server on this machine, with TLS and without, whose certificate nobody else trusts.
+/// A local MCP server with a TLS port and a plain port. Only the clients of this test trust its certificate.
 struct LoopbackServer {
     tls: SocketAddr,
     #[cfg_attr(not(feature = "reqwest-without-tls"), allow(dead_code, reason = "asked by one client alone"))]
@@ -54,7 +54,7 @@ impl LoopbackServer {
     async fn start() -> Result<Self, Failure> {
         let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
         let key = PrivateKeyDer::try_from(signed.signing_key.serialize_der())?;
-        // Explicit, as every library should do it: the process has no default, or one that is not ours.
+        // Explicit, as in every library: the process has no default provider, or one that was not chosen here.
         let config =
             rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
                 .with_safe_default_protocol_versions()?
@@ -108,7 +108,7 @@ mod other {
 
     pub(super) const NAME: &str = "reqwest without TLS";
 
-    /// Without TLS stays without TLS: `Client::new` finds none of ours, and needs no provider.
+    /// A build without TLS must stay without TLS: `Client::new` finds no provider of ours, and needs none.
     pub(super) async fn request(server: &LoopbackServer) -> Result<(), Failure> {
         let client = reqwest::Client::new();
         client.get(format!("http://{}/", server.plain)).send().await?;
@@ -148,7 +148,7 @@ mod other {
 
     pub(super) const NAME: &str = "rustls with aws-lc-rs";
 
-    /// Once with the provider in the configuration, once with one that is installed for the whole process.
+    /// One request with the provider in the configuration, and one with the provider installed for the whole process.
     pub(super) async fn request(server: &LoopbackServer) -> Result<(), Failure> {
         let explicit = ClientConfig::builder_with_provider(default_provider().into())
             .with_safe_default_protocol_versions()?;

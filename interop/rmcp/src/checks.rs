@@ -1,4 +1,4 @@
-//! The checks themselves, each with a session of its own: those of `interop/clients/demo.py`, for rmcp.
+//! The checks for clients on rmcp, the same as in `interop/clients/demo.py`. Each check opens a session of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 use crate::{Call, Checked, Desk, Era, Failure, List, Running, Server, Session};
 
-/// How long a check may take: far more than any does on a busy machine, and less than `fifty` would take if its calls
-/// came one after the other.
+/// The time limit of a check: far more than a check takes on a busy machine, and less than `fifty` would take if its calls
+/// ran one after the other.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// What the server has.
+/// The tools, resources and prompts of the server.
 const DEMO: &str = include_str!("../../clients/demo.json");
 const WATCHED: &str = "test://watched-resource";
 const TEMPLATE: &str = "test://template/{id}/data";
 const FOLDERS: [&str; 2] = ["file:///home/ada/engine", "file:///tmp/%C3%A9"];
 
-/// A check: the server and the era.
+/// A check. Its arguments are the server and the era.
 type Check = for<'a> fn(&'a Server, Era) -> Running<'a>;
 
 /// Every check, in the order of the table.
@@ -40,7 +40,7 @@ pub(crate) fn all<S: Session>() -> [(&'static str, Check); 13] {
     ]
 }
 
-/// A check within its time.
+/// Runs a check with the time limit.
 pub(crate) async fn limited(check: Running<'_>) -> Checked {
     match tokio::time::timeout(LIMIT, check).await {
         Ok(checked) => checked,
@@ -178,12 +178,12 @@ async fn sampling<S: Session>(server: &Server, era: Era) -> Checked {
     session.close().await
 }
 
-/// What a model says.
+/// A response of the model.
 fn said(text: &str) -> Value {
     json!({ "role": "assistant", "content": { "type": "text", "text": text }, "model": "none" })
 }
 
-/// What the user fills in.
+/// The user's answer to a form.
 fn filled_in(message: &str) -> Value {
     match message {
         "Who are you?" => json!({ "username": "ada", "email": "ada@example.org" }),
@@ -378,7 +378,7 @@ async fn fifty<S: Session>(server: &Server, era: Era) -> Checked {
     };
     let calls = try_join_all((0..50).map(one)).await?;
     for (token, label) in calls {
-        // The client handles notifications in tasks of their own.
+        // The client handles each notification in a task of its own.
         let mine = desk
             .until(|heard| {
                 let mine = heard.progress.iter().filter(|progress| progress["progressToken"] == token);
@@ -393,7 +393,7 @@ async fn fifty<S: Session>(server: &Server, era: Era) -> Checked {
 }
 
 async fn end<S: Session>(server: &Server, era: Era) -> Checked {
-    // How the server ends is seen from outside: rmcp ends it by force when it takes its time.
+    // The test observes the end of the server from outside: rmcp kills a server that does not end in time.
     let session = S::open(server, era, Arc::default()).await?;
     let result = session.call("echo", json!({ "message": "bye" })).await?;
     equal("a call", &text(&result)?.into(), &"bye".into())?;
@@ -425,7 +425,7 @@ fn refused(answer: Checked<Value>) -> Checked<(i64, Value)> {
     }
 }
 
-/// The only text of a call that went well.
+/// The only text of a successful call.
 fn text(result: &Value) -> Checked<&str> {
     let alone =
         result["content"].as_array().filter(|contents| contents.len() == 1 && result["isError"] != true);
@@ -433,7 +433,7 @@ fn text(result: &Value) -> Checked<&str> {
     text.ok_or_else(|| Failure::Fault(format!("no text alone: {result}")))
 }
 
-/// The JSON that comes after these words in the only text of a call.
+/// The JSON after these words in the only text of a call.
 fn after(words: &str, result: &Value) -> Checked<Value> {
     let text = text(result)?;
     let rest = text.strip_prefix(words);
@@ -444,7 +444,7 @@ fn parsed(text: &str) -> Checked<Value> {
     serde_json::from_str(text).map_err(|error| Failure::Fault(format!("{error} in {text}")))
 }
 
-/// Progress, its numbers as floats: for JSON 50 and 50.0 are the same.
+/// Progress with its numbers as floats: in JSON 50 and 50.0 are the same.
 fn floats(progress: &[Value]) -> Value {
     let float = |one: &Value| {
         let mut one = one.clone();

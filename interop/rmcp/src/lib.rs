@@ -1,7 +1,7 @@
-//! What clients on rmcp share: the checks against `mcpjoin serve demo`, and the user who sits at the client.
+//! The shared part of the clients on rmcp: the checks against `mcpjoin serve demo`, and the scripted user of the client.
 //!
-//! Used by the programs `client-current` and `client-old`, each of which fits one version of rmcp in as a [`Session`].
-//! Everything passes between them and here as JSON, as it would stand on the wire: the versions have types of their own.
+//! Used by the programs `client-current` and `client-old`; each implements [`Session`] for one version of rmcp. Values pass
+//! between them and this library as JSON in the wire format, because each version has its own types.
 
 mod checks;
 
@@ -23,7 +23,7 @@ pub enum Era {
 }
 
 impl Era {
-    /// The version that client and server must come to.
+    /// The protocol version that client and server must negotiate.
     #[must_use]
     pub fn version(self) -> &'static str {
         match self {
@@ -33,19 +33,19 @@ impl Era {
     }
 }
 
-/// What became of a check that did not come out right.
+/// The reason why a check did not succeed.
 #[derive(Debug)]
 pub enum Failure {
-    /// Something was not as it should be.
+    /// A value was wrong.
     Fault(String),
-    /// The server has refused: the code and the data of its error, and the client's words for it.
+    /// The server returned an error: its code and data, and the client's message for it.
     Refused { code: i64, data: Value, said: String },
-    /// The client has no such thing.
+    /// The client does not support this.
     Cannot(String),
 }
 
 impl Failure {
-    /// Something that failed, in its own words.
+    /// A fault with the message of an error.
     pub fn fault(error: impl fmt::Display) -> Self {
         Self::Fault(error.to_string())
     }
@@ -59,19 +59,19 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a check comes to.
+/// The result of a check.
 pub type Checked<T = ()> = Result<T, Failure>;
 
-/// Where the server is.
+/// How to reach the server.
 #[derive(Clone, Debug)]
 pub enum Server {
-    /// These words start it.
+    /// The command line that starts it.
     Words(Vec<String>),
-    /// It listens there, for Streamable HTTP.
+    /// Its URL, for Streamable HTTP.
     Url(String),
 }
 
-/// What can be listed.
+/// The lists of a server.
 #[derive(Clone, Copy, Debug)]
 pub enum List {
     Prompts,
@@ -82,7 +82,7 @@ pub enum List {
 
 /// A call that is in progress.
 pub trait Call {
-    /// What its progress is known by.
+    /// Its progress token.
     fn token(&self) -> &Value;
 
     /// Waits for its result.
@@ -94,26 +94,26 @@ pub trait Call {
 
 /// A session of the client.
 pub trait Session: Sized + 'static {
-    /// The major version of rmcp that it is on.
+    /// The major version of rmcp in use.
     const MAJOR: &'static str;
     /// A call in progress.
     type Call: Call;
-    /// What is subscribed to.
+    /// A subscription to a resource.
     type Watch;
 
-    /// Opens a session with the server, which it starts if that is not done yet.
+    /// Opens a session with the server, and starts the server if necessary.
     fn open(server: &Server, era: Era, desk: Arc<Desk>) -> impl Future<Output = Checked<Self>>;
 
-    /// What it knows of its server: `protocolVersion`, `serverInfo`, `instructions`, `capabilities`.
+    /// The server's part of the handshake: `protocolVersion`, `serverInfo`, `instructions`, `capabilities`.
     fn opened(&self) -> Checked<Value>;
 
     /// All pages of a list.
     fn list(&self, list: List) -> impl Future<Output = Checked<Value>>;
 
-    /// Calls a tool, and answers what the server asks meanwhile.
+    /// Calls a tool, and answers the server's requests during the call.
     fn call(&self, name: &str, arguments: Value) -> impl Future<Output = Checked<Value>>;
 
-    /// Begins to call a tool.
+    /// Starts a tool call.
     fn begin(&self, name: &str, arguments: Value) -> impl Future<Output = Checked<Self::Call>>;
 
     /// Reads a resource.
@@ -122,7 +122,7 @@ pub trait Session: Sized + 'static {
     /// Subscribes to a resource.
     fn watch(&self, uri: &str) -> impl Future<Output = Checked<Self::Watch>>;
 
-    /// Waits for the next update of it, and gives the address that has changed.
+    /// Waits for the next update of the resource, and returns the URI of the changed resource.
     fn updated(&self, watch: &mut Self::Watch) -> impl Future<Output = Checked<String>>;
 
     /// Ends the subscription.
@@ -131,7 +131,7 @@ pub trait Session: Sized + 'static {
     /// Gets a prompt.
     fn prompt(&self, name: &str, arguments: Value) -> impl Future<Output = Checked<Value>>;
 
-    /// Proposals for an argument of a prompt.
+    /// Requests completions for an argument of a prompt.
     fn complete_prompt(
         &self,
         name: &str,
@@ -139,7 +139,7 @@ pub trait Session: Sized + 'static {
         value: &str,
     ) -> impl Future<Output = Checked<Vec<String>>>;
 
-    /// Proposals for a variable of a template.
+    /// Requests completions for a variable of a template.
     fn complete_template(
         &self,
         uri: &str,
@@ -147,14 +147,14 @@ pub trait Session: Sized + 'static {
         value: &str,
     ) -> impl Future<Output = Checked<Vec<String>>>;
 
-    /// Ends the session and waits for the server's end.
+    /// Ends the session, and waits until the server has ended.
     fn close(self) -> impl Future<Output = Checked>;
 }
 
-/// Answers a question of the server: its parameters, and the result.
+/// Answers a request of the server: from its parameters to the result.
 pub type Answer = fn(&Value) -> Value;
 
-/// Where a session's user sits: answers questions, and hears of progress and updates.
+/// The scripted user of a session: answers requests, and records progress and updates.
 #[derive(Debug, Default)]
 pub struct Desk {
     pub sampling: Option<Answer>,
@@ -164,7 +164,7 @@ pub struct Desk {
     changed: tokio::sync::Notify,
 }
 
-/// What has come, in the order in which it has.
+/// The recorded notifications, in order of arrival.
 #[derive(Debug, Default)]
 struct Heard {
     asked: Vec<Value>,
@@ -173,7 +173,7 @@ struct Heard {
 }
 
 impl Desk {
-    /// The capabilities that go with the answers there are.
+    /// The client capabilities for the available answers.
     #[must_use]
     pub fn capabilities(&self) -> Value {
         let answers = [("sampling", self.sampling), ("elicitation", self.elicitation), ("roots", self.roots)];
@@ -184,7 +184,7 @@ impl Desk {
             .collect()
     }
 
-    /// A question for that answer.
+    /// Answers a request of the server with the given function.
     #[must_use]
     pub fn ask(&self, answer: Option<Answer>, params: Value) -> Option<Value> {
         let answered = answer.map(|answer| answer(&params));
@@ -192,24 +192,24 @@ impl Desk {
         answered
     }
 
-    /// Progress, as its notification has it.
+    /// Records the parameters of a progress notification.
     pub fn progress(&self, params: Value) {
         self.heard().progress.push(params);
         self.changed.notify_one();
     }
 
-    /// An update of a resource.
+    /// Records an update of a resource.
     pub fn update(&self, uri: String) {
         self.heard().updates.push(uri);
         self.changed.notify_one();
     }
 
-    /// The next update of a resource that nobody has taken yet.
+    /// Takes the next update of a resource.
     pub async fn updated(&self) -> String {
         self.until(|heard| (!heard.updates.is_empty()).then(|| heard.updates.remove(0))).await
     }
 
-    /// Waits until there is something.
+    /// Waits until `find` returns a value.
     async fn until<T>(&self, mut find: impl FnMut(&mut Heard) -> Option<T>) -> T {
         loop {
             let found = find(&mut self.heard());
@@ -225,11 +225,12 @@ impl Desk {
     }
 }
 
-/// The program of a client: `ERA -- SERVER WORDS...`, or `ERA URL`; `interop/src/client.rs` says what it prints.
+/// The main function of a client program: `ERA -- SERVER WORDS...`, or `ERA URL`; `interop/src/client.rs` describes its
+/// output.
 ///
 /// # Errors
 ///
-/// When the words are others, or no runtime can be had. What becomes of a check is no error.
+/// When the arguments are invalid, or no runtime can be created. A failed check is not an error.
 pub fn run<S: Session>() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (era, server) = match words.as_slice() {
@@ -259,7 +260,7 @@ pub fn run<S: Session>() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The version of rmcp that this was built with, of those with that major version.
+/// The locked version of rmcp with that major version.
 fn locked(major: &str) -> Option<&'static str> {
     let lines = || include_str!("../Cargo.lock").lines();
     let mut versions = lines().zip(lines().skip(1)).filter(|(name, _)| *name == r#"name = "rmcp""#);
@@ -269,23 +270,23 @@ fn locked(major: &str) -> Option<&'static str> {
     })
 }
 
-/// What the client gives, as it would stand on the wire.
+/// Converts a value of the client's types to JSON in the wire format.
 ///
 /// # Errors
 ///
-/// When it cannot stand there.
+/// When the value cannot be serialized.
 pub fn plain(given: &impl Serialize) -> Checked<Value> {
     serde_json::to_value(given).map_err(Failure::fault)
 }
 
-/// What the client takes, from how it would stand on the wire.
+/// Converts JSON in the wire format to a value of the client's types.
 ///
 /// # Errors
 ///
-/// When the client knows no such thing.
+/// When the client's types do not accept the value.
 pub fn taken<T: DeserializeOwned>(params: Value) -> Checked<T> {
     serde_json::from_value(params).map_err(Failure::fault)
 }
 
-/// A check that runs.
+/// The future of a running check.
 type Running<'a> = Pin<Box<dyn Future<Output = Checked> + 'a>>;

@@ -1,11 +1,11 @@
-//! What a person sees on a terminal of 80 columns and 24 rows, as `pyte` shows it: `docs/captures` holds it as text and as
-//! pictures, and `interop/captures/captures.py` looks for what does not belong there, also with a server that tries.
+//! The output of mcpjoin on a terminal of 80 columns and 24 rows, as `pyte` renders it: `docs/captures` has it as text and
+//! as pictures. `interop/captures/captures.py` looks for characters that must not appear, also with a hostile server.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Whether nothing is wrong with what this program shows, and what was said of it.
+/// Whether the script found no fault in this binary's output, and the script's messages.
 fn captured(binary: &Path) -> (bool, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = Command::new(interop::server("venv/bin/python").unwrap())

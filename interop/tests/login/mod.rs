@@ -1,5 +1,5 @@
-//! Logging in on the command line, at a server on the TypeScript SDK whose tokens another program gives out: an OpenID Connect
-//! provider. Neither is ours, and the browser is a script that follows where it is sent.
+//! Login on the command line, at a server on the TypeScript SDK whose tokens come from a separate OpenID Connect provider.
+//! Both are written by others, and the browser is a script that follows redirects.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use interop::{Folder, Listening, NODE, Peer, Way};
 
-/// A person at a terminal.
+/// A user at a terminal.
 struct Person {
     mcpjoin: PathBuf,
     kept: PathBuf,
-    /// Everything that was shown until now.
+    /// All output on the terminal until now.
     seen: String,
 }
 
@@ -25,7 +25,7 @@ impl Person {
         command
     }
 
-    /// `mcpjoin WORDS`, which ends with this code; what it has shown.
+    /// Runs `mcpjoin WORDS`, which must end with this code; returns its output.
     fn types(&mut self, words: &[&str], code: i32) -> String {
         let output = self.command(words).output().unwrap();
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
@@ -36,7 +36,7 @@ impl Person {
 
     /// Logs in, with a browser that agrees to everything.
     fn logs_in(&mut self, url: &str) -> String {
-        // Somebody may still type.
+        // A terminal on which the user could still type.
         let words = ["auth", "login", "-vv", "--no-browser", url];
         let mut child = self.command(&words).stdin(Stdio::piped()).spawn().unwrap();
         let mut shown = BufReader::new(child.stderr.take().unwrap());
@@ -63,7 +63,7 @@ impl Person {
         said
     }
 
-    /// The tokens that are kept, each as the file has it.
+    /// The stored tokens, as the file contains them.
     fn tokens(&self) -> Vec<String> {
         let files = std::fs::read_dir(&self.kept).unwrap().map(|file| file.unwrap().path());
         let texts: Vec<String> = files
@@ -80,7 +80,7 @@ impl Person {
     }
 }
 
-/// The strings of members whose name says that they are tokens.
+/// Collects the strings of members whose name says that they are tokens.
 fn strings(value: &serde_json::Value, tokens: &mut Vec<String>) {
     let Some(members) = value.as_object() else { return };
     for (name, value) in members {
@@ -117,7 +117,7 @@ fn g138_a_login_at_servers_of_others_lasts_from_its_first_page_to_its_end() {
     assert!(person.types(&["validate", "--rule", "authorization", url], 0).contains("19 passed"));
     let trace = folder.path().join("trace");
     let words = ["call", "-vv", "--trace", trace.to_str().unwrap(), url, "whoami", "greeting=hello"];
-    // Until half of the token's life is over.
+    // Calls until the token is renewed, which happens after half of its lifetime.
     let begun = Instant::now();
     let renewed = loop {
         assert!(person.types(&words, 0).contains("hello, alice"));

@@ -1,7 +1,7 @@
-//! `mcpjoin validate --format sarif` and `--format junit`: what programs that other people use make of the documents.
+//! `mcpjoin validate --format sarif` and `--format junit`: whether other programs accept the documents.
 //!
-//! SARIF goes to Microsoft's `sarif-multitool`, with the rules that GitHub adds, and to the schema that it carries, which
-//! it does not hold to the letter itself; JUnit's XML goes to `junitparser`.
+//! Microsoft's `sarif-multitool` checks SARIF, with GitHub's additional rules; a JSON Schema validator checks it against
+//! the schema in that package, because the tool does not enforce all of it. `junitparser` reads the XML of JUnit.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ impl Drop for Servers {
     }
 }
 
-/// What a program for Python prints, which is given this file.
+/// The output of a Python program that gets this file as its argument.
 #[track_caller]
 fn python(program: &str, words: &[&std::path::Path]) -> Value {
     let mut command = Command::new(interop::server("venv/bin/python").unwrap());
@@ -66,7 +66,7 @@ fn python(program: &str, words: &[&std::path::Path]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Every place where a document is not as its schema says.
+/// Prints every place where a document violates its schema.
 const SCHEMA: &str = r#"
 import json, sys
 from jsonschema import Draft202012Validator as Validator
@@ -82,7 +82,7 @@ fn sarif_is_what_the_sarif_multitool_and_the_schema_take() {
     let (file, text) = servers.report("sarif", "report.sarif");
     let folder = "node_modules/@microsoft/sarif-multitool-linux";
     let tool = interop::server(&format!("{folder}/Sarif.Multitool")).unwrap();
-    // Its notes ask whether every address can be reached: through a proxy that nobody is, so that nothing leaves.
+    // Its notes check whether every address can be reached: they use a proxy that does not exist, so that nothing is sent.
     let nobody = "http://127.0.0.1:1";
     let accusations = |file: &PathBuf| -> Vec<String> {
         let output = Command::new(&tool)
@@ -102,7 +102,7 @@ fn sarif_is_what_the_sarif_multitool_and_the_schema_take() {
     let schema = interop::server(&format!("{folder}/sarif-2.1.0.json")).unwrap();
     assert_eq!(python(SCHEMA, &[&schema, &file]), json!([]));
 
-    // Both find what is wrong.
+    // Both find the fault.
     let bad = servers.file("places.sarif", &text.replace("\"locations\"", "\"places\""));
     assert!(accusations(&bad).iter().any(|line| line.contains("GH1015")), "{:?}", accusations(&bad));
     let bad = servers.file("level.sarif", &text.replace("\"level\": \"error\"", "\"level\": \"bad\""));
@@ -119,7 +119,7 @@ fn sarif_is_what_the_sarif_multitool_and_the_schema_take() {
     assert_eq!(rules, BTreeSet::from(["ping-empty"]));
 }
 
-/// What `junitparser` reads: the figures of all suites, as they say and as they are counted, and what failed.
+/// Prints the counts of all suites as `junitparser` reads them, in the attributes and counted, and the failures.
 const JUNIT: &str = r#"
 import json, sys
 from junitparser import Error, Failure, JUnitXml, Skipped

@@ -1,5 +1,5 @@
-//! The bridges that are measured: how each is installed and started, and the server that those listen to which start
-//! none.
+//! The bridges of `cargo xtask bench`: how each is installed and started, and the HTTP server for those bridges that
+//! start no server themselves.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use interop::Port;
 use super::cells::{Cell, FROM_HTTP, FROM_STDIO};
 use super::peers::{Candidate, candidate, command, install_scripts};
 
-/// Where the load generator puts the port.
+/// The placeholder that the load generator replaces with the port.
 const PORT: &str = "{port}";
 
-/// The bridges, and the floor over HTTP.
+/// The installed bridges, and the floor server over HTTP.
 pub(crate) struct Bridges {
     /// `bench/peers/bridges`.
     folder: PathBuf,
@@ -23,17 +23,17 @@ pub(crate) struct Bridges {
     programs: PathBuf,
     server: Child,
     address: SocketAddr,
-    /// The server's own until it has ended.
+    /// Reserved for the server until it has ended.
     _port: Port,
 }
 
 impl Bridges {
-    /// Installs them and starts the server.
+    /// Installs the bridges and starts the server.
     pub(crate) fn start(peers: &Path, mcpjoin: &Path, programs: &Path) -> Result<Self> {
         let folder = peers.join("bridges");
         install_scripts(&folder, "", "")?;
         let port = Port::claim()?;
-        // Who comes before it listens is not measured.
+        // A connection attempt before the server listens is not part of a measurement.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
         let server = Command::new(programs.join("floor-http"))
             .arg(address.port().to_string())
@@ -42,7 +42,7 @@ impl Bridges {
         Ok(Self { folder, mcpjoin: mcpjoin.into(), programs: programs.into(), server, address, _port: port })
     }
 
-    /// Those that take part in a cell.
+    /// The candidates of a cell.
     pub(crate) fn of(&self, cell: &Cell) -> Vec<Candidate> {
         if cell.words == FROM_STDIO {
             return self.over_stdio();
@@ -85,7 +85,7 @@ impl Bridges {
             }),
             candidate("ours", self.ours(&[&url])),
             candidate("mcp-remote", {
-                // What it remembers of servers stays in here.
+                // mcp-remote keeps its state about servers in this folder.
                 let memory = self.folder.join("node_modules/.mcp-remote");
                 let words = [format!("MCP_REMOTE_CONFIG_DIR={}", memory.display())];
                 let remote = ["--allow-http", "--transport", "http-only"];
@@ -119,11 +119,11 @@ impl Bridges {
 
 impl Drop for Bridges {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended already; then `kill` fails.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
 }
 
-/// The client's hop alone.
+/// The candidate without a bridge: the client's hop alone.
 const NONE: &str = "no bridge";

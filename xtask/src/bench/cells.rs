@@ -1,10 +1,10 @@
-//! What is measured: the parts, and the cells of each.
+//! The parts of `cargo xtask bench`, and the cells of each part.
 
-/// Clients over HTTP, a server on standard input and output.
+/// Clients over HTTP, a server over stdio.
 pub(crate) const FROM_HTTP: &[&str] = &["from HTTP to standard input and output"];
-/// The other way.
+/// Clients over stdio, a server over HTTP.
 pub(crate) const FROM_STDIO: &[&str] = &["from standard input and output to HTTP"];
-/// What is left of sessions that were ended.
+/// The load generator's words for the memory that remains after sessions have ended.
 pub(crate) const LEFT: &[&str] = &["left", "20"];
 
 /// A kind of measurement.
@@ -12,19 +12,19 @@ pub(crate) const LEFT: &[&str] = &["left", "20"];
 pub(crate) enum Part {
     /// Echo servers under the load generator.
     Servers,
-    /// Clients against the floor.
+    /// Clients against the floor server.
     Clients,
-    /// From starting a server to its answer to `initialize`.
+    /// The time from starting a server to its response to `initialize`.
     Startup,
-    /// Whole command lines that list a server's tools, or call one.
+    /// Complete command lines that list a server's tools, or call one tool.
     CommandLines,
     /// Echo servers over HTTP under the load generator.
     Http,
-    /// The memory of HTTP sessions that do nothing.
+    /// The memory of idle HTTP sessions.
     Sessions,
-    /// From standard input over QUIC to standard output, beside a child that is reached at once.
+    /// From stdio over QUIC to stdio, compared with a child process that is reached directly.
     Quic,
-    /// Bridges between standard input and output and HTTP, with the floor behind them.
+    /// Bridges between stdio and HTTP, with the floor server behind them.
     Bridge,
 }
 
@@ -53,8 +53,8 @@ impl Part {
         }
     }
 
-    /// How many turns each candidate takes when that many repetitions are asked for: what lasts milliseconds once varies
-    /// more than what is repeated for a second.
+    /// How many samples of each candidate are taken when `repetitions` are requested. A measurement of a few milliseconds
+    /// varies more than one that is repeated for a second, so it gets more samples.
     pub(crate) const fn turns(self, repetitions: usize) -> usize {
         match self {
             Self::Servers | Self::Clients | Self::Http | Self::Sessions | Self::Quic | Self::Bridge => {
@@ -97,15 +97,15 @@ impl Part {
     }
 }
 
-/// One measurement: a text of so many bytes, so many calls at once.
+/// One measurement: the size of the text and the number of concurrent calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
-    /// Zero where nothing is called.
+    /// Zero where the cell makes no calls.
     pub(crate) size: usize,
     pub(crate) depth: usize,
-    /// The text is ASCII; else it is in several scripts.
+    /// Whether the text is ASCII; otherwise it is in several scripts.
     pub(crate) ascii: bool,
-    /// What the load generator is told beside that.
+    /// Additional arguments of the load generator.
     pub(crate) words: &'static [&'static str],
 }
 
@@ -114,7 +114,7 @@ impl Cell {
         Self { size, depth, ascii: true, words: &[] }
     }
 
-    /// The name of the file with its text.
+    /// The name of the file with the text of this cell.
     pub(crate) fn payload(&self) -> String {
         format!("{}-{}.txt", self.size, self.kind())
     }

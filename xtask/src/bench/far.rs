@@ -1,4 +1,4 @@
-//! The far side of what goes over QUIC: our binary listening, started before anything is measured and ended behind it.
+//! The remote side of the part `quic`: our binary listens, from before the first measurement until after the last.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Everything that listens while the part `quic` is measured.
+/// All processes that listen while the part `quic` is measured.
 pub(crate) struct FarSide {
-    /// The floor, offered to Orchestra's clients over QUIC and over TCP.
+    /// Offers the floor server to Orchestra's clients over QUIC and over TCP.
     pub(crate) host: Listening,
     pub(crate) orchestra: String,
     pub(crate) orchestra_tcp: String,
-    /// The demonstration over MCP's own QUIC.
+    /// The demonstration server over MCP's own QUIC transport.
     _demo: Listening,
     pub(crate) quic: String,
     pub(crate) pin: String,
@@ -20,7 +20,7 @@ pub(crate) struct FarSide {
 }
 
 impl FarSide {
-    /// Starts all of it. The certificates are made in `folder`.
+    /// Starts all processes. The certificates are created in `folder`.
     pub(crate) fn start(mcpjoin: &Path, floor: &Path, folder: &Path) -> Result<Self> {
         let certs = folder.join("certs");
         let mut host = Listening::start(
@@ -52,7 +52,7 @@ impl FarSide {
     }
 }
 
-/// A process of ours that listens. Ended when this is dropped.
+/// A process of our binary that listens. It is ended when this value is dropped.
 pub(crate) struct Listening {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -75,7 +75,7 @@ impl Listening {
         Ok(said.trim_end().to_owned())
     }
 
-    /// What follows these words on the next line that begins with them.
+    /// Returns the text after `words` on the next line that begins with them.
     fn after(&mut self, words: &str) -> Result<String> {
         loop {
             let said = self.line()?;
@@ -91,7 +91,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already; then `kill` fails.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

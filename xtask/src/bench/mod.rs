@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: what mcpjoin costs beside its peers, measured in one run in turns, printed as tables of ratios.
+//! `cargo xtask bench`: measures mcpjoin and its peers in one run, in turns, and prints tables of ratios.
 //!
-//! What is measured and how stands in `bench/README.md`. Needs what `cargo xtask interop install` needs, because two of
-//! the peers are a Node and a Python program.
+//! `bench/README.md` describes the measurements. Needs the same as `cargo xtask interop install`, because two of
+//! the peers are a Node program and a Python program.
 
 mod bridges;
 mod cells;
@@ -19,15 +19,15 @@ use cells::Part;
 use peers::{Candidate, Peers};
 use sample::Samples;
 
-/// What was asked for.
+/// The options of the command.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     parts: Vec<Part>,
-    /// Turns of each peer in each cell.
+    /// The number of samples of each peer in each cell.
     repetitions: usize,
-    /// How long one turn is measured.
+    /// The duration of one sample.
     seconds: f64,
-    /// Those whose names contain one of these; all when there are none.
+    /// Only the peers whose names contain one of these texts; all peers when the list is empty.
     peers: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Whoever is asked for is measured beside the floor.
+/// Keeps the requested candidates, and always the floor to compare them with.
 fn asked_for(mut candidates: Vec<Candidate>, wanted: &[String]) -> Vec<Candidate> {
     let asked = |name: &str| name == "floor" || wanted.iter().any(|part| name.contains(part.as_str()));
     candidates.retain(|candidate| wanted.is_empty() || asked(candidate.name));

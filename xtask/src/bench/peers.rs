@@ -1,4 +1,4 @@
-//! Who is measured: how each is built, installed and started.
+//! The measured programs: how each is built, installed and started.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use super::far::FarSide;
 use crate::steps::{self, cargo, succeed};
 use crate::{dist, interop};
 
-/// Everything that can be started.
+/// All programs that can be started.
 pub(crate) struct Peers {
-    /// Our binary, as people install it.
+    /// Our binary, built as users install it.
     mcpjoin: PathBuf,
     /// The folder with the programs of `bench/`.
     programs: PathBuf,
@@ -23,22 +23,23 @@ pub(crate) struct Peers {
     folder: PathBuf,
 }
 
-/// One that is measured.
+/// One measured program.
 #[derive(Clone)]
 pub(crate) struct Candidate {
     pub(crate) name: &'static str,
-    /// The words that start it; for a client without the contract's words.
+    /// The command line that starts it. For a client it lacks the arguments that all clients share; in the part `quic` it
+    /// is the command of the client's server.
     pub(crate) command: Vec<String>,
-    /// The load generator itself, which is the floor of clients.
+    /// Whether it is the load generator itself, which is the floor of clients.
     pub(crate) generator: bool,
-    /// It is a client, and runs by itself.
+    /// Whether it is a client, which runs without the load generator.
     pub(crate) client: bool,
-    /// A process that works for it and whose CPU time counts with its own.
+    /// A process that works for the candidate. Its CPU time is added to the candidate's.
     pub(crate) beside: Option<u32>,
 }
 
 impl Peers {
-    /// Builds what is written in Rust, with optimisation, and installs what npm and PyPI have, pinned.
+    /// Builds the Rust programs with optimisation, and installs the pinned packages from npm and PyPI.
     pub(crate) fn install(root: &Path) -> Result<Self> {
         let mcpjoin = built(
             root,
@@ -56,7 +57,7 @@ impl Peers {
         self.programs.join("load")
     }
 
-    /// The machine and the versions, in one paragraph.
+    /// Describes the machine and the versions in one paragraph.
     pub(crate) fn described(&self) -> Result<String> {
         let line = |program: &str, words: &[&str]| -> Result<String> {
             Ok(steps::stdout(Command::new(program).args(words))?.trim().to_owned())
@@ -77,7 +78,7 @@ impl Peers {
         ))
     }
 
-    /// Those that take part in a cell.
+    /// The candidates of a cell.
     pub(crate) fn of(&self, part: Part, cell: &Cell, far: Option<&FarSide>) -> Vec<Candidate> {
         let mut all = match part {
             Part::Servers => self.servers(),
@@ -87,10 +88,10 @@ impl Peers {
             Part::Http => self.http(cell.words[0]),
             Part::Sessions => self.http("stateful"),
             Part::Quic => far.map_or_else(Vec::new, |far| self.over_quic(far)),
-            // These have a list of their own.
+            // These parts have lists of their own.
             Part::Bridge => Vec::new(),
         };
-        // Only where the runtime matters and the cost of a call shows.
+        // The pending tool is measured only in the cell where the runtime matters and the cost of a call shows.
         let small = part == Part::Servers && cell.size == 64 && cell.depth == 16;
         all.retain(|candidate| small || !candidate.name.contains("pending"));
         all
@@ -102,7 +103,7 @@ impl Peers {
             candidate("floor", self.program("floor", &[])),
             candidate("floor, one scan", self.program("floor", &["--scan"])),
             candidate("ours", demo()),
-            // With the library alone and one tool, as the server on rmcp.
+            // The library without the binary, and one tool, like the server on rmcp.
             candidate("ours, one tool", self.program("ours-server", &[])),
             candidate("ours, pending once, multi-thread", {
                 self.program("ours-server", &["--rt", "multi", "--pending"])
@@ -129,8 +130,8 @@ impl Peers {
         ]
     }
 
-    /// The floor as a child, and the same floor behind two bridges and Orchestra; and our client with our demonstration, as
-    /// a child and over QUIC. Of a client this is the server alone.
+    /// The floor server as a child, and the same server behind two bridges and Orchestra; and our client with our
+    /// demonstration server, as a child and over QUIC. The command of a client here is that of its server alone.
     fn over_quic(&self, far: &FarSide) -> Vec<Candidate> {
         let mcpjoin = || self.mcpjoin.display().to_string();
         let certs = far.certs.display().to_string();
@@ -148,12 +149,12 @@ impl Peers {
         ]
     }
 
-    /// Starts what listens while the part `quic` is measured.
+    /// Starts the processes that listen while the part `quic` is measured.
     pub(crate) fn far_side(&self, folder: &Path) -> Result<FarSide> {
         FarSide::start(&self.mcpjoin, &self.programs.join("floor"), folder)
     }
 
-    /// Installs the bridges, and starts what listens while they are measured.
+    /// Installs the bridges, and starts the server that listens while they are measured.
     pub(crate) fn bridges(&self) -> Result<Bridges> {
         Bridges::start(&self.folder, &self.mcpjoin, &self.programs)
     }
@@ -162,7 +163,7 @@ impl Peers {
         self.programs.join("ours-client")
     }
 
-    /// The servers over HTTP, with sessions or without. The load generator puts a port in the place of `{port}`.
+    /// The servers over HTTP, with or without sessions. The load generator replaces `{port}` with a port.
     fn http(&self, mode: &str) -> Vec<Candidate> {
         let listen = "http://127.0.0.1:{port}/mcp";
         vec![
@@ -190,7 +191,7 @@ impl Peers {
         let python = python.join("python").display().to_string();
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         vec![
-            // Starts the server, is answered once, and ends it.
+            // Starts the server, waits for one response, and ends the server.
             candidate("floor", words(&[&load, "startup", "--", &floor])),
             candidate("ours: mcpjoin list", words(&[&mcpjoin, "list", &floor])),
             candidate("ours: mcpjoin list --no-cache", words(&[&mcpjoin, "list", "--no-cache", &floor])),
@@ -240,7 +241,7 @@ pub(crate) fn command(program: String, words: &[&str]) -> Vec<String> {
     std::iter::once(program).chain(words.iter().map(|word| (*word).to_owned())).collect()
 }
 
-/// Builds, and gives the path of the last executable.
+/// Builds with cargo, and returns the path of the last executable.
 fn built(root: &Path, words: &[&str]) -> Result<PathBuf> {
     let words = [words, &["--message-format=json-render-diagnostics"]].concat();
     let messages = steps::stdout(&mut cargo(root, &words))?;
@@ -251,7 +252,7 @@ fn built(root: &Path, words: &[&str]) -> Result<PathBuf> {
     executables.next_back().with_context(|| format!("cargo {} built no program", words.join(" ")))
 }
 
-/// Installs what the pins in these folders below it name, unless exactly that is installed already.
+/// Installs the packages that the pins in these subfolders name, unless exactly those are installed already.
 pub(crate) fn install_scripts(folder: &Path, node: &str, python: &str) -> Result<()> {
     let mut pins = String::new();
     for (place, file) in [(node, "package.json"), (node, "package-lock.json"), (python, "requirements.txt")] {

@@ -1,4 +1,4 @@
-//! Taking samples: the candidates of a cell in turns, everything kept.
+//! Takes the samples: measures the candidates of a cell in turns and keeps every sample.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,7 +13,7 @@ use super::Options;
 use super::cells::{Cell, FROM_HTTP, FROM_STDIO, Part};
 use super::peers::{Candidate, Peers};
 
-/// The samples of one candidate, or why it could not be measured.
+/// The samples of one candidate, or the reason why it could not be measured.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) samples: Vec<Map<String, Json>>,
@@ -40,8 +40,8 @@ impl Samples {
         &self.path
     }
 
-    /// Measures a cell: each candidate once per repetition, A B C, A B C ... so that what else the machine does meets
-    /// all alike. Who fails is not asked again.
+    /// Measures a cell: each candidate once per repetition, in the order A B C, A B C ..., so that other load on the machine
+    /// affects all candidates equally. A candidate that fails is not measured again.
     pub(crate) fn take(
         &mut self,
         peers: &Peers,
@@ -72,7 +72,7 @@ impl Samples {
                     row.fault = Some(fault.as_str().unwrap_or_default().to_owned());
                 }
                 if candidate.generator {
-                    // Of a client its own cost counts.
+                    // For a client, the CPU time of the client itself counts.
                     let own = sample.get("generator_cpu_us").cloned().unwrap_or_default();
                     sample.insert("cpu_us".into(), own);
                     sample.remove("peak_kib");
@@ -91,7 +91,7 @@ impl Samples {
         Ok(rows)
     }
 
-    /// What is run for one sample.
+    /// The command line of one sample.
     fn words(
         &self,
         peers: &Peers,
@@ -159,7 +159,7 @@ impl Samples {
     }
 }
 
-/// Runs it and reads its one JSON object, which may be an error of its own.
+/// Runs the command and reads its one JSON object, which may report an error.
 fn figures(words: &[String]) -> Result<Map<String, Json>> {
     let (program, arguments) = words.split_first().context("there is a program")?;
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;

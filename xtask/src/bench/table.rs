@@ -1,14 +1,14 @@
-//! The tables: medians with their spread, and the ratios that can be compared between machines.
+//! The tables: medians with their spread, and ratios that can be compared between machines.
 
 use super::cells::{Cell, Part};
 use super::sample::Row;
 
-/// The one that everybody is compared with.
+/// The candidate that all others are compared with.
 const FLOOR: &str = "floor";
-/// The peer that a Rust program would take instead.
+/// The library that a Rust program could use instead of mcpjoin.
 const RMCP: &str = "rmcp, one thread";
 
-/// The middle of some samples, and their ends.
+/// The median of some samples, and their minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Spread {
     least: f64,
@@ -28,7 +28,7 @@ impl Spread {
     }
 }
 
-/// Three figures, and thousands apart.
+/// Formats a number with three significant figures, and from 10 000 on in thousands (`k`).
 fn number(value: f64) -> String {
     if value >= 10_000.0 {
         format!("{:.1} k", value / 1000.0)
@@ -176,7 +176,7 @@ fn more(value: Option<Spread>, than: Option<f64>) -> String {
     value.zip(than).map_or_else(String::new, |(value, than)| format!("{:.2}", value.median - than))
 }
 
-/// A count.
+/// Formats a count.
 fn whole(value: f64) -> String {
     format!("{value:.0}")
 }

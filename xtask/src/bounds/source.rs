@@ -1,13 +1,13 @@
-//! Reads the value of a name and the fields of a struct from Rust, as far as bounds are written.
+//! Reads the value of a name and the fields of a struct from Rust source, for the forms in which limits are written.
 
-/// The value that a source gives a name: that of a constant, or else the first of a field that is no type.
+/// The value that a source gives a name: that of the constant, or else of the first field whose value is not a type.
 pub(super) fn value(source: &str, name: &str) -> Option<String> {
     let source = without_comments(source);
     let label = format!("{name}:");
     let mut field = None;
     for (at, _) in source.match_indices(&label) {
         let (before, after) = (&source[..at], &source[at + label.len()..]);
-        // The end of a longer name, or a path such as `name::other`.
+        // The match is the end of a longer name, or a path such as `name::other`.
         if before.ends_with(|c: char| c.is_alphanumeric() || c == '_') || after.starts_with(':') {
             continue;
         }
@@ -35,7 +35,7 @@ fn without_comments(source: &str) -> String {
     source.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// Up to the comma, semicolon or bracket that ends it.
+/// The text up to the comma, semicolon or bracket that ends the expression.
 fn expression(text: &str) -> String {
     let mut depth = 0_usize;
     let end = text.find(|c: char| match c {
@@ -54,12 +54,12 @@ fn expression(text: &str) -> String {
     joined(&text[..end.unwrap_or(text.len())])
 }
 
-/// On one line.
+/// Joins the text to one line.
 fn joined(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether it is a number, a constant or a duration, and no type.
+/// Whether the text is a number, a constant or a duration, and not a type.
 fn is_value(text: &str) -> bool {
     let last = text.rsplit("::").next().unwrap_or(text);
     let is_constant = last.starts_with(|c: char| c.is_ascii_uppercase())

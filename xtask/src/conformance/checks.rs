@@ -1,11 +1,11 @@
-//! What the suite has written about one scenario: its `checks.json`, and how its process ended.
+//! The result of one scenario: the suite's `checks.json`, and how its process ended.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value as Json;
 
 use super::suite::Side;
 
-/// One check that came to anything but success.
+/// One check whose result is not success.
 #[derive(Clone, Debug, PartialEq)]
 struct Red {
     id: String,
@@ -21,7 +21,7 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Reads `checks.json`. What only informs, or was skipped, counts for nothing.
+    /// Reads `checks.json`. Informational and skipped checks are not counted.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let all: Vec<Json> = serde_json::from_str(text).context("checks.json is no list")?;
         let mut checks = Self::default();
@@ -44,18 +44,18 @@ impl Checks {
     }
 }
 
-/// What one run of one scenario came to.
+/// The result of one run of one scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
-    /// What was written, or why nothing could be read.
+    /// The checks, or the reason why they could not be read.
     pub(crate) checks: Result<Checks, String>,
-    /// How the suite ended, when it did not end well.
+    /// How the suite's process ended, if it did not end with success.
     pub(crate) ended: Option<String>,
 }
 
 impl Outcome {
-    /// Why it is red; nothing when it is green. A run in which no check succeeded has shown nothing, and a client has to
-    /// be without warnings: the suite says so, too.
+    /// The reasons why the run failed; empty when it passed. A run without a successful check has shown nothing and fails. A
+    /// client must also be without warnings: the suite has the same rule.
     pub(crate) fn faults(&self, side: Side) -> Vec<String> {
         let mut faults = Vec::new();
         match &self.checks {
@@ -74,7 +74,7 @@ impl Outcome {
         faults
     }
 
-    /// How many checks succeeded.
+    /// The number of successful checks.
     pub(crate) fn succeeded(&self) -> usize {
         self.checks.as_ref().map_or(0, |checks| checks.succeeded)
     }

@@ -1,5 +1,5 @@
-//! The list in `conformance/expected.toml`: what each scenario comes to. The suite's own lists are held against it before
-//! anything runs, and every run is held against it afterwards.
+//! The list in `conformance/expected.toml`: the expected result of each scenario. The list is compared with the suite's
+//! own lists before the first run, and with the result of every run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,16 +8,16 @@ use anyhow::{Context, Result, bail};
 
 use super::suite::{Leg, REVISIONS, Scenarios, Side};
 
-/// What a scenario comes to.
+/// The expected result of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
     /// The suite scores it, and it passes.
     Required,
     /// The suite does not score it, and it passes.
     Unscored,
-    /// It passes and shows nothing.
+    /// It passes, but shows nothing.
     Trivial,
-    /// It cannot pass, and why.
+    /// It cannot pass, with the reason.
     Impossible(String),
 }
 
@@ -54,7 +54,7 @@ impl Expected {
         Ok(Self(legs))
     }
 
-    /// Where the list and the suite do not agree on what there is.
+    /// The scenarios and requirements on which the list and the suite disagree.
     pub(crate) fn faults(&self, suite: &Scenarios) -> Vec<String> {
         let mut faults = Vec::new();
         let none = BTreeSet::new();
@@ -105,7 +105,7 @@ impl Expected {
     }
 }
 
-/// Where a run and the list do not agree: `faults` is why it is red, and empty when it is green.
+/// Compares a run with the list. `faults` are the reasons why the run failed; it is empty when the run passed.
 pub(crate) fn held(expectation: &Expectation, faults: &[String]) -> Result<(), String> {
     match (expectation.passes(), faults) {
         (true, []) => Ok(()),

@@ -1,8 +1,8 @@
-//! `cargo xtask conformance`: the official suite, complete, against `mcpjoin serve demo` and against the client in
-//! `conformance/`, scenario by scenario, held against `conformance/expected.toml`.
+//! `cargo xtask conformance`: runs the complete official suite against `mcpjoin serve demo` and against the client in
+//! `conformance/`, scenario by scenario, and compares the results with `conformance/expected.toml`.
 //!
-//! The suite's own verdicts are not enough: it calls a scenario in which nothing was checked green, and does not look at
-//! how a client has ended when it runs all of them. Results stay in `target/conformance`.
+//! The suite's own verdicts are not enough: it reports success for a scenario without any check, and ignores the exit
+//! status of a client when it runs all scenarios. The results stay in `target/conformance`.
 
 mod checks;
 mod expected;
@@ -28,28 +28,28 @@ use suite::{Leg, Scenarios, Side, Suite};
 
 use crate::{steps, suite as built};
 
-/// The suite's own limit for a scenario, in milliseconds: its default.
+/// The suite's time limit for a scenario, in milliseconds: its default.
 const PATIENCE: &str = "30000";
-/// And ours for everything around it: none that is sound comes near.
+/// Our time limit for the whole process of a scenario. A scenario that works ends far below it.
 const LONGEST: Duration = Duration::from_secs(90);
-/// How many scenarios of a server run at once. Those of a client run one after the other: their servers are the suite's,
-/// and share a processor with it.
+/// The number of server scenarios that run concurrently. Client scenarios run one after the other, because the suite
+/// provides their servers and shares a processor with the client.
 const AT_ONCE: usize = 2;
-/// Where servers listen.
+/// The address on which servers listen.
 const ANY_PORT: &str = "http://127.0.0.1:0/mcp";
 
-/// What was asked for.
+/// The options of the command.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
-    /// One scenario alone.
+    /// Run only this scenario.
     scenario: Option<String>,
-    /// Those of the server once more, through a reverse proxy.
+    /// Also run the server scenarios through a reverse proxy.
     through_nginx: bool,
-    /// And once more, through our own bridge, with the server as its child.
+    /// Also run the server scenarios through our own bridge, with the server as its child.
     through_bridge: bool,
 }
 
-/// What stands between the suite and a server.
+/// The program between the suite and a server.
 #[derive(Clone, Copy, PartialEq)]
 enum Between {
     Nothing,
@@ -70,7 +70,7 @@ impl Between {
 }
 
 impl Options {
-    /// All that there is.
+    /// Everything: all scenarios, with the proxy and the bridge.
     pub(crate) const fn all() -> Self {
         Self { scenario: None, through_nginx: true, through_bridge: true }
     }
@@ -103,7 +103,7 @@ impl Options {
     }
 }
 
-/// What is judged.
+/// The programs under test.
 #[derive(Clone, Copy)]
 pub(crate) struct Programs<'a> {
     pub(crate) mcpjoin: &'a Path,
@@ -128,7 +128,7 @@ pub(crate) fn build_and_run(root: &Path, options: &Options) -> Result<()> {
     run(root, options, Programs { mcpjoin: &mcpjoin, client: &client })
 }
 
-/// Runs the suite, prints the table, and fails where the list is not kept.
+/// Runs the suite, prints the table, and fails where a result differs from the list.
 pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Result<()> {
     let suite = Suite::install(root)?;
     let scenarios = suite.scenarios()?;
@@ -159,7 +159,7 @@ pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Res
         true => Some(Nginx::start(root, &url, &results.join("nginx"))?),
         false => None,
     };
-    // The client's command is one text, which is split at its spaces and read by a shell.
+    // The suite takes the client's command as one text, splits it at spaces, and passes it to a shell.
     let client = programs.client.to_str().filter(|path| path.chars().all(is_plain));
     let client = client.with_context(|| {
         format!("the suite cannot start a program with such a path: {}", programs.client.display())
@@ -180,7 +180,7 @@ pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Res
     report(&scenarios, &done, began.elapsed(), &results)
 }
 
-/// Starts a server, and waits until it says where it listens.
+/// Starts a server, and waits until it prints its address.
 fn listens(command: &mut Command, name: &'static str, log: &Path) -> Result<(Running, String)> {
     let mut server = Running::start(command, name, log)?;
     let url = server.wait_for(log, || listening(&fs::read_to_string(log).ok()?))?;
@@ -191,7 +191,7 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+')
 }
 
-/// One scenario to be run.
+/// One scenario in the queue.
 #[derive(Clone)]
 struct Job {
     leg: Leg,
@@ -201,7 +201,7 @@ struct Job {
 }
 
 impl Job {
-    /// The row of the table that it belongs to.
+    /// The name of its row in the table.
     fn row(&self) -> String {
         format!("{}{}", self.leg, self.between.said())
     }
@@ -237,14 +237,14 @@ fn empty(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
-/// The URL that a server has printed.
+/// The URL in a server's output.
 fn listening(printed: &str) -> Option<String> {
     let (_, rest) = printed.split_once("listening on ")?;
     let (url, _) = rest.split_once('\n')?;
     Some(url.trim().to_owned())
 }
 
-/// Everything that a scenario needs.
+/// The data that all scenarios of a run need.
 struct Bench<'a> {
     suite: &'a Suite,
     results: &'a Path,
@@ -275,7 +275,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Runs one after the other, until the queue is empty.
+    /// Runs jobs one after the other, until the queue is empty.
     fn work(&self, queue: &Mutex<VecDeque<Job>>) -> Result<Vec<Done>> {
         let mut done = Vec::new();
         loop {
@@ -301,7 +301,7 @@ impl Bench<'_> {
             Side::Server => command.args(["--url", url]),
             Side::Client => command.args(["--command", self.client]),
         };
-        // Forced, because no extension belongs to a revision; the list says at which one it runs.
+        // `--force`, because an extension belongs to no revision; the list says with which revision it runs.
         command.args(["--scenario", name, "--spec-version", &leg.revision, "--force", "--timeout", PATIENCE]);
         command.arg("--output-dir").arg(&folder);
         let mut ended = process::run(&mut command, &folder.join("suite.txt"), LONGEST)?;
@@ -316,7 +316,7 @@ impl Bench<'_> {
     }
 }
 
-/// The files of that name in a folder and below.
+/// All files with this name in a folder and its subfolders.
 fn find(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -338,14 +338,14 @@ fn last_line(files: &[PathBuf]) -> Option<String> {
 /// One row of the table.
 #[derive(Debug, Default, PartialEq)]
 struct Row {
-    /// Passed, of all that the suite has for the revision.
+    /// The number that passed, and the number that the suite requires for the revision.
     required: (usize, usize),
     unscored: (usize, usize),
-    /// The checks that succeeded in those that passed.
+    /// The number of successful checks in the scenarios that passed.
     checks: usize,
 }
 
-/// Prints what came of it; an error where the list is not kept.
+/// Prints the results; an error where they differ from the list.
 fn report(scenarios: &Scenarios, done: &[Done], took: Duration, results: &Path) -> Result<()> {
     let (rows, notes, faults) = judge(scenarios, done);
     println!("    {:<32} {:>9} {:>9} {:>7}", "", "required", "unscored", "checks");
@@ -365,7 +365,7 @@ fn report(scenarios: &Scenarios, done: &[Done], took: Duration, results: &Path) 
     bail!("conformance/expected.toml is not kept:\n    {}", faults.join("\n    "))
 }
 
-/// The rows of the table by name, what is to be known beside them, and where the list is not kept.
+/// The rows of the table by name, remarks on them, and the differences from the list.
 fn judge(
     scenarios: &Scenarios,
     done: &[Done],
@@ -386,7 +386,7 @@ fn judge(
             (_, true) => Some(&mut row.unscored),
             _ => None,
         };
-        // What no revision has is held, too, and counts for nothing.
+        // A scenario that belongs to no revision is checked against the list, but not counted.
         if let Some(place) = counted {
             *place = (place.0 + passed, place.1 + 1);
             row.checks += passed * outcome.succeeded();

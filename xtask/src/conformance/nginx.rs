@@ -1,4 +1,4 @@
-//! A plain reverse proxy in front of the server: nginx with `conformance/nginx.conf`.
+//! A reverse proxy in front of the server: nginx with `conformance/nginx.conf`.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
@@ -11,17 +11,17 @@ use interop::Port;
 use super::process::Running;
 use crate::tools;
 
-/// A proxy that runs. Ended when it is dropped.
+/// A running proxy. It is ended when this value is dropped.
 pub(crate) struct Nginx {
     process: Running,
-    /// The server's URL, as it is seen through the proxy.
+    /// The server's URL through the proxy.
     pub(crate) url: String,
-    /// Its own until the process has ended.
+    /// Reserved until the process has ended.
     _port: Port,
 }
 
 impl Nginx {
-    /// Starts one in front of a server; what it writes goes into the folder.
+    /// Starts a proxy in front of a server, with its output files in `folder`.
     pub(crate) fn start(root: &Path, server: &str, folder: &Path) -> Result<Self> {
         let program = tools::nginx(root)?;
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -41,7 +41,7 @@ impl Nginx {
         let mut command = Command::new(program);
         command.arg("-p").arg(folder).arg("-c").arg(&configuration).args(["-g", "daemon off;"]);
         let mut process = Running::start(&mut command, "nginx", &log)?;
-        // It writes its number when the port is its own.
+        // nginx writes its process id after it has bound the port.
         let number = folder.join("nginx.pid");
         process.wait_for(&log, || {
             let started = fs::read_to_string(&number).is_ok_and(|number| !number.trim().is_empty());
@@ -50,13 +50,13 @@ impl Nginx {
         Ok(Self { process, url: format!("http://{listen}{path}"), _port: port })
     }
 
-    /// Whether it has not ended by itself.
+    /// Fails if the proxy has ended by itself.
     pub(crate) fn runs(&mut self) -> Result<()> {
         self.process.runs()
     }
 }
 
-/// `http://127.0.0.1:80/mcp` as origin and path.
+/// Splits `http://127.0.0.1:80/mcp` into origin and path.
 fn parts(url: &str) -> Option<(&str, &str)> {
     let slash = url.strip_prefix("http://")?.find('/')? + "http://".len();
     Some(url.split_at(slash))

@@ -1,4 +1,4 @@
-//! Processes that a run starts: each has an end, whatever it does.
+//! The processes of a run of the suite. Each has a time limit and is ended in every case.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How often it is looked whether something has happened.
+/// The interval between two looks at a process or a file.
 const TICK: Duration = Duration::from_millis(5);
-/// How long a server may take to say that it listens.
+/// How long a server may take until it reports that it listens.
 const START: Duration = Duration::from_secs(30);
 
-/// Runs a command to its end, with everything that it prints in a file, and ends it when it takes too long. Nothing of its
-/// process group is left. Gives why it did not end well, if it did not.
+/// Runs a command with all its output in a file, and kills it after `longest`. Kills what remains of its process group.
+/// Returns the reason if the command did not end with success.
 pub(crate) fn run(command: &mut Command, log: &Path, longest: Duration) -> Result<Option<String>> {
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -31,7 +31,7 @@ pub(crate) fn run(command: &mut Command, log: &Path, longest: Duration) -> Resul
             }
         }
     };
-    // Before its status is taken: until then its number is nobody else's.
+    // Before the exit status is read: until then the process id cannot be reused.
     group::end(&mut child);
     let status = child.wait()?;
     Ok(match in_time {
@@ -45,14 +45,14 @@ fn code(status: ExitStatus) -> String {
     status.code().map_or_else(|| status.to_string(), |code| code.to_string())
 }
 
-/// A server. Ended when it is dropped.
+/// A running server. It is ended when this value is dropped.
 pub(crate) struct Running {
     child: Child,
     name: &'static str,
 }
 
 impl Running {
-    /// Starts a server whose outputs go into a file.
+    /// Starts a server with its output in a file.
     pub(crate) fn start(command: &mut Command, name: &'static str, log: &Path) -> Result<Self> {
         let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -60,7 +60,7 @@ impl Running {
         Ok(Self { child, name })
     }
 
-    /// Waits until it is ready, as `look` tells.
+    /// Waits until `look` returns a value, which shows that the server is ready.
     pub(crate) fn wait_for<T>(&mut self, log: &Path, look: impl Fn() -> Option<T>) -> Result<T> {
         let began = Instant::now();
         loop {
@@ -77,7 +77,7 @@ impl Running {
         }
     }
 
-    /// Whether it has not ended by itself.
+    /// Fails if the server has ended by itself.
     pub(crate) fn runs(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -96,7 +96,7 @@ impl Drop for Running {
             }
             sleep(TICK);
         }
-        // What does not end when it is asked to, or cannot be looked at, is killed; what is gone already cannot be.
+        // Kills a process that does not end on request. `kill` fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -115,27 +115,27 @@ mod group {
         command.process_group(0).spawn()
     }
 
-    /// Whether it has ended. It stays a zombie: its number is not given to another.
+    /// Whether the process has ended. It stays a zombie, so that its process id is not reused.
     pub(super) fn has_ended(child: &mut Child) -> io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(waitid(WaitId::Pid(Pid::from_child(child)), options)?.is_some())
     }
 
-    /// Kills what is left of the group.
+    /// Kills the remaining processes of the group.
     pub(super) fn end(child: &mut Child) {
-        // The zombie is in the group, so there is one; and what cannot be killed is nothing that we have started.
+        // The zombie is a member, so the group exists. Processes that cannot be killed are not ours.
         let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     }
 
     pub(super) fn ask_to_end(child: &mut Child) {
         if matches!(child.try_wait(), Ok(None)) {
-            // It may end in this moment, and is not waited for by anybody else.
+            // The process may end at this moment; its process id stays valid, because only this code waits for it.
             let _ = kill_process(Pid::from_child(child), Signal::TERM);
         }
     }
 }
 
-/// Where there are no process groups: the process alone. The suite is not installed there.
+/// For systems without process groups: only the process itself. The suite is not installed there.
 #[cfg(not(unix))]
 mod group {
     use std::io;
@@ -201,7 +201,7 @@ mod tests {
         gone(printed.trim());
     }
 
-    /// It has been killed, and whoever inherits it may take a moment to notice.
+    /// Asserts that a killed process disappears. Its new parent may need a moment to reap it.
     fn gone(number: &str) {
         let began = Instant::now();
         loop {

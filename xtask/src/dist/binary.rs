@@ -1,4 +1,4 @@
-//! The binary as it is shipped, and what it needs of the system that runs it.
+//! The release binary, and what it requires of the system that runs it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,34 +8,35 @@ use serde_json::Value as Json;
 
 use crate::steps::{self, cargo};
 
-/// Runs on any Linux of that processor; only taken where its standard library is installed
+/// A static build, which runs on any Linux with that processor. Used only where its standard library is installed
 /// (`rustup target add x86_64-unknown-linux-musl`).
 const STATIC: &str = "x86_64-unknown-linux-musl";
 
-/// The profile of the root manifest that it is built with.
+/// The profile of the root manifest for the release binary.
 pub(crate) const PROFILE: &str = "dist";
 
-/// The most that the binary may have: somebody may have to fetch it before the first answer (`npx`). The goal is 12 MiB, and
-/// missed: with authorization it has 15.7. `bench/NOTES.md` ("Size") says where they are, and what was tried.
+/// The largest size of the binary: `npx` may download it before the first response. The goal is 12 MiB and is missed:
+/// with authorization the binary has 15.7 MiB. `bench/NOTES.md` ("Size") shows which parts take the space and which
+/// changes were tried.
 const LARGEST: usize = 16 << 20;
 
-/// A binary that was built.
+/// A built binary.
 pub(super) struct Binary {
     pub(super) path: PathBuf,
     pub(super) bytes: Vec<u8>,
-    /// What it was built for, in Rust's words.
+    /// Its target triple.
     pub(super) target: String,
     pub(super) version: String,
-    /// The newest version of the C library that it asks for; `None` when it asks for none.
+    /// The newest version of glibc that it requires; `None` when it requires none.
     pub(super) glibc: Option<(u32, u32)>,
 }
 
 impl Binary {
-    /// Builds the one that people are given, and holds its size.
+    /// Builds the release binary, and checks its size.
     pub(super) fn build(root: &Path) -> Result<Self> {
         let host = host()?;
         let target = if installed(STATIC)? && host == "x86_64-unknown-linux-gnu" { STATIC } else { &host };
-        // Without `--target` when it is the host's: the build that `cargo xtask bench` has made is taken.
+        // Without `--target` when it is the host's: then cargo reuses the build of `cargo xtask bench`.
         let mut words = vec!["build", "--profile", PROFILE, "--package", "mcpjoin-cli", "--bin", "mcpjoin"];
         if target != host {
             words.extend(["--target", target]);
@@ -55,12 +56,12 @@ impl Binary {
         Self::new(path, bytes, target)
     }
 
-    /// Takes one that was built for this machine as it is, without what debuggers read.
+    /// Takes an existing binary for this machine, and strips its debug information.
     pub(super) fn stripped(path: &Path) -> Result<Self> {
         let copy = std::env::temp_dir().join(format!("mcpjoin-stripped-{}", std::process::id()));
         let bytes = steps::succeed(Command::new("strip").arg("-o").arg(&copy).arg(path))
             .and_then(|()| std::fs::read(&copy).with_context(|| format!("cannot read {}", copy.display())));
-        // There is none when `strip` failed.
+        // The copy does not exist when `strip` failed.
         let _ = std::fs::remove_file(&copy);
         Self::new(path.to_path_buf(), bytes?, &host()?)
     }
@@ -79,7 +80,7 @@ impl Binary {
         })
     }
 
-    /// What it is and what it needs, in one line.
+    /// Describes the binary and its requirements in one line.
     pub(super) fn described(&self) -> String {
         let needs = match self.glibc {
             None => "static: needs no C library".to_owned(),
@@ -91,13 +92,13 @@ impl Binary {
         format!("mcpjoin {} for {}, {size} KiB, {needs}", self.version, self.target)
     }
 
-    /// Runs it, and gives what it printed.
+    /// Runs the binary, and returns its output.
     pub(super) fn prints(&self, words: &[&str]) -> Result<String> {
         steps::stdout(Command::new(&self.path).args(words))
     }
 }
 
-/// The target of this machine, if there are packages for it.
+/// The target of this machine, if packages exist for it.
 fn host() -> Result<String> {
     let said = steps::stdout(Command::new("rustc").arg("-vV"))?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
@@ -108,13 +109,13 @@ fn host() -> Result<String> {
     Ok(host.to_owned())
 }
 
-/// Whether the standard library for a target is there.
+/// Whether the standard library for a target is installed.
 fn installed(target: &str) -> Result<bool> {
     let folder = steps::stdout(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))?;
     Ok(Path::new(folder.trim()).is_dir())
 }
 
-/// The newest `GLIBC_2.x` among the versions of symbols that a binary asks for.
+/// The newest `GLIBC_2.x` among the symbol versions that a binary requires.
 fn newest_glibc(binary: &[u8]) -> Option<(u32, u32)> {
     const PREFIX: &[u8] = b"\0GLIBC_";
     let mut newest = None;

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: everything that people install, in `target/packages`: an archive, an npm package and a wheel, each
-//! around the same binary. The tests make the same packages around the binary that they have, in a folder of their own.
+//! `cargo xtask dist`: builds everything that users install, in `target/packages`: an archive, an npm package and a wheel
+//! with the same binary. The tests build the same packages with the test binary, in a different folder.
 //!
 //! Publishes nothing.
 
@@ -19,13 +19,13 @@ pub(crate) use binary::PROFILE;
 
 use binary::Binary;
 
-/// Builds the binary with all optimisation and packs it; returns the folder with the packages.
+/// Builds the binary with full optimisation and packs it; returns the folder with the packages.
 pub(crate) fn run(root: &Path) -> Result<PathBuf> {
     pack(root, &Binary::build(root)?, root.join("target/packages"))
 }
 
-/// Packs a binary that is there already, so that the packages can be tried without the minutes that the one for people
-/// takes. Never where [`run`] puts what people are given.
+/// Packs an existing binary, so that the packages can be tested without the minutes that a release build takes. Never
+/// writes to the folder of [`run`].
 pub(crate) fn try_out(root: &Path, binary: &Path) -> Result<PathBuf> {
     pack(root, &Binary::stripped(binary)?, root.join("target/packages-tried"))
 }
@@ -55,5 +55,5 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The files that go with every copy of the binary.
+/// The files that accompany every copy of the binary.
 const WITH_IT: [&str; 4] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "THIRD-PARTY.md"];

@@ -1,5 +1,5 @@
-//! The npm package: `mcpjoin`, a few lines that start the binary, and one package for each platform that holds it and is
-//! installed only there.
+//! The npm packages: `mcpjoin`, a short script that starts the binary, and one package for each platform, which contains
+//! the binary and is installed only on that platform.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::WITH_IT;
 use super::binary::Binary;
 
-/// The package that holds the binary for Linux on x86_64.
+/// The package with the binary for Linux on x86_64.
 const PLATFORM: &str = "@mcpjoin/linux-x64";
 
-/// Writes the packages side by side below `npm/`; returns the one that people install.
+/// Writes the packages side by side below `npm/`; returns the one that users install.
 pub(super) fn pack(root: &Path, folder: &Path, binary: &Binary) -> Result<PathBuf> {
     let folder = folder.join("npm");
     let main = folder.join("mcpjoin");

@@ -35,7 +35,7 @@ pub(super) fn pack(root: &Path, folder: &Path, binary: &Binary) -> Result<PathBu
     Ok(path)
 }
 
-/// The systems that may install it, in the words of pip: the C library's version is part of them.
+/// The systems that may install the wheel, as a platform tag of pip. The version of the C library is part of the tag.
 fn platform(binary: &Binary) -> String {
     match binary.glibc {
         Some((major, minor)) => format!("manylinux_{major}_{minor}_x86_64"),
@@ -56,7 +56,7 @@ fn metadata(binary: &Binary, readme: &str) -> String {
 
 struct Wheel {
     zip: ZipWriter<File>,
-    /// Every file with its digest, as the format asks for.
+    /// Every file with its digest, as the format requires.
     record: String,
 }
 

@@ -1,12 +1,12 @@
-//! Draws some of many, the same ones for the same seed.
+//! Draws a random sample; the same seed gives the same sample.
 
-/// Where the numbers begin.
+/// The state of the generator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seed(pub(super) u64);
 
 impl Seed {
-    /// The next number of SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>): each of 2^64 once, and no crate whose next
-    /// release draws others.
+    /// The next number of SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>), which produces each of the 2^64 numbers once.
+    /// It is written here because the next release of a crate might draw other numbers.
     const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -15,9 +15,9 @@ impl Seed {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, each as likely as any other.
+    /// A uniformly distributed number below `end`.
     fn below(&mut self, end: u64) -> u64 {
-        // What is above the last multiple of `end` would make the small numbers likelier.
+        // Numbers above the last multiple of `end` would make small results more likely.
         let fair = u64::MAX - u64::MAX % end;
         loop {
             let number = self.next();
@@ -28,7 +28,7 @@ impl Seed {
     }
 }
 
-/// So many of them, or all where there are fewer, in the order of their names. Their order before does not matter.
+/// Draws `wanted` items, or all if there are fewer, and sorts them by name. The order of the input does not matter.
 pub(super) fn draw(mut from: Vec<String>, wanted: usize, mut seed: Seed) -> Vec<String> {
     from.sort();
     let wanted = wanted.min(from.len());
@@ -42,11 +42,12 @@ pub(super) fn draw(mut from: Vec<String>, wanted: usize, mut seed: Seed) -> Vec<
     from
 }
 
-/// A regular expression that matches this text and no other.
+/// A regular expression that matches exactly this text.
 pub(super) fn literally(text: &str) -> String {
     let mut expression = String::new();
     for c in text.chars() {
-        // In the crate `regex` any ASCII character but letters, digits, `<` and `>` may be escaped; those two mean themselves.
+        // The crate `regex` allows a backslash before any ASCII character but letters, digits, `<` and `>`. Those two are
+        // literal.
         if c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
             expression.push('\\');
         }
@@ -72,7 +73,7 @@ mod tests {
         assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), 60, "none twice");
         assert_eq!(drawn, draw(names(500).into_iter().rev().collect(), 60, Seed(7)));
         assert_ne!(drawn, draw(names(500), 60, Seed(8)));
-        // Written down, so that a table can be made again years later.
+        // Fixed, so that a table can be reproduced years later.
         assert_eq!(draw(names(500), 4, Seed(20_261_123)), ["077", "125", "157", "473"]);
     }
 

@@ -1,24 +1,24 @@
-//! What became of mutants, as cargo-mutants writes it down and as it is printed.
+//! The results of mutants: reads them from cargo-mutants' report and prints them.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value as Json;
 
-/// What became of the mutants of one area.
+/// The results of the mutants of one area.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Outcomes {
     caught: usize,
     unbuildable: usize,
     timeout: usize,
-    /// By name.
+    /// The names of the mutants that survived.
     survived: Vec<String>,
-    /// For building and testing all of them, in seconds, without the run that comes first and changes nothing.
+    /// The time to build and test all of them, in seconds, without the first run, which tests the unchanged sources.
     seconds: f64,
 }
 
 impl Outcomes {
-    /// Reads `outcomes.json`, of the mutants that were drawn.
+    /// Reads the results of the drawn mutants from `outcomes.json`.
     pub(super) fn parse(text: &str, drawn: impl Fn(&str) -> bool) -> Result<Self> {
         let document: Json = serde_json::from_str(text)?;
         let listed = document["outcomes"].as_array().context("no list of outcomes")?;
@@ -46,7 +46,7 @@ impl Outcomes {
         self.caught + self.unbuildable + self.timeout + self.survived.len()
     }
 
-    /// Those that no test noticed, one line each.
+    /// The mutants that no test caught, one line each.
     pub(super) fn survivors(&self) -> String {
         self.survived.iter().map(|name| format!("    survived: {name}")).collect::<Vec<_>>().join("\n")
     }
@@ -56,7 +56,7 @@ impl Outcomes {
     }
 }
 
-/// A line for each area, one for all of them, and the share that was noticed of those that build.
+/// A line for each area, a line for all of them, and the share of caught mutants among those that build.
 pub(super) fn print(rows: &[(&str, Outcomes)]) -> String {
     let mut text =
         String::from("| area | sampled | unbuildable | caught | timeout | survived | noticed | s each |\n");

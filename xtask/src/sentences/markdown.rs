@@ -1,26 +1,27 @@
-//! Reads the normative sentences out of a page of the specification, or out of the comments of its schema.
+//! Extracts the normative sentences from a page of the specification, or from the comments of its schema.
 //!
-//! Called by the chore alone. A sentence is normative when it has a key word in capitals
-//! ([BCP 14](https://www.rfc-editor.org/info/bcp14)); an item below a sentence with a key word that ends in a colon is
-//! one with it, unless it has a key word itself. Code, diagrams and addresses of links do not count.
+//! Called only by `cargo xtask sentences`. A sentence is normative when it contains a key word in capitals
+//! ([BCP 14](https://www.rfc-editor.org/info/bcp14)). A list item below a sentence with a key word that ends in a colon is
+//! normative together with that sentence, unless the item has its own key word. Code, diagrams and link targets are ignored.
 
-/// A normative sentence as it stands on a page.
+/// A normative sentence of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Normative {
-    /// The heading that it stands under, as an address has it; empty before the first.
+    /// The anchor of its heading; empty before the first heading.
     pub(super) anchor: String,
-    /// Without marks, on one line.
+    /// The text without markup, on one line.
     pub(super) text: String,
 }
 
-/// The key words that demand something.
+/// The key words of a requirement.
 const DEMANDING: [&str; 3] = ["MUST", "SHALL", "REQUIRED"];
-/// The key words that advise something.
+/// The key words of a recommendation.
 const ADVISING: [&str; 2] = ["SHOULD", "RECOMMENDED"];
-/// The key words that allow something: not normative, and yet what has one means nothing else.
+/// The key words of a permission. An item with one is not normative, and does not inherit the key words of the sentence
+/// above it.
 const ALLOWING: [&str; 2] = ["MAY", "OPTIONAL"];
 
-/// How bindingly a sentence speaks: `MUST`, `SHOULD` or, when it says both, `MUST SHOULD`.
+/// The level of a sentence: `MUST`, `SHOULD` or, when it has both, `MUST SHOULD`.
 pub(super) fn level(text: &str) -> &'static str {
     match (has(text, &DEMANDING), has(text, &ADVISING)) {
         (true, false) => "MUST",
@@ -41,9 +42,9 @@ fn is_normative(text: &str) -> bool {
 #[derive(Debug, PartialEq)]
 enum Block {
     Heading(String),
-    /// Code, or a diagram: what stands before it leads to it, and not to what follows.
+    /// Code, or a diagram: a sentence before it that ends in a colon introduces it, and not the text after it.
     Code,
-    /// How far it stands in: for a paragraph one less than for an item, so that items are below it.
+    /// The indentation: for a paragraph one less than for an item, so that items are below it.
     Text {
         indent: isize,
         text: String,
@@ -54,7 +55,7 @@ enum Block {
 pub(super) fn of_page(page: &str) -> Vec<Normative> {
     let mut found = Vec::new();
     let mut anchor = String::new();
-    // What is open above: how far it stands in, and what it leads to.
+    // The open blocks: the indentation of each, and the sentence that introduces the items below it.
     let mut above: Vec<(isize, Option<String>)> = Vec::new();
     let blocks = blocks(page);
     for (place, block) in blocks.iter().enumerate() {
@@ -74,7 +75,7 @@ pub(super) fn of_page(page: &str) -> Vec<Normative> {
         let leads = sentences.last().is_some_and(|last| last.ends_with(':'))
             && matches!(blocks.get(place + 1), Some(Block::Text { indent: next, .. }) if *next > indent);
         let below = above.last().and_then(|(_, lead)| lead.as_deref());
-        // What stands before its own key words belongs to what leads to it.
+        // The text before its own key words belongs to the introducing sentence.
         let own = sentences.iter().position(|sentence| is_normative(sentence) || has(sentence, &ALLOWING));
         let led = &sentences[..own.unwrap_or(sentences.len())];
         if let (Some(lead), false) = (below, led.is_empty()) {
@@ -91,7 +92,7 @@ pub(super) fn of_page(page: &str) -> Vec<Normative> {
     found
 }
 
-/// The normative sentences in the comments of a TypeScript file, under the name of what is exported.
+/// The normative sentences in the comments of a TypeScript file, under the name of the exported item.
 pub(super) fn of_schema(schema: &str) -> Vec<Normative> {
     let mut found = Vec::new();
     let mut exported = String::new();
@@ -109,7 +110,7 @@ pub(super) fn of_schema(schema: &str) -> Vec<Normative> {
                 .trim_start()
                 .strip_prefix('*')
                 .map_or(text, |text| text.strip_prefix(' ').unwrap_or(text));
-            // Marks for the tool that makes pages of it.
+            // Tags for the generator of the schema's pages.
             if !text.trim_start().starts_with('@') {
                 comment.push_str(text);
             }
@@ -118,7 +119,7 @@ pub(super) fn of_schema(schema: &str) -> Vec<Normative> {
         }
         let mut sentences = of_page(&comment);
         if !sentences.is_empty() {
-            // The comment is about what follows it.
+            // The comment describes the line after it.
             let following = lines.clone().find(|line| !line.is_empty());
             if let Some(name) = following.and_then(export) {
                 exported = name.to_lowercase();
@@ -139,10 +140,10 @@ fn export(line: &str) -> Option<&str> {
     words.next()
 }
 
-/// The paragraphs, items and rows of a page, in their order.
+/// The paragraphs, items and table rows of a page, in their order.
 fn blocks(page: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
-    // What is being read, and what marks its end.
+    // The current block (its indentation and text), and the marker that ends it.
     let mut open: Option<(isize, String)> = None;
     let mut until: Option<&str> = None;
     let mut lines = page.lines().peekable();
@@ -177,7 +178,7 @@ fn blocks(page: &str) -> Vec<Block> {
         if text.is_empty() || is_tag || is_reference || is_rule {
             close(&mut open, &mut blocks);
             if is_rule {
-                // The row above names the columns.
+                // The previous row is the table's header.
                 blocks.pop();
             }
         } else if text.starts_with('#') {
@@ -203,7 +204,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// What follows the mark of a list.
+/// The text after a list marker.
 fn item(text: &str) -> Option<&str> {
     let bullet =
         text.strip_prefix("- ").or_else(|| text.strip_prefix("* ")).or_else(|| text.strip_prefix("+ "));
@@ -213,7 +214,7 @@ fn item(text: &str) -> Option<&str> {
     })
 }
 
-/// As the address of a heading has it.
+/// The anchor of a heading.
 fn anchor(title: &str) -> String {
     let kept = title.trim().chars().filter_map(|c| match c {
         ' ' => Some('-'),
@@ -223,7 +224,7 @@ fn anchor(title: &str) -> String {
     kept.collect()
 }
 
-/// The sentences of a text, still with the marks of code.
+/// The sentences of a text, still with code marks.
 fn sentences(text: &str) -> Vec<String> {
     let text = unmarked(text);
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -250,7 +251,7 @@ fn sentences(text: &str) -> Vec<String> {
     sentences
 }
 
-/// Without emphasis, tags and addresses; what is in marks of code stays as it is, with its marks.
+/// Removes emphasis, tags and link targets; text in code marks stays unchanged, with its marks.
 fn unmarked(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

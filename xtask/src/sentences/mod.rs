@@ -1,7 +1,7 @@
-//! Holds the list of normative sentences (`crates/rules/sentences`) against the specification.
+//! `cargo xtask sentences`: compares the list of normative sentences (`crates/rules/sentences`) with the specification.
 //!
-//! Called by people, with a checkout of <https://github.com/modelcontextprotocol/modelcontextprotocol>: the
-//! specification is not kept here. Pages that only tell what has changed do not count.
+//! Run by contributors with a checkout of <https://github.com/modelcontextprotocol/modelcontextprotocol>: the
+//! specification is not part of this repository. Pages that only describe changes are ignored.
 
 #[path = "../../../crates/rules/tests/sentences/list.rs"]
 mod list;
@@ -17,15 +17,15 @@ use sha2::{Digest as _, Sha256};
 
 const FOLDER: &str = "crates/rules/sentences";
 const RULES: &str = "crates/rules/src";
-/// The rules that rest on no such sentence.
+/// The file of the rules that are not based on such a sentence.
 const BEYOND: &str = "beyond.txt";
-/// How much of the digest names a sentence.
+/// The number of bytes of the digest that identify a sentence.
 const DIGEST_BYTES: usize = 4;
 
 /// A sentence of the specification.
 #[derive(Clone, Debug, PartialEq)]
 struct Sentence {
-    /// In the newest revision that has it.
+    /// Its place in the newest revision that has it.
     place: String,
     revisions: Vec<usize>,
     text: String,
@@ -56,7 +56,7 @@ pub(crate) fn check(root: &Path, specification: &Path) -> Result<()> {
     }
 }
 
-/// Writes the list anew: what was there stays, what is new is `unread` and printed in full.
+/// Rewrites the list: existing entries stay; new sentences become `unread` and are printed in full.
 pub(crate) fn write(root: &Path, specification: &Path) -> Result<()> {
     let (areas, kept) = (areas(specification)?, kept(root)?);
     for (area, sentences) in &areas {
@@ -81,7 +81,7 @@ pub(crate) fn write(root: &Path, specification: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes rules of what was owed, where the book has them now.
+/// Replaces planned rules by rules, where the crate `rules` has them now.
 pub(crate) fn settle(root: &Path) -> Result<()> {
     let mut book = String::new();
     let mut folders = vec![root.join(RULES)];
@@ -108,7 +108,7 @@ pub(crate) fn settle(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The rules first, what is still owed after them, then the reasons.
+/// Sorts the entries: rules first, then planned rules, then reasons.
 fn settled(fates: Vec<Fate>, has: impl Fn(&String) -> bool) -> Vec<Fate> {
     let (mut rules, mut owed, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     for fate in fates {
@@ -129,7 +129,7 @@ fn settled(fates: Vec<Fate>, has: impl Fn(&String) -> bool) -> Vec<Fate> {
 /// The normative sentences of all revisions.
 fn areas(specification: &Path) -> Result<Areas> {
     let mut areas = Areas::new();
-    // The newest first: its place and its order are the list's.
+    // The newest first: the list takes the place and the order from it.
     for (revision, name) in REVISIONS.iter().enumerate().rev() {
         let folder = specification.join("docs/specification").join(name);
         let mut pages = Vec::new();
@@ -139,7 +139,8 @@ fn areas(specification: &Path) -> Result<Areas> {
             let page = path.strip_prefix(&folder)?.with_extension("");
             let page = page.to_string_lossy().replace('\\', "/");
             let page = page.strip_suffix("index").map_or(page.as_str(), |page| page.trim_end_matches('/'));
-            // The one tells of changes, the other is made of the schema's comments, which are read themselves.
+            // The changelog only describes changes, and the schema page is generated from the schema's comments, which are
+            // read directly.
             if !["changelog", "schema"].contains(&page) {
                 add(&mut areas, revision, page, markdown::of_page(&read(&path)?));
             }
@@ -156,7 +157,7 @@ fn areas(specification: &Path) -> Result<Areas> {
 fn add(areas: &mut Areas, revision: usize, page: &str, found: Vec<markdown::Normative>) {
     let sentences = areas.entry(area(page)).or_default();
     for one in found {
-        // What a page says of its own revision it says in each.
+        // A sentence that names its own revision counts as the same sentence in each revision.
         let text = one.text.replace(REVISIONS[revision], "REVISION");
         let digest = digest(&text);
         match sentences.iter_mut().find(|(known, _)| *known == digest) {
@@ -170,7 +171,7 @@ fn add(areas: &mut Areas, revision: usize, page: &str, found: Vec<markdown::Norm
     }
 }
 
-/// The file that a page belongs to: the same in all revisions, though pages have moved.
+/// The file of a page's sentences: the same in all revisions, although pages have moved.
 fn area(page: &str) -> &'static str {
     match page {
         "schema" => "schema",
@@ -210,7 +211,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The list as it is kept.
+/// Reads the list from its files.
 fn kept(root: &Path) -> Result<BTreeMap<String, Vec<Line>>> {
     let folder = root.join(FOLDER);
     let mut kept = BTreeMap::new();
@@ -282,7 +283,7 @@ fn fate(fate: &Fate) -> String {
     }
 }
 
-/// Revisions as the list writes them.
+/// Revisions in the format of the list.
 fn span(revisions: &[usize]) -> String {
     let ranges = revisions.chunk_by(|one, next| one + 1 == *next).map(|range| match range {
         [first, .., last] => format!("{}..{}", REVISIONS[*first], REVISIONS[*last]),
@@ -324,7 +325,7 @@ mod tests {
         assert_eq!(told(line(&digest, "2026-07-28", "MUST")), 0);
         assert_eq!(told(line(&digest, "2025-11-25", "MUST")), 1);
         assert_eq!(told(line(&digest, "2026-07-28", "SHOULD")), 1);
-        // One that is gone, and one that is new.
+        // One sentence was removed, and one is new.
         assert_eq!(told(line("00000000", "2026-07-28", "MUST")), 2);
     }
 

@@ -1,8 +1,9 @@
-//! `cargo xtask test --quick`: the two minutes before a commit. It checks the tables and the format of everything, and clippy and
-//! the tests of the packages that differ from the branch `main` of the remote, or from the last commit where there is none.
+//! `cargo xtask test --quick`: the two minutes of checks before a commit. It checks the tables and the format of
+//! everything, and runs clippy and the tests of the packages that differ from the remote's branch `main`, or from the last
+//! commit if there is no such branch.
 //!
-//! It leaves out what CI runs besides: packages that only depend on what changed, tests that mostly wait (see [`SLOW`]),
-//! doc tests, published servers, the conformance suite and the fuzz targets.
+//! It omits these checks of CI: packages that only depend on a changed one, tests that mostly wait (see [`SLOW`]), doc tests,
+//! published servers, the conformance suite and the fuzz targets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::steps::{self, Steps, cargo, succeed};
 use crate::suite::{self, Group};
 use crate::{bounds, catalogue, dependencies, requirements, tree, wire};
 
-/// Groups that take more than ten seconds: child processes over and over, time limits of whole runs, the command line.
+/// Groups that take more than ten seconds: many child processes, time limits of whole runs, the command line.
 const SLOW: [&str; 5] = [
     "mcpjoin tests/child_cycles",
     "mcpjoin-cli tests/runner",
@@ -28,10 +29,10 @@ const SLOW: [&str; 5] = [
 /// Packages whose tests need installed servers.
 const INSTALLED: [&str; 2] = ["conformance", "interop"];
 
-/// The tests that hold the rules of the repository: they run whatever changed.
+/// The tests of the repository's rules: they always run.
 const RULES: [(&str, &str); 2] = [("mcpjoin-proto", "invariants"), ("mcpjoin", "sources")];
 
-/// Does every step, and fails if one of them failed.
+/// Runs every step, and fails if one of them failed.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut steps = Steps::default();
     steps.step("format", "cargo fmt --all --check", || format(root));
@@ -67,7 +68,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
 }
 
-/// The packages of the workspace in which a file differs, by name.
+/// The names of the packages of the workspace with changed files.
 fn changed(root: &Path) -> Result<Vec<String>> {
     let git = |arguments: &[&str]| steps::stdout(Command::new("git").args(arguments).current_dir(root));
     let remote =
@@ -102,7 +103,7 @@ fn packages_of(metadata: &Json, root: &Path) -> Result<Vec<(String, String)>> {
     packages.iter().map(|package| of(package).context("a package has a name and a folder")).collect()
 }
 
-/// The package in whose folder a file is; `packages` are folders, relative to the root, with names.
+/// The package that contains a file; `packages` are folders, relative to the root, with names.
 fn package_of<'a>(file: &str, packages: &'a [(String, String)]) -> Option<&'a str> {
     let found = packages
         .iter()

@@ -1,5 +1,5 @@
-//! A package of Debian or Ubuntu with all that it needs and the machine lacks, downloaded by apt and unpacked into a folder:
-//! nothing is installed, and root is not needed.
+//! Downloads a package of Debian or Ubuntu and its missing dependencies with apt, and unpacks them into a folder. Nothing is
+//! installed, and root is not needed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 
 use super::{empty, on_path};
 
-/// Where apt keeps what it knows of installed packages: with it only what is missing is downloaded.
+/// apt's record of installed packages: with it, only missing packages are downloaded.
 const STATUS: &str = "/var/lib/dpkg/status";
 
-/// Brings a package, so that the program `inside` it can be started as `place`.
+/// Downloads a package, so that the program `inside` it can be started as `place`.
 pub(super) fn bring(package: &str, inside: &str, place: &Path, folder: &Path) -> Result<()> {
     let (apt, dpkg) = programs(std::env::var_os("PATH").as_deref())?;
     let own = folder.join("apt");
@@ -21,7 +21,7 @@ pub(super) fn bring(package: &str, inside: &str, place: &Path, folder: &Path) ->
     fs::create_dir_all(own.join("state/lists/partial"))?;
     fs::create_dir_all(own.join("cache/archives/partial"))?;
     let run = |words: &[&str]| said(Command::new(&apt).args(options(&own)).args(words));
-    // A hook of the system that needs root fails this although the lists are there: what counts is the download.
+    // One of the system's hooks may need root and fail although the lists were updated: only the download decides.
     let updated = run(&["update"]);
     let download = ["install", "--yes", "--download-only", "--no-install-recommends", package];
     if let Err(error) = run(&download) {
@@ -47,11 +47,11 @@ pub(super) fn bring(package: &str, inside: &str, place: &Path, folder: &Path) ->
     fs::create_dir_all(place.parent().context("a tool lies in a folder")?)?;
     fs::write(place, text).with_context(|| format!("cannot write {}", place.display()))?;
     executable(place)?;
-    // The lists are 60 MB that are old tomorrow.
+    // The lists take 60 MB and are outdated after a day.
     fs::remove_dir_all(&own).with_context(|| format!("cannot remove {}", own.display()))
 }
 
-/// What downloads packages, and what unpacks them.
+/// The programs that download and unpack packages.
 fn programs(path: Option<&OsStr>) -> Result<(PathBuf, PathBuf)> {
     match (on_path("apt-get", path), on_path("dpkg-deb", path)) {
         (Some(apt), Some(dpkg)) => Ok((apt, dpkg)),
@@ -59,7 +59,7 @@ fn programs(path: Option<&OsStr>) -> Result<(PathBuf, PathBuf)> {
     }
 }
 
-/// Lists, cache and locks of our own; the sources, keys and proxies of the system.
+/// Options of apt: our own lists, cache and locks, but the sources, keys and proxies of the system.
 fn options(own: &Path) -> Vec<OsString> {
     let setting = |name: &str, path: &Path| {
         let mut setting = OsString::from(format!("{name}="));
@@ -71,7 +71,7 @@ fn options(own: &Path) -> Vec<OsString> {
         setting("Dir::State::status", Path::new(STATUS)),
         setting("Dir::Cache", &own.join("cache")),
         "Debug::NoLocking=1".into(),
-        // For root: the user whom apt takes for downloads cannot write into our folder.
+        // When this runs as root: apt's unprivileged download user cannot write into our folder.
         "APT::Sandbox::User=root".into(),
         "Acquire::Languages=none".into(),
         "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".into(),
@@ -80,19 +80,19 @@ fn options(own: &Path) -> Vec<OsString> {
     settings.into_iter().flat_map(|setting| ["-o".into(), setting]).collect()
 }
 
-/// Starts a program with the libraries that were unpacked beside it.
+/// A script that starts a program with the unpacked libraries.
 fn launcher(program: &Path, libraries: &[PathBuf]) -> String {
     let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
     let folders = libraries.iter().map(|folder| quoted(folder)).collect::<Vec<_>>().join(":");
     let variable = match folders.as_str() {
         "" => String::new(),
-        // An empty part would stand for the folder that the program is started in.
+        // An empty entry would mean the current directory.
         _ => format!("export LD_LIBRARY_PATH={folders}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\n"),
     };
     format!("#!/bin/sh\n{variable}exec {} \"$@\"\n", quoted(program))
 }
 
-/// The folders with shared libraries, where Debian has them: `lib`, `usr/lib`, and one folder below for the architecture.
+/// The folders with shared libraries, in Debian's layout: `lib`, `usr/lib`, and one folder below for the architecture.
 fn libraries(unpacked: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for folder in ["lib", "usr/lib"].map(|name| unpacked.join(name)) {
@@ -126,7 +126,7 @@ fn archives(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Runs a command; where it fails, the error is what it said.
+/// Runs a command; if it fails, the error contains its output.
 fn said(command: &mut Command) -> Result<()> {
     let name = Path::new(command.get_program()).display().to_string();
     let output = command.stdin(Stdio::null()).env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(libraries, ["lib", "usr/lib/x86_64-linux-gnu"].map(|name| unpacked.join(name)));
 
         let place = folder.0.join("place");
-        // Only what is unset is left out: a part that is empty would be the folder of the caller.
+        // Only an unset variable is left out: an empty entry would mean the caller's current directory.
         for (libraries, shown) in [
             (&libraries[..1], format!("{}/lib:/x [a b] [c]", unpacked.display())),
             (&[][..], "/x [a b] [c]".to_owned()),

@@ -1,9 +1,9 @@
-//! Versions as programs print them.
+//! Parses versions in the output of programs.
 
 use semver::Version;
 
-/// The first version in a text: numbers with dots between them, outside parentheses. A distribution's own suffix
-/// (`1.22.1-9+deb12u7`, `2.39.5 (Apple Git-154)`) is no part of it, and what is missing is 0.
+/// The first version in a text: numbers separated by dots, outside parentheses. A distribution's suffix
+/// (`1.22.1-9+deb12u7`, `2.39.5 (Apple Git-154)`) is not part of it, and missing numbers are 0.
 pub(super) fn first(text: &str) -> Option<Version> {
     let mut depth = 0_usize;
     let outside: String = text
@@ -18,7 +18,7 @@ pub(super) fn first(text: &str) -> Option<Version> {
     outside.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(dotted)
 }
 
-/// `1.22`, `1.22.1` and `1.22.1.4`; a number alone may be anything.
+/// Parses `1.22`, `1.22.1` and `1.22.1.4`; a single number is not a version.
 fn dotted(text: &str) -> Option<Version> {
     let mut numbers = text.trim_matches('.').split('.').map(str::parse);
     let (major, minor) = (numbers.next()?.ok()?, numbers.next()?.ok()?);

@@ -1,4 +1,4 @@
-//! One connection to a server, and the session on it where there is one.
+//! One connection to a server, with its session if the mode has sessions.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,9 +11,9 @@ use super::Mode;
 use super::reply::Reply;
 use crate::messages::{HEAD, INITIALIZE, INITIALIZED, modern_tail, tail};
 
-/// Ids have so many digits, so that the length of a call never changes.
+/// The number of digits of every id, so that the length of a call never changes.
 const DIGITS: usize = 10;
-/// Longer than any answer may take.
+/// The time limit of a response in the handshake: more than any response may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) struct Connection {
@@ -21,10 +21,10 @@ pub(super) struct Connection {
     address: SocketAddr,
     mode: Mode,
     pub(super) session: Option<String>,
-    /// Everything of a call before its id, and behind it.
+    /// The parts of a call before and after its id.
     head: Vec<u8>,
     tail: Vec<u8>,
-    /// The call under way: what is written before its shared tail, and how much of both together has left.
+    /// The current call: its bytes before the shared tail, and how much of both together has been written.
     out: Vec<u8>,
     written: usize,
     pub(super) id: u64,
@@ -33,7 +33,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and opens a session where calls need one.
+    /// Connects, and opens a session if the mode has sessions.
     pub(super) fn open(address: SocketAddr, mode: Mode) -> Result<Self, String> {
         let socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
         let options = socket.set_nodelay(true).and_then(|()| socket.set_read_timeout(Some(PATIENCE)));
@@ -57,7 +57,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Goes through the handshake of 2025-11-25.
+    /// Does the handshake of 2025-11-25.
     pub(super) fn open_session(&mut self) -> Result<(), String> {
         self.session = None;
         self.reply.session = None;
@@ -75,13 +75,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the session, as a client does that has no more use for it.
+    /// Ends the session, like a client that does not need it any more.
     pub(super) fn close_session(&mut self) -> Result<(), String> {
         let head = format!("DELETE /mcp HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.address, self.headers());
         self.exchange(head.as_bytes(), "")
     }
 
-    /// The headers of everything behind the handshake.
+    /// The headers of all requests after the handshake.
     pub(super) fn headers(&self) -> String {
         match (self.mode, &self.session) {
             (Mode::Stateful, Some(session)) => {
@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// Makes everything of the calls that does not change.
+    /// Prepares the constant parts of the calls.
     pub(super) fn prepare(&mut self, text: &str) -> Result<(), String> {
         self.tail = if self.mode == Mode::Stateful { tail(text) } else { modern_tail(text) };
         let length = HEAD.len() + DIGITS + self.tail.len();
@@ -103,7 +103,7 @@ impl Connection {
         self.socket.set_nonblocking(true).map_err(|error| error.to_string())
     }
 
-    /// What is waited for.
+    /// The events to poll for.
     pub(super) fn interest(&self) -> PollFd<'_> {
         let out = self.written < self.out.len() + self.tail.len();
         PollFd::new(&self.socket, if out { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN })
@@ -134,7 +134,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes and reads what goes; true when the reply is whole.
+    /// Writes and reads as far as possible without blocking; true when the reply is complete.
     pub(super) fn turn(&mut self) -> Result<bool, String> {
         self.write()?;
         let mut piece = [0; 64 * 1024];
@@ -151,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// The message in the reply that is whole.
+    /// The message in the complete reply.
     pub(super) fn message(&self) -> Result<&[u8], String> {
         match self.reply.status {
             200 => Ok(self.reply.message()),
@@ -162,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// One request and its response, before the socket stops blocking.
+    /// One request and its response, while the socket is still blocking.
     fn exchange(&mut self, head: &[u8], body: &str) -> Result<(), String> {
         let sent = self.socket.write_all(&[head, body.as_bytes()].concat());
         sent.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Which processes of a bridge are there, and which are left when they should not be.
+//! Counts the processes of a bridge, and those that remain after their session.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use super::connection::Connection;
 use super::{LOOK, Listening, MARK, Mode};
 use crate::server::memory;
 
-/// How long processes have to end.
+/// How long processes may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Opens `left COUNT` sessions, ends the first half of them with DELETE and leaves the others, and tells the bridge to
-/// end. How many processes it had for them each time, besides its own, and how long they took to go.
+/// Opens `left COUNT` sessions, ends the first half of them with DELETE and leaves the others open, and then ends the
+/// bridge. Returns the number of its processes after each step, without the bridge itself, and how long they took to end.
 pub(crate) fn left(words: &[&str], command: &[String]) -> Result<Value, String> {
     let count: usize = words.iter().find_map(|word| word.parse().ok()).ok_or("left COUNT")?;
     let mark = std::process::id().to_string();
@@ -58,7 +58,7 @@ pub(crate) fn left(words: &[&str], command: &[String]) -> Result<Value, String> 
     }))
 }
 
-/// How many there are once there are no more than wanted, or none has gone for long enough; and how long that took.
+/// The number of processes when it has dropped to `wanted` or [`PATIENCE`] has passed, and the time until then.
 fn settle(mark: &str, own: u32, wanted: usize) -> (usize, f64) {
     let began = Instant::now();
     loop {
@@ -70,7 +70,7 @@ fn settle(mark: &str, own: u32, wanted: usize) -> (usize, f64) {
     }
 }
 
-/// How many processes have the mark, besides this one.
+/// The number of processes with the mark, without this one.
 fn processes(mark: &str, own: u32) -> usize {
     marked(mark).filter(|process| *process != own).count()
 }

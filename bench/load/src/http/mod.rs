@@ -1,4 +1,4 @@
-//! Calls of the tool echo over HTTP: as many connections as were asked for, one call after the other on each.
+//! Calls of the tool echo over HTTP, on the given number of connections, one call after the other on each.
 
 mod connection;
 mod left;
@@ -22,38 +22,38 @@ use crate::messages::{check, id};
 use crate::plan::Plan;
 use crate::server::{cpu, own_cpu, peak};
 
-/// A server that does not listen by then never will.
+/// The time limit for a server to listen.
 const STARTING: Duration = Duration::from_secs(20);
-/// How often it is looked whether it listens.
+/// The interval between two connection attempts until it listens.
 const LOOK: Duration = Duration::from_millis(1);
-/// So many of the first replies are checked in full, the others by id and length.
+/// The number of replies that are checked in full; the later ones are checked by id and length.
 const CHECKED: u64 = 3;
-/// The environment variable by which the children of a server are known, those behind `bridge --listen` included.
+/// The environment variable that marks the children of a server, including those of `bridge --listen`.
 const MARK: &str = "XDG_MCPJOIN_BENCH_MARK";
-/// Where the number of the port stands in the words of a command.
+/// The placeholder for the port in a command.
 const PORT: &str = "{port}";
 
-/// How a server is spoken to.
+/// The protocol mode of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// 2025-11-25, each connection in a session of its own.
     Stateful,
-    /// 2026-07-28, where every call stands for itself.
+    /// 2026-07-28, where calls are independent.
     Stateless,
 }
 
-/// A server that listens on a port of its own.
+/// A server that listens on its own port.
 struct Listening {
     child: Child,
     address: SocketAddr,
-    /// When it was started.
+    /// Its start time.
     began: Instant,
-    /// Its own until it has ended.
+    /// Reserved until the process has ended.
     _port: Port,
 }
 
 impl Listening {
-    /// Starts it with a free port in the place of `{port}`, and waits until it listens.
+    /// Starts the server with a free port in place of `{port}`, and waits until it listens.
     fn start(command: &[String]) -> Result<Self, String> {
         Self::start_marked(command, "")
     }
@@ -99,7 +99,7 @@ impl Drop for Listening {
     }
 }
 
-/// Loads a server and says what it cost.
+/// Loads a server, and returns its costs.
 pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> {
     let (mode, words) = match words {
         ["stateful", words @ ..] => (Mode::Stateful, words),
@@ -117,7 +117,7 @@ pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> 
             Ok(connection)
         })
         .collect::<Result<Vec<_>, String>>()?;
-    // Without sessions nothing was answered yet.
+    // Without sessions there was no response yet.
     let opened = opened.filter(|_| mode == Mode::Stateful).map(|opened| opened.as_secs_f64() * 1e3);
     let mut run = Run { text: &plan.text, replies: 0, length: 0, next: 1, latencies: Latencies::default() };
     for connection in &mut connections {
@@ -167,11 +167,11 @@ pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> 
     }
 }
 
-/// What has come back so far.
+/// Checks and counts the replies.
 struct Run<'a> {
     text: &'a str,
     replies: u64,
-    /// Of a reply that was checked in full, in bytes.
+    /// The length of a reply that was checked in full, in bytes.
     length: usize,
     next: u64,
     latencies: Latencies,

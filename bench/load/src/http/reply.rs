@@ -1,12 +1,12 @@
-//! One HTTP/1.1 response, read as it comes.
+//! One HTTP/1.1 response, parsed as it arrives.
 
 use memchr::memmem;
 
-/// What has been read of a response.
+/// The parsed part of a response.
 #[derive(Default)]
 pub(super) struct Reply {
     pub(super) buffer: Vec<u8>,
-    /// Up to here the buffer was looked at.
+    /// The position in the buffer up to which it is parsed.
     at: usize,
     state: State,
     pub(super) status: u16,
@@ -18,24 +18,24 @@ pub(super) struct Reply {
 enum State {
     #[default]
     Head,
-    /// So many bytes of the body are missing.
+    /// The number of bytes of the body that are missing.
     Length(usize),
     ChunkSize,
     Chunk(usize),
-    /// The empty line behind the last chunk.
+    /// The empty line after the last chunk.
     Trailer,
     Whole,
 }
 
 impl Reply {
-    /// Ready for the next response; its buffers are kept.
+    /// Prepares for the next response; the buffers are reused.
     pub(super) fn clear(&mut self) {
         self.buffer.clear();
         self.body.clear();
         (self.at, self.state, self.status) = (0, State::Head, 0);
     }
 
-    /// Looks at what has come; true when the response is whole.
+    /// Parses the new bytes; true when the response is complete.
     pub(super) fn advance(&mut self) -> Result<bool, String> {
         loop {
             let rest = &self.buffer[self.at..];
@@ -98,7 +98,7 @@ impl Reply {
         Ok(())
     }
 
-    /// The message in the body: all of it, or the data of the last event that has any.
+    /// The message in the body: the whole body, or the data of the last event that has data.
     pub(super) fn message(&self) -> &[u8] {
         if self.body.first() == Some(&b'{') {
             return &self.body;

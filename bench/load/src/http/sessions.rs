@@ -1,4 +1,4 @@
-//! What sessions cost that do nothing.
+//! The cost of idle sessions.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,12 +11,12 @@ use super::connection::Connection;
 use super::{Listening, Mode};
 use crate::server::{cpu, memory};
 
-/// Sessions that are opened before anything counts.
+/// The number of sessions that are opened before the measurement.
 const WARM: usize = 20;
-/// How long a server may tidy up before its memory is read.
+/// The time for a server to free memory before its memory is read.
 const SETTLE: Duration = Duration::from_millis(700);
 
-/// Opens `sessions COUNT` of them, with an open stream each where `streams` is said, and reads the server's memory.
+/// Opens `sessions COUNT` of them, each with an open stream if `streams` is given, and reads the server's memory.
 pub(crate) fn sessions(words: &[&str], command: &[String]) -> Result<Value, String> {
     let streams = words.contains(&"streams");
     let count: usize = words.iter().find_map(|word| word.parse().ok()).ok_or("sessions COUNT [streams]")?;

@@ -1,4 +1,4 @@
-//! A client on rmcp, with the words and figures of `ours-client`:
+//! A client on rmcp for the benchmark, with the arguments and the output of `ours-client`:
 //! `rmcp-client [--rt current|multi] DEPTH SECONDS PAYLOAD SERVER...`.
 
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use tokio::process::Command;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
-/// Before it is measured.
+/// The duration of calls before the measurement.
 const WARM: Duration = Duration::from_millis(300);
 
 fn main() {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
-    // What rmcp's documentation does.
+    // The same runtime as in rmcp's documentation.
     let mut builder = Builder::new_multi_thread();
     if words.first().is_some_and(|word| word == "--rt") {
         if words.get(1).is_some_and(|word| word == "current") {
@@ -59,7 +59,7 @@ async fn run(words: &[String]) {
     let _ = client.cancel().await;
 }
 
-/// Calls until the time is over; how long each took.
+/// Makes calls until `end`; returns the latency of each.
 async fn calls(peer: &Peer<RoleClient>, text: &str, depth: usize, end: Instant) -> Vec<Duration> {
     let mut tasks = JoinSet::new();
     for _ in 0..depth {

@@ -1,6 +1,6 @@
-//! An echo server on rmcp: `rmcp-server [--rt current|multi] stdio|pipes`, where `stdio` is the transport that rmcp's
-//! documentation takes and `pipes` its newer one without threads, or `rmcp-server [--rt current|multi] http PORT
-//! stateful|stateless`, where without sessions the answers are plain JSON.
+//! An echo server on rmcp for the benchmark: `rmcp-server [--rt current|multi] stdio|pipes`, where `stdio` is the transport
+//! of rmcp's documentation and `pipes` is its newer one without threads, or
+//! `rmcp-server [--rt current|multi] http PORT stateful|stateless`; without sessions it answers with plain JSON.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

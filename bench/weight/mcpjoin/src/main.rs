@@ -1,4 +1,4 @@
-//! A server with one tool over its standard input and output, on mcpjoin.
+//! A server with one tool over stdio, on mcpjoin; `cargo xtask weight` measures its build.
 
 use mcpjoin::server::{Json, tool};
 use mcpjoin::{Link, Server};

@@ -1,4 +1,4 @@
-//! A server with one tool over its standard input and output, on rmcp.
+//! A server with one tool over stdio, on rmcp; `cargo xtask weight` measures its build.
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::wrapper::Parameters;

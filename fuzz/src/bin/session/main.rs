@@ -1,7 +1,7 @@
-//! Whole sessions: a client and a server in memory, of both eras, with a hostile hand on the wire and on the clock.
+//! Fuzz target of whole sessions: a client and a server in memory, of both eras, with a hostile network and clock.
 //!
-//! The input is a script. Whatever it says: nothing panics, every call ends exactly once, the bounds hold, no queue
-//! and no timer runs for ever, and when time has passed and the session is closed nothing is left.
+//! The input is a script. For every script: nothing panics, every call ends exactly once, the limits hold, no queue and no
+//! timer runs forever, and after enough time and the end of the session no state is left.
 #![no_main]
 
 mod side;
@@ -22,7 +22,7 @@ use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Reques
 
 use side::{Sent, Side};
 
-/// Longer scripts say no more.
+/// The largest number of steps: longer scripts test nothing more.
 const MOST_STEPS: usize = 400;
 
 fuzz_target!(init: start("session"), |data: &[u8]| {
@@ -140,16 +140,16 @@ impl World {
                 self.sides[from].check();
             }
             16 => self.reopen(),
-            // Lost on the way.
+            // The message is lost.
             17 => drop(self.sides[from].transmit()),
-            // Twice on the way.
+            // The message is duplicated.
             18 => {
                 if let Some(Sent::Line { line, .. }) = self.sides[from].transmit() {
                     self.sides[1 - from].line(now, line.clone());
                     self.sides[1 - from].line(now, line);
                 }
             }
-            // Out of order.
+            // The message is reordered.
             19 => {
                 let (first, second) = (self.sides[from].transmit(), self.sides[from].transmit());
                 for sent in [second, first].into_iter().flatten() {
@@ -160,7 +160,7 @@ impl World {
         }
     }
 
-    /// One message from a side to the other. Whether there was one.
+    /// Delivers one message from a side to the other. Returns whether there was one.
     fn deliver(&mut self, from: usize) -> bool {
         if !self.sides[1 - from].session.wants_input() {
             return false;
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Two sides that only react to each other come to rest.
+    /// Checks that two sides that only react to each other become idle.
     fn until_quiet(&mut self) {
         let mut delivered = 0;
         while self.deliver(CLIENT) | self.deliver(SERVER) {
@@ -201,7 +201,7 @@ impl World {
         self.sides[from].check();
     }
 
-    /// The owner of the client starts its server again.
+    /// The owner of the client restarts its server.
     fn reopen(&mut self) {
         if std::mem::take(&mut self.sides[CLIENT].reopen) {
             self.sides[SERVER].end();
@@ -266,7 +266,7 @@ fn raw(text: &'static str) -> Raw {
     Raw::parse(text).expect("our own text")
 }
 
-/// One version and no other, or all of them.
+/// Only one version, or all of them.
 fn version(number: u8) -> Option<Version> {
     Version::ALL.get(usize::from(number)).cloned()
 }
@@ -303,7 +303,7 @@ fn call(input: &mut Input<'_>, from: &Side) -> Call {
     call.total = (flags & 4 != 0).then_some(Duration::MAX);
     call.log_level = (flags & 8 != 0).then_some(LoggingLevel::Warning);
     call.on_behalf_of = (flags & 16 != 0).then(|| from.handled(flags));
-    // No timeout at all is a call that only the end of the session ends: not what this is about.
+    // A call without any timeout ends only with the session, which this target does not test.
     if flags & 2 == 0 && call.total.is_some() {
         call.total = Some(Duration::from_millis(1));
     }
@@ -338,7 +338,7 @@ fn link_end(number: u8) -> TransportEnd {
     }
 }
 
-/// What a hostile peer says, with a number for `@`.
+/// Messages of a hostile peer, with a number for `@`.
 const TEMPLATES: [&str; 24] = [
     r#"{"jsonrpc":"2.0","id":@,"result":{}}"#,
     r#"{"jsonrpc":"2.0","id":"@","result":{}}"#,

@@ -1,4 +1,4 @@
-//! One side of a conversation: a session, what its owner knows of it, and what must hold after every step.
+//! One side of a session: the session, its owner's view of it, and the checks after every step.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use mcpjoin_proto::session::{
 };
 use mcpjoin_proto::{Message, Method, RequestId, Time, encode};
 
-/// No step of a script makes more events or messages than this: more is a loop without an end.
+/// The most events or messages of one step: more means an endless loop.
 const MOST: usize = 20_000;
 
-/// More than an id and the words of an error take, in bytes.
+/// More bytes than an id and an error message take.
 const OVERHEAD: usize = 6000;
 
 pub(crate) struct Side {
     pub(crate) session: Session,
     /// Our calls that have not ended.
     open: BTreeSet<RequestId>,
-    /// Those of them that may live until the session ends.
+    /// The open calls that may last until the session ends.
     listening: BTreeSet<RequestId>,
-    /// The peer's requests that the owner has been given, in their order.
+    /// The peer's requests that the owner is handling, in their order.
     pub(crate) handling: Vec<RequestId>,
-    /// The far end is to be made afresh.
+    /// Whether the peer must be restarted.
     pub(crate) reopen: bool,
     closed: bool,
     origin: Arc<Origin>,
@@ -43,13 +43,13 @@ impl Side {
         }
     }
 
-    /// A request of the peer that is being handled, by a number that means one of them; else one that nobody made.
+    /// The id of a request of the peer that is being handled, selected by a number; or else an unknown id.
     pub(crate) fn handled(&self, number: u8) -> RequestId {
         let place = usize::from(number).checked_rem(self.handling.len());
         place.map_or_else(|| RequestId::from(i64::from(number)), |place| self.handling[place].clone())
     }
 
-    /// A call of ours that has not ended, in the same way.
+    /// The id of one of our open calls, selected in the same way.
     pub(crate) fn called(&self, number: u8) -> RequestId {
         let place = usize::from(number).checked_rem(self.open.len());
         let id = place.and_then(|place| self.open.iter().nth(place));
@@ -73,7 +73,7 @@ impl Side {
 
     pub(crate) fn cancel(&mut self, id: &RequestId) {
         self.session.cancel(id, Some("no longer needed"));
-        // No event follows.
+        // A cancelled call gets no event.
         self.open.remove(id);
         self.check();
     }
@@ -84,7 +84,7 @@ impl Side {
         self.check();
     }
 
-    /// Bytes as a link hands them on.
+    /// Receives bytes as a link delivers them.
     pub(crate) fn line(&mut self, now: Time, line: Bytes) {
         if line.is_empty() || !self.session.wants_input() {
             return;
@@ -103,14 +103,14 @@ impl Side {
         self.check();
     }
 
-    /// Does what is due, which must be done then: a timer that stays due would spin.
+    /// Handles the due timer, which must not be due again afterwards: otherwise it would be an endless loop.
     pub(crate) fn timeout(&mut self, now: Time) {
         self.session.handle_timeout(now);
         assert!(self.session.poll_timeout().is_none_or(|next| next > now), "a timer stays due");
         self.check();
     }
 
-    /// The next thing to send, as bytes.
+    /// The next message to send, as bytes.
     pub(crate) fn transmit(&mut self) -> Option<Sent> {
         let outbound = self.session.poll_transmit()?;
         let mut out = BytesMut::new();
@@ -130,7 +130,7 @@ impl Side {
                 let line = out.freeze();
                 match decode(&line, &self.session.limits().decode) {
                     Ok(Decoded::Batch(parts)) => assert!(parts.iter().all(Result::is_ok)),
-                    // As many replies as there were requests in theirs.
+                    // A batch of responses has as many as the peer's batch had requests.
                     other => panic!("we have sent {line:?}, which is {other:?}"),
                 }
                 Sent::Line { line, is_reply: true }
@@ -142,7 +142,7 @@ impl Side {
         Some(sent)
     }
 
-    /// Looks at every event, and at what must hold between them.
+    /// Checks every event, and the relations between them.
     pub(crate) fn check(&mut self) {
         for count in 0.. {
             assert!(count < MOST, "events without an end");
@@ -152,7 +152,7 @@ impl Side {
         }
         let limits = self.session.limits();
         assert!(self.handling.len() <= limits.handling, "too many requests are handled");
-        // A probe and an initialize are calls of the session itself.
+        // The session itself makes two calls: a probe and an initialize.
         assert!(self.session.calls_in_flight() <= limits.in_flight + 2, "too many calls");
         assert!(self.open.len() <= self.session.calls_in_flight(), "a call was forgotten");
         let waiting = self.session.requests_in_flight() - self.handling.len();
@@ -194,7 +194,7 @@ impl Side {
         }
     }
 
-    /// Lets time pass until nothing is due any more, and then only streams may still be open.
+    /// Advances the time until no timer is due; then only streams may still be open.
     pub(crate) fn until_the_end(&mut self, now: Time) -> Time {
         let mut now = now;
         for count in 0.. {
@@ -207,7 +207,7 @@ impl Side {
         now
     }
 
-    /// Ends the session and looks at what is left: nothing.
+    /// Ends the session, and checks that no state is left.
     pub(crate) fn end(&mut self) {
         self.session.close();
         self.check();
@@ -226,7 +226,7 @@ impl Side {
                 replies += line.len();
             }
         }
-        // Beyond the bound there are the answers of those who were at work, and to the line that was read last.
+        // In addition to the limit: the responses of running handlers, and those to the line that was read last.
         let limits = self.session.limits();
         let most = limits.queued_replies
             + (limits.handling + 2) * (limits.message + OVERHEAD)
@@ -236,12 +236,12 @@ impl Side {
     }
 }
 
-/// What has left a session.
+/// A message or action that leaves a session.
 pub(crate) enum Sent {
     Line {
         line: Bytes,
         is_reply: bool,
     },
-    /// Its owner has left the exchange of that request of its own.
+    /// The owner has aborted the exchange of its own request with this id.
     Abort(RequestId),
 }

@@ -1,5 +1,5 @@
-//! The client of the newest rmcp, as its users write one, against `mcpjoin serve demo`: both eras. In the modern one it is
-//! left to find the era by itself.
+//! A client on the newest rmcp, written as its users write one, against `mcpjoin serve demo`: both eras. In the modern era
+//! the client detects the era by itself.
 #![allow(deprecated, reason = "to its authors, the legacy era's subscriptions, sampling and roots are")]
 
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl interop_rmcp::Call for Call {
 impl Session for Current {
     const MAJOR: &'static str = "3";
     type Call = Call;
-    /// In the legacy era updates come to the handler.
+    /// In the legacy era updates arrive at the handler, so there is no subscription to keep.
     type Watch = Option<Subscription>;
 
     async fn open(server: &Server, era: Era, desk: Arc<Desk>) -> Checked<Self> {

@@ -1,5 +1,4 @@
-//! The client of the last rmcp that knows nothing but the legacy era, as its users write one, against
-//! `mcpjoin serve demo`.
+//! A client on the last rmcp with only the legacy era, written as its users write one, against `mcpjoin serve demo`.
 #![allow(deprecated, reason = "to its authors, sampling and roots are")]
 
 use std::sync::Arc;
@@ -102,7 +101,7 @@ impl interop_rmcp::Call for Call {
 impl Session for Old {
     const MAJOR: &'static str = "2";
     type Call = Call;
-    /// Updates come to the handler.
+    /// Updates arrive at the handler, so there is no subscription to keep.
     type Watch = ();
 
     async fn open(server: &Server, era: Era, desk: Arc<Desk>) -> Checked<Self> {

@@ -1,6 +1,6 @@
-//! A server on the newest rmcp, as its users write one: both eras. Without arguments on standard input and output; with
-//! `http` over Streamable HTTP, and with `http-stateless` there without sessions in the legacy era: then it prints the
-//! address that a client is given.
+//! A server on the newest rmcp, written as its users write one: both eras. Without arguments it uses stdio; with `http` it
+//! uses Streamable HTTP, and with `http-stateless` the same without sessions in the legacy era. With HTTP it prints its
+//! address for the client.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The same on rmcp 2.2, which ends when anything but `initialize` comes first.
+//! The same server on rmcp 2.2, which ends when the first request is not `initialize`.
 
 use std::sync::Arc;
 

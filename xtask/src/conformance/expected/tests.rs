@@ -1,4 +1,4 @@
-//! What the list must notice.
+//! The differences that the list must find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -74,7 +74,7 @@ fn a_scenario_that_is_not_listed_is_a_fault() {
         ("new", "2026-07-28", "server 2026-07-28 new: the suite has it, and the list does not"),
         ("new", "extension", "server new: the suite has it, and the list does not"),
         ("new", "2025-03-26", "server new: the suite has it, and the list does not"),
-        // Listed for the other revision alone.
+        // Listed only for the other revision.
         ("ping", "2026-07-28", "server 2026-07-28 ping: the suite has it, and the list does not"),
     ] {
         let mut suite = suite();
@@ -139,7 +139,7 @@ fn an_expected_failure_that_passes_is_a_fault() {
     assert!(held(&fails, &[]).unwrap_err().contains("out of date"));
 }
 
-/// Alpha.12 requires 30 and 37 scenarios of a server, and 18 and 32 of a client.
+/// Version alpha.12 requires 30 and 37 scenarios of a server, and 18 and 32 of a client.
 #[test]
 fn the_list_names_all_that_is_required() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
