@@ -12,11 +12,14 @@ pub mod certs;
 pub mod client;
 pub mod host;
 mod percent;
-mod tcp;
 pub mod value;
 pub mod wire;
 
-pub use tcp::tcp;
+use std::time::Duration;
+
+use mcpjoin::internal::tcp_stream;
+use mcpjoin::link::SocketError;
+use tokio::net::TcpStream;
 
 /// The application protocol that both ends name in the TLS handshake. One that names another, or none, is refused.
 pub const ALPN: &str = "orchestra-plugin";
@@ -35,3 +38,12 @@ pub const CLIENT_NAME: &str = "transport.stdio-client";
 
 /// The name in the certificate of the orchestrator.
 pub const SERVER_NAME: &str = "orchestrator";
+
+/// Connects to the plain TCP port of an orchestrator, `host:port`. Every address of a name is tried, IPv4 and IPv6 side
+/// by side, and `timeout` bounds all of it.
+///
+/// # Errors
+/// [`SocketError`] with every address that was tried, and what came of it.
+pub async fn tcp(address: &str, timeout: Duration) -> Result<TcpStream, SocketError> {
+    tcp_stream(address, timeout).await
+}

@@ -9,7 +9,6 @@
 //! Everything here blocks on files. Private keys must be for their owner alone: one that others can read is refused.
 
 mod directory;
-mod lock;
 mod profile;
 mod report;
 
@@ -108,7 +107,7 @@ impl Certificates {
     /// # Errors
     /// [`CertificateError`] names the file, what is wrong with it, and what to do.
     pub fn client(&self, name: &str, alpn: &str) -> Result<ClientTls, CertificateError> {
-        let (authorities, identity) = self.both(name)?;
+        let (authorities, identity) = self.authorities_and_identity(name)?;
         let tls = ClientTls::new(&Trust::Authorities(authorities), Some(identity), alpn)?;
         Ok(match &self.server_name {
             Some(name) => tls.server_name(name),
@@ -123,7 +122,7 @@ impl Certificates {
     /// # Errors
     /// As [`Certificates::client`].
     pub fn server(&self, name: &str, required: bool, alpn: &str) -> Result<ServerTls, CertificateError> {
-        let (authorities, identity) = self.both(name)?;
+        let (authorities, identity) = self.authorities_and_identity(name)?;
         let clients = match required {
             true => ClientsAre::Required(authorities),
             false => ClientsAre::CheckedIfGiven(authorities),
@@ -137,12 +136,12 @@ impl Certificates {
         report::report(self, name)
     }
 
-    fn both(&self, name: &str) -> Result<(Authorities, Identity), CertificateError> {
+    fn authorities_and_identity(&self, name: &str) -> Result<(Authorities, Identity), CertificateError> {
         let given = self.ca.as_deref().map(Authorities::from_file).transpose()?;
         let pair = match &self.pair {
             Some((certificate, key)) => {
                 let identity = Identity::from_files(certificate, key)?;
-                identity.current().map_err(|kind| CertificateError::at(certificate, kind))?;
+                identity.check_validity().map_err(|kind| CertificateError::at(certificate, kind))?;
                 Some(identity)
             }
             None => None,

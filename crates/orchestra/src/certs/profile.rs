@@ -20,31 +20,31 @@ use mcpjoin_quic::endpoint::{CertificateErrorKind, CertificateFacts, Moment};
 const ORGANIZATION: &str = "Orchestra";
 const AUTHORITY: &str = "Orchestra CA";
 /// How long a certificate counts.
-const YEAR: i64 = 365 * 86_400;
+const VALIDITY_SECS: i64 = 365 * 86_400;
 /// How long ago it has begun to count, so that another machine's clock may be a little behind.
-const EARLIER: i64 = 60;
+const BACKDATE_SECS: i64 = 60;
 /// A certificate is made anew when it counts for no longer than this.
-pub(super) const REST: i64 = 30 * 86_400;
+pub(super) const RENEWAL_SECS: i64 = 30 * 86_400;
 
-type Made<T> = Result<T, CertificateErrorKind>;
+type ProfileResult<T> = Result<T, CertificateErrorKind>;
 
-fn failed(error: &rcgen::Error) -> CertificateErrorKind {
+fn tls_error(error: &rcgen::Error) -> CertificateErrorKind {
     CertificateErrorKind::Tls(error.to_string())
 }
 
 /// A new key.
-pub(super) fn new_key() -> Made<KeyPair> {
+pub(super) fn new_key() -> ProfileResult<KeyPair> {
     /// What stands before the 32 bytes of an Ed25519 key: <https://www.rfc-editor.org/rfc/rfc8410#section-7>.
     const HEAD: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
     let mut der = [0; 48];
     let (head, secret) = der.split_at_mut(HEAD.len());
     head.copy_from_slice(&HEAD);
     random(secret)?;
-    KeyPair::try_from(&PrivatePkcs8KeyDer::from(&der[..])).map_err(|error| failed(&error))
+    KeyPair::try_from(&PrivatePkcs8KeyDer::from(&der[..])).map_err(|error| tls_error(&error))
 }
 
 /// The key in a PEM text.
-pub(super) fn read_key(pem: &[u8]) -> Made<KeyPair> {
+pub(super) fn read_key(pem: &[u8]) -> ProfileResult<KeyPair> {
     KeyPair::from_pem(&String::from_utf8_lossy(pem))
         .map_err(|error| CertificateErrorKind::Key(error.to_string()))
 }
@@ -54,30 +54,30 @@ pub(super) fn key_hash(key: &KeyPair) -> [u8; 32] {
     Sha256::digest(key.subject_public_key_info()).into()
 }
 
-fn random(bytes: &mut [u8]) -> Made<()> {
+fn random(bytes: &mut [u8]) -> ProfileResult<()> {
     getrandom::fill(bytes).map_err(|error| CertificateErrorKind::Tls(error.to_string()))
 }
 
 /// What every certificate has: from a minute ago for a year.
-fn params(now: Moment, begins: Option<Moment>) -> Made<CertificateParams> {
+fn params(now: Moment, begins: Option<Moment>) -> ProfileResult<CertificateParams> {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let seconds = |moment: i64| Duration::from_secs(u64::try_from(moment).unwrap_or_default());
     let mut serial = [0; 16];
     random(&mut serial)?;
     let mut params = CertificateParams::default();
-    params.not_before = epoch + seconds(begins.unwrap_or(Moment(now.0 - EARLIER)).0);
-    params.not_after = epoch + seconds(now.0 + YEAR);
+    params.not_before = epoch + seconds(begins.unwrap_or(Moment(now.0 - BACKDATE_SECS)).0);
+    params.not_after = epoch + seconds(now.0 + VALIDITY_SECS);
     params.serial_number = Some(SerialNumber::from_slice(&serial));
     Ok(params)
 }
 
 /// Orchestra writes its names as `PrintableString`.
-fn printable(text: &str) -> Made<DnValue> {
+fn printable(text: &str) -> ProfileResult<DnValue> {
     // What has other characters, no name of Orchestra's own, is written as UTF-8.
     Ok(PrintableString::try_from(text).map_or_else(|_| text.into(), DnValue::PrintableString))
 }
 
-fn name(common: &str) -> Made<DistinguishedName> {
+fn name(common: &str) -> ProfileResult<DistinguishedName> {
     let mut name = DistinguishedName::new();
     name.push(DnType::OrganizationName, printable(ORGANIZATION)?);
     name.push(DnType::CommonName, printable(common)?);
@@ -85,7 +85,7 @@ fn name(common: &str) -> Made<DistinguishedName> {
 }
 
 /// The certificate of an authority with that key, as PEM. `old` is the one that it takes the place of.
-pub(super) fn authority(key: &KeyPair, old: Option<&CertificateFacts>, now: Moment) -> Made<String> {
+pub(super) fn authority(key: &KeyPair, old: Option<&CertificateFacts>, now: Moment) -> ProfileResult<String> {
     let mut params = params(now, old.map(CertificateFacts::begins))?;
     params.distinguished_name = match old {
         Some(old) => name_of(old)?,
@@ -96,7 +96,7 @@ pub(super) fn authority(key: &KeyPair, old: Option<&CertificateFacts>, now: Mome
     if let Some(id) = old.and_then(|old| old.key_id.clone()) {
         params.key_identifier_method = KeyIdMethod::PreSpecified(id);
     }
-    Ok(params.self_signed(key).map_err(|error| failed(&error))?.pem())
+    Ok(params.self_signed(key).map_err(|error| tls_error(&error))?.pem())
 }
 
 /// Whether an authority is of Orchestra's make: its own certificate can then be made anew without losing anything.
@@ -113,7 +113,7 @@ pub(super) fn leaf(
     authority: &CertificateFacts,
     authority_key: KeyPair,
     now: Moment,
-) -> Made<String> {
+) -> ProfileResult<String> {
     let mut params = params(now, None)?;
     params.distinguished_name = name(common)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -142,12 +142,12 @@ pub(super) fn leaf(
         signer.key_identifier_method = KeyIdMethod::PreSpecified(id);
     }
     let issuer = Issuer::new(signer, authority_key);
-    Ok(params.signed_by(key, &issuer).map_err(|error| failed(&error))?.pem())
+    Ok(params.signed_by(key, &issuer).map_err(|error| tls_error(&error))?.pem())
 }
 
 /// The subject of a certificate as it stands there, each text in the encoding that it has: certificates are held
 /// together by the bytes of it.
-fn name_of(facts: &CertificateFacts) -> Made<DistinguishedName> {
+fn name_of(facts: &CertificateFacts) -> ProfileResult<DistinguishedName> {
     let unknown = || {
         CertificateErrorKind::Tls(format!(
             "the name of `{}` has an encoding that is not known",

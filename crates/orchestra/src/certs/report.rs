@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::directory::{fault, is_name, not_for_others};
+use super::directory::{check_not_writable_by_others, is_name, problem};
 use super::{Certificates, profile};
-use mcpjoin_quic::endpoint::{Authorities, CertificateError, CertificateFacts, Identity, now, private};
+use mcpjoin_quic::endpoint::{Authorities, CertificateError, CertificateFacts, Identity, check_private, now};
 
 /// The certificates of a name.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(super) fn report(certificates: &Certificates, name: &str) -> CertificateRepo
     let (certificate, key) = certificates.pair.clone().unwrap_or_else(|| (own("crt"), own("key")));
     let mut problem = None;
     if directory.exists() {
-        problem = not_for_others(&directory).err().map(|error| error.to_string());
+        problem = check_not_writable_by_others(&directory).err().map(|error| error.to_string());
     }
     if !is_name(name) {
         problem = Some(format!("`{name}` is no name that files of certificates can have"));
@@ -74,7 +74,7 @@ fn authority_file(path: PathBuf, read: &Result<Authorities, CertificateError>) -
     let facts = read.as_ref().ok().and_then(Authorities::facts);
     let problem = match (read, &facts) {
         (Err(error), _) => Some(error.to_string()),
-        (_, Some(facts)) => dates(facts).or_else(|| {
+        (_, Some(facts)) => validity_problem(facts).or_else(|| {
             (!facts.is_authority).then(|| "it says that it is no authority's (basic constraints)".to_owned())
         }),
         _ => None,
@@ -91,27 +91,27 @@ fn identity_file(
     let facts = read.as_ref().ok().and_then(Identity::facts);
     let problem = match (read, authorities) {
         (Err(error), _) => Some(error.to_string()),
-        (Ok(identity), Some(authorities)) => fault(identity, authorities, name),
-        (Ok(_), None) => facts.as_ref().and_then(dates),
+        (Ok(identity), Some(authorities)) => problem(identity, authorities, name),
+        (Ok(_), None) => facts.as_ref().and_then(validity_problem),
     };
     CertificateFile { path, facts, problem }
 }
 
 fn key_file(path: PathBuf) -> CertificateFile {
-    let problem = problem_of(&path).map(|error| error.to_string());
+    let problem = key_problem(&path).map(|error| error.to_string());
     CertificateFile { path, facts: None, problem }
 }
 
-fn problem_of(path: &Path) -> Option<CertificateError> {
+fn key_problem(path: &Path) -> Option<CertificateError> {
     let pem = match std::fs::read(path) {
         Ok(pem) => pem,
         Err(error) => return Some(CertificateError::io(path, error)),
     };
     let read = profile::read_key(&pem).map_err(|kind| CertificateError::at(path, kind));
-    private(path).and(read).err()
+    check_private(path).and(read).err()
 }
 
-fn dates(facts: &CertificateFacts) -> Option<String> {
+fn validity_problem(facts: &CertificateFacts) -> Option<String> {
     if facts.begins() > now() {
         Some(format!("it is not valid before {}: is this machine's clock right?", facts.begins()))
     } else if facts.ends() < now() {

@@ -12,22 +12,28 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mcpjoin_proto::session::{Inbound, Limits, LinkEnd, Outbound, Route};
 use mcpjoin_proto::types::CallToolResult;
-use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response, Version};
+use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response};
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::CALLER;
 use super::super::value::Numbers;
 use super::super::wire::{MAX_FRAME, ToolRequest, ToolResponse};
-use super::bridge::{arguments, failed, schema_of, text_of};
+use super::bridge::{arguments, exchange_error, schema_of, text_of, to_raw};
 use super::{Orchestrator, SetupError};
 use mcpjoin::link::{BareLink, Link};
 
+/// The result of `initialize`, whatever the client asks for.
+const INITIALIZE_RESULT: &str = concat!(
+    r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"#,
+    r#""serverInfo":{"name":"orchestra","version":"1.0.0"}}"#
+);
+
 /// Requests that are answered at once; while there are so many, nothing is read.
-const HANDLING: usize = 100;
+const MAX_CONCURRENT_REQUESTS: usize = 100;
 
 /// An answer on its way.
-type Answer<'a> = Pin<Box<dyn Future<Output = (RequestId, Result<Raw, ErrorObject>)> + Send + 'a>>;
+type PendingResponse<'a> = Pin<Box<dyn Future<Output = (RequestId, Result<Raw, ErrorObject>)> + Send + 'a>>;
 
 /// Serves a client exactly as the document of the first version says, until it has gone. What is in progress then is
 /// finished within [`Limits::drain`] (10 s). `numbers` says what becomes of a number that Orchestra cannot carry.
@@ -62,20 +68,20 @@ async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> Lin
     let mut limits = Limits::default();
     limits.message = MAX_FRAME;
     let mut link = link.bare(&limits);
-    let mut answers: FuturesUnordered<Answer<'_>> = FuturesUnordered::new();
+    let mut pending: FuturesUnordered<PendingResponse<'_>> = FuturesUnordered::new();
     let end = loop {
         let inbound = tokio::select! {
             biased;
-            Some((id, outcome)) = answers.next() => {
+            Some((id, outcome)) = pending.next() => {
                 reply(&mut link, Some(id), outcome, limits.message);
                 continue;
             }
-            inbound = link.recv(), if answers.len() < HANDLING => inbound,
+            inbound = link.recv(), if pending.len() < MAX_CONCURRENT_REQUESTS => inbound,
         };
         match inbound {
             Inbound::Message { message: Message::Request(request), .. } => {
-                answers.push(Box::pin(async move {
-                    let outcome = answer(orchestrator, numbers, &request).await;
+                pending.push(Box::pin(async move {
+                    let outcome = respond(orchestrator, numbers, &request).await;
                     (request.id, outcome)
                 }));
             }
@@ -96,7 +102,7 @@ async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> Lin
         }
     };
     let until = Instant::now() + limits.drain;
-    while let Ok(Some((id, outcome))) = timeout_at(until, answers.next()).await {
+    while let Ok(Some((id, outcome))) = timeout_at(until, pending.next()).await {
         reply(&mut link, Some(id), outcome, limits.message);
     }
     // Who does not take its answers in time does not get them.
@@ -116,13 +122,15 @@ fn reply(link: &mut BareLink, id: Option<RequestId>, outcome: Result<Raw, ErrorO
     link.push(Outbound::Message { message: Message::Response(response), route: Route::Session });
 }
 
-async fn answer(
+async fn respond(
     orchestrator: &Orchestrator,
     numbers: Numbers,
     request: &Request,
 ) -> Result<Raw, ErrorObject> {
     match request.method {
-        Method::Initialize => written(&Initialized::default()),
+        Method::Initialize => {
+            Raw::parse(INITIALIZE_RESULT.to_owned()).map_err(|error| ErrorObject::internal(error.to_string()))
+        }
         Method::Ping => Ok(Raw::empty_object()),
         Method::ListTools => list(orchestrator).await,
         Method::CallTool => call(orchestrator, numbers, request).await,
@@ -131,7 +139,7 @@ async fn answer(
 }
 
 async fn list(orchestrator: &Orchestrator) -> Result<Raw, ErrorObject> {
-    let mut tools = orchestrator.list_tools().await.map_err(|error| failed("list_tools", &error))?;
+    let mut tools = orchestrator.list_tools().await.map_err(|error| exchange_error("list_tools", &error))?;
     tools.sort_by(|left, right| left.name.cmp(&right.name));
     tools.dedup_by(|later, first| later.name == first.name);
     let mut listed = Listed { tools: Vec::new() };
@@ -145,7 +153,7 @@ async fn list(orchestrator: &Orchestrator) -> Result<Raw, ErrorObject> {
             }
         }
     }
-    written(&listed)
+    to_raw(&listed)
 }
 
 async fn call(orchestrator: &Orchestrator, numbers: Numbers, request: &Request) -> Result<Raw, ErrorObject> {
@@ -162,56 +170,23 @@ async fn call(orchestrator: &Orchestrator, numbers: Numbers, request: &Request) 
         caller_plugin: CALLER.to_owned(),
         ..ToolRequest::default()
     };
-    let response = orchestrator.tool_call(request).await.map_err(|error| failed("tool_call", &error))?;
+    let response =
+        orchestrator.tool_call(request).await.map_err(|error| exchange_error("tool_call", &error))?;
     let result = if response.success {
         CallToolResult::text(text_of(response.result.as_ref()).map_err(|error| {
             ErrorObject::internal(format!("the orchestrator's answer cannot be read: result: {error}"))
         })?)
     } else {
-        CallToolResult::error(said(&response))
+        CallToolResult::error(error_text(&response))
     };
-    written(&result)
+    to_raw(&result)
 }
 
 /// The document has the code and not the message; where there is no code, the message is all there is.
-fn said(response: &ToolResponse) -> String {
+fn error_text(response: &ToolResponse) -> String {
     match (response.error_code.as_str(), response.error_message.as_str()) {
         ("", message) if !message.is_empty() => message.to_owned(),
         (code, _) => format!("tool error: {code}"),
-    }
-}
-
-fn written(value: &impl Serialize) -> Result<Raw, ErrorObject> {
-    Raw::from_value(value).map_err(|error| ErrorObject::internal(error.to_string()))
-}
-
-/// What `initialize` is answered with, whatever the client asks for.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Initialized {
-    protocol_version: Version,
-    capabilities: Capabilities,
-    server_info: ServerInfo,
-}
-
-#[derive(Serialize)]
-struct Capabilities {
-    tools: Raw,
-}
-
-#[derive(Serialize)]
-struct ServerInfo {
-    name: &'static str,
-    version: &'static str,
-}
-
-impl Default for Initialized {
-    fn default() -> Self {
-        Self {
-            protocol_version: Version::V2024_11_05,
-            capabilities: Capabilities { tools: Raw::empty_object() },
-            server_info: ServerInfo { name: "orchestra", version: "1.0.0" },
-        }
     }
 }
 

@@ -67,7 +67,7 @@ pub enum OrchestratorErrorKind {
     #[error("the request cannot be sent: {0}")]
     Request(Arc<WireError>),
     /// The connection has ended before the answer came.
-    #[error("the connection ended before the answer came ({why}){}", Done(.maybe_done))]
+    #[error("the connection ended before the answer came ({why}){}", MaybeDone(.maybe_done))]
     Lost {
         /// What has ended it.
         why: String,
@@ -75,7 +75,7 @@ pub enum OrchestratorErrorKind {
         maybe_done: bool,
     },
     /// What came back is no answer.
-    #[error("{error}{}", Done(.maybe_done))]
+    #[error("{error}{}", MaybeDone(.maybe_done))]
     Answer {
         /// What is wrong with it.
         #[source]
@@ -84,7 +84,7 @@ pub enum OrchestratorErrorKind {
         maybe_done: bool,
     },
     /// The answer is one to another question.
-    #[error("the orchestrator's answer is not one to `{asked}`{}", Done(.maybe_done))]
+    #[error("the orchestrator's answer is not one to `{asked}`{}", MaybeDone(.maybe_done))]
     Unexpected {
         /// What was asked.
         asked: &'static str,
@@ -92,7 +92,7 @@ pub enum OrchestratorErrorKind {
         maybe_done: bool,
     },
     /// The answer is one to another request: its id says so.
-    #[error("the orchestrator's answer is not one to `{asked}` but to another request ({id:?}){}", Done(.maybe_done))]
+    #[error("the orchestrator's answer is not one to `{asked}` but to another request ({id:?}){}", MaybeDone(.maybe_done))]
     Another {
         /// What was asked.
         asked: &'static str,
@@ -112,7 +112,7 @@ pub enum OrchestratorErrorKind {
         announced: i64,
     },
     /// No answer in time.
-    #[error("no answer within {} ms{}", .after.as_millis(), Done(.maybe_done))]
+    #[error("no answer within {} ms{}", .after.as_millis(), MaybeDone(.maybe_done))]
     TimedOut {
         /// The bound.
         after: Duration,
@@ -132,9 +132,9 @@ pub enum OrchestratorErrorKind {
     Closed,
 }
 
-struct Done<'a>(&'a bool);
+struct MaybeDone<'a>(&'a bool);
 
-impl std::fmt::Display for Done<'_> {
+impl std::fmt::Display for MaybeDone<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if *self.0 { "; it may have been done or not, look before you ask again" } else { "" })
     }
@@ -155,7 +155,7 @@ impl std::fmt::Display for Remote<'_> {
 
 /// Why one attempt at an exchange has failed.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum AttemptError {
     /// Not a byte of it can have left.
     Unsent(String),
     /// The connection has ended, and something may have left.
@@ -164,14 +164,26 @@ pub(super) enum Fault {
     Answer(WireError),
 }
 
-impl From<QuicError> for Fault {
+impl AttemptError {
+    /// The error of the exchange. `once` says that the request must not run twice, so that the caller has to know whether
+    /// it may have run.
+    pub(super) fn into_kind(self, once: bool) -> OrchestratorErrorKind {
+        match self {
+            Self::Unsent(why) => OrchestratorErrorKind::Lost { why, maybe_done: false },
+            Self::Lost(why) => OrchestratorErrorKind::Lost { why, maybe_done: once },
+            Self::Answer(error) => OrchestratorErrorKind::Answer { error: Arc::new(error), maybe_done: once },
+        }
+    }
+}
+
+impl From<QuicError> for AttemptError {
     /// No stream was opened.
     fn from(error: QuicError) -> Self {
         Self::Unsent(error.kind.to_string())
     }
 }
 
-impl From<SocketError> for Fault {
+impl From<SocketError> for AttemptError {
     fn from(error: SocketError) -> Self {
         Self::Unsent(error.to_string())
     }

@@ -14,8 +14,7 @@ mod bridge;
 mod compat;
 mod error;
 mod exchange;
-mod keeping;
-mod options;
+mod reconnect;
 mod stream;
 
 use std::fmt;
@@ -36,20 +35,79 @@ use super::wire::{
     plugin_request::Request, plugin_response::Response,
 };
 use super::{ALPN, CLIENT_NAME};
-use error::Fault;
-use keeping::{Keeping, State};
-use mcpjoin_quic::endpoint::ClientTls;
+use error::AttemptError;
+use mcpjoin_quic::endpoint::{ClientTls, QuicOptions};
+use reconnect::{Counted, Reconnector, State};
 
 pub use bridge::{Bridge, BridgeOptions};
 pub use compat::serve_compat;
 pub use error::{OrchestratorError, OrchestratorErrorKind, SetupError};
-pub use options::OrchestratorOptions;
 pub use stream::{Streamed, ToolStream};
 
 /// A read is tried so often when the connection is lost under it.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 /// The pause between two attempts to reach an orchestrator over TCP.
-const TCP_PAUSE: Duration = Duration::from_millis(100);
+const TCP_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// How calls to an orchestrator are made, and what bounds them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OrchestratorOptions {
+    /// How long a call of a tool may take, everything included: 10 min. Orchestra's own client has no bound.
+    pub tool_call: Duration,
+    /// How long any other exchange may take, everything included: 60 s.
+    pub read: Duration,
+    /// How long a call waits for a connection while there is none, before it fails and says why: 4 s.
+    pub wait: Duration,
+    /// How many exchanges are under way at once: 100, which is what Orchestra's servers allow. One of them is kept for
+    /// asking whether the far end still lives. Others wait.
+    pub streams: usize,
+    /// How many calls may wait for their turn: 1,024. Those beyond fail at once.
+    pub waiting: usize,
+    /// How long one attempt to connect may take: 3 s.
+    pub connect: Duration,
+    /// A connection is lost when nothing has come for so long: 10 s. The time begins anew with the first thing that is sent
+    /// after something came ([RFC 9000, 10.1](https://www.rfc-editor.org/rfc/rfc9000#section-10.1)): a peer that is gone is
+    /// noticed after this and `keep_alive` together, 15 s, at the latest.
+    pub idle: Duration,
+    /// So often something is sent when there is nothing to say: 5 s.
+    pub keep_alive: Duration,
+    /// When nothing at all has come for so long after something was sent, another connection is tried beside the silent
+    /// one, and takes its place when that still says nothing: 1 s, and for a near peer 8 times as long as there and back,
+    /// but at least 250 ms. While an answer is waited for, the far end is asked how it is whenever nothing has come for all
+    /// of this time.
+    pub silence: Duration,
+    /// When no answer has come for so long, a call of a tool is preceded by the question whether the far end is there:
+    /// 10 ms, in which nobody is ended, started again and listening. What goes into a dead connection is lost, and a call cannot be made again.
+    pub doubt: Duration,
+}
+
+impl Default for OrchestratorOptions {
+    fn default() -> Self {
+        Self {
+            tool_call: Duration::from_secs(600),
+            read: Duration::from_secs(60),
+            wait: Duration::from_secs(4),
+            streams: 100,
+            waiting: 1024,
+            connect: Duration::from_secs(3),
+            idle: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(5),
+            silence: Duration::from_secs(1),
+            doubt: Duration::from_millis(10),
+        }
+    }
+}
+
+impl OrchestratorOptions {
+    fn quic(&self) -> QuicOptions {
+        let mut options = QuicOptions::default();
+        options.connect_timeout = self.connect;
+        options.idle = self.idle;
+        options.keep_alive = self.keep_alive;
+        options
+    }
+}
 
 /// A handle on one orchestrator. Cheap to clone; the connection ends with the last of the clones.
 ///
@@ -75,10 +133,10 @@ pub struct Orchestrator(Arc<Handle>);
 
 struct Handle {
     address: Arc<str>,
-    keeping: Option<(Arc<Keeping>, JoinHandle<()>)>,
+    reconnector: Option<(Arc<Reconnector>, JoinHandle<()>)>,
     options: OrchestratorOptions,
     /// One for each exchange that is under way.
-    turns: Semaphore,
+    permits: Semaphore,
     /// How many wait for one.
     waiting: AtomicUsize,
     /// What makes the ids of this handle different from those of others.
@@ -86,24 +144,24 @@ struct Handle {
     last_id: AtomicU64,
     epoch: Instant,
     /// When something came back last, in milliseconds from the epoch.
-    heard: AtomicU64,
+    last_received: AtomicU64,
 }
 
 /// Whether an exchange may be made again when it is not known whether the first has arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Repeat {
+enum Retry {
     Always,
     OnlyUnsent,
 }
 
 /// What may be called.
-struct Ask {
+struct Exchange {
     request: Request,
     /// The kind, in ids: `stdio-lt-...` as Orchestra's own writes them.
     kind: &'static str,
     /// The kind, for people.
     name: &'static str,
-    repeat: Repeat,
+    retry: Retry,
 }
 
 impl Orchestrator {
@@ -120,9 +178,9 @@ impl Orchestrator {
         certificates: Certificates,
         options: OrchestratorOptions,
     ) -> Result<Self, SetupError> {
-        checked(address)?;
-        let read = certificates.clone();
-        let tls: ClientTls = tokio::task::spawn_blocking(move || read.client(CLIENT_NAME, ALPN))
+        check_address(address)?;
+        let source = certificates.clone();
+        let tls: ClientTls = tokio::task::spawn_blocking(move || source.client(CLIENT_NAME, ALPN))
             .await
             .expect("reading certificates does not panic, and nobody aborts it")?;
         Ok(Self::new(address, Some(certificates), Some(tls), options))
@@ -134,7 +192,7 @@ impl Orchestrator {
     /// # Errors
     /// [`SetupError`] when the address cannot be used.
     pub fn tcp(address: &str, options: OrchestratorOptions) -> Result<Self, SetupError> {
-        checked(address)?;
+        check_address(address)?;
         Ok(Self::new(address, None, None, options))
     }
 
@@ -145,22 +203,22 @@ impl Orchestrator {
         options: OrchestratorOptions,
     ) -> Self {
         let address: Arc<str> = address.into();
-        let keeping = certificates.map(|certificates| {
-            let keeping = Arc::new(Keeping::new(address.clone(), certificates, options.clone()));
-            let kept = keeping.clone();
-            let task = tokio::spawn(async move { kept.keep(tls).await });
-            (keeping, task)
+        let reconnector = certificates.map(|certificates| {
+            let reconnector = Arc::new(Reconnector::new(address.clone(), certificates, options.clone()));
+            let running = reconnector.clone();
+            let task = tokio::spawn(async move { running.run(tls).await });
+            (reconnector, task)
         });
         Self(Arc::new(Handle {
             address,
-            keeping,
-            turns: Semaphore::new(options.streams.saturating_sub(1).max(1)),
+            reconnector,
+            permits: Semaphore::new(options.streams.saturating_sub(1).max(1)),
             waiting: AtomicUsize::new(0),
             options,
             prefix: random(4),
             last_id: AtomicU64::new(0),
             epoch: Instant::now(),
-            heard: AtomicU64::new(0),
+            last_received: AtomicU64::new(0),
         }))
     }
 
@@ -177,8 +235,8 @@ impl Orchestrator {
     /// [`SetupError::Refused`] when the first handshake that came about was refused, by us or by them: then there will be
     /// no connection.
     pub async fn connected(&self, after: u64) -> Result<u64, SetupError> {
-        if let Some((keeping, _)) = &self.0.keeping {
-            let mut state = keeping.watch();
+        if let Some((reconnector, _)) = &self.0.reconnector {
+            let mut state = reconnector.watch();
             loop {
                 match &*state.borrow_and_update() {
                     State::Open(_, number) if *number > after => return Ok(*number),
@@ -197,9 +255,9 @@ impl Orchestrator {
     /// over TCP.
     #[must_use]
     pub fn away(&self) -> Option<String> {
-        let (keeping, _) = self.0.keeping.as_ref()?;
-        match &*keeping.watch().borrow() {
-            State::Away(why) => why.clone(),
+        let (reconnector, _) = self.0.reconnector.as_ref()?;
+        match &*reconnector.watch().borrow() {
+            State::Disconnected(why) => why.clone(),
             State::Refused(error) => Some(error.kind.to_string()),
             State::Open(..) | State::Closed => None,
         }
@@ -207,11 +265,11 @@ impl Orchestrator {
 
     /// Ends the connection in good order and tells the far end, which may take `most`. Calls under way fail, and so does
     /// every later one.
-    pub async fn close(&self, most: Duration) {
-        self.0.turns.close();
-        if let Some((keeping, task)) = &self.0.keeping {
+    pub async fn close(&self, limit: Duration) {
+        self.0.permits.close();
+        if let Some((reconnector, task)) = &self.0.reconnector {
             task.abort();
-            keeping.close(most).await;
+            reconnector.close(limit).await;
         }
     }
 
@@ -222,7 +280,7 @@ impl Orchestrator {
     /// # Errors
     /// [`OrchestratorError`], as with all other calls.
     pub async fn health(&self) -> Result<HealthResult, OrchestratorError> {
-        match self.ask(read(Request::Health(HealthRequest {}), "h", "health")).await? {
+        match self.send(repeatable(Request::Health(HealthRequest {}), "h", "health")).await? {
             Response::Health(result) => Ok(result),
             other => Err(self.unexpected(other, "health", false)),
         }
@@ -233,7 +291,7 @@ impl Orchestrator {
     /// # Errors
     /// [`OrchestratorError`].
     pub async fn list_tools(&self) -> Result<Vec<ToolDefinition>, OrchestratorError> {
-        match self.ask(read(Request::ListTools(ListToolsRequest {}), "lt", "list_tools")).await? {
+        match self.send(repeatable(Request::ListTools(ListToolsRequest {}), "lt", "list_tools")).await? {
             Response::ListTools(list) => Ok(list.tools),
             other => Err(self.unexpected(other, "list_tools", false)),
         }
@@ -244,10 +302,10 @@ impl Orchestrator {
     /// # Errors
     /// [`OrchestratorError`], which says where the tool may have run all the same.
     pub async fn tool_call(&self, request: ToolRequest) -> Result<ToolResponse, OrchestratorError> {
-        self.look_for_signs_of_life().await?;
+        self.check_alive().await?;
         let request = Request::ToolCall(request);
-        let ask = Ask { request, kind: "tc", name: "tool_call", repeat: Repeat::OnlyUnsent };
-        match self.ask(ask).await? {
+        let send = Exchange { request, kind: "tc", name: "tool_call", retry: Retry::OnlyUnsent };
+        match self.send(send).await? {
             Response::ToolCall(response) => Ok(response),
             other => Err(self.unexpected(other, "tool_call", true)),
         }
@@ -258,7 +316,8 @@ impl Orchestrator {
     /// # Errors
     /// [`OrchestratorError`].
     pub async fn list_prompts(&self) -> Result<Vec<PromptDefinition>, OrchestratorError> {
-        match self.ask(read(Request::ListPrompts(ListPromptsRequest {}), "lp", "list_prompts")).await? {
+        match self.send(repeatable(Request::ListPrompts(ListPromptsRequest {}), "lp", "list_prompts")).await?
+        {
             Response::ListPrompts(list) => Ok(list.prompts),
             other => Err(self.unexpected(other, "list_prompts", false)),
         }
@@ -273,7 +332,7 @@ impl Orchestrator {
         &self,
         request: PromptGetRequest,
     ) -> Result<PromptGetResponse, OrchestratorError> {
-        match self.ask(read(Request::PromptGet(request), "pg", "prompt_get")).await? {
+        match self.send(repeatable(Request::PromptGet(request), "pg", "prompt_get")).await? {
             Response::PromptGet(prompt) => Ok(prompt),
             other => Err(self.unexpected(other, "prompt_get", false)),
         }
@@ -287,7 +346,7 @@ impl Orchestrator {
         &self,
         request: StorageReadRequest,
     ) -> Result<StorageReadResponse, OrchestratorError> {
-        match self.ask(read(Request::StorageRead(request), "rr", "storage_read")).await? {
+        match self.send(repeatable(Request::StorageRead(request), "rr", "storage_read")).await? {
             Response::StorageRead(contents) => Ok(contents),
             other => Err(self.unexpected(other, "storage_read", false)),
         }
@@ -301,7 +360,7 @@ impl Orchestrator {
         &self,
         request: StorageListRequest,
     ) -> Result<Vec<StorageEntry>, OrchestratorError> {
-        match self.ask(read(Request::StorageList(request), "rl", "storage_list")).await? {
+        match self.send(repeatable(Request::StorageList(request), "rl", "storage_list")).await? {
             Response::StorageList(list) => Ok(list.entries),
             other => Err(self.unexpected(other, "storage_list", false)),
         }
@@ -311,10 +370,10 @@ impl Orchestrator {
 
     /// A call of a tool that goes into a dead connection is lost, and cannot be made again. So where nothing has come for
     /// a while, something is asked first that can be.
-    async fn look_for_signs_of_life(&self) -> Result<(), OrchestratorError> {
-        let silent = self.0.since_epoch().saturating_sub(self.0.heard.load(Ordering::Relaxed));
-        let Some((keeping, _)) = &self.0.keeping else { return Ok(()) };
-        let is_open = matches!(&*keeping.watch().borrow(), State::Open(..));
+    async fn check_alive(&self) -> Result<(), OrchestratorError> {
+        let silent = self.0.since_epoch().saturating_sub(self.0.last_received.load(Ordering::Relaxed));
+        let Some((reconnector, _)) = &self.0.reconnector else { return Ok(()) };
+        let is_open = matches!(&*reconnector.watch().borrow(), State::Open(..));
         if !is_open || Duration::from_millis(silent) < self.0.options.doubt {
             return Ok(());
         }
@@ -327,32 +386,32 @@ impl Orchestrator {
                     | OrchestratorErrorKind::Answer { .. }
                     | OrchestratorErrorKind::Another { .. },
                 ..
-            }) => Ok(()),
+            })
+            | Ok(_) => Ok(()),
             Err(error) => Err(error),
-            Ok(_) => Ok(()),
         }
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Response, OrchestratorError> {
-        let request_id = self.id(ask.kind);
-        let frame = self.encoded(&request_id, ask.request)?;
-        let calls = ask.repeat == Repeat::OnlyUnsent;
+    async fn send(&self, send: Exchange) -> Result<Response, OrchestratorError> {
+        let request_id = self.id(send.kind);
+        let frame = self.encoded(&request_id, send.request)?;
+        let calls = send.retry == Retry::OnlyUnsent;
         let after = if calls { self.0.options.tool_call } else { self.0.options.read };
         let begun = Instant::now();
-        tracing::debug!(target: "mcpjoin", id = request_id, bytes = frame.len(), "asks {}", ask.name);
-        let answer = match timeout(after, self.exchange(&frame, ask.repeat)).await {
+        tracing::debug!(target: "mcpjoin", id = request_id, bytes = frame.len(), "asks {}", send.name);
+        let answer = match timeout(after, self.exchange(&frame, send.retry)).await {
             Ok(answer) => answer.map_err(|kind| self.error(kind))?,
             Err(_) => return Err(self.error(OrchestratorErrorKind::TimedOut { after, maybe_done: calls })),
         };
-        self.has_heard();
+        self.note_received();
         let took = begun.elapsed().as_millis();
         tracing::debug!(target: "mcpjoin", id = request_id, bytes = answer.len(), ms = took, "is answered");
         let response = self.decoded(answer, calls)?;
         let answered = response.response;
         let answered = answered.ok_or_else(|| {
-            self.error(OrchestratorErrorKind::Unexpected { asked: ask.name, maybe_done: calls })
+            self.error(OrchestratorErrorKind::Unexpected { asked: send.name, maybe_done: calls })
         })?;
-        self.is_ours(&request_id, response.request_id, ask.name, calls)?;
+        self.check_id(&request_id, response.request_id, send.name, calls)?;
         Ok(answered)
     }
 
@@ -362,7 +421,7 @@ impl Orchestrator {
     }
 
     /// Every orchestrator gives the id of the request back. Who leaves it out cannot mean another one.
-    fn is_ours(
+    fn check_id(
         &self,
         asked: &str,
         answered: String,
@@ -376,8 +435,8 @@ impl Orchestrator {
     }
 
     /// Something has come.
-    fn has_heard(&self) {
-        self.0.heard.store(self.0.since_epoch(), Ordering::Relaxed);
+    fn note_received(&self) {
+        self.0.last_received.store(self.0.since_epoch(), Ordering::Relaxed);
     }
 
     fn id(&self, kind: &str) -> String {
@@ -391,71 +450,68 @@ impl Orchestrator {
     }
 
     /// The exchange, repeated as far as it may be.
-    async fn exchange(&self, frame: &Bytes, repeat: Repeat) -> Result<Bytes, OrchestratorErrorKind> {
-        let _turn = self.turn().await?;
+    async fn exchange(&self, frame: &Bytes, retry: Retry) -> Result<Bytes, OrchestratorErrorKind> {
+        let _turn = self.acquire_permit().await?;
         let mut tries = 0;
         loop {
-            let fault = match self.attempt(frame).await? {
+            let error = match self.attempt(frame).await? {
                 Ok(answer) => return Ok(answer),
-                Err(fault) => fault,
+                Err(error) => error,
             };
             tries += 1;
-            let (why, maybe_done) = match fault {
-                Fault::Unsent(why) => (why, false),
-                Fault::Lost(why) => (why, repeat == Repeat::OnlyUnsent),
-                Fault::Answer(error) => {
-                    let maybe_done = repeat == Repeat::OnlyUnsent;
-                    return Err(OrchestratorErrorKind::Answer { error: Arc::new(error), maybe_done });
-                }
+            let why = match &error {
+                AttemptError::Unsent(why) => why,
+                AttemptError::Lost(why) if retry == Retry::Always => why,
+                _ => return Err(error.into_kind(retry == Retry::OnlyUnsent)),
             };
-            if maybe_done || tries == TRIES {
-                return Err(OrchestratorErrorKind::Lost { why, maybe_done });
+            if tries == MAX_ATTEMPTS {
+                return Err(error.into_kind(retry == Retry::OnlyUnsent));
             }
             tracing::debug!(target: "mcpjoin", why, "asking the orchestrator again");
         }
     }
 
-    async fn attempt(&self, frame: &Bytes) -> Result<Result<Bytes, Fault>, OrchestratorErrorKind> {
-        match &self.0.keeping {
-            Some((keeping, _)) => {
-                let connection = keeping.connection().await?;
-                let exchange = exchange::over_quic(&connection, frame);
-                Ok(exchange::watched(keeping, &connection, exchange).await)
+    async fn attempt(&self, frame: &Bytes) -> Result<Result<Bytes, AttemptError>, OrchestratorErrorKind> {
+        match &self.0.reconnector {
+            Some((reconnector, _)) => {
+                let connection = reconnector.connection().await?;
+                let exchange = exchange::exchange_over_quic(&connection, frame);
+                Ok(exchange::watched(reconnector, &connection, exchange).await)
             }
             None => {
-                let stream = self.reach().await?;
-                Ok(exchange::over_tcp(stream, frame).await)
+                let stream = self.connect_tcp().await?;
+                Ok(exchange::exchange_over_tcp(stream, frame).await)
             }
         }
     }
 
     /// A connection over TCP, within the time that a call waits for one.
-    async fn reach(&self) -> Result<tokio::net::TcpStream, OrchestratorErrorKind> {
+    async fn connect_tcp(&self) -> Result<tokio::net::TcpStream, OrchestratorErrorKind> {
         let after = self.0.options.wait;
         let begun = Instant::now();
         loop {
             let left = after.saturating_sub(begun.elapsed());
             match super::tcp(&self.0.address, left.min(self.0.options.connect)).await {
                 Ok(stream) => return Ok(stream),
-                Err(error) if begun.elapsed() + TCP_PAUSE >= after => {
+                Err(error) if begun.elapsed() + TCP_RETRY_DELAY >= after => {
                     return Err(OrchestratorErrorKind::Unconnected { after, why: error.to_string() });
                 }
-                Err(_) => sleep(TCP_PAUSE).await,
+                Err(_) => sleep(TCP_RETRY_DELAY).await,
             }
         }
     }
 
     /// A turn of its own, when there is room to wait for one.
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, OrchestratorErrorKind> {
-        if let Ok(turn) = self.0.turns.try_acquire() {
-            return Ok(turn);
+    async fn acquire_permit(&self) -> Result<SemaphorePermit<'_>, OrchestratorErrorKind> {
+        if let Ok(permit) = self.0.permits.try_acquire() {
+            return Ok(permit);
         }
         let waiting = self.0.options.waiting;
-        let _place = Place::new(&self.0.waiting);
+        let _waiting = Counted::new(&self.0.waiting);
         if self.0.waiting.load(Ordering::Relaxed) > waiting {
             return Err(OrchestratorErrorKind::Busy { waiting });
         }
-        self.0.turns.acquire().await.map_err(|_| OrchestratorErrorKind::Closed)
+        self.0.permits.acquire().await.map_err(|_| OrchestratorErrorKind::Closed)
     }
 
     /// What another answer than the expected one says: an error of the orchestrator comes in the form of a failed call,
@@ -488,18 +544,18 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if let Some((keeping, task)) = &self.keeping {
+        if let Some((reconnector, task)) = &self.reconnector {
             task.abort();
-            keeping.shut();
+            reconnector.close_now();
         }
     }
 }
 
-const fn read(request: Request, kind: &'static str, name: &'static str) -> Ask {
-    Ask { request, kind, name, repeat: Repeat::Always }
+const fn repeatable(request: Request, kind: &'static str, name: &'static str) -> Exchange {
+    Exchange { request, kind, name, retry: Retry::Always }
 }
 
-fn checked(address: &str) -> Result<(), SetupError> {
+fn check_address(address: &str) -> Result<(), SetupError> {
     match mcpjoin::internal::host_and_port(address) {
         Ok(_) => Ok(()),
         Err(_) => Err(SetupError::Address(address.to_owned())),
@@ -512,20 +568,4 @@ fn random(bytes: usize) -> String {
     // Without random numbers the ids of two handles are the same, which no orchestrator looks at.
     let _ = getrandom::fill(&mut filled);
     filled.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// One that waits.
-struct Place<'a>(&'a AtomicUsize);
-
-impl<'a> Place<'a> {
-    fn new(waiting: &'a AtomicUsize) -> Self {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        Self(waiting)
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }

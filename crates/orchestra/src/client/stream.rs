@@ -16,17 +16,17 @@ use super::super::wire::{
     self, FrameDecoder, MAX_FRAME, PluginRequest, PluginResponse, StreamCancel, StreamChunk, StreamEnd,
     StreamStart, ToolResponse, WireError, plugin_request::Request, plugin_response::Response,
 };
-use super::error::{Fault, OrchestratorError, OrchestratorErrorKind};
+use super::error::{AttemptError, OrchestratorError, OrchestratorErrorKind};
 use super::exchange::{self, Stream};
-use super::{Orchestrator, TRIES};
+use super::{MAX_ATTEMPTS, Orchestrator};
 use mcpjoin_quic::endpoint::Connection;
 
 /// How long telling the far end that nobody listens any more may take. Nothing waits for it.
-const CANCEL: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// What was asked, for people.
-const NAME: &str = "stream_start";
+const REQUEST_NAME: &str = "stream_start";
 /// Words of Orchestra's own: nothing has run.
-const NOT_STREAMED: [&str; 2] = ["unknown_request", "tool_not_found"];
+const NOT_STREAMED_CODES: [&str; 2] = ["unknown_request", "tool_not_found"];
 
 /// A bit of an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +50,8 @@ pub struct ToolStream<'a> {
     first: Option<Streamed>,
     received: i64,
     deadline: (Duration, Instant),
-    leaving: Leaving,
-    _turn: SemaphorePermit<'a>,
+    cancel: CancelOnDrop,
+    _permit: SemaphorePermit<'a>,
 }
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Orchestrator {
         &self,
         mut request: StreamStart,
     ) -> Result<Option<ToolStream<'_>>, OrchestratorError> {
-        self.look_for_signs_of_life().await?;
+        self.check_alive().await?;
         let request_id = self.id("st");
         if request.stream_id.is_empty() {
             request.stream_id.clone_from(&request_id);
@@ -82,8 +82,8 @@ impl Orchestrator {
         let frame = self.encoded(&request_id, Request::StreamStart(request))?;
         let after = self.0.options.tool_call;
         let until = Instant::now() + after;
-        let begun = timeout_at(until, self.begun(&frame, stream_id)).await;
-        let (from, leaving, turn) = begun
+        let started = timeout_at(until, self.start(&frame, stream_id)).await;
+        let (from, cancel, permit) = started
             .unwrap_or(Err(OrchestratorErrorKind::TimedOut { after, maybe_done: true }))
             .map_err(|kind| self.error(kind))?;
         let mut stream = ToolStream {
@@ -94,8 +94,8 @@ impl Orchestrator {
             first: None,
             received: 0,
             deadline: (after, until),
-            leaving,
-            _turn: turn,
+            cancel,
+            _permit: permit,
         };
         match stream.read().await {
             Ok(Streamed::End(end)) if is_not_streamed(end.success, &end.error_code) => Ok(None),
@@ -113,43 +113,43 @@ impl Orchestrator {
     }
 
     /// The request, sent: again only while not a byte of it can have left.
-    async fn begun(
+    async fn start(
         &self,
         frame: &Bytes,
         stream_id: String,
-    ) -> Result<(Source, Leaving, SemaphorePermit<'_>), OrchestratorErrorKind> {
-        let turn = self.turn().await?;
+    ) -> Result<(Source, CancelOnDrop, SemaphorePermit<'_>), OrchestratorErrorKind> {
+        let permit = self.acquire_permit().await?;
         let mut tries = 0;
         loop {
-            let fault = match &self.0.keeping {
-                Some((keeping, _)) => {
-                    let connection = keeping.connection().await?;
-                    let mut leaving = Leaving::new(Far::Quic(connection.clone()), &stream_id);
-                    match exchange::begin(&connection, frame).await {
-                        Ok(stream) => return Ok((Source::Quic(connection, stream), leaving, turn)),
-                        Err(fault) => {
-                            leaving.far = None;
-                            fault
+            let error = match &self.0.reconnector {
+                Some((reconnector, _)) => {
+                    let connection = reconnector.connection().await?;
+                    let mut cancel = CancelOnDrop::new(CancelTarget::Quic(connection.clone()), &stream_id);
+                    match exchange::send_request(&connection, frame).await {
+                        Ok(stream) => return Ok((Source::Quic(connection, stream), cancel, permit)),
+                        Err(error) => {
+                            cancel.target = None;
+                            error
                         }
                     }
                 }
                 None => {
-                    let mut stream = self.reach().await?;
-                    let far = Far::Tcp(self.0.address.clone(), self.0.options.connect);
-                    let mut leaving = Leaving::new(far, &stream_id);
-                    match exchange::begin_over_tcp(&mut stream, frame).await {
-                        Ok(()) => return Ok((Source::Tcp(stream), leaving, turn)),
-                        Err(fault) => {
-                            leaving.far = None;
-                            fault
+                    let mut stream = self.connect_tcp().await?;
+                    let target = CancelTarget::Tcp(self.0.address.clone(), self.0.options.connect);
+                    let mut cancel = CancelOnDrop::new(target, &stream_id);
+                    match exchange::send_request_over_tcp(&mut stream, frame).await {
+                        Ok(()) => return Ok((Source::Tcp(stream), cancel, permit)),
+                        Err(error) => {
+                            cancel.target = None;
+                            error
                         }
                     }
                 }
             };
             tries += 1;
-            match fault {
-                Fault::Unsent(_) if tries < TRIES => {}
-                fault => return Err(kind_of(fault)),
+            match error {
+                AttemptError::Unsent(_) if tries < MAX_ATTEMPTS => {}
+                error => return Err(error.into_kind(true)),
             }
         }
     }
@@ -177,20 +177,20 @@ impl ToolStream<'_> {
             .unwrap_or(Err(OrchestratorErrorKind::TimedOut { after, maybe_done: true }))
             .map_err(|kind| self.orchestrator.error(kind))?;
         let PluginResponse { request_id, response } = self.orchestrator.decoded(frame, true)?;
-        self.orchestrator.has_heard();
+        self.orchestrator.note_received();
         let Some(response) = response else {
             return Err(self
                 .orchestrator
-                .error(OrchestratorErrorKind::Unexpected { asked: NAME, maybe_done: true }));
+                .error(OrchestratorErrorKind::Unexpected { asked: REQUEST_NAME, maybe_done: true }));
         };
-        self.orchestrator.is_ours(&self.request_id, request_id, NAME, true)?;
+        self.orchestrator.check_id(&self.request_id, request_id, REQUEST_NAME, true)?;
         match response {
             Response::StreamChunk(chunk) => {
                 self.received += 1;
                 Ok(Streamed::Chunk(chunk))
             }
             Response::StreamEnd(end) => {
-                self.over();
+                self.finish();
                 if end.success && end.total_chunks > self.received {
                     return Err(self.orchestrator.error(OrchestratorErrorKind::Chunks {
                         received: self.received,
@@ -201,9 +201,9 @@ impl ToolStream<'_> {
             }
             other => {
                 if matches!(other, Response::ToolCall(ToolResponse { success: false, .. })) {
-                    self.over();
+                    self.finish();
                 }
-                Err(self.orchestrator.unexpected(other, NAME, true))
+                Err(self.orchestrator.unexpected(other, REQUEST_NAME, true))
             }
         }
     }
@@ -213,22 +213,22 @@ impl ToolStream<'_> {
         match &mut self.from {
             Source::Quic(connection, stream) => {
                 let read = async {
-                    let read = frame_from(frames, &mut stream.receive).await;
-                    read.map_err(|error| exchange::fault_of_reading(connection, error))
+                    let read = next_frame(frames, &mut stream.receive).await;
+                    read.map_err(|error| exchange::read_error(connection, error))
                 };
-                match &self.orchestrator.0.keeping {
-                    Some((keeping, _)) => exchange::watched(keeping, connection, read).await,
+                match &self.orchestrator.0.reconnector {
+                    Some((reconnector, _)) => exchange::watched(reconnector, connection, read).await,
                     None => read.await,
                 }
             }
-            Source::Tcp(stream) => frame_from(frames, stream).await.map_err(exchange::fault_over_tcp),
+            Source::Tcp(stream) => next_frame(frames, stream).await.map_err(exchange::tcp_read_error),
         }
-        .map_err(kind_of)
+        .map_err(|error| error.into_kind(true))
     }
 
     /// Nothing follows: there is nothing to give up.
-    fn over(&mut self) {
-        self.leaving.far = None;
+    fn finish(&mut self) {
+        self.cancel.target = None;
         if let Source::Quic(_, stream) = &mut self.from {
             stream.answered = true;
         }
@@ -236,7 +236,7 @@ impl ToolStream<'_> {
 }
 
 /// The next frame of several.
-async fn frame_from(
+async fn next_frame(
     frames: &mut FrameDecoder,
     from: &mut (impl tokio::io::AsyncRead + Unpin),
 ) -> Result<Bytes, WireError> {
@@ -252,59 +252,53 @@ async fn frame_from(
 }
 
 fn is_not_streamed(success: bool, code: &str) -> bool {
-    !success && NOT_STREAMED.contains(&code)
-}
-
-fn kind_of(fault: Fault) -> OrchestratorErrorKind {
-    match fault {
-        Fault::Unsent(why) => OrchestratorErrorKind::Lost { why, maybe_done: false },
-        Fault::Lost(why) => OrchestratorErrorKind::Lost { why, maybe_done: true },
-        Fault::Answer(error) => OrchestratorErrorKind::Answer { error: Arc::new(error), maybe_done: true },
-    }
+    !success && NOT_STREAMED_CODES.contains(&code)
 }
 
 /// Where a `StreamCancel` goes.
 #[derive(Debug)]
-enum Far {
+enum CancelTarget {
     Quic(Connection),
     Tcp(Arc<str>, Duration),
 }
 
 /// Says, when it is dropped before the end, that nobody listens any more.
 #[derive(Debug)]
-struct Leaving {
+struct CancelOnDrop {
     /// `None`: there is nothing to say.
-    far: Option<Far>,
+    target: Option<CancelTarget>,
     stream_id: String,
 }
 
-impl Leaving {
-    fn new(far: Far, stream_id: &str) -> Self {
-        Self { far: Some(far), stream_id: stream_id.to_owned() }
+impl CancelOnDrop {
+    fn new(target: CancelTarget, stream_id: &str) -> Self {
+        Self { target: Some(target), stream_id: stream_id.to_owned() }
     }
 }
 
-impl Drop for Leaving {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        let Some(far) = self.far.take() else { return };
+        let Some(target) = self.target.take() else { return };
         let stream_id = std::mem::take(&mut self.stream_id);
         let request_id = format!("{stream_id}-cancel");
         let request = Some(Request::StreamCancel(StreamCancel { stream_id }));
         let Ok(frame) = wire::encode(&PluginRequest { request_id, request }) else { return };
-        let told = async move {
+        let send_cancel = async move {
             // Whether it was told is all the same to everybody here.
-            match far {
-                Far::Quic(connection) => drop(exchange::over_quic(&connection, &frame).await),
-                Far::Tcp(address, connect) => {
+            match target {
+                CancelTarget::Quic(connection) => {
+                    drop(exchange::exchange_over_quic(&connection, &frame).await)
+                }
+                CancelTarget::Tcp(address, connect) => {
                     if let Ok(stream) = super::super::tcp(&address, connect).await {
-                        drop(exchange::over_tcp(stream, &frame).await);
+                        drop(exchange::exchange_over_tcp(stream, &frame).await);
                     }
                 }
             }
         };
         // Where there is no runtime any more, there is no connection either.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            drop(runtime.spawn(timeout(CANCEL, told)));
+            drop(runtime.spawn(timeout(CANCEL_TIMEOUT, send_cancel)));
         }
     }
 }

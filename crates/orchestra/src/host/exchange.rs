@@ -9,17 +9,17 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::Host;
-use super::refusal::{Refusal, code};
+use super::error::{RequestError, code};
 use crate::wire::plugin_response::Response;
 use crate::wire::{self, MAX_FRAME, PluginRequest, PluginResponse, WireError};
 use mcpjoin_quic::endpoint::{RecvStream, SendStream};
 
 /// In what pieces the room for requests is given out, in bytes.
-pub(super) const UNIT: usize = 4096;
+pub(super) const UNIT_BYTES: usize = 4096;
 
 /// At least the largest frame fits.
 pub(super) fn units(bytes: usize) -> usize {
-    bytes.max(MAX_FRAME).div_ceil(UNIT)
+    bytes.max(MAX_FRAME).div_ceil(UNIT_BYTES)
 }
 
 /// A request, and the room that it takes.
@@ -35,13 +35,13 @@ impl Host {
                 tracing::warn!(target: "mcpjoin", "a request that is none: {error}");
                 // As the original does: no byte, and the connection goes on.
                 let _ = receive.stop(0_u32.into());
-                ended(send, write).await;
+                finish_stream(send, write).await;
                 return;
             }
         };
         let answer = tokio::select! {
             biased;
-            () = given_up(&send, &mut receive) => {
+            () = cancelled(&send, &mut receive) => {
                 let _ = send.reset(0_u32.into());
                 return;
             }
@@ -50,7 +50,7 @@ impl Host {
         drop(room);
         let written = timeout(write, async { send.write_all(&frame(answer)).await }).await;
         match written {
-            Ok(Ok(())) => ended(send, write).await,
+            Ok(Ok(())) => finish_stream(send, write).await,
             // Nobody wants it any more, or nobody takes it.
             Ok(Err(_)) | Err(_) => {
                 let _ = send.reset(0_u32.into());
@@ -62,11 +62,11 @@ impl Host {
     pub(super) async fn on_tcp(self, mut stream: TcpStream, mut ending: watch::Receiver<bool>) {
         let write = self.inner.limits.write;
         let mut first = [0];
-        let begun = timeout(self.inner.limits.read, stream.peek(&mut first));
+        let first_byte = timeout(self.inner.limits.read, stream.peek(&mut first));
         tokio::select! {
             biased;
             // Who has not said a byte yet has nothing in progress.
-            begun = begun => if !matches!(begun, Ok(Ok(_))) { return },
+            first_byte = first_byte => if !matches!(first_byte, Ok(Ok(_))) { return },
             _ = ending.wait_for(|over| *over) => return,
         }
         // It matters only for speed.
@@ -83,7 +83,7 @@ impl Host {
         };
         let answer = tokio::select! {
             biased;
-            () = broken(&mut receive) => return,
+            () = connection_failed(&mut receive) => return,
             answer = self.answer(request) => answer,
         };
         drop(room);
@@ -118,7 +118,7 @@ impl Host {
         let length = usize::try_from(u32::from_be_bytes(prefix)).unwrap_or(usize::MAX);
         let mut room = None;
         if read == prefix.len() && length <= MAX_FRAME {
-            let units = u32::try_from(length.div_ceil(UNIT)).unwrap_or(u32::MAX);
+            let units = u32::try_from(length.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
             // It is never closed.
             room = self.inner.room.clone().acquire_many_owned(units).await.ok();
         }
@@ -130,7 +130,8 @@ impl Host {
 /// The frame of an answer; of one that is too long, of an error that says so.
 fn frame(answer: PluginResponse) -> bytes::Bytes {
     wire::encode(&answer).unwrap_or_else(|error| {
-        let refusal = Refusal::new(code::INVALID_RESPONSE, format!("the answer cannot be sent: {error}"));
+        let refusal =
+            RequestError::new(code::INVALID_RESPONSE, format!("the answer cannot be sent: {error}"));
         let response = Some(Response::ToolCall(refusal.into_response()));
         let said = PluginResponse { request_id: answer.request_id, response };
         // An id that fills a frame by itself is all that this can fail for.
@@ -139,14 +140,14 @@ fn frame(answer: PluginResponse) -> bytes::Bytes {
 }
 
 /// Ends our side, and waits until the peer has all of it: what is under way is lost when the connection is closed.
-async fn ended(mut send: SendStream, most: Duration) {
+async fn finish_stream(mut send: SendStream, most: Duration) {
     if send.finish().is_ok() {
         let _ = timeout(most, send.stopped()).await;
     }
 }
 
 /// Ready when nobody waits for the answer any more: the client has reset the stream, will not read it, or is gone.
-async fn given_up(send: &SendStream, receive: &mut RecvStream) {
+async fn cancelled(send: &SendStream, receive: &mut RecvStream) {
     let reset = async {
         // `None`: it has said all, which is how a request ends.
         if let Ok(None) = receive.received_reset().await {
@@ -160,7 +161,7 @@ async fn given_up(send: &SendStream, receive: &mut RecvStream) {
 }
 
 /// Ready when the connection has failed. Its end is none: that is how a client says that the request is whole.
-async fn broken(receive: &mut (impl AsyncRead + Unpin)) {
+async fn connection_failed(receive: &mut (impl AsyncRead + Unpin)) {
     let mut more = [0; 256];
     loop {
         match receive.read(&mut more).await {
@@ -205,7 +206,9 @@ mod tests {
         let began = Instant::now();
         // One that has said how long it is, and no more, has all room but one unit.
         let (mut slow, mut hears) = duplex(64);
-        slow.write_all(&u32::try_from(MAX_FRAME - UNIT).expect("it fits").to_be_bytes()).await.expect("room");
+        slow.write_all(&u32::try_from(MAX_FRAME - UNIT_BYTES).expect("it fits").to_be_bytes())
+            .await
+            .expect("room");
         let slowly = tokio::spawn({
             let host = host.clone();
             async move { host.read(&mut hears).await.err().map(|error| error.to_string()) }
@@ -214,11 +217,11 @@ mod tests {
             tokio::task::yield_now().await;
         }
         advance(Duration::from_secs(10)).await;
-        let small = host.read(&mut &request(UNIT)[..]).await.expect("room for one unit");
+        let small = host.read(&mut &request(UNIT_BYTES)[..]).await.expect("room for one unit");
         assert_eq!((began.elapsed().as_secs(), host.inner.room.available_permits()), (10, 0));
         drop(small);
         // Another one, larger by a byte, waits until the slow one has had its time.
-        host.read(&mut &request(UNIT + 1)[..]).await.expect("room again");
+        host.read(&mut &request(UNIT_BYTES + 1)[..]).await.expect("room again");
         assert_eq!(began.elapsed().as_secs(), 30);
         let late = slowly.await.expect("no panic").expect("it never came");
         assert!(late.contains("no whole request came within 30 s"), "{late}");
@@ -237,8 +240,8 @@ mod tests {
         // Its id comes back: more than any socket holds.
         let asked = request(MAX_FRAME - 4096);
         let answering = timeout(Duration::from_secs(30), host.on_tcp(stream, ended));
-        let (sent, given_up) = tokio::join!(client.write_all(&asked), answering);
-        given_up.expect("it is not waited for");
+        let (sent, cancelled) = tokio::join!(client.write_all(&asked), answering);
+        cancelled.expect("it is not waited for");
         sent.expect("it was read");
         let mut taken = Vec::new();
         // What is cut off may end with a reset.

@@ -63,11 +63,10 @@
 //! beside it. MCP has no versions: `version` is 0.
 
 mod catalogue;
+mod error;
 mod exchange;
 mod offer;
 mod prompts;
-mod refusal;
-mod result;
 mod serve;
 mod storage;
 mod tools;
@@ -82,7 +81,7 @@ use mcpjoin_proto::types::{Prompt, Resource, Tool};
 use tokio::sync::Semaphore;
 
 use self::catalogue::Catalogue;
-use self::refusal::Refusal;
+use self::error::RequestError;
 use super::wire::plugin_request::Request;
 use super::wire::plugin_response::Response;
 use super::wire::{HealthResult, PluginRequest, PluginResponse, health_result};
@@ -98,7 +97,7 @@ const HEALTHY: &str = "orchestrator ok";
 #[non_exhaustive]
 pub struct HostLimits {
     /// How long a server that is being started again is waited for: 10 s.
-    pub patience: Duration,
+    pub restart_wait: Duration,
     /// How long a request may take to arrive, from the moment at which its stream or connection is there: 30 s.
     pub read: Duration,
     /// How long an answer may take to be taken: 30 s.
@@ -115,7 +114,7 @@ pub struct HostLimits {
 impl Default for HostLimits {
     fn default() -> Self {
         Self {
-            patience: Duration::from_secs(10),
+            restart_wait: Duration::from_secs(10),
             read: Duration::from_secs(30),
             write: Duration::from_secs(30),
             drain: Duration::from_secs(10),
@@ -166,7 +165,7 @@ pub struct Host {
 }
 
 struct Inner {
-    offers: Vec<Offer>,
+    offers: Arc<[Offer]>,
     limits: HostLimits,
     tools: Catalogue<Tool>,
     prompts: Catalogue<Prompt>,
@@ -179,13 +178,13 @@ impl Host {
     /// Offers these servers. Where two have something of one name, the later one wins.
     #[must_use]
     pub fn new(offers: impl IntoIterator<Item = Offer>, limits: HostLimits) -> Self {
-        let offers: Vec<Offer> = offers.into_iter().collect();
-        let servers = offers.len();
+        let offers: Arc<[Offer]> = offers.into_iter().collect();
+        let wait = limits.restart_wait;
         let room = Arc::new(Semaphore::new(exchange::units(limits.request_bytes)));
         let inner = Inner {
-            tools: Catalogue::new(servers),
-            prompts: Catalogue::new(servers),
-            resources: Catalogue::new(servers),
+            tools: Catalogue::new(offers.clone(), wait),
+            prompts: Catalogue::new(offers.clone(), wait),
+            resources: Catalogue::new(offers.clone(), wait),
             offers,
             limits,
             room,
@@ -211,7 +210,7 @@ impl Host {
             Some(Request::PromptGet(get)) => self.prompt_get(get).await.map(Response::PromptGet),
             Some(Request::StorageRead(read)) => self.storage_read(read).await.map(Response::StorageRead),
             Some(Request::StorageList(list)) => self.storage_list(list).await.map(Response::StorageList),
-            _ => Err(Refusal::unknown_request()),
+            _ => Err(RequestError::unknown_request()),
         };
         let response = answer.unwrap_or_else(|refusal| Response::ToolCall(refusal.into_response()));
         PluginResponse { request_id, response: Some(response) }
@@ -220,16 +219,17 @@ impl Host {
     async fn health(&self) -> HealthResult {
         let states = join_all(self.inner.offers.iter().map(|offer| async move {
             // Whoever asks wants to know what is, not what will be.
-            let away = offer.reached(Duration::ZERO).await.err();
-            away.map(|away| (offer.name().to_owned(), away.reason))
+            let unavailable = offer.reached(Duration::ZERO).await.err();
+            unavailable.map(|unavailable| (offer.name().to_owned(), unavailable.reason))
         }));
         let details: BTreeMap<String, String> = states.await.into_iter().flatten().collect();
         let servers = self.inner.offers.len();
         let (status, message) = match details.len() {
             0 => (health_result::Status::Healthy, HEALTHY.to_owned()),
-            away if away < servers => {
-                (health_result::Status::Degraded, format!("{away} of {servers} MCP servers are not there"))
-            }
+            unavailable if unavailable < servers => (
+                health_result::Status::Degraded,
+                format!("{unavailable} of {servers} MCP servers are not there"),
+            ),
             _ => (health_result::Status::Unhealthy, "no MCP server is there".to_owned()),
         };
         HealthResult { status: status.into(), message, details }

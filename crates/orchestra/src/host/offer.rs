@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::refusal::{Refusal, code};
+use super::error::{RequestError, code};
 use mcpjoin::client::{Client, RestartingClient};
 
 type Permits = Arc<dyn Fn(&str) -> bool + Send + Sync>;
@@ -25,7 +25,7 @@ enum Reach {
 
 /// The server is not there.
 #[derive(Debug)]
-pub(super) struct Away {
+pub(super) struct Unavailable {
     pub(super) server: Arc<str>,
     pub(super) reason: String,
 }
@@ -37,7 +37,7 @@ impl Offer {
     }
 
     /// A server that is started again when it dies. What comes meanwhile waits for it
-    /// ([`HostLimits::patience`](super::HostLimits::patience)).
+    /// ([`HostLimits::restart_wait`](super::HostLimits::restart_wait)).
     pub fn restarting(name: impl Into<Arc<str>>, client: RestartingClient) -> Self {
         Self { name: name.into(), reach: Reach::Restarting(client), permits: None }
     }
@@ -59,25 +59,25 @@ impl Offer {
         self.permits.as_ref().is_none_or(|permits| permits(tool))
     }
 
-    /// The client, when it is there within `patience`.
-    pub(super) async fn reached(&self, patience: Duration) -> Result<Client, Away> {
-        let away = |reason: String| Away { server: self.name.clone(), reason };
+    /// The client, when it is there within `wait`.
+    pub(super) async fn reached(&self, wait: Duration) -> Result<Client, Unavailable> {
+        let unavailable = |reason: String| Unavailable { server: self.name.clone(), reason };
         match &self.reach {
-            Reach::Client(client) if client.is_closed() => Err(away(match client.close_cause() {
+            Reach::Client(client) if client.is_closed() => Err(unavailable(match client.close_cause() {
                 Some(cause) => cause.to_string(),
                 None => "the connection is being closed".to_owned(),
             })),
             Reach::Client(client) => Ok(client.clone()),
             Reach::Restarting(client) => {
-                client.client_within(patience).await.map_err(|gone| away(gone.to_string()))
+                client.client_within(wait).await.map_err(|gone| unavailable(gone.to_string()))
             }
         }
     }
 }
 
-impl From<Away> for Refusal {
-    fn from(away: Away) -> Self {
-        let Away { server, reason } = away;
+impl From<Unavailable> for RequestError {
+    fn from(unavailable: Unavailable) -> Self {
+        let Unavailable { server, reason } = unavailable;
         Self::new(code::ROUTING, format!("the MCP server `{server}` is not there: {reason}"))
     }
 }

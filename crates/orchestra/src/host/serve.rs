@@ -13,10 +13,10 @@ use super::Host;
 use mcpjoin_quic::endpoint::{Incoming, Listener, QuicErrorKind};
 
 /// How long peers may take to hear that it is over.
-const CLOSE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// After an error in accepting that is not the peer's (no file descriptors left, say) it is tried again after this time.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Host {
     /// Serves everybody who comes, until `end` is ready: then nobody is let in any more, exchanges in progress are
@@ -46,7 +46,7 @@ impl Host {
         }
         listener.stop();
         self.finish(&over, connections).await;
-        listener.close(CLOSE).await;
+        listener.close(CLOSE_TIMEOUT).await;
     }
 
     /// The same over TCP, where each connection carries one exchange, unencrypted, and nobody is asked who they are.
@@ -66,7 +66,7 @@ impl Host {
                         }
                         Err(error) => {
                             tracing::warn!(target: "mcpjoin", "nobody can be let in: {error}");
-                            tokio::time::sleep(BREATH).await;
+                            tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                         }
                     }
                 }

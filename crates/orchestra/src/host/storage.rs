@@ -8,8 +8,8 @@ use mcpjoin_proto::{Raw, code as rpc};
 use serde::Serialize;
 
 use super::Host;
+use super::error::{RequestError, code};
 use super::offer::Offer;
-use super::refusal::{Refusal, code};
 use crate::percent::{decoded, encoded};
 use crate::value::{Numbers, Struct};
 use crate::wire::{
@@ -18,20 +18,20 @@ use crate::wire::{
 
 /// The folder and the ending under which Orchestra's clients find a document.
 const FOLDER: &str = "docs/";
-const ENDING: &str = ".md";
+const EXTENSION: &str = ".md";
 
 /// The storage type of which a path is a URI.
-const URIS: &str = "mcp";
+const URI_STORAGE: &str = "mcp";
 
 impl Host {
     pub(super) async fn storage_list(
         &self,
         list: StorageListRequest,
-    ) -> Result<StorageListResponse, Refusal> {
+    ) -> Result<StorageListResponse, RequestError> {
         check(&list.storage_type)?;
         let inner = &*self.inner;
-        let resources = inner.resources.list(&inner.offers, inner.limits.patience).await.some()?;
-        let path = |uri: &str| if list.storage_type == URIS { uri.to_owned() } else { path_of(uri) };
+        let resources = inner.resources.list().await.any_items()?;
+        let path = |uri: &str| if list.storage_type == URI_STORAGE { uri.to_owned() } else { path_of(uri) };
         let entries = resources.into_values().map(|resource| entry(path(&resource.uri), &resource));
         let entries = entries.filter(|entry| {
             let name = entry.path.rsplit('/').next().unwrap_or_default();
@@ -45,48 +45,48 @@ impl Host {
     pub(super) async fn storage_read(
         &self,
         read: StorageReadRequest,
-    ) -> Result<StorageReadResponse, Refusal> {
+    ) -> Result<StorageReadResponse, RequestError> {
         check(&read.storage_type)?;
         let inner = &*self.inner;
         let uri = uri_of(&read.path);
-        let patience = inner.limits.patience;
-        let offers: Vec<&Offer> = match inner.resources.find(&inner.offers, &uri, patience).await? {
+        let offers: Vec<&Offer> = match inner.resources.find(&uri).await? {
             Some(offer) => vec![offer],
             // It may be one of a template.
             None => inner.offers.iter().rev().collect(),
         };
         let mut last = None;
         for offer in offers {
-            let client = offer.reached(patience).await?;
+            let client = offer.reached(inner.limits.restart_wait).await?;
             if client.peer().server_capabilities().is_none_or(|server| server.resources.is_none()) {
                 continue;
             }
             match client.read_resource(uri.as_str()).await {
                 Ok(result) => return contents(offer.name(), &uri, result),
                 Err(error) => {
-                    let refusal = Refusal::of(offer.name(), &error);
+                    let failed = RequestError::of(offer.name(), &error);
                     let unknown = error.remote().is_some_and(|error| {
                         matches!(error.code, rpc::RESOURCE_NOT_FOUND | rpc::INVALID_PARAMS)
                     });
                     if !unknown {
-                        last = Some(Refusal { code: of_storage(refusal.code), ..refusal });
+                        last = Some(RequestError { code: storage_code(failed.code), ..failed });
                     }
                 }
             }
         }
-        Err(last.unwrap_or_else(|| Refusal::new(code::NOT_FOUND, format!("there is no resource {uri:?}"))))
+        Err(last
+            .unwrap_or_else(|| RequestError::new(code::NOT_FOUND, format!("there is no resource {uri:?}"))))
     }
 }
 
 /// A server's own error is one of the storage; the rest keeps its name.
-fn of_storage(refused: &'static str) -> &'static str {
+fn storage_code(refused: &'static str) -> &'static str {
     if matches!(refused, code::HANDLER | code::VALIDATION) { code::STORAGE } else { refused }
 }
 
-fn check(storage_type: &str) -> Result<(), Refusal> {
+fn check(storage_type: &str) -> Result<(), RequestError> {
     match storage_type {
-        "" | "markdown" | URIS => Ok(()),
-        other => Err(Refusal::new(code::ROUTING, format!("no plugin provides storage {other:?}"))),
+        "" | "markdown" | URI_STORAGE => Ok(()),
+        other => Err(RequestError::new(code::ROUTING, format!("no plugin provides storage {other:?}"))),
     }
 }
 
@@ -104,9 +104,13 @@ struct Metadata<'a> {
     contents: &'a [ResourceContents],
 }
 
-fn contents(server: &str, uri: &str, result: ReadResourceResult) -> Result<StorageReadResponse, Refusal> {
+fn contents(
+    server: &str,
+    uri: &str,
+    result: ReadResourceResult,
+) -> Result<StorageReadResponse, RequestError> {
     let invalid = |what: String| {
-        Refusal::new(
+        RequestError::new(
             code::INVALID_RESPONSE,
             format!("the MCP server `{server}`: the resource {uri:?}: {what}"),
         )
@@ -132,12 +136,12 @@ fn contents(server: &str, uri: &str, result: ReadResourceResult) -> Result<Stora
 
 /// Where Orchestra's clients find a resource.
 fn path_of(uri: &str) -> String {
-    format!("{FOLDER}{}{ENDING}", encoded(uri, b""))
+    format!("{FOLDER}{}{EXTENSION}", encoded(uri, b""))
 }
 
 /// The other way. What is no such path is the URI itself, and so is a name in which a client has decoded it.
 fn uri_of(path: &str) -> String {
-    let name = path.strip_prefix(FOLDER).and_then(|path| path.strip_suffix(ENDING));
+    let name = path.strip_prefix(FOLDER).and_then(|path| path.strip_suffix(EXTENSION));
     let Some(name) = name else { return path.to_owned() };
     if name.contains(':') {
         return name.to_owned();
@@ -149,18 +153,18 @@ fn uri_of(path: &str) -> String {
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
     // Where the last star was, and how far the text was read then.
-    let mut star: Option<(usize, usize)> = None;
+    let mut last_star: Option<(usize, usize)> = None;
     while read < text.len() {
         match pattern.get(at) {
             Some(b'*') => {
-                star = Some((at, read));
+                last_star = Some((at, read));
                 at += 1;
             }
             Some(wanted) if *wanted == b'?' || text.get(read) == Some(wanted) => {
                 at += 1;
                 read += 1;
             }
-            _ => match &mut star {
+            _ => match &mut last_star {
                 Some((place, taken)) => {
                     *taken += 1;
                     (at, read) = (*place + 1, *taken);

@@ -1,18 +1,19 @@
 //! `google.protobuf.Struct` to JSON: one pass over the bytes, each length of which is held against what there is.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use mcpjoin_proto::{Kind, Raw};
 
-use super::{FIELDS, Json, MAX_DEPTH, ValueError, ValueErrorKind, number};
+use super::{FIELDS, Json, MAX_DEPTH, Path, Step, ValueError, ValueErrorKind, number};
 
 type Fault = ValueErrorKind;
 
 /// The JSON of the entries of a `Struct`.
 pub(super) fn json(entries: &[u8]) -> Result<Json, ValueError> {
-    let mut reading = Reading::new(entries, false);
-    reading.run(entries)?;
-    let Reading { out, beyond_exact, not_finite, .. } = reading;
+    let mut decoder = Decoder::new(entries, false);
+    decoder.run(entries)?;
+    let Decoder { out, beyond_exact, not_finite, .. } = decoder;
     // Written by the rules of JSON; what is left to be found wrong is found here.
     let json = Raw::parse(out).map_err(|_| fault(ValueErrorKind::Malformed("its JSON is too long")))?;
     debug_assert_eq!(json.kind(), Kind::Object, "a Struct is an object");
@@ -21,9 +22,9 @@ pub(super) fn json(entries: &[u8]) -> Result<Json, ValueError> {
 
 /// The same as Go's `encoding/json` writes it.
 pub(super) fn go_text(entries: &[u8]) -> Result<String, ValueError> {
-    let mut reading = Reading::new(entries, true);
-    reading.run(entries)?;
-    Ok(reading.out)
+    let mut decoder = Decoder::new(entries, true);
+    decoder.run(entries)?;
+    Ok(decoder.out)
 }
 
 const fn fault(kind: ValueErrorKind) -> ValueError {
@@ -156,42 +157,22 @@ fn entry(body: &[u8]) -> Result<(&str, &[u8]), Fault> {
     Ok((key, value.unwrap_or_default()))
 }
 
-/// Where the reading is, for an error and for what is reported.
-#[derive(Clone, Copy)]
-enum Step<'a> {
-    Key(&'a str),
-    Index(usize),
-}
-
-struct Reading<'a> {
+struct Decoder<'a> {
     out: String,
     go: bool,
-    path: Vec<Step<'a>>,
+    path: Path<'a>,
     beyond_exact: Option<String>,
     not_finite: Option<String>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> Decoder<'a> {
     fn new(entries: &[u8], go: bool) -> Self {
         let out = String::with_capacity(entries.len());
-        Self { out, go, path: Vec::new(), beyond_exact: None, not_finite: None }
+        Self { out, go, path: Path::default(), beyond_exact: None, not_finite: None }
     }
 
     fn run(&mut self, entries: &'a [u8]) -> Result<(), ValueError> {
-        self.object(entries, 1).map_err(|kind| ValueError { path: self.place(), kind })
-    }
-
-    fn place(&self) -> String {
-        let mut path = String::new();
-        for step in &self.path {
-            // Writing to a string does not fail.
-            let _ = match step {
-                Step::Key(key) if path.is_empty() => write!(path, "{key}"),
-                Step::Key(key) => write!(path, ".{key}"),
-                Step::Index(index) => write!(path, "[{index}]"),
-            };
-        }
-        path
+        self.object(entries, 1).map_err(|kind| ValueError { path: self.path.to_string(), kind })
     }
 
     fn object(&mut self, body: &'a [u8], depth: usize) -> Result<(), Fault> {
@@ -221,9 +202,9 @@ impl<'a> Reading<'a> {
             first = false;
             self.string(key);
             self.out.push(':');
-            self.path.push(Step::Key(key));
+            self.path.0.push(Step::Key(Cow::Borrowed(key)));
             self.value(value, depth)?;
-            self.path.pop();
+            self.path.0.pop();
         }
         self.out.push('}');
         Ok(())
@@ -245,9 +226,9 @@ impl<'a> Reading<'a> {
             if index > 0 {
                 self.out.push(',');
             }
-            self.path.push(Step::Index(index));
+            self.path.0.push(Step::Index(index));
             self.value(value, depth)?;
-            self.path.pop();
+            self.path.0.pop();
             index += 1;
         }
         self.out.push(']');
@@ -269,14 +250,14 @@ impl<'a> Reading<'a> {
     fn number(&mut self, value: f64) {
         if value.is_finite() {
             if (number::EXACT..number::EXPONENT).contains(&value.abs()) && self.beyond_exact.is_none() {
-                self.beyond_exact = Some(self.place());
+                self.beyond_exact = Some(self.path.to_string());
             }
             let push = if self.go { number::push_as_go } else { number::push };
             push(value, &mut self.out);
             return;
         }
         if self.not_finite.is_none() {
-            self.not_finite = Some(self.place());
+            self.not_finite = Some(self.path.to_string());
         }
         self.out.push_str(match value {
             f64::INFINITY => r#""Infinity""#,

@@ -1,13 +1,10 @@
 //! JSON to `google.protobuf.Struct`: two passes over the text, the first for the lengths that stand before everything.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
-
 use mcpjoin_proto::{Kind, scan};
 use prost::encoding::{encode_varint, encoded_len_varint};
 
 use super::super::wire::MAX_FRAME;
-use super::{MAX_DEPTH, Numbers, ValueError, ValueErrorKind, number};
+use super::{MAX_DEPTH, Numbers, Path, Step, ValueError, ValueErrorKind, number};
 
 // The tags of google.protobuf.Value, with their wire types.
 const NULL: u8 = 1 << 3;
@@ -23,16 +20,17 @@ const SECOND: u8 = 2 << 3 | 2;
 
 /// The entries of the `Struct` that a JSON object is.
 pub(super) fn object(text: &str, numbers: Numbers) -> Result<Vec<u8>, ValueError> {
-    let mut walk = Walk { text, at: 0, numbers, sizes: Vec::new(), least: 0, path: Vec::new() };
-    if walk.kind() != Kind::Object {
-        return Err(walk.fault(ValueErrorKind::NotAnObject));
+    let mut measure = Measure { text, at: 0, numbers, sizes: Vec::new(), min_size: 0, path: Path::default() };
+    if measure.kind() != Kind::Object {
+        return Err(measure.fault(ValueErrorKind::NotAnObject));
     }
-    let size = walk.measured_object(1)?;
+    let size = measure.measured_object(1)?;
     if size > MAX_FRAME {
-        walk.path.clear();
-        return Err(walk.fault(ValueErrorKind::TooLong));
+        measure.path.0.clear();
+        return Err(measure.fault(ValueErrorKind::TooLong));
     }
-    let mut writing = Writing { text, at: 0, sizes: walk.sizes.into_iter(), out: Vec::with_capacity(size) };
+    let mut writing =
+        Encoder { text, at: 0, sizes: measure.sizes.into_iter(), out: Vec::with_capacity(size) };
     writing.object();
     Ok(writing.out)
 }
@@ -90,55 +88,40 @@ fn closes(text: &str, at: usize) -> bool {
     matches!(text.as_bytes().get(at), Some(b'}' | b']') | None)
 }
 
-/// Where the walk is, for an error.
-enum Step<'a> {
-    Key(Cow<'a, str>),
-    Index(usize),
-}
-
 /// The first pass. The text is a [`Raw`](mcpjoin_proto::Raw)'s: valid.
-struct Walk<'a> {
+struct Measure<'a> {
     text: &'a str,
     at: usize,
     numbers: Numbers,
     /// What is inside each value that has a length, in the order in which the values begin.
     sizes: Vec<u32>,
     /// How long the whole will be at least.
-    least: usize,
-    path: Vec<Step<'a>>,
+    min_size: usize,
+    path: Path<'a>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Measure<'a> {
     fn kind(&self) -> Kind {
         kind(self.text, self.at)
     }
 
     #[cold]
     fn fault(&self, kind: ValueErrorKind) -> ValueError {
-        let mut path = String::new();
-        for step in &self.path {
-            // Writing to a string does not fail.
-            let _ = match step {
-                Step::Key(key) if path.is_empty() => write!(path, "{key}"),
-                Step::Key(key) => write!(path, ".{key}"),
-                Step::Index(index) => write!(path, "[{index}]"),
-            };
-        }
-        ValueError { path, kind }
+        ValueError { path: self.path.to_string(), kind }
     }
 
     /// Passes an object and gives the size of its `Struct`.
     fn measured_object(&mut self, depth: usize) -> Result<usize, ValueError> {
-        self.entered(depth)?;
+        self.enter(depth)?;
         let mut size = 0;
         while !closes(self.text, self.at) {
             let (key, end) = scan::string(self.text, self.at + 1);
             self.at = next(self.text, end + 1);
             let length = key.len();
-            self.least += length;
-            self.path.push(Step::Key(key));
+            self.min_size += length;
+            self.path.0.push(Step::Key(key));
             let value = self.measured_value(depth)?;
-            self.path.pop();
+            self.path.0.pop();
             size += field(field(length) + field(value));
         }
         self.at += 1;
@@ -147,13 +130,13 @@ impl<'a> Walk<'a> {
 
     /// Passes an array and gives the size of its `ListValue`.
     fn measured_array(&mut self, depth: usize) -> Result<usize, ValueError> {
-        self.entered(depth)?;
+        self.enter(depth)?;
         let mut size = 0;
         let mut index = 0;
         while !closes(self.text, self.at) {
-            self.path.push(Step::Index(index));
+            self.path.0.push(Step::Index(index));
             let value = self.measured_value(depth)?;
-            self.path.pop();
+            self.path.0.pop();
             index += 1;
             size += field(value);
         }
@@ -161,7 +144,7 @@ impl<'a> Walk<'a> {
         Ok(size)
     }
 
-    fn entered(&mut self, depth: usize) -> Result<(), ValueError> {
+    fn enter(&mut self, depth: usize) -> Result<(), ValueError> {
         if depth > MAX_DEPTH {
             return Err(self.fault(ValueErrorKind::Depth));
         }
@@ -172,8 +155,8 @@ impl<'a> Walk<'a> {
     /// Passes a value and what separates it from the next, and gives the size of its `Value`.
     fn measured_value(&mut self, depth: usize) -> Result<usize, ValueError> {
         // Every value takes two bytes at least, and two before it.
-        self.least += 4;
-        if self.least > MAX_FRAME {
+        self.min_size += 4;
+        if self.min_size > MAX_FRAME {
             return Err(self.fault(ValueErrorKind::TooLong));
         }
         let kind = self.kind();
@@ -193,7 +176,7 @@ impl<'a> Walk<'a> {
             Kind::String => {
                 let (value, end) = scan::string(self.text, self.at + 1);
                 self.at = end + 1;
-                self.least += value.len();
+                self.min_size += value.len();
                 self.sizes.push(u32::try_from(value.len()).unwrap_or(u32::MAX));
                 value.len()
             }
@@ -213,14 +196,14 @@ impl<'a> Walk<'a> {
 }
 
 /// The second pass, which cannot fail.
-struct Writing<'a> {
+struct Encoder<'a> {
     text: &'a str,
     at: usize,
     sizes: std::vec::IntoIter<u32>,
     out: Vec<u8>,
 }
 
-impl Writing<'_> {
+impl Encoder<'_> {
     fn object(&mut self) {
         self.at = next(self.text, self.at + 1);
         while !closes(self.text, self.at) {

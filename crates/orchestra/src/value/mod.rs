@@ -10,6 +10,7 @@ mod decode;
 mod encode;
 mod number;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::{Buf, BufMut, Bytes};
@@ -103,6 +104,31 @@ struct At<'a>(&'a str);
 impl fmt::Display for At<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, "{}: ", Line::of(self.0)) }
+    }
+}
+
+/// The place of a value, as in `rows[3].id`.
+#[derive(Default)]
+struct Path<'a>(Vec<Step<'a>>);
+
+enum Step<'a> {
+    Key(Cow<'a, str>),
+    Index(usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut dot = "";
+        for step in &self.0 {
+            match step {
+                Step::Key(key) => write!(f, "{dot}{key}")?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+            if !matches!(step, Step::Key(key) if key.is_empty()) {
+                dot = ".";
+            }
+        }
+        Ok(())
     }
 }
 

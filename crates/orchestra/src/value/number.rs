@@ -9,21 +9,21 @@ pub(super) const EXACT: f64 = 9_007_199_254_740_992.0;
 /// From here on a float is written with an exponent.
 pub(super) const EXPONENT: f64 = 1e21;
 /// So many significant digits tell every float from every other; a program that prints a float prints no more.
-const PRINTED: usize = 17;
+const FLOAT_DIGITS: usize = 17;
 /// How much of a number is shown in an error, in bytes.
-const SHOWN: usize = 40;
+const MAX_SHOWN_BYTES: usize = 40;
 
 /// The float that a JSON number is sent as.
 pub(super) fn float(text: &str, numbers: Numbers) -> Result<f64, ValueErrorKind> {
-    let shown = || match text.get(..SHOWN) {
-        Some(head) if text.len() > SHOWN => format!("{head}..."),
+    let shown = || match text.get(..MAX_SHOWN_BYTES) {
+        Some(head) if text.len() > MAX_SHOWN_BYTES => format!("{head}..."),
         _ => text.to_owned(),
     };
     let value = match text.parse::<f64>() {
         Ok(value) if value.is_finite() => value,
         _ => return Err(ValueErrorKind::TooLarge(shown())),
     };
-    if numbers == Numbers::Lossy || held(text, value) {
+    if numbers == Numbers::Lossy || is_exact(text, value) {
         Ok(value)
     } else {
         Err(ValueErrorKind::Rounded(shown()))
@@ -31,7 +31,7 @@ pub(super) fn float(text: &str, numbers: Numbers) -> Result<f64, ValueErrorKind>
 }
 
 /// Whether the float still says what the digits have said.
-fn held(text: &str, value: f64) -> bool {
+fn is_exact(text: &str, value: f64) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let whole = digits.bytes().all(|byte| byte.is_ascii_digit());
     if whole && value.abs() < EXACT {
@@ -42,7 +42,7 @@ fn held(text: &str, value: f64) -> bool {
         return written.is(value);
     }
     let fraction = value.fract() != 0.0 || value.abs() < EXACT;
-    if fraction && written.digits.len() <= PRINTED {
+    if fraction && written.digits.len() <= FLOAT_DIGITS {
         // Below the least float everything is 0, and only 0 is.
         return value != 0.0 || written.digits.is_empty();
     }

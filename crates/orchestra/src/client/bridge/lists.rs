@@ -3,6 +3,7 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>
 
+use super::handler::to_raw;
 use mcpjoin_proto::{ErrorObject, Raw, Request};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -28,8 +29,7 @@ pub(super) fn page(
         _ => None,
     };
     let items = page.iter().map(|(_, entry)| entry).collect();
-    Raw::from_value(&Page { member, items, next_cursor })
-        .map_err(|error| ErrorObject::internal(error.to_string()))
+    to_raw(&Page { member, items, next_cursor })
 }
 
 /// The name of the last entry of the page before.

@@ -23,7 +23,6 @@
 //!
 //! What a session is called in Orchestra stands in `capabilities.experimental.orchestra.sessionId`: tools are locked for it.
 
-mod beats;
 mod handler;
 mod lists;
 mod prompts;
@@ -46,14 +45,14 @@ use tokio::time::{Instant, sleep};
 
 use super::super::value::Numbers;
 use super::super::wire::MAX_FRAME;
-use super::keeping::jittered;
+use super::reconnect::jittered;
 use super::{Orchestrator, SetupError, random};
 use handler::Translator;
 use mcpjoin::Server;
 use mcpjoin::link::Link;
 use mcpjoin::server::BuildError;
 
-pub(super) use handler::failed;
+pub(super) use handler::{exchange_error, to_raw};
 pub(super) use results::text_of;
 pub(super) use tools::{arguments, schema_of};
 
@@ -62,7 +61,7 @@ const NAME: &str = "orchestra";
 
 /// How often it is looked whether the tools are still the same while the orchestrator may be starting its plugins, a tenth
 /// more or less.
-const SETTLING: Duration = Duration::from_millis(900);
+const SETTLING_INTERVAL: Duration = Duration::from_millis(900);
 
 /// How a [`Bridge`] behaves.
 #[derive(Clone, Debug)]
@@ -143,7 +142,7 @@ struct Shared {
     /// What tools are locked for in Orchestra: one bridge is one session.
     session: String,
     /// A digest of the tools that a client was told of last.
-    told: Mutex<Option<u64>>,
+    sent_tools: Mutex<Option<u64>>,
 }
 
 impl Bridge {
@@ -161,7 +160,7 @@ impl Bridge {
             streamed: options.streamed,
             strict: options.strict,
             session: session_id(),
-            told: Mutex::default(),
+            sent_tools: Mutex::default(),
         });
         let mut tools = ToolsCapability::default();
         tools.list_changed = Some(true);
@@ -214,7 +213,7 @@ impl Bridge {
         let mut seen = 0;
         let mut settled = Instant::now();
         loop {
-            let settling = (Instant::now() < settled).then_some(SETTLING);
+            let settling = (Instant::now() < settled).then_some(SETTLING_INTERVAL);
             let pause = async {
                 match self.poll.into_iter().chain(settling).min() {
                     Some(pause) => sleep(jittered(pause)).await,
@@ -230,26 +229,26 @@ impl Bridge {
                         seen = number;
                         settled = Instant::now() + self.settling;
                         if again {
-                            self.look().await;
+                            self.check_tools().await;
                         }
                     }
                     Err(error) => return error,
                 },
-                () = pause => self.look().await,
+                () = pause => self.check_tools().await,
             }
         }
     }
 
     /// Tells the clients when the tools are others than those that one was told of last.
-    async fn look(&self) {
+    async fn check_tools(&self) {
         let handle = self.server.handle();
         if !handle.is_heard_of_tools() {
             return;
         }
         match self.shared.orchestrator.list_tools().await {
             Ok(tools) => {
-                let told = self.shared.tell(&tools::shown(tools).0);
-                if told == Told::Other && handle.notify_tools_changed().is_err() {
+                let changed = self.shared.record_tools(&tools::tools_for_client(tools).0);
+                if changed && handle.notify_tools_changed().is_err() {
                     tracing::debug!(target: "mcpjoin", "the tools are declared not to change");
                 }
             }
@@ -268,25 +267,16 @@ impl fmt::Debug for Bridge {
     }
 }
 
-/// What a client knows of the tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    /// The same, or nothing yet.
-    Same,
-    /// Others.
-    Other,
-}
-
 impl Shared {
     /// Keeps what a client is told of the tools.
-    fn tell(&self, tools: &[(String, Raw)]) -> Told {
+    fn record_tools(&self, tools: &[(String, Raw)]) -> bool {
         let mut digest = DefaultHasher::new();
         for (_, tool) in tools {
             tool.as_str().hash(&mut digest);
         }
         let digest = digest.finish();
-        let before = self.told.lock().unwrap_or_else(PoisonError::into_inner).replace(digest);
-        if before.is_none_or(|before| before == digest) { Told::Same } else { Told::Other }
+        let before = self.sent_tools.lock().unwrap_or_else(PoisonError::into_inner).replace(digest);
+        before.is_some_and(|before| before != digest)
     }
 }
 

@@ -10,28 +10,28 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::super::certs::Certificates;
 use super::super::{ALPN, CLIENT_NAME};
-use super::error::{Fault, OrchestratorErrorKind};
+use super::OrchestratorOptions;
+use super::error::{AttemptError, OrchestratorErrorKind};
 use super::exchange;
-use super::options::OrchestratorOptions;
 use mcpjoin_quic::endpoint::{self as quic, ClientTls, Connection, QuicError, QuicErrorKind};
 
 /// The pause between two attempts to connect: at first, doubled each time, and at most. A tenth of it more or less, so
 /// that many clients of one orchestrator do not come at once.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+const RETRY_DELAY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// How long nothing may come from a near peer to which something was sent.
-const SILENCE: Duration = Duration::from_millis(250);
+const MIN_SILENCE: Duration = Duration::from_millis(250);
 /// How many times as long as there and back is long for a peer.
-const LONG: u32 = 8;
+const SILENCE_ROUND_TRIPS: u32 = 8;
 /// In so many parts a silence is measured, and what is asked in it has one of them for a sign of life.
-const QUARTERS: u32 = 4;
+const SILENCE_PARTS: u32 = 4;
 /// The same at most while a call waits for the connection.
-const EAGER: Duration = Duration::from_millis(200);
+const MAX_EAGER_DELAY: Duration = Duration::from_millis(200);
 
 /// Where the connection stands.
 #[derive(Clone, Debug)]
 pub(super) enum State {
     /// There is none, and what came of the last attempt; `None` before the first one has ended.
-    Away(Option<String>),
+    Disconnected(Option<String>),
     /// There is one: the how manyth.
     Open(Connection, u64),
     /// The far end and we do not accept each other, and never have.
@@ -42,7 +42,7 @@ pub(super) enum State {
 
 /// What the keeper and the calls share.
 #[derive(Debug)]
-pub(super) struct Keeping {
+pub(super) struct Reconnector {
     address: Arc<str>,
     certificates: Certificates,
     options: OrchestratorOptions,
@@ -50,27 +50,27 @@ pub(super) struct Keeping {
     /// How many calls wait for a connection.
     waiting: AtomicUsize,
     /// One more does.
-    wanted: Notify,
+    wait_started: Notify,
     /// Nothing has come for too long after something was sent.
-    suspected: Notify,
+    silence_reported: Notify,
     /// How many exchanges last longer than that, whatever has come.
-    lasting: AtomicUsize,
+    long_exchanges: AtomicUsize,
     /// One more does.
-    lasts: Notify,
+    long_exchange_started: Notify,
 }
 
-impl Keeping {
+impl Reconnector {
     pub(super) fn new(address: Arc<str>, certificates: Certificates, options: OrchestratorOptions) -> Self {
         Self {
             address,
             certificates,
             options,
-            state: watch::Sender::new(State::Away(None)),
+            state: watch::Sender::new(State::Disconnected(None)),
             waiting: AtomicUsize::new(0),
-            wanted: Notify::new(),
-            suspected: Notify::new(),
-            lasting: AtomicUsize::new(0),
-            lasts: Notify::new(),
+            wait_started: Notify::new(),
+            silence_reported: Notify::new(),
+            long_exchanges: AtomicUsize::new(0),
+            long_exchange_started: Notify::new(),
         }
     }
 
@@ -79,24 +79,24 @@ impl Keeping {
     }
 
     /// Somebody has written to the connection, and nothing has come since.
-    pub(super) fn suspect(&self) {
-        self.suspected.notify_one();
+    pub(super) fn report_silence(&self) {
+        self.silence_reported.notify_one();
     }
 
     /// An exchange lasts longer than a far end may be silent: until this is dropped, the keeper looks for it now and then.
-    pub(super) fn lasting(&self) -> Counted<'_> {
-        Counted::new(&self.lasting, &self.lasts)
+    pub(super) fn count_long(&self) -> Counted<'_> {
+        Counted::notifying(&self.long_exchanges, &self.long_exchange_started)
     }
 
     /// How long nothing may have come after something was sent.
     pub(super) fn silence(&self, connection: &Connection) -> Duration {
-        connection.round_trip().saturating_mul(LONG).max(SILENCE).min(self.options.silence)
+        connection.round_trip().saturating_mul(SILENCE_ROUND_TRIPS).max(MIN_SILENCE).min(self.options.silence)
     }
 
     /// Why a connection has ended that we have closed.
-    pub(super) fn given_up(&self) -> String {
+    pub(super) fn close_reason(&self) -> String {
         match &*self.state.borrow() {
-            State::Away(Some(why)) => why.clone(),
+            State::Disconnected(Some(why)) => why.clone(),
             State::Open(..) => "it said nothing any more, and another connection was made".to_owned(),
             _ => QuicErrorKind::ClosedByUs.to_string(),
         }
@@ -111,7 +111,7 @@ impl Keeping {
             State::Open(connection, _) if connection.ended().is_none() => return Ok(connection.clone()),
             State::Closed => return Err(OrchestratorErrorKind::Closed),
             State::Refused(error) => return Err(OrchestratorErrorKind::Refused(error.kind.clone())),
-            _ => Counted::new(&self.waiting, &self.wanted),
+            _ => Counted::notifying(&self.waiting, &self.wait_started),
         };
         let until = Instant::now() + after;
         loop {
@@ -125,7 +125,7 @@ impl Keeping {
                     return Err(OrchestratorErrorKind::Refused(error.kind.clone()));
                 }
                 (_, Ok(Ok(()))) => {}
-                (State::Away(Some(why)), Err(_)) => {
+                (State::Disconnected(Some(why)), Err(_)) => {
                     return Err(OrchestratorErrorKind::Unconnected { after, why: why.clone() });
                 }
                 (_, Err(_)) => {
@@ -138,15 +138,15 @@ impl Keeping {
 
     /// Makes the connection, and makes it again whenever it has ended. Ends by being dropped, or when the first
     /// connection that could be made was refused.
-    pub(super) async fn keep(&self, mut first: Option<ClientTls>) {
-        let mut pause = PAUSE.0;
+    pub(super) async fn run(&self, mut first: Option<ClientTls>) {
+        let mut pause = RETRY_DELAY.0;
         let mut number = 0;
         loop {
             let attempted = Instant::now();
             match self.connect(first.take()).await {
                 Ok(connection) => {
-                    pause = PAUSE.0;
-                    number = self.stay(connection, number).await;
+                    pause = RETRY_DELAY.0;
+                    number = self.hold(connection, number).await;
                 }
                 Err(error) if number == 0 && is_refusal(&error.kind) => {
                     self.state.send_replace(State::Refused(error));
@@ -154,25 +154,25 @@ impl Keeping {
                 }
                 Err(error) => {
                     tracing::debug!(target: "mcpjoin", %error, "no connection to the orchestrator");
-                    self.state.send_replace(State::Away(Some(error.kind.to_string())));
+                    self.state.send_replace(State::Disconnected(Some(error.kind.to_string())));
                 }
             }
-            self.rest(attempted, jittered(pause)).await;
-            pause = (pause * 2).min(PAUSE.1);
+            self.wait_before_retry(attempted, jittered(pause)).await;
+            pause = (pause * 2).min(RETRY_DELAY.1);
         }
     }
 
     /// Waits before the next attempt; less long when somebody wants the connection.
-    async fn rest(&self, attempted: Instant, pause: Duration) {
-        let eager = attempted + pause.min(EAGER);
-        let mut patient = pin!(sleep_until(attempted + pause));
+    async fn wait_before_retry(&self, attempted: Instant, pause: Duration) {
+        let earliest = attempted + pause.min(MAX_EAGER_DELAY);
+        let mut full_pause = pin!(sleep_until(attempted + pause));
         while self.waiting.load(Ordering::Relaxed) == 0 {
             tokio::select! {
-                () = &mut patient => return,
-                () = self.wanted.notified() => {}
+                () = &mut full_pause => return,
+                () = self.wait_started.notified() => {}
             }
         }
-        sleep_until(eager).await;
+        sleep_until(earliest).await;
     }
 
     async fn connect(&self, tls: Option<ClientTls>) -> Result<Connection, QuicError> {
@@ -191,22 +191,22 @@ impl Keeping {
     }
 
     /// Lets the calls have the connection until it has ended. Gives how many there have been.
-    async fn stay(&self, mut connection: Connection, mut number: u64) -> u64 {
+    async fn hold(&self, mut connection: Connection, mut number: u64) -> u64 {
         loop {
             number += 1;
             let silent = self.state.send_replace(State::Open(connection.clone(), number));
             if let State::Open(silent, _) = silent {
                 silent.close(0, "client closed");
             }
-            match self.end(&connection).await {
-                Ended::Replaced(fresh) => connection = fresh,
+            match self.wait_for_end(&connection).await {
+                Ended::Replaced(replacement) => connection = replacement,
                 Ended::Lost(why) => {
                     let address = &self.address;
                     tracing::warn!(
                         target: "mcpjoin",
                         "the orchestrator at {address} is gone, and is looked for again: {why}"
                     );
-                    self.state.send_replace(State::Away(Some(why)));
+                    self.state.send_replace(State::Disconnected(Some(why)));
                     // Who waits for an answer learns it, where the connection has not ended by itself.
                     connection.close(0, "client closed");
                     return number;
@@ -216,14 +216,14 @@ impl Keeping {
     }
 
     /// Waits for the end of a connection, and looks for its far end when that says nothing where a living one would.
-    async fn end(&self, connection: &Connection) -> Ended {
+    async fn wait_for_end(&self, connection: &Connection) -> Ended {
         let found = async {
             loop {
                 tokio::select! {
-                    () = self.suspected.notified() => {}
-                    () = self.silent_for_long(connection) => {}
+                    () = self.silence_reported.notified() => {}
+                    () = self.wait_for_silence(connection) => {}
                 }
-                if let Some(ended) = self.look(connection).await {
+                if let Some(ended) = self.probe(connection).await {
                     return ended;
                 }
             }
@@ -236,53 +236,53 @@ impl Keeping {
     }
 
     /// Waits until nothing has come for a while in which an answer was waited for: with one timer, however many wait.
-    async fn silent_for_long(&self, connection: &Connection) {
+    async fn wait_for_silence(&self, connection: &Connection) {
         let mut silent = 0;
-        while silent < QUARTERS {
-            while self.lasting.load(Ordering::Relaxed) == 0 {
-                self.lasts.notified().await;
+        while silent < SILENCE_PARTS {
+            while self.long_exchanges.load(Ordering::Relaxed) == 0 {
+                self.long_exchange_started.notified().await;
                 silent = 0;
             }
-            let heard = connection.received();
-            sleep(self.options.silence / QUARTERS).await;
-            silent = if connection.received() == heard { silent + 1 } else { 0 };
+            let received = connection.received();
+            sleep(self.options.silence / SILENCE_PARTS).await;
+            silent = if connection.received() == received { silent + 1 } else { 0 };
         }
     }
 
     /// Asks the far end for a sign of life. When there is none, tries whether anybody is there, and another connection
     /// beside the silent one.
-    async fn look(&self, connection: &Connection) -> Option<Ended> {
-        let heard = connection.received();
-        let silent = || connection.received() == heard;
-        let a_while = self.silence(connection) / QUARTERS;
+    async fn probe(&self, connection: &Connection) -> Option<Ended> {
+        let received = connection.received();
+        let silent = || connection.received() == received;
+        let part = self.silence(connection) / SILENCE_PARTS;
         // Something that has to be acknowledged, and a while in which it would be.
-        let _ = timeout(a_while, exchange::health(connection)).await;
+        let _ = timeout(part, exchange::health(connection)).await;
         if !silent() {
             return None;
         }
         let begun = Instant::now();
-        let mut nobody = pin!(connection.nobody_listens());
-        let deserted = |error| Some(Ended::Lost(format!("nobody listens there any more: {error}")));
-        let fresh = tokio::select! {
+        let mut port_closed = pin!(connection.port_unreachable());
+        let closed_port = |error| Some(Ended::Lost(format!("nobody listens there any more: {error}")));
+        let replacement = tokio::select! {
             biased;
-            error = &mut nobody => return deserted(error),
-            fresh = self.connect(None) => fresh,
+            error = &mut port_closed => return closed_port(error),
+            replacement = self.connect(None) => replacement,
         };
-        match fresh {
-            Ok(fresh) => {
+        match replacement {
+            Ok(replacement) => {
                 // Whoever shakes hands can also acknowledge, in as much time. It is asked once more: of what was lost on the
                 // way before nothing is sent again for a while.
-                let as_long = begun.elapsed().min(self.options.silence).max(a_while);
-                let _ = timeout(as_long, exchange::health(connection)).await;
+                let probe_timeout = begun.elapsed().min(self.options.silence).max(part);
+                let _ = timeout(probe_timeout, exchange::health(connection)).await;
                 if silent() {
-                    return Some(Ended::Replaced(fresh));
+                    return Some(Ended::Replaced(replacement));
                 }
-                fresh.close(0, "client closed");
+                replacement.close(0, "client closed");
             }
             Err(error) => {
                 // Both have asked the system, and it may have answered the other one first.
-                if let Ok(error) = timeout(a_while, nobody).await {
-                    return deserted(error);
+                if let Ok(error) = timeout(part, port_closed).await {
+                    return closed_port(error);
                 }
                 // Nobody says anything. The idle limit says when it is over, and until then it may come back.
                 tracing::debug!(target: "mcpjoin", %error, "the orchestrator is silent");
@@ -292,15 +292,15 @@ impl Keeping {
     }
 
     /// Ends it, and waits until the far end was told, at most so long.
-    pub(super) async fn close(&self, most: Duration) {
+    pub(super) async fn close(&self, limit: Duration) {
         if let State::Open(connection, _) = self.state.send_replace(State::Closed) {
             connection.close(0, "client closed");
-            connection.settled(most).await;
+            connection.settled(limit).await;
         }
     }
 
     /// The same without waiting.
-    pub(super) fn shut(&self) {
+    pub(super) fn close_now(&self) {
         if let State::Open(connection, _) = self.state.send_replace(State::Closed) {
             connection.close(0, "client closed");
         }
@@ -335,10 +335,15 @@ pub(super) fn jittered(time: Duration) -> Duration {
 pub(super) struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
-    fn new(count: &'a AtomicUsize, told: &Notify) -> Self {
+    pub(super) fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
-        told.notify_one();
         Self(count)
+    }
+
+    fn notifying(count: &'a AtomicUsize, changed: &Notify) -> Self {
+        let counted = Self::new(count);
+        changed.notify_one();
+        counted
     }
 }
 
@@ -349,10 +354,14 @@ impl Drop for Counted<'_> {
 }
 
 /// What an exchange over a connection that was closed under it failed with.
-pub(super) fn fault_of(connection: &Connection, sent: bool, otherwise: impl FnOnce() -> Fault) -> Fault {
+pub(super) fn attempt_error(
+    connection: &Connection,
+    sent: bool,
+    otherwise: impl FnOnce() -> AttemptError,
+) -> AttemptError {
     match connection.ended() {
-        Some(error) if sent => Fault::Lost(error.kind.to_string()),
-        Some(error) => Fault::Unsent(error.kind.to_string()),
+        Some(error) if sent => AttemptError::Lost(error.kind.to_string()),
+        Some(error) => AttemptError::Unsent(error.kind.to_string()),
         None => otherwise(),
     }
 }

@@ -24,7 +24,7 @@ pub(super) mod code {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RequestError {
     pub(super) code: &'static str,
     pub(super) message: String,
     pub(super) result: Option<Struct>,
@@ -32,11 +32,11 @@ pub(super) struct Refusal {
 
 /// A JSON-RPC error as a member of `result`, so that its code and data are kept.
 #[derive(Serialize)]
-struct Kept<'a> {
+struct ErrorMember<'a> {
     error: &'a ErrorObject,
 }
 
-impl Refusal {
+impl RequestError {
     pub(super) const fn new(code: &'static str, message: String) -> Self {
         Self { code, message, result: None }
     }
@@ -59,9 +59,9 @@ impl Refusal {
                 mcpjoin_proto::code::INVALID_PARAMS => code::VALIDATION,
                 _ => code::HANDLER,
             };
-            let kept = Raw::from_value(&Kept { error: remote }).ok();
+            let json = Raw::from_value(&ErrorMember { error: remote }).ok();
             // What it says of numbers that Orchestra does not have is no reason to say nothing of it.
-            let result = kept.and_then(|kept| Struct::from_json(&kept, Numbers::Lossy).ok());
+            let result = json.and_then(|json| Struct::from_json(&json, Numbers::Lossy).ok());
             return Self::new(code, remote.message.clone()).with_result(result);
         }
         let (code, what) = match error {
