@@ -1,11 +1,10 @@
-//! Percent-encoding ([RFC 3986, 2.1](https://www.rfc-editor.org/rfc/rfc3986#section-2.1)), as URIs and paths have it.
+//! Percent-encoding ([RFC 3986, 2.1](https://www.rfc-editor.org/rfc/rfc3986#section-2.1)).
 //!
-//! Called where a name becomes part of a URI ([`client`](super::client)) and a URI part of a path
-//! ([`host`](super::host)).
+//! [`client`](super::client) encodes names as URIs, [`host`](super::host) encodes URIs as paths.
 
 use std::fmt::Write as _;
 
-/// The text with every byte encoded but letters, digits, `-._~` and those of `kept`.
+/// Encodes every byte except letters, digits, `-._~` and the bytes in `kept`.
 pub(super) fn encoded(text: &str, kept: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -19,7 +18,7 @@ pub(super) fn encoded(text: &str, kept: &[u8]) -> String {
     out
 }
 
-/// What it means, where a `%` without two digits behind it is itself; `None` when that is no text.
+/// Decodes the text. A `%` without two hexadecimal digits stays. Returns `None` if the result is not UTF-8.
 pub(super) fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -4,7 +4,8 @@
 //! without MCP; other application protocols use it too, for example Orchestra's. `docs/quic.md` in the repository
 //! specifies the bytes on the wire.
 //!
-//! It is a [custom transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports).
+//! It is a [custom
+//! transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports).
 
 pub mod endpoint;
 mod transport;

@@ -1,9 +1,9 @@
-//! The folder itself: what is there, what is wrong with it, and how something gets into it so that nobody ever finds half
-//! of it.
+//! Reads, checks and writes the certificate directory, so that no process ever sees it half written.
 //!
-//! Everything is made under the lock, written beside its place as `.NAME.new`, and then put there by one step of the file
-//! system. The authority is two files: its key comes first, its certificate last, and neither ever takes the place of
-//! one that is there. A process that ends in between leaves what the next one finishes.
+//! Files are written under the lock, first as `.NAME.new`, then moved into place in one step. The authority has two
+//! files: its key is placed first, its certificate last, and neither replaces an existing file. If a process ends in
+//! between, the next one completes the work. Orchestra's own programs do not use the lock; the order of writing
+//! protects against them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -22,12 +22,12 @@ const AUTHORITY: &str = "ca";
 
 type CertificateResult<T> = Result<T, CertificateError>;
 
-/// A folder that is there and that nobody else may write to.
+/// An existing directory that no other user can write to.
 #[derive(Debug)]
 pub(super) struct Directory(PathBuf);
 
 impl Directory {
-    /// Opens the folder, or makes it for us alone.
+    /// Opens the directory. Creates it if it is missing, accessible to its owner only.
     pub(super) fn open(path: &Path) -> CertificateResult<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true);
@@ -38,7 +38,7 @@ impl Directory {
         Ok(Self(path.to_owned()))
     }
 
-    /// The authorities of the folder. Where there are none, one is made.
+    /// The authorities of the directory. Creates one if there is none.
     pub(super) fn authorities(&self) -> CertificateResult<Authorities> {
         match self.existing_authority()? {
             Some((authorities, facts)) if outlasts_renewal(&facts) => Ok(authorities),
@@ -49,7 +49,7 @@ impl Directory {
         }
     }
 
-    /// The authorities, and the certificate and key for that name. What is missing or has run out is made.
+    /// The authorities, and the certificate and key of `name`. Creates what is missing and renews what has expired.
     pub(super) fn identity(&self, name: &str) -> CertificateResult<(Authorities, Identity)> {
         if !is_name(name) {
             return Err(CertificateErrorKind::Name(name.to_owned()).into());
@@ -71,12 +71,12 @@ impl Directory {
         self.0.join(format!("{name}.{kind}"))
     }
 
-    /// Where something is written before it is put in its place.
+    /// The path under which a file is written before it is moved into place.
     fn temporary(&self, name: &str, kind: &str) -> PathBuf {
         self.0.join(format!(".{name}.{kind}.new"))
     }
 
-    /// The authorities that are there, and what the first of them says.
+    /// The existing authorities, and the fields of the first one.
     fn existing_authority(&self) -> CertificateResult<Option<(Authorities, CertificateFacts)>> {
         let path = self.file(AUTHORITY, "crt");
         if !exists(&path)? {
@@ -94,7 +94,7 @@ impl Directory {
         Ok(Some((authorities, facts)))
     }
 
-    /// The key of the authority; `None` when it is not there, which is no fault of a folder that only has to be read.
+    /// The key of the authority. `None` if it is missing, which is fine if nothing must be signed.
     fn authority_key(&self, facts: &CertificateFacts) -> CertificateResult<Option<KeyPair>> {
         let path = self.file(AUTHORITY, "key");
         let Some(key) = self.key(&path)? else { return Ok(None) };
@@ -105,7 +105,7 @@ impl Directory {
         Err(CertificateError::at(&path, CertificateErrorKind::KeyMismatch))
     }
 
-    /// A key that must be ours alone. That it is none is left to the caller to judge.
+    /// Reads a private key. An unusable key is returned as the inner error.
     fn key(&self, path: &Path) -> CertificateResult<Option<Result<KeyPair, CertificateErrorKind>>> {
         match fs::read(path) {
             Ok(pem) => {
@@ -117,8 +117,8 @@ impl Directory {
         }
     }
 
-    /// The certificate and key that are there for that name, or why they cannot be used. A key that others can read is
-    /// an error, and never replaced in silence.
+    /// The existing certificate and key of `name`, or why they are unusable. A key that others can read is an error and
+    /// is never replaced silently.
     fn existing_pair(&self, name: &str) -> CertificateResult<Result<Identity, CertificateError>> {
         let (certificate, key) = (self.file(name, "crt"), self.file(name, "key"));
         if exists(&key)? {
@@ -127,7 +127,7 @@ impl Directory {
         Ok(Identity::from_files(&certificate, &key))
     }
 
-    /// The authority, under the lock: the one that is there, or a new one.
+    /// The existing authority, or a new one. Call it under the lock.
     fn authority(&self) -> CertificateResult<(Authorities, CertificateFacts)> {
         self.finish_authority()?;
         if self.existing_authority()?.is_none() {
@@ -159,8 +159,7 @@ impl Directory {
         self.renewed(authorities, facts)
     }
 
-    /// The authority with a certificate that counts for another year, where it can be made; otherwise as it is, until it
-    /// has run out.
+    /// Renews the authority's certificate for a year if possible. Otherwise returns it unchanged until it expires.
     fn renewed(
         &self,
         authorities: Authorities,
@@ -186,7 +185,7 @@ impl Directory {
         self.existing_authority()?.ok_or_else(|| CertificateError::io(&path, ErrorKind::NotFound.into()))
     }
 
-    /// Puts the authority in its place, as far as it has come: the key first. What is there already stays.
+    /// Moves a prepared authority into place, key first. Existing files stay.
     fn finish_authority(&self) -> CertificateResult<()> {
         let (new_key, new_crt) = (self.temporary(AUTHORITY, "key"), self.temporary(AUTHORITY, "crt"));
         let (key, crt) = (self.file(AUTHORITY, "key"), self.file(AUTHORITY, "crt"));
@@ -203,7 +202,7 @@ impl Directory {
         self.sync()
     }
 
-    /// The certificate and key for a name, under the lock.
+    /// The certificate and key of `name`, renewed if necessary. Call it under the lock.
     fn leaf(
         &self,
         name: &str,
@@ -228,7 +227,7 @@ impl Directory {
             return Err(CertificateError::at(&self.file(AUTHORITY, "key"), kind));
         };
         let at = |kind| CertificateError::at(&path, kind);
-        // Names that somebody has given it by hand stay.
+        // Names that a user has added stay.
         let more =
             existing.as_ref().ok().and_then(Identity::facts).map(|facts| facts.names).unwrap_or_default();
         let key = match self.key(&self.file(name, "key"))? {
@@ -249,7 +248,7 @@ impl Directory {
         }
     }
 
-    /// Puts a file in its place, whatever is there: all of it or nothing.
+    /// Replaces a file atomically.
     fn replace(&self, name: &str, kind: &str, text: &[u8]) -> CertificateResult<()> {
         let (temporary, path) = (self.temporary(name, kind), self.file(name, kind));
         write(&temporary, text)?;
@@ -257,7 +256,7 @@ impl Directory {
         self.sync()
     }
 
-    /// Lets the folder outlast a power cut.
+    /// Makes the renames durable.
     #[cfg(unix)]
     fn sync(&self) -> CertificateResult<()> {
         let synced = File::open(&self.0).and_then(|folder| folder.sync_all());
@@ -271,7 +270,7 @@ impl Directory {
     }
 }
 
-/// Whether a name can be that of two files in the folder, and is not the authority's.
+/// Whether a name can be that of two files, and differs from the authority's.
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     !name.is_empty()
@@ -281,12 +280,12 @@ pub(super) fn is_name(name: &str) -> bool {
         && name != AUTHORITY
 }
 
-/// Whether it counts, and for longer than the rest at which it is made anew.
+/// Whether it is valid, and for longer than the renewal period.
 fn outlasts_renewal(facts: &CertificateFacts) -> bool {
     facts.begins() <= now() && facts.not_after > now().0.saturating_add(RENEWAL_SECS)
 }
 
-/// What is wrong with a certificate that has to be made anew.
+/// Why a certificate must be renewed.
 pub(super) fn problem(identity: &Identity, authorities: &Authorities, name: &str) -> Option<String> {
     if let Err(why) = identity.verify_against(authorities, name) {
         return Some(why);
@@ -295,7 +294,7 @@ pub(super) fn problem(identity: &Identity, authorities: &Authorities, name: &str
     (!outlasts_renewal(&facts)).then(|| format!("it counts until {} only", facts.ends()))
 }
 
-/// Whether a certificate and a key are both there and belong together.
+/// Whether certificate and key exist and belong together.
 fn is_complete_pair(certificate: &Path, key: &Path) -> bool {
     Identity::from_files(certificate, key).is_ok()
 }
@@ -316,19 +315,19 @@ fn remove(path: &Path) -> CertificateResult<()> {
     }
 }
 
-/// Puts a file in a place where nothing is; what has come there meanwhile stays.
+/// Moves a file into place unless a file is already there.
 fn place_if_absent(from: &Path, to: &Path) -> CertificateResult<()> {
     match fs::hard_link(from, to) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        // A file system without links. Nobody else of ours is here, so a copy under its own name does.
+        // The file system has no links. No other process of ours is here, so a copy will do.
         Err(_) => fs::read(from)
             .and_then(|text| create_private(to)?.write_all(&text))
             .map_err(|error| CertificateError::io(to, error)),
     }
 }
 
-/// Writes a file that only we may read, down to the disk.
+/// Writes a file that only its owner can read, and syncs it to the disk.
 fn write(path: &Path, text: &[u8]) -> CertificateResult<()> {
     remove(path)?;
     let written = create_private(path).and_then(|mut file| {
@@ -338,7 +337,7 @@ fn write(path: &Path, text: &[u8]) -> CertificateResult<()> {
     written.map_err(|error| CertificateError::io(path, error))
 }
 
-/// A file that was not there, for us alone.
+/// Creates a new file that only its owner can access.
 fn create_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -347,7 +346,7 @@ fn create_private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Whoever may write to the folder may put another authority there.
+/// Checks that other users cannot write to the directory. They could place another authority there.
 #[cfg(unix)]
 pub(super) fn check_not_writable_by_others(path: &Path) -> CertificateResult<()> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -368,12 +367,12 @@ pub(super) fn check_not_writable_by_others(_: &Path) -> CertificateResult<()> {
     Ok(())
 }
 
-/// How long another process may hold it, in seconds: making everything takes a few milliseconds.
+/// How long to wait for another process, in seconds. Creating all files takes a few milliseconds.
 const LOCK_TIMEOUT_SECS: u64 = 10;
-/// How long to wait before it is tried again.
+/// Delay between two attempts to lock.
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// The lock, until it is dropped or the process ends.
+/// The lock on the file `.lock` in the directory, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct Lock(#[allow(dead_code, reason = "held open")] File);
 
@@ -397,7 +396,7 @@ impl Lock {
     }
 }
 
-/// The file, locked; `None` when somebody else has locked it.
+/// The locked file; `None` if another process has locked it.
 #[cfg(unix)]
 fn try_lock(path: &Path) -> io::Result<Option<File>> {
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -412,7 +411,7 @@ fn try_lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// The file, opened by nobody else at the same time.
+/// The file, opened exclusively.
 #[cfg(windows)]
 fn try_lock(path: &Path) -> io::Result<Option<File>> {
     use std::os::windows::fs::OpenOptionsExt as _;

@@ -1,4 +1,4 @@
-//! What there is, for `doctor`: every file, what it says, and what is wrong with it. Nothing is made or changed.
+//! The report for `doctor`: every file, its fields, and its problem. Changes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -10,29 +10,28 @@ use mcpjoin_quic::endpoint::{Authorities, CertificateError, CertificateFacts, Id
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CertificateReport {
-    /// The folder.
+    /// The directory.
     pub directory: PathBuf,
-    /// What is wrong with the folder itself.
+    /// The problem of the directory itself.
     pub problem: Option<String>,
-    /// The authority's certificate and key, then those of the name. Files that are missing and will be made are not in
-    /// it.
+    /// The authority's certificate and key, then those of the name. Missing files that can be created are omitted.
     pub files: Vec<CertificateFile>,
 }
 
-/// A file of certificates or a key.
+/// A file with certificates or a key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CertificateFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What its first certificate says; `None` for a key, and for what cannot be read.
+    /// The fields of its first certificate; `None` for a key or an unreadable file.
     pub facts: Option<CertificateFacts>,
     /// What is wrong with it, and what to do.
     pub problem: Option<String>,
 }
 
 impl CertificateReport {
-    /// Whether nothing is wrong.
+    /// Whether there is no problem.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.problem.is_none() && self.files.iter().all(|file| file.problem.is_none())

@@ -1,9 +1,8 @@
-//! The bridge as its first document describes it, reply by reply: one revision, tools alone, and nothing that the document
-//! does not name.
+//! The bridge exactly as Orchestra's first document describes it: one protocol revision, only tools, and no other
+//! members in its responses.
 //!
-//! Called by the command line's `bridge --compat 1.0`, for clients that were made for exactly that and fall over anything
-//! else. No session is opened here and none is checked. What the document says nothing of is done as the specification of
-//! JSON-RPC asks.
+//! Used by the command line's `bridge --compat 1.0`, for clients that were written for that document and fail on
+//! anything else. No session is opened or checked. What the document leaves open follows the JSON-RPC specification.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,25 +22,25 @@ use super::bridge::{arguments, exchange_error, schema_of, text_of, to_raw};
 use super::{Orchestrator, SetupError};
 use mcpjoin::link::{BareLink, Link};
 
-/// The result of `initialize`, whatever the client asks for.
+/// The result of `initialize`, which does not depend on the client's request.
 const INITIALIZE_RESULT: &str = concat!(
     r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"#,
     r#""serverInfo":{"name":"orchestra","version":"1.0.0"}}"#
 );
 
-/// Requests that are answered at once; while there are so many, nothing is read.
+/// Maximum number of requests handled at once. While it is reached, nothing is read.
 const MAX_CONCURRENT_REQUESTS: usize = 100;
 
-/// An answer on its way.
+/// A response that is being computed.
 type PendingResponse<'a> = Pin<Box<dyn Future<Output = (RequestId, Result<Raw, ErrorObject>)> + Send + 'a>>;
 
-/// Serves a client exactly as the document of the first version says, until it has gone. What is in progress then is
-/// finished within [`Limits::drain`] (10 s). `numbers` says what becomes of a number that Orchestra cannot carry.
+/// Serves a client as the first document describes, until the client closes the link. Requests in progress are then
+/// completed within [`Limits::drain`] (10 s). `numbers` says how to treat a number that Orchestra cannot represent.
 ///
-/// Dropping the future ends the connection to the client.
+/// Dropping the future closes the connection to the client.
 ///
 /// # Errors
-/// [`SetupError`] when the orchestrator and we turn out not to accept each other at the first handshake.
+/// [`SetupError`] if the first handshake with the orchestrator is rejected by either side.
 pub async fn serve_compat(
     link: Link,
     orchestrator: &Orchestrator,
@@ -97,7 +96,7 @@ async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> Lin
                 reply(&mut link, None, Err(error), limits.message);
             }
             Inbound::Closed { cause } => break cause,
-            // Nothing was asked of the client, and it has one line to be on.
+            // No request is sent to the client, and its link is a single stream.
             _ => {}
         }
     };
@@ -105,7 +104,7 @@ async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> Lin
     while let Ok(Some((id, outcome))) = timeout_at(until, pending.next()).await {
         reply(&mut link, Some(id), outcome, limits.message);
     }
-    // Who does not take its answers in time does not get them.
+    // A client that does not read its responses in time loses them.
     let _ = timeout_at(Instant::now() + limits.drain, link.close()).await;
     end
 }
@@ -182,7 +181,7 @@ async fn call(orchestrator: &Orchestrator, numbers: Numbers, request: &Request) 
     to_raw(&result)
 }
 
-/// The document has the code and not the message; where there is no code, the message is all there is.
+/// The document specifies the code and not the message. If there is no code, the message is used.
 fn error_text(response: &ToolResponse) -> String {
     match (response.error_code.as_str(), response.error_message.as_str()) {
         ("", message) if !message.is_empty() => message.to_owned(),

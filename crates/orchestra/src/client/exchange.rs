@@ -1,4 +1,4 @@
-//! One exchange: a frame there, a frame back, over a stream or a connection of its own.
+//! One exchange: sends a frame and reads the response frame, on a QUIC stream or a TCP connection of its own.
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt as _;
@@ -9,26 +9,26 @@ use super::error::AttemptError;
 use super::reconnect::{Reconnector, attempt_error};
 use mcpjoin_quic::endpoint::{Connection, QuicError, QuicErrorKind, RecvStream, SendStream};
 
-/// A stream in both directions, which is reset when the exchange is given up: the far end learns that nobody waits.
+/// A bidirectional stream. Dropping it before the response resets it, which tells the server to stop.
 #[derive(Debug)]
 pub(super) struct Stream {
     send: SendStream,
     pub(super) receive: RecvStream,
-    /// All that was waited for has come.
+    /// The response is complete.
     pub(super) answered: bool,
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         if !self.answered {
-            // Either may be over already, and then there is nothing to give up.
+            // These fail only if the direction has already ended.
             let _ = self.send.reset(0u32.into());
             let _ = self.receive.stop(0u32.into());
         }
     }
 }
 
-/// Sends a frame on a stream of its own, and gives that.
+/// Opens a stream and sends a frame on it.
 pub(super) async fn send_request(connection: &Connection, frame: &Bytes) -> Result<Stream, AttemptError> {
     let (send, receive) = connection.open().await?;
     let mut stream = Stream { send, receive, answered: false };
@@ -43,18 +43,17 @@ pub(super) async fn send_request(connection: &Connection, frame: &Bytes) -> Resu
                 {
                     return Err(error);
                 }
-                // It wants no more of the request; an answer may stand there all the same.
+                // The server stopped reading the request. It may still have sent a response.
                 break;
             }
         }
     }
-    // Only a stream that is over already cannot be finished.
+    // This fails only if the stream has already ended.
     let _ = stream.send.finish();
     Ok(stream)
 }
 
-/// Sends a frame on a stream of its own and gives the one that comes back. Dropped before it is ready, it resets the
-/// stream.
+/// Sends a frame on a new stream and returns the response frame. Dropping the future resets the stream.
 pub(super) async fn exchange_over_quic(
     connection: &Connection,
     frame: &Bytes,
@@ -65,12 +64,12 @@ pub(super) async fn exchange_over_quic(
     answer.map_err(|error| read_error(connection, error))
 }
 
-/// What reading the answer has failed with.
+/// The error for a response that could not be read.
 pub(super) fn read_error(connection: &Connection, error: WireError) -> AttemptError {
     attempt_error(connection, true, || AttemptError::Answer(error))
 }
 
-/// The same over a connection of its own.
+/// Sends a frame on this TCP connection and returns the response frame.
 pub(super) async fn exchange_over_tcp(mut stream: TcpStream, frame: &Bytes) -> Result<Bytes, AttemptError> {
     send_request_over_tcp(&mut stream, frame).await?;
     wire::read_frame(&mut stream).await.map_err(tcp_read_error)
@@ -89,7 +88,7 @@ pub(super) async fn send_request_over_tcp(stream: &mut TcpStream, frame: &Bytes)
     stream.flush().await.map_err(|error| AttemptError::Lost(error.to_string()))
 }
 
-/// What reading the answer over a connection of its own has failed with.
+/// The error for a response over TCP that could not be read.
 pub(super) fn tcp_read_error(error: WireError) -> AttemptError {
     match error {
         WireError::Io(error) => AttemptError::Lost(error.to_string()),
@@ -97,8 +96,8 @@ pub(super) fn tcp_read_error(error: WireError) -> AttemptError {
     }
 }
 
-/// An exchange, watched from the moment at which it is sent: when nothing at all comes after that, the keeper hears of it,
-/// and when it takes longer, the keeper goes on watching.
+/// Runs an exchange and watches its connection. If nothing at all is received within [`Reconnector::silence`], the
+/// reconnector is told; while the exchange goes on, the reconnector keeps watching.
 pub(super) async fn watched<T>(
     reconnector: &Reconnector,
     connection: &Connection,
@@ -115,7 +114,7 @@ pub(super) async fn watched<T>(
     };
     tokio::select! {
         biased;
-        // Of a connection that the keeper has given up, it alone knows why.
+        // If the reconnector closed the connection, it knows the reason.
         outcome = exchange => outcome.map_err(|error| match (error, connection.ended()) {
             (AttemptError::Lost(_), Some(QuicError { kind: QuicErrorKind::ClosedByUs, .. })) => {
                 AttemptError::Lost(reconnector.close_reason())
@@ -126,7 +125,7 @@ pub(super) async fn watched<T>(
     }
 }
 
-/// Asks how the far end is. What it answers does not matter, only that it does.
+/// Sends a health request. Any response will do: it shows that the server is alive.
 pub(super) async fn health(connection: &Connection) {
     let request = Some(Request::Health(HealthRequest {}));
     if let Ok(frame) = wire::encode(&PluginRequest { request_id: "health".to_owned(), request }) {

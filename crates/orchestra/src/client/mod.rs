@@ -1,14 +1,14 @@
-//! A client of an orchestrator: calls over one connection that is made when it can be, and made again when it is lost.
+//! A client of an orchestrator. It keeps one connection and reconnects in the background.
 //!
-//! [`Orchestrator`] is the handle, [`Bridge`] the MCP server that stands on it, [`serve_compat`] the one that answers as
-//! Orchestra's own did in its first version. Used by the command line's `bridge --orchestrator-addr`. Nothing here ever
-//! subscribes to events: a `Subscribe` makes the orchestrator of Orchestra 1.0 crash at the next event.
+//! [`Orchestrator`] is the client, [`Bridge`] an MCP server on top of it, and [`serve_compat`] a bridge that responds
+//! like Orchestra's first version. Used by the command line's `bridge --orchestrator-addr`. Nothing here subscribes to
+//! events: after a `Subscribe`, the orchestrator of Orchestra 1.0 crashes at the next event.
 //!
-//! The frames are those of Orchestra's `transport.stdio`. Where the MCP side is different, and which test shows it, stands in
-//! `docs/orchestra.md`.
+//! The frames are those of Orchestra's `transport.stdio`. `docs/orchestra.md` lists where the MCP side differs, with
+//! the test of each difference.
 //!
-//! A read is made again when the connection is lost under it. The call of a tool is made again only when not a byte of it
-//! can have left: it runs at most once.
+//! A read is retried if the connection is lost. A tool call is retried only if no byte of it was sent, so it runs at
+//! most once.
 
 mod bridge;
 mod compat;
@@ -44,41 +44,41 @@ pub use compat::serve_compat;
 pub use error::{OrchestratorError, OrchestratorErrorKind, SetupError};
 pub use stream::{Streamed, ToolStream};
 
-/// A read is tried so often when the connection is lost under it.
+/// Maximum attempts of a read whose connection is lost.
 const MAX_ATTEMPTS: usize = 3;
-/// The pause between two attempts to reach an orchestrator over TCP.
+/// Delay between two attempts to connect over TCP.
 const TCP_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// How calls to an orchestrator are made, and what bounds them.
+/// Options and time limits of an [`Orchestrator`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OrchestratorOptions {
-    /// How long a call of a tool may take, everything included: 10 min. Orchestra's own client has no bound.
+    /// Time limit for a tool call. Default: 10 min. Orchestra's own client has none.
     pub tool_call: Duration,
-    /// How long any other exchange may take, everything included: 60 s.
+    /// Time limit for any other exchange. Default: 60 s.
     pub read: Duration,
-    /// How long a call waits for a connection while there is none, before it fails and says why: 4 s.
+    /// How long a call waits for a connection before it fails. Default: 4 s.
     pub wait: Duration,
-    /// How many exchanges are under way at once: 100, which is what Orchestra's servers allow. One of them is kept for
-    /// asking whether the far end still lives. Others wait.
+    /// Maximum number of exchanges at once. Default: 100, the limit of Orchestra's servers. One of them is reserved for
+    /// health requests. Further calls are queued.
     pub streams: usize,
-    /// How many calls may wait for their turn: 1,024. Those beyond fail at once.
+    /// Maximum number of queued calls. Default: 1,024. Further calls fail at once.
     pub waiting: usize,
-    /// How long one attempt to connect may take: 3 s.
+    /// Time limit for one attempt to connect. Default: 3 s.
     pub connect: Duration,
-    /// A connection is lost when nothing has come for so long: 10 s. The time begins anew with the first thing that is sent
-    /// after something came ([RFC 9000, 10.1](https://www.rfc-editor.org/rfc/rfc9000#section-10.1)): a peer that is gone is
-    /// noticed after this and `keep_alive` together, 15 s, at the latest.
+    /// Idle timeout of the connection. Default: 10 s. The timer restarts with the first packet that is sent after one
+    /// was received ([RFC 9000, 10.1](https://www.rfc-editor.org/rfc/rfc9000#section-10.1)), so a lost peer is detected
+    /// after this and `keep_alive` together at the latest: 15 s.
     pub idle: Duration,
-    /// So often something is sent when there is nothing to say: 5 s.
+    /// Interval of keep-alive packets. Default: 5 s.
     pub keep_alive: Duration,
-    /// When nothing at all has come for so long after something was sent, another connection is tried beside the silent
-    /// one, and takes its place when that still says nothing: 1 s, and for a near peer 8 times as long as there and back,
-    /// but at least 250 ms. While an answer is waited for, the far end is asked how it is whenever nothing has come for all
-    /// of this time.
+    /// After this time without any packet from the server, counted from a request, a second connection is tried. It
+    /// replaces the first one if that stays silent. Default: 1 s; if 8 round-trip times are less, then those, but at
+    /// least 250 ms. During a longer exchange, the server gets a health request whenever nothing was received for the
+    /// full time.
     pub silence: Duration,
-    /// When no answer has come for so long, a call of a tool is preceded by the question whether the far end is there:
-    /// 10 ms, in which nobody is ended, started again and listening. What goes into a dead connection is lost, and a call cannot be made again.
+    /// If no response was received for this time, a tool call is preceded by a health request. Default: 10 ms, less
+    /// than a server needs to restart. A tool call on a dead connection is lost and must not be retried.
     pub doubt: Duration,
 }
 
@@ -109,10 +109,10 @@ impl OrchestratorOptions {
     }
 }
 
-/// A handle on one orchestrator. Cheap to clone; the connection ends with the last of the clones.
+/// A client of one orchestrator. Cheap to clone; dropping the last clone closes the connection.
 ///
-/// Every call may be dropped where it waits: its stream is reset then. That does not stop a tool that is running, which
-/// is Orchestra's way.
+/// The future of every call may be dropped: that resets its stream. As usual in Orchestra, a tool that is already
+/// running goes on.
 ///
 /// ```no_run
 /// use mcpjoin_orchestra::certs::Certificates;
@@ -135,41 +135,41 @@ struct Handle {
     address: Arc<str>,
     reconnector: Option<(Arc<Reconnector>, JoinHandle<()>)>,
     options: OrchestratorOptions,
-    /// One for each exchange that is under way.
+    /// One permit for each exchange in progress.
     permits: Semaphore,
-    /// How many wait for one.
+    /// The number of queued calls.
     waiting: AtomicUsize,
-    /// What makes the ids of this handle different from those of others.
+    /// A random prefix that makes request ids unique.
     prefix: String,
     last_id: AtomicU64,
     epoch: Instant,
-    /// When something came back last, in milliseconds from the epoch.
+    /// When the last response was received, in milliseconds since `epoch`.
     last_received: AtomicU64,
 }
 
-/// Whether an exchange may be made again when it is not known whether the first has arrived.
+/// Whether to retry an exchange whose request may have arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Retry {
     Always,
     OnlyUnsent,
 }
 
-/// What may be called.
+/// A request and how to send it.
 struct Exchange {
     request: Request,
-    /// The kind, in ids: `stdio-lt-...` as Orchestra's own writes them.
+    /// The kind in request ids, as in Orchestra's own `stdio-lt-...`.
     kind: &'static str,
-    /// The kind, for people.
+    /// The kind in messages to a user.
     name: &'static str,
     retry: Retry,
 }
 
 impl Orchestrator {
-    /// A handle on the orchestrator at `host:port`, over QUIC with the certificates given. It is there at once; the
-    /// connection is made in the background, now and whenever it was lost.
+    /// Creates a client of the orchestrator at `host:port`, over QUIC with these certificates. It returns at once and
+    /// connects in the background.
     ///
     /// # Errors
-    /// [`SetupError`] when the address or the certificates cannot be used.
+    /// [`SetupError`] if the address or the certificates are unusable.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
@@ -186,11 +186,11 @@ impl Orchestrator {
         Ok(Self::new(address, Some(certificates), Some(tls), options))
     }
 
-    /// The same over the orchestrator's plain TCP port: a connection for each exchange, without encryption and without
-    /// names. Nothing is connected to before the first call.
+    /// Creates a client that uses the orchestrator's plain TCP port: one connection for each exchange, without
+    /// encryption and authentication. It does not connect before the first call.
     ///
     /// # Errors
-    /// [`SetupError`] when the address cannot be used.
+    /// [`SetupError`] if the address is unusable.
     pub fn tcp(address: &str, options: OrchestratorOptions) -> Result<Self, SetupError> {
         check_address(address)?;
         Ok(Self::new(address, None, None, options))
@@ -222,18 +222,17 @@ impl Orchestrator {
         }))
     }
 
-    /// The orchestrator as `host:port`, as it was named.
+    /// The orchestrator's address, `host:port` as the caller gave it.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.0.address
     }
 
-    /// Waits until there is a connection, and says the how manyth it is since the handle was made; over TCP that is
-    /// never. With `after`, until there is a later one than that.
+    /// Waits for a connection and returns its number, counted since the client was created. If `after` is not 0, waits
+    /// for a connection with a greater number. Over TCP this never returns.
     ///
     /// # Errors
-    /// [`SetupError::Refused`] when the first handshake that came about was refused, by us or by them: then there will be
-    /// no connection.
+    /// [`SetupError::Refused`] if the first handshake was rejected by either side. There will be no connection.
     pub async fn connected(&self, after: u64) -> Result<u64, SetupError> {
         if let Some((reconnector, _)) = &self.0.reconnector {
             let mut state = reconnector.watch();
@@ -251,8 +250,8 @@ impl Orchestrator {
         std::future::pending().await
     }
 
-    /// What came of the last attempt to connect, while there is no connection; `None` before the first one has ended, and
-    /// over TCP.
+    /// The error of the last attempt to connect, while there is no connection. `None` before the first attempt has
+    /// ended, and over TCP.
     #[must_use]
     pub fn away(&self) -> Option<String> {
         let (reconnector, _) = self.0.reconnector.as_ref()?;
@@ -263,8 +262,8 @@ impl Orchestrator {
         }
     }
 
-    /// Ends the connection in good order and tells the far end, which may take `most`. Calls under way fail, and so does
-    /// every later one.
+    /// Closes the connection and waits at most `limit` until the server is informed. Calls in progress and later calls
+    /// fail.
     pub async fn close(&self, limit: Duration) {
         self.0.permits.close();
         if let Some((reconnector, task)) = &self.0.reconnector {
@@ -273,12 +272,10 @@ impl Orchestrator {
         }
     }
 
-    // ---- the calls ----
-
-    /// Asks whether it is well.
+    /// Asks for the orchestrator's health.
     ///
     /// # Errors
-    /// [`OrchestratorError`], as with all other calls.
+    /// [`OrchestratorError`], as for all other calls.
     pub async fn health(&self) -> Result<HealthResult, OrchestratorError> {
         match self.send(repeatable(Request::Health(HealthRequest {}), "h", "health")).await? {
             Response::Health(result) => Ok(result),
@@ -286,7 +283,7 @@ impl Orchestrator {
         }
     }
 
-    /// The tools that there are, as they come: in no order, and one name perhaps more than once.
+    /// Lists the tools. They are unordered, and a name may occur more than once.
     ///
     /// # Errors
     /// [`OrchestratorError`].
@@ -297,10 +294,10 @@ impl Orchestrator {
         }
     }
 
-    /// Calls a tool, at most once. A tool that has failed is no error here: [`ToolResponse::success`] says it.
+    /// Calls a tool, at most once. A tool that failed is not an error here; see [`ToolResponse::success`].
     ///
     /// # Errors
-    /// [`OrchestratorError`], which says where the tool may have run all the same.
+    /// [`OrchestratorError`], which says whether the tool may have run.
     pub async fn tool_call(&self, request: ToolRequest) -> Result<ToolResponse, OrchestratorError> {
         self.check_alive().await?;
         let request = Request::ToolCall(request);
@@ -311,7 +308,7 @@ impl Orchestrator {
         }
     }
 
-    /// The prompts that there are.
+    /// Lists the prompts.
     ///
     /// # Errors
     /// [`OrchestratorError`].
@@ -323,8 +320,8 @@ impl Orchestrator {
         }
     }
 
-    /// A prompt, filled in. Orchestra's standalone orchestrator answers every prompt with a description that says why
-    /// there are no messages.
+    /// Returns a prompt with its arguments inserted. Orchestra's standalone orchestrator responds to every prompt with
+    /// a description that says why there are no messages.
     ///
     /// # Errors
     /// [`OrchestratorError`].
@@ -338,7 +335,7 @@ impl Orchestrator {
         }
     }
 
-    /// What is stored under a path. What does not exist comes back empty: no contents, no version and no metadata.
+    /// Reads a stored document. If it does not exist, the response is empty: no contents, version or metadata.
     ///
     /// # Errors
     /// [`OrchestratorError`].
@@ -352,7 +349,7 @@ impl Orchestrator {
         }
     }
 
-    /// What is stored. A store that has failed comes back as an empty list.
+    /// Lists the stored documents. If the storage failed, the list is empty.
     ///
     /// # Errors
     /// [`OrchestratorError`].
@@ -366,10 +363,8 @@ impl Orchestrator {
         }
     }
 
-    // ---- how ----
-
-    /// A call of a tool that goes into a dead connection is lost, and cannot be made again. So where nothing has come for
-    /// a while, something is asked first that can be.
+    /// Checks with a health request that the connection is alive, unless a response was received recently. A tool call
+    /// on a dead connection would be lost and must not be retried.
     async fn check_alive(&self) -> Result<(), OrchestratorError> {
         let silent = self.0.since_epoch().saturating_sub(self.0.last_received.load(Ordering::Relaxed));
         let Some((reconnector, _)) = &self.0.reconnector else { return Ok(()) };
@@ -378,7 +373,7 @@ impl Orchestrator {
             return Ok(());
         }
         match self.health().await {
-            // It is there, whatever it thinks of the question.
+            // Any response shows that the server is alive.
             Err(OrchestratorError {
                 kind:
                     OrchestratorErrorKind::Remote { .. }
@@ -420,7 +415,7 @@ impl Orchestrator {
             .map_err(|error| self.error(OrchestratorErrorKind::Answer { error: Arc::new(error), maybe_done }))
     }
 
-    /// Every orchestrator gives the id of the request back. Who leaves it out cannot mean another one.
+    /// Checks the id of a response. Orchestrators copy it from the request; an empty one is accepted.
     fn check_id(
         &self,
         asked: &str,
@@ -434,7 +429,7 @@ impl Orchestrator {
         Err(self.error(OrchestratorErrorKind::Another { asked: name, id: answered, maybe_done }))
     }
 
-    /// Something has come.
+    /// Records that a response was received now.
     fn note_received(&self) {
         self.0.last_received.store(self.0.since_epoch(), Ordering::Relaxed);
     }
@@ -449,7 +444,7 @@ impl Orchestrator {
         wire::encode(&request).map_err(|error| self.error(OrchestratorErrorKind::Request(Arc::new(error))))
     }
 
-    /// The exchange, repeated as far as it may be.
+    /// Runs an exchange, with retries as far as they are allowed.
     async fn exchange(&self, frame: &Bytes, retry: Retry) -> Result<Bytes, OrchestratorErrorKind> {
         let _turn = self.acquire_permit().await?;
         let mut tries = 0;
@@ -485,7 +480,7 @@ impl Orchestrator {
         }
     }
 
-    /// A connection over TCP, within the time that a call waits for one.
+    /// Connects over TCP, retrying within the time that a call waits for a connection.
     async fn connect_tcp(&self) -> Result<tokio::net::TcpStream, OrchestratorErrorKind> {
         let after = self.0.options.wait;
         let begun = Instant::now();
@@ -501,7 +496,7 @@ impl Orchestrator {
         }
     }
 
-    /// A turn of its own, when there is room to wait for one.
+    /// Waits for permission to run an exchange. Fails if the queue is full.
     async fn acquire_permit(&self) -> Result<SemaphorePermit<'_>, OrchestratorErrorKind> {
         if let Ok(permit) = self.0.permits.try_acquire() {
             return Ok(permit);
@@ -514,8 +509,7 @@ impl Orchestrator {
         self.0.permits.acquire().await.map_err(|_| OrchestratorErrorKind::Closed)
     }
 
-    /// What another answer than the expected one says: an error of the orchestrator comes in the form of a failed call,
-    /// whatever was asked.
+    /// The error for a response of another kind. An orchestrator reports every error as a failed tool call.
     fn unexpected(&self, response: Response, asked: &'static str, maybe_done: bool) -> OrchestratorError {
         self.error(match response {
             Response::ToolCall(ToolResponse { success: false, error_code, error_message, .. }) => {
@@ -562,10 +556,10 @@ fn check_address(address: &str) -> Result<(), SetupError> {
     }
 }
 
-/// So many random bytes, in hexadecimal digits.
+/// Random bytes as hexadecimal digits.
 fn random(bytes: usize) -> String {
     let mut filled = vec![0; bytes];
-    // Without random numbers the ids of two handles are the same, which no orchestrator looks at.
+    // Without random numbers two clients use the same ids, which no orchestrator checks.
     let _ = getrandom::fill(&mut filled);
     filled.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Keeps one connection to the orchestrator: makes it, makes it again, and finds out early when the far end is gone.
+//! Keeps one connection to the orchestrator: connects, reconnects, and detects early that the server is gone.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,47 +15,47 @@ use super::error::{AttemptError, OrchestratorErrorKind};
 use super::exchange;
 use mcpjoin_quic::endpoint::{self as quic, ClientTls, Connection, QuicError, QuicErrorKind};
 
-/// The pause between two attempts to connect: at first, doubled each time, and at most. A tenth of it more or less, so
-/// that many clients of one orchestrator do not come at once.
+/// Delay between two attempts to connect: the first one and the maximum. It doubles each time, and is changed at random
+/// by up to 10 % so that many clients do not connect at once.
 const RETRY_DELAY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-/// How long nothing may come from a near peer to which something was sent.
+/// Minimum of the time without packets after which the connection is checked.
 const MIN_SILENCE: Duration = Duration::from_millis(250);
-/// How many times as long as there and back is long for a peer.
+/// That time in round-trip times.
 const SILENCE_ROUND_TRIPS: u32 = 8;
-/// In so many parts a silence is measured, and what is asked in it has one of them for a sign of life.
+/// The silence is measured in this many parts. A health request gets one part to cause a packet.
 const SILENCE_PARTS: u32 = 4;
-/// The same at most while a call waits for the connection.
+/// Maximum retry delay while a call waits for the connection.
 const MAX_EAGER_DELAY: Duration = Duration::from_millis(200);
 
-/// Where the connection stands.
+/// The state of the connection.
 #[derive(Clone, Debug)]
 pub(super) enum State {
-    /// There is none, and what came of the last attempt; `None` before the first one has ended.
+    /// There is no connection. Holds the error of the last attempt; `None` before the first one has ended.
     Disconnected(Option<String>),
-    /// There is one: the how manyth.
+    /// Connected. Holds the connection's number, counted from 1.
     Open(Connection, u64),
-    /// The far end and we do not accept each other, and never have.
+    /// The first handshake was rejected by either side.
     Refused(QuicError),
-    /// There will be none any more.
+    /// The client is closed.
     Closed,
 }
 
-/// What the keeper and the calls share.
+/// State that the background task and the calls share.
 #[derive(Debug)]
 pub(super) struct Reconnector {
     address: Arc<str>,
     certificates: Certificates,
     options: OrchestratorOptions,
     state: watch::Sender<State>,
-    /// How many calls wait for a connection.
+    /// The number of calls that wait for a connection.
     waiting: AtomicUsize,
-    /// One more does.
+    /// `waiting` was increased.
     wait_started: Notify,
-    /// Nothing has come for too long after something was sent.
+    /// An exchange received no packet for too long.
     silence_reported: Notify,
-    /// How many exchanges last longer than that, whatever has come.
+    /// The number of exchanges that take longer than that, with or without packets.
     long_exchanges: AtomicUsize,
-    /// One more does.
+    /// `long_exchanges` was increased.
     long_exchange_started: Notify,
 }
 
@@ -78,22 +78,22 @@ impl Reconnector {
         self.state.subscribe()
     }
 
-    /// Somebody has written to the connection, and nothing has come since.
+    /// Reports that nothing was received since a request was sent.
     pub(super) fn report_silence(&self) {
         self.silence_reported.notify_one();
     }
 
-    /// An exchange lasts longer than a far end may be silent: until this is dropped, the keeper looks for it now and then.
+    /// Counts a long exchange until the result is dropped. Meanwhile the connection is checked for silence.
     pub(super) fn count_long(&self) -> Counted<'_> {
         Counted::notifying(&self.long_exchanges, &self.long_exchange_started)
     }
 
-    /// How long nothing may have come after something was sent.
+    /// The time without packets after a request that counts as silence.
     pub(super) fn silence(&self, connection: &Connection) -> Duration {
         connection.round_trip().saturating_mul(SILENCE_ROUND_TRIPS).max(MIN_SILENCE).min(self.options.silence)
     }
 
-    /// Why a connection has ended that we have closed.
+    /// Why this client closed a connection.
     pub(super) fn close_reason(&self) -> String {
         match &*self.state.borrow() {
             State::Disconnected(Some(why)) => why.clone(),
@@ -102,12 +102,12 @@ impl Reconnector {
         }
     }
 
-    /// The connection, when there is one within the bound.
+    /// Returns the connection, waiting for it within the limit.
     pub(super) async fn connection(&self) -> Result<Connection, OrchestratorErrorKind> {
         let after = self.options.wait;
         let mut state = self.state.subscribe();
         let _waiting = match &*state.borrow_and_update() {
-            // One that has just ended is not worth a try: the keeper is about to see it, too.
+            // A connection that has just ended is not used: the background task will notice it as well.
             State::Open(connection, _) if connection.ended().is_none() => return Ok(connection.clone()),
             State::Closed => return Err(OrchestratorErrorKind::Closed),
             State::Refused(error) => return Err(OrchestratorErrorKind::Refused(error.kind.clone())),
@@ -136,8 +136,7 @@ impl Reconnector {
         }
     }
 
-    /// Makes the connection, and makes it again whenever it has ended. Ends by being dropped, or when the first
-    /// connection that could be made was refused.
+    /// Connects, and reconnects whenever the connection ends. Returns only if the first handshake is rejected.
     pub(super) async fn run(&self, mut first: Option<ClientTls>) {
         let mut pause = RETRY_DELAY.0;
         let mut number = 0;
@@ -162,7 +161,7 @@ impl Reconnector {
         }
     }
 
-    /// Waits before the next attempt; less long when somebody wants the connection.
+    /// Waits before the next attempt, for a shorter time if a call waits for the connection.
     async fn wait_before_retry(&self, attempted: Instant, pause: Duration) {
         let earliest = attempted + pause.min(MAX_EAGER_DELAY);
         let mut full_pause = pin!(sleep_until(attempted + pause));
@@ -178,7 +177,7 @@ impl Reconnector {
     async fn connect(&self, tls: Option<ClientTls>) -> Result<Connection, QuicError> {
         let tls = match tls {
             Some(tls) => tls,
-            // Read afresh: one that was renewed on disk counts from the next connection on.
+            // Read the files for each attempt, so that a renewed certificate is used.
             None => {
                 let certificates = self.certificates.clone();
                 let read = tokio::task::spawn_blocking(move || certificates.client(CLIENT_NAME, ALPN)).await;
@@ -190,7 +189,7 @@ impl Reconnector {
         quic::connect(&self.address, &tls, &self.options.quic()).await
     }
 
-    /// Lets the calls have the connection until it has ended. Gives how many there have been.
+    /// Publishes a connection to the calls until it has ended. Returns its number.
     async fn hold(&self, mut connection: Connection, mut number: u64) -> u64 {
         loop {
             number += 1;
@@ -207,7 +206,7 @@ impl Reconnector {
                         "the orchestrator at {address} is gone, and is looked for again: {why}"
                     );
                     self.state.send_replace(State::Disconnected(Some(why)));
-                    // Who waits for an answer learns it, where the connection has not ended by itself.
+                    // Calls in progress fail now, even if the connection has not ended by itself.
                     connection.close(0, "client closed");
                     return number;
                 }
@@ -215,7 +214,7 @@ impl Reconnector {
         }
     }
 
-    /// Waits for the end of a connection, and looks for its far end when that says nothing where a living one would.
+    /// Waits for the end of a connection. Probes the server if it is silent.
     async fn wait_for_end(&self, connection: &Connection) -> Ended {
         let found = async {
             loop {
@@ -235,7 +234,7 @@ impl Reconnector {
         }
     }
 
-    /// Waits until nothing has come for a while in which an answer was waited for: with one timer, however many wait.
+    /// Waits until nothing is received for the full time during a long exchange. One timer serves all exchanges.
     async fn wait_for_silence(&self, connection: &Connection) {
         let mut silent = 0;
         while silent < SILENCE_PARTS {
@@ -249,13 +248,13 @@ impl Reconnector {
         }
     }
 
-    /// Asks the far end for a sign of life. When there is none, tries whether anybody is there, and another connection
-    /// beside the silent one.
+    /// Probes the server with a health request. Without any packet in return, checks the port and tries a second
+    /// connection. Returns `None` if the connection is to be kept.
     async fn probe(&self, connection: &Connection) -> Option<Ended> {
         let received = connection.received();
         let silent = || connection.received() == received;
         let part = self.silence(connection) / SILENCE_PARTS;
-        // Something that has to be acknowledged, and a while in which it would be.
+        // The server must acknowledge the request within this time.
         let _ = timeout(part, exchange::health(connection)).await;
         if !silent() {
             return None;
@@ -270,8 +269,8 @@ impl Reconnector {
         };
         match replacement {
             Ok(replacement) => {
-                // Whoever shakes hands can also acknowledge, in as much time. It is asked once more: of what was lost on the
-                // way before nothing is sent again for a while.
+                // A server that completes a handshake can acknowledge a packet in the same time. Send another request:
+                // QUIC retransmits a lost one only after a while.
                 let probe_timeout = begun.elapsed().min(self.options.silence).max(part);
                 let _ = timeout(probe_timeout, exchange::health(connection)).await;
                 if silent() {
@@ -280,18 +279,18 @@ impl Reconnector {
                 replacement.close(0, "client closed");
             }
             Err(error) => {
-                // Both have asked the system, and it may have answered the other one first.
+                // Both attempts ask the system, which may report the closed port to either one.
                 if let Ok(error) = timeout(part, port_closed).await {
                     return closed_port(error);
                 }
-                // Nobody says anything. The idle limit says when it is over, and until then it may come back.
+                // There is no response of any kind. The server may come back until the idle timeout.
                 tracing::debug!(target: "mcpjoin", %error, "the orchestrator is silent");
             }
         }
         None
     }
 
-    /// Ends it, and waits until the far end was told, at most so long.
+    /// Closes the connection and waits at most `limit` until the server is informed.
     pub(super) async fn close(&self, limit: Duration) {
         if let State::Open(connection, _) = self.state.send_replace(State::Closed) {
             connection.close(0, "client closed");
@@ -299,7 +298,7 @@ impl Reconnector {
         }
     }
 
-    /// The same without waiting.
+    /// Closes the connection without waiting.
     pub(super) fn close_now(&self) {
         if let State::Open(connection, _) = self.state.send_replace(State::Closed) {
             connection.close(0, "client closed");
@@ -312,7 +311,7 @@ enum Ended {
     Replaced(Connection),
 }
 
-/// Whether trying again is of no use: the two have to be told to accept each other first.
+/// Whether retrying cannot help, because one side rejects the other.
 const fn is_refusal(kind: &QuicErrorKind) -> bool {
     matches!(
         kind,
@@ -323,15 +322,15 @@ const fn is_refusal(kind: &QuicErrorKind) -> bool {
     )
 }
 
-/// A tenth more or less.
+/// Changes a time at random by up to 10 %.
 pub(super) fn jittered(time: Duration) -> Duration {
     let mut byte = [128];
-    // Without random numbers all of them come at the same time, which does no harm but to their server.
+    // Without random numbers many clients may connect at once, which only loads the server.
     let _ = getrandom::fill(&mut byte);
     time * (2304 + u32::from(byte[0]) * 2) / 2560
 }
 
-/// One of those that the keeper counts.
+/// Counts one until it is dropped.
 pub(super) struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -353,7 +352,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// What an exchange over a connection that was closed under it failed with.
+/// The error of an exchange: that of its connection if it has ended, else `otherwise`.
 pub(super) fn attempt_error(
     connection: &Connection,
     sent: bool,

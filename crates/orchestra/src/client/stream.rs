@@ -1,7 +1,7 @@
-//! A tool that answers bit by bit: a `StreamStart`, and on the same stream chunks until an end.
+//! Tools that stream their result: a `StreamStart`, then chunks on the same stream until a `StreamEnd`.
 //!
-//! Used by [`Bridge`](super::Bridge) for the tools that it is told of. Plugins and the plain TCP port of newer programs
-//! answer so; Orchestra's orchestrator of 1.0 says that it does not know the request, and then nothing has run.
+//! Used by [`Bridge`](super::Bridge) for the tools named in its options. Plugins and the TCP port of newer programs
+//! support it. The orchestrator of Orchestra 1.0 rejects the request as unknown; then the tool has not run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,32 +21,32 @@ use super::exchange::{self, Stream};
 use super::{MAX_ATTEMPTS, Orchestrator};
 use mcpjoin_quic::endpoint::Connection;
 
-/// How long telling the far end that nobody listens any more may take. Nothing waits for it.
+/// Time limit for sending a `StreamCancel`, in the background.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
-/// What was asked, for people.
+/// The name of the request in errors.
 const REQUEST_NAME: &str = "stream_start";
-/// Words of Orchestra's own: nothing has run.
+/// Orchestra's error codes that mean the tool has not run.
 const NOT_STREAMED_CODES: [&str; 2] = ["unknown_request", "tool_not_found"];
 
-/// A bit of an answer.
+/// A part of a streamed result.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Streamed {
-    /// A part of it.
+    /// A chunk.
     Chunk(StreamChunk),
-    /// All of it has come, or the tool has failed: [`StreamEnd::success`] says which. Nothing follows.
+    /// The end of the stream. [`StreamEnd::success`] says whether the tool succeeded.
     End(StreamEnd),
 }
 
-/// The answer of a tool, as it comes. Dropped before its end, it resets the stream and tells the far end in a
-/// `StreamCancel` on another one, which is the only place where that is read. The tool may run on all the same.
+/// The streamed result of a tool. Dropping it before its end resets the stream and sends a `StreamCancel` on another
+/// stream, the only place where servers read one. The tool may go on running.
 #[derive(Debug)]
 pub struct ToolStream<'a> {
     orchestrator: &'a Orchestrator,
     request_id: String,
     from: Source,
     frames: FrameDecoder,
-    /// What has been read to see whether it streams at all.
+    /// The first part, which was read to find out whether the tool streams.
     first: Option<Streamed>,
     received: i64,
     deadline: (Duration, Instant),
@@ -61,14 +61,15 @@ enum Source {
 }
 
 impl Orchestrator {
-    /// Calls a tool that answers bit by bit, at most once. The bound of a call
-    /// ([`OrchestratorOptions::tool_call`](super::OrchestratorOptions::tool_call)) is one for all of it. A `stream_id` that
-    /// is empty becomes the id of the request.
+    /// Calls a tool that streams its result, at most once. The time limit
+    /// ([`OrchestratorOptions::tool_call`](super::OrchestratorOptions::tool_call)) covers the whole stream. An empty
+    /// `stream_id` becomes the id of the request.
     ///
-    /// `None`: the far end does not answer this tool so, and has not run it; [`Orchestrator::tool_call`] may be asked.
+    /// Returns `None` if the server does not stream this tool and has not run it. Then [`Orchestrator::tool_call`] may
+    /// be used.
     ///
     /// # Errors
-    /// [`OrchestratorError`], which says where the tool may have run all the same.
+    /// [`OrchestratorError`], which says whether the tool may have run.
     pub async fn tool_stream(
         &self,
         mut request: StreamStart,
@@ -112,7 +113,7 @@ impl Orchestrator {
         }
     }
 
-    /// The request, sent: again only while not a byte of it can have left.
+    /// Sends the request. Retries only if no byte of it was sent.
     async fn start(
         &self,
         frame: &Bytes,
@@ -156,13 +157,12 @@ impl Orchestrator {
 }
 
 impl ToolStream<'_> {
-    /// The next bit, or the end; after that there is nothing, and asking again is an error.
+    /// Returns the next chunk or the end. Calling it after the end is an error.
     ///
-    /// Not cancel-safe: dropped before it is ready, it may have lost a part of a chunk, so what is left is to drop all of
-    /// it.
+    /// Not cancel-safe: dropping the future may lose a part of a chunk. Then drop the whole stream.
     ///
     /// # Errors
-    /// [`OrchestratorError`]: the answer is incomplete, and the tool may have run all the same.
+    /// [`OrchestratorError`]: the result is incomplete, and the tool may have run.
     pub async fn next(&mut self) -> Result<Streamed, OrchestratorError> {
         match self.first.take() {
             Some(first) => Ok(first),
@@ -226,7 +226,7 @@ impl ToolStream<'_> {
         .map_err(|error| error.into_kind(true))
     }
 
-    /// Nothing follows: there is nothing to give up.
+    /// Marks the stream as complete, so that dropping it cancels nothing.
     fn finish(&mut self) {
         self.cancel.target = None;
         if let Source::Quic(_, stream) = &mut self.from {
@@ -235,7 +235,7 @@ impl ToolStream<'_> {
     }
 }
 
-/// The next frame of several.
+/// Reads the next of several frames.
 async fn next_frame(
     frames: &mut FrameDecoder,
     from: &mut (impl tokio::io::AsyncRead + Unpin),
@@ -255,17 +255,17 @@ fn is_not_streamed(success: bool, code: &str) -> bool {
     !success && NOT_STREAMED_CODES.contains(&code)
 }
 
-/// Where a `StreamCancel` goes.
+/// Where to send a `StreamCancel`.
 #[derive(Debug)]
 enum CancelTarget {
     Quic(Connection),
     Tcp(Arc<str>, Duration),
 }
 
-/// Says, when it is dropped before the end, that nobody listens any more.
+/// Sends a `StreamCancel` if it is dropped before the end of the stream.
 #[derive(Debug)]
 struct CancelOnDrop {
-    /// `None`: there is nothing to say.
+    /// `None` if there is nothing to cancel.
     target: Option<CancelTarget>,
     stream_id: String,
 }
@@ -284,7 +284,7 @@ impl Drop for CancelOnDrop {
         let request = Some(Request::StreamCancel(StreamCancel { stream_id }));
         let Ok(frame) = wire::encode(&PluginRequest { request_id, request }) else { return };
         let send_cancel = async move {
-            // Whether it was told is all the same to everybody here.
+            // Nothing depends on whether the cancellation arrives.
             match target {
                 CancelTarget::Quic(connection) => {
                     drop(exchange::exchange_over_quic(&connection, &frame).await)
@@ -296,7 +296,7 @@ impl Drop for CancelOnDrop {
                 }
             }
         };
-        // Where there is no runtime any more, there is no connection either.
+        // Without a runtime there is no connection either.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             drop(runtime.spawn(timeout(CANCEL_TIMEOUT, send_cancel)));
         }

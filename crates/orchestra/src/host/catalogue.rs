@@ -1,7 +1,7 @@
-//! What the servers have, by name: lists of all of them, and which server a name leads to.
+//! The items of all MCP servers: lists them, and finds the server of a name.
 //!
-//! Names are kept from the last list that a server has given, also while it is away: a call then says that the server is
-//! not there, and not that there is no such tool.
+//! The names of a server's last list are kept while the server is unavailable. A call then fails because the server is
+//! unavailable, and not because the tool is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
@@ -15,9 +15,9 @@ use super::error::RequestError;
 use super::offer::Offer;
 use mcpjoin::client::{Client, Listed, Pages};
 
-/// A kind of thing that servers have.
+/// A kind of item: tool, prompt or resource.
 pub(super) trait Item: Listed {
-    /// By which it is asked for.
+    /// The name or URI that identifies the item.
     fn key(&self) -> &str;
     fn pages(client: &Client) -> Pages<Self>;
     fn declared(server: &ServerCapabilities) -> bool;
@@ -54,31 +54,31 @@ items! {
     Resource: uri, list_resources, resources;
 }
 
-/// The names of one kind.
+/// The names of the items of one kind.
 pub(super) struct Catalogue<T> {
     offers: Arc<[Offer]>,
-    /// How long a server that is restarting is waited for.
+    /// How long to wait for a server that is restarting.
     wait: Duration,
-    /// One for each server; `None` for one that has never been asked with success.
+    /// The names of each server; `None` if it was never listed successfully.
     known: Mutex<Vec<Option<BTreeSet<String>>>>,
-    /// When the last look for a name began that came to its end. Held during one, so that many who look for names at
-    /// once ask the servers once.
+    /// When the last refresh that completed was started. Locked during a refresh, so that concurrent requests for
+    /// unknown names list the servers once.
     last_refresh: tokio::sync::Mutex<Option<Instant>>,
     kind: PhantomData<fn() -> T>,
 }
 
 /// All items of one kind.
 pub(super) struct Listing<T> {
-    /// By name, the last server's where there are several.
+    /// By name. If several servers have the same name, the last one is used.
     pub(super) items: BTreeMap<String, T>,
-    /// How many servers have answered.
+    /// The number of servers that responded.
     answered: usize,
-    /// Why the others have not.
+    /// The errors of the others.
     errors: Vec<RequestError>,
 }
 
 impl<T> Listing<T> {
-    /// The items, unless every server has refused.
+    /// The items, or an error if every server failed.
     pub(super) fn any_items(mut self) -> Result<BTreeMap<String, T>, RequestError> {
         match self.errors.pop() {
             Some(error) if self.answered == 0 => Err(error),
@@ -98,7 +98,7 @@ impl<T: Item> Catalogue<T> {
         }
     }
 
-    /// Asks all servers at once.
+    /// Lists the items of all servers in parallel.
     pub(super) async fn list(&self) -> Listing<T> {
         let answers = join_all(self.offers.iter().map(|offer| self.items(offer))).await;
         let mut listing = Listing { items: BTreeMap::new(), answered: 0, errors: Vec::new() };
@@ -120,7 +120,7 @@ impl<T: Item> Catalogue<T> {
         listing
     }
 
-    /// The server that a name leads to: from what is known, or else after asking all of them.
+    /// The server of this name. Lists all servers if the name is unknown.
     pub(super) async fn find(&self, name: &str) -> Result<Option<&Offer>, RequestError> {
         match self.known(name) {
             Some(offer) => Ok(Some(offer)),
@@ -128,10 +128,10 @@ impl<T: Item> Catalogue<T> {
         }
     }
 
-    /// The same, after asking all of them.
+    /// Lists all servers, then looks for the name.
     ///
     /// # Errors
-    /// When it was not found, and a server of which nothing is known could not be asked.
+    /// If the name is unknown and a server could not be listed.
     pub(super) async fn refresh_and_find(&self, name: &str) -> Result<Option<&Offer>, RequestError> {
         let requested = Instant::now();
         let mut last_refresh = self.last_refresh.lock().await;
@@ -148,7 +148,7 @@ impl<T: Item> Catalogue<T> {
         }
     }
 
-    /// The last server that is known to have it.
+    /// The last server that is known to have this name.
     fn known(&self, name: &str) -> Option<&Offer> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let has = |names: &Option<BTreeSet<String>>| names.as_ref().is_some_and(|names| names.contains(name));
@@ -162,7 +162,7 @@ impl<T: Item> Catalogue<T> {
         }
     }
 
-    /// What one server has. One that does not declare the kind has none of it.
+    /// The items of one server; none if it does not declare the capability.
     async fn items(&self, offer: &Offer) -> Result<Vec<T>, RequestError> {
         let client = offer.reached(self.wait).await?;
         if !client.peer().server_capabilities().is_some_and(T::declared) {

@@ -1,4 +1,4 @@
-//! Prompts: their list, and filling one in.
+//! Prompts: lists them, and returns one with its arguments inserted.
 
 use mcpjoin_proto::types::{Content, Prompt};
 
@@ -27,7 +27,7 @@ impl Host {
             RequestError::new(code::NOT_FOUND, format!("no plugin provides prompt {prompt_name:?}"))
         })?;
         let client = offer.reached(inner.limits.restart_wait).await?;
-        // The wire does not tell none from an empty map.
+        // On the wire, no arguments and an empty map are the same.
         let arguments = if arguments.is_empty() { None } else { Some(arguments) };
         let got = client.get_prompt(prompt_name, arguments).await;
         let got = got.map_err(|error| RequestError::of(offer.name(), &error))?;

@@ -1,4 +1,4 @@
-//! Resources as Orchestra's storage: documents by path.
+//! Resources as documents in Orchestra's storage.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,11 +16,11 @@ use crate::wire::{
     StorageEntry, StorageListRequest, StorageListResponse, StorageReadRequest, StorageReadResponse,
 };
 
-/// The folder and the ending under which Orchestra's clients find a document.
+/// The folder and extension under which Orchestra's clients find a document.
 const FOLDER: &str = "docs/";
 const EXTENSION: &str = ".md";
 
-/// The storage type of which a path is a URI.
+/// The storage type whose paths are URIs.
 const URI_STORAGE: &str = "mcp";
 
 impl Host {
@@ -51,7 +51,7 @@ impl Host {
         let uri = uri_of(&read.path);
         let offers: Vec<&Offer> = match inner.resources.find(&uri).await? {
             Some(offer) => vec![offer],
-            // It may be one of a template.
+            // The URI may belong to a template.
             None => inner.offers.iter().rev().collect(),
         };
         let mut last = None;
@@ -78,7 +78,7 @@ impl Host {
     }
 }
 
-/// A server's own error is one of the storage; the rest keeps its name.
+/// The code for an error of the server itself is that of the storage; other codes stay.
 fn storage_code(refused: &'static str) -> &'static str {
     if matches!(refused, code::HANDLER | code::VALIDATION) { code::STORAGE } else { refused }
 }
@@ -134,12 +134,12 @@ fn contents(
     Ok(StorageReadResponse { content, metadata: Some(metadata), version: 0 })
 }
 
-/// Where Orchestra's clients find a resource.
+/// The storage path of a resource.
 fn path_of(uri: &str) -> String {
     format!("{FOLDER}{}{EXTENSION}", encoded(uri, b""))
 }
 
-/// The other way. What is no such path is the URI itself, and so is a name in which a client has decoded it.
+/// The URI of a storage path. Any other path is the URI itself; so is a name that a client has already decoded.
 fn uri_of(path: &str) -> String {
     let name = path.strip_prefix(FOLDER).and_then(|path| path.strip_suffix(EXTENSION));
     let Some(name) = name else { return path.to_owned() };
@@ -149,10 +149,10 @@ fn uri_of(path: &str) -> String {
     decoded(name).unwrap_or_else(|| name.to_owned())
 }
 
-/// `*` is any text, `?` any one byte. In time that is the product of both lengths at most.
+/// Matches `*` (any text) and `?` (any byte). The time is at most the product of both lengths.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
-    // Where the last star was, and how far the text was read then.
+    // The position of the last star, and of the text at that time.
     let mut last_star: Option<(usize, usize)> = None;
     while read < text.len() {
         match pattern.get(at) {
@@ -186,7 +186,7 @@ mod tests {
             assert_eq!(uri_of(&path_of(uri)), uri, "{}", path_of(uri));
         }
         assert_eq!(path_of("test://a.md"), "docs/test%3A%2F%2Fa.md.md");
-        // A client may have decoded it, or not have encoded it at all.
+        // A client may have decoded the name, or never encoded it.
         assert_eq!(uri_of("docs/test://a%20b.md"), "test://a%20b");
         assert_eq!(uri_of("test://a.md"), "test://a.md");
         assert_eq!(uri_of("docs/100%.md"), "100%");
@@ -208,7 +208,7 @@ mod tests {
         ] {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), whether, "{pattern} {text}");
         }
-        // As many stars as can be: it still ends.
+        // The maximum of backtracking ends in time.
         let (pattern, text) = ("*a".repeat(500) + "b", "a".repeat(5000));
         assert!(!matches(pattern.as_bytes(), text.as_bytes()));
     }

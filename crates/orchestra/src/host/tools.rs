@@ -1,4 +1,4 @@
-//! Tools: their list, and calling one.
+//! Tools: lists them, calls them, and converts their results to the three forms in [`host`](super).
 
 use std::borrow::Cow;
 
@@ -29,12 +29,12 @@ impl Host {
             params.meta = Some(Meta::new().with(key::TRACEPARENT, Raw::string(&request.trace_parent)));
         }
         let client = offer.reached(inner.limits.restart_wait).await?;
-        // As the server sent it: blocks are handed on as they are.
+        // The raw result, because blocks are passed on unchanged.
         match client.call_tool_with(params).raw().await {
             Ok(result) => response(offer.name(), &result),
             Err(error) => {
                 let failed = RequestError::of(offer.name(), &error);
-                // The server may have lost the tool since it was listed, and has only this way to say so.
+                // The server may have removed the tool since it was listed, and this error is its only way to say so.
                 if failed.code == code::VALIDATION && error.remote().is_some() {
                     if let Ok(None) = inner.tools.refresh_and_find(&request.tool_name).await {
                         return Err(not_found(&request));
@@ -45,7 +45,7 @@ impl Host {
         }
     }
 
-    /// The server that the call is for.
+    /// The server for a call.
     async fn provider(&self, request: &ToolRequest) -> Result<&Offer, RequestError> {
         let inner = &*self.inner;
         let name = request.tool_name.as_str();
@@ -57,7 +57,7 @@ impl Host {
     }
 }
 
-/// The original's words.
+/// The text is that of Orchestra's own orchestrator.
 fn not_found(request: &ToolRequest) -> RequestError {
     let mut message = format!("no plugin provides tool {:?}", request.tool_name);
     if !request.provider.is_empty() {
@@ -88,7 +88,7 @@ fn definition(tool: Tool) -> ToolDefinition {
         Err(error) => {
             let name = &tool.name;
             tracing::warn!(target: "mcpjoin", tool = %name, "its input schema cannot be sent as it is: {error}");
-            // A bound that is rounded still bounds; a tool without its schema cannot be called.
+            // A rounded bound is still useful, and a tool without its schema cannot be called.
             let rounded = matches!(error.kind, ValueErrorKind::Rounded(_));
             rounded.then(|| Struct::from_json(&tool.input_schema, Numbers::Lossy).ok()).flatten()
         }
@@ -96,7 +96,7 @@ fn definition(tool: Tool) -> ToolDefinition {
     ToolDefinition { name: tool.name, description: tool.description.unwrap_or_default(), input_schema }
 }
 
-/// A result with its blocks as they came.
+/// A tool result with its blocks unparsed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CallResult {
@@ -124,7 +124,7 @@ struct Whole<'a> {
     text: &'a str,
 }
 
-/// What a server's `tools/call` has brought.
+/// Converts the result of `tools/call`.
 pub(super) fn response(server: &str, result: &Raw) -> Result<ToolResponse, RequestError> {
     let invalid = |what: String| {
         let message = format!("the MCP server `{server}`: its result cannot be handed on: {what}");
@@ -136,7 +136,7 @@ pub(super) fn response(server: &str, result: &Raw) -> Result<ToolResponse, Reque
     let text = blocks.iter().map(text_of).collect::<Vec<_>>().join("\n");
     let encoded = encode_result(&call_result, &blocks, &text).map_err(|error| invalid(error.to_string()));
     if call_result.is_error == Some(true) {
-        // What it says matters more than whether all of it can be said.
+        // The error text matters more than a complete `result`.
         return Err(RequestError::new(code::TOOL_ERROR, text).with_result(encoded.ok()));
     }
     Ok(ToolResponse { success: true, result: Some(encoded?), ..ToolResponse::default() })
@@ -161,7 +161,7 @@ fn encode_result(call_result: &CallResult, blocks: &[Content], text: &str) -> Re
         {
             encode(&whole(Some(error.to_string())), Numbers::Lossy)
         }
-        // Blocks have numbers that are sizes and priorities alone: none is worth losing the result.
+        // Numbers in blocks are sizes and priorities, so rounding is acceptable.
         _ => encode(&whole(None), Numbers::Lossy),
     }
 }
@@ -171,7 +171,7 @@ fn encode(value: &impl Serialize, numbers: Numbers) -> Result<Struct, ValueError
     Struct::from_json(&Raw::from_value(value).map_err(malformed)?, numbers)
 }
 
-/// Whether the one text is nothing but the JSON of the structured result.
+/// Whether the only text is the JSON of the structured result.
 fn is_its_text(members: &Struct, blocks: &[Content], text: &str) -> bool {
     let [Content::Text(_)] = blocks else { return false };
     let same = || {
@@ -182,7 +182,7 @@ fn is_its_text(members: &Struct, blocks: &[Content], text: &str) -> bool {
     same().unwrap_or(false)
 }
 
-/// A block as text: what is none is named.
+/// The text of a block; other kinds of content are named.
 pub(super) fn text_of(block: &Content) -> Cow<'_, str> {
     match block {
         Content::Text(text) => Cow::Borrowed(&text.text),

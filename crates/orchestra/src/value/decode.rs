@@ -1,4 +1,4 @@
-//! `google.protobuf.Struct` to JSON: one pass over the bytes, each length of which is held against what there is.
+//! Decodes `google.protobuf.Struct` to JSON in one pass over the bytes. Each length is checked against the rest.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,13 +14,13 @@ pub(super) fn json(entries: &[u8]) -> Result<Json, ValueError> {
     let mut decoder = Decoder::new(entries, false);
     decoder.run(entries)?;
     let Decoder { out, beyond_exact, not_finite, .. } = decoder;
-    // Written by the rules of JSON; what is left to be found wrong is found here.
+    // The text is valid JSON except for limits that are checked here.
     let json = Raw::parse(out).map_err(|_| fault(ValueErrorKind::Malformed("its JSON is too long")))?;
     debug_assert_eq!(json.kind(), Kind::Object, "a Struct is an object");
     Ok(Json { json, beyond_exact, not_finite })
 }
 
-/// The same as Go's `encoding/json` writes it.
+/// The JSON as Go's `encoding/json` writes it.
 pub(super) fn go_text(entries: &[u8]) -> Result<String, ValueError> {
     let mut decoder = Decoder::new(entries, true);
     decoder.run(entries)?;
@@ -31,7 +31,7 @@ const fn fault(kind: ValueErrorKind) -> ValueError {
     ValueError { path: String::new(), kind }
 }
 
-/// One field of a message.
+/// A field of a message.
 enum Field<'a> {
     Varint(u64),
     Fixed64(u64),
@@ -39,7 +39,7 @@ enum Field<'a> {
     Fixed32,
 }
 
-/// The fields of a message, in their order.
+/// Iterates over the fields of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -99,7 +99,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a `Value` is.
+/// A decoded `Value`.
 enum Value<'a> {
     Null,
     Number(f64),
@@ -110,11 +110,11 @@ enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Of several kinds in one message the last counts; the parts of one that is given in parts are not put together,
-    /// since nothing writes it that way.
+    /// Decodes a value. If it has several kinds, the last one counts. A struct or list in two parts is rejected rather
+    /// than merged, because no program writes one.
     fn of(body: &'a [u8]) -> Result<Self, Fault> {
         let mut fields = Fields(body);
-        // None at all is what a null is when nobody says so.
+        // An empty message is null.
         let mut value = Self::Null;
         while let Some((number, field)) = fields.next()? {
             value = match (number, field, &value) {
@@ -139,7 +139,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, Fault> {
     std::str::from_utf8(bytes).map_err(|_| Fault::Utf8)
 }
 
-/// The key and the value of an entry of a map.
+/// The key and value of a map entry.
 fn entry(body: &[u8]) -> Result<(&str, &[u8]), Fault> {
     let mut fields = Fields(body);
     let (mut key, mut value) = ("", None);
@@ -188,7 +188,7 @@ impl<'a> Decoder<'a> {
                 _ => {}
             }
         }
-        // A map has no order on the wire. Of entries with one key the last counts: the sort keeps their order.
+        // A map is unordered on the wire. Of equal keys the last one counts: the sort is stable.
         members.sort_by_key(|(key, _)| *key);
         self.out.push('{');
         let mut first = true;

@@ -1,5 +1,5 @@
-//! Connects to a server: tries the addresses of a name, IPv4 and IPv6 in parallel
-//! ([RFC 8305](https://www.rfc-editor.org/rfc/rfc8305)), and completes the handshake.
+//! Connects to a server: tries the addresses of a name, IPv4 and IPv6 in parallel ([RFC
+//! 8305](https://www.rfc-editor.org/rfc/rfc8305)), and completes the handshake.
 
 use std::future;
 use std::io;
@@ -19,8 +19,8 @@ use super::error::{QuicAttempt, QuicError, QuicErrorKind};
 use super::{ClientTls, Connection, QuicOptions};
 use mcpjoin::internal::{host_and_port, in_turn};
 
-/// Delay before the next address is tried in parallel, from
-/// [RFC 8305](https://www.rfc-editor.org/rfc/rfc8305#section-8).
+/// Delay before the next address is tried in parallel, from [RFC
+/// 8305](https://www.rfc-editor.org/rfc/rfc8305#section-8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// The same for loopback addresses, which respond in less than a millisecond: `localhost` has two addresses, and many
 /// programs listen on only one.
@@ -31,9 +31,9 @@ const CONFIRM_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::
 /// Connects to `host:port`. The host is a name, an IPv4 address, or an IPv6 address in brackets. The future is ready
 /// when the peer has confirmed the handshake and accepted our certificate.
 ///
-/// The addresses of a name are tried in turn. Each attempt starts 250 ms after the one before (20 ms on loopback), or as
-/// soon as that one fails. The first connection that succeeds is used. A closed port is detected at once if the system
-/// reports it.
+/// The addresses of a name are tried in turn. Each attempt starts 250 ms after the one before (20 ms on loopback), or
+/// as soon as that one fails. The first connection that succeeds is used. A closed port is detected at once if the
+/// system reports it.
 ///
 /// Dropping the future before it is ready closes everything.
 ///

@@ -72,7 +72,8 @@ impl Connection {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// [`QuicError`] says why the connection has ended. [`QuicErrorKind::Closed`] with code 0 is a normal close by the peer.
+    /// [`QuicError`] says why the connection has ended. [`QuicErrorKind::Closed`] with code 0 is a normal close by the
+    /// peer.
     pub async fn accept(&self) -> Result<(SendStream, RecvStream), QuicError> {
         self.inner.accept_bi().await.map_err(|error| self.error(error))
     }
@@ -89,8 +90,8 @@ impl Connection {
         self.error(error)
     }
 
-    /// Closes the connection: all its streams fail on both sides, and the peer receives the code and the reason. Data that
-    /// the peer has not received yet may be lost. Has no effect if the connection has already ended.
+    /// Closes the connection: all its streams fail on both sides, and the peer receives the code and the reason. Data
+    /// that the peer has not received yet may be lost. Has no effect if the connection has already ended.
     pub fn close(&self, code: u32, reason: &str) {
         if self.inner.close_reason().is_none() {
             self.inner.close(VarInt::from_u32(code), reason.as_bytes());
@@ -99,9 +100,9 @@ impl Connection {
         }
     }
 
-    /// Waits until the close frame is sent, at most `limit`. The peer does not acknowledge it and it is not repeated; if it
-    /// is lost, the peer's idle timeout ends the connection. Call this after [`Connection::close`]. It returns at once for
-    /// incoming connections, where the listener waits instead.
+    /// Waits until the close frame is sent, at most `limit`. The peer does not acknowledge it and it is not repeated;
+    /// if it is lost, the peer's idle timeout ends the connection. Call this after [`Connection::close`]. It returns at
+    /// once for incoming connections, where the listener waits instead.
     pub async fn settled(&self, limit: Duration) {
         let Shared { endpoint: Some(endpoint), closed_after, .. } = &*self.shared else { return };
         let Some(before) = closed_after.get() else { return };
@@ -153,8 +154,8 @@ impl Connection {
         self.peer_certificate()?.common_name
     }
 
-    /// The number of datagrams received. A live peer acknowledges what it receives; if nothing has arrived since the last
-    /// write, the peer is probably gone, long before the idle timeout.
+    /// The number of datagrams received. A live peer acknowledges what it receives; if nothing has arrived since the
+    /// last write, the peer is probably gone, long before the idle timeout.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.inner.stats().udp_rx.datagrams

@@ -183,8 +183,8 @@ impl QuicErrorKind {
         Self::System(Arc::new(error))
     }
 
-    /// Converts the error that ended a connection. `refusal` is why our verifier rejected the peer's certificate, `alpn`
-    /// our application protocol.
+    /// Converts the error that ended a connection. `refusal` is why our verifier rejected the peer's certificate,
+    /// `alpn` our application protocol.
     pub(super) fn of(error: ConnectionError, refusal: Option<String>, alpn: &str) -> Self {
         if let Some(refusal) = refusal {
             return Self::Refused(refusal);

@@ -44,12 +44,12 @@ pub struct Incoming {
 }
 
 impl Listener {
-    /// Listens on `host:port`, as for [`connect`](super::connect). If the name has several addresses, the first usable one
-    /// is taken. Port 0 selects a free port.
+    /// Listens on `host:port`, as for [`connect`](super::connect). If the name has several addresses, the first usable
+    /// one is taken. Port 0 selects a free port.
     ///
     /// `tls` is called for each connection, on a thread that may block, so that a changed certificate is used from the
-    /// next connection on. The first call must succeed. If a later call fails, that connection is rejected and the reason
-    /// is logged.
+    /// next connection on. The first call must succeed. If a later call fails, that connection is rejected and the
+    /// reason is logged.
     ///
     /// # Errors
     /// [`QuicError`] if the socket cannot be bound or the certificates cannot be used.
@@ -104,8 +104,8 @@ impl Listener {
         self.address
     }
 
-    /// Waits for the next peer. Returns `None` after the listener is closed. Establish each peer in its own task, so that a
-    /// slow one does not delay others.
+    /// Waits for the next peer. Returns `None` after the listener is closed. Establish each peer in its own task, so
+    /// that a slow one does not delay others.
     ///
     /// Cancel-safe.
     pub async fn accept(&self) -> Option<Incoming> {
@@ -175,8 +175,8 @@ impl Incoming {
         self.inner.remote_address()
     }
 
-    /// Completes the handshake within [`QuicOptions::connect_timeout`]. A peer that is rejected receives the reason, and
-    /// the reason is logged.
+    /// Completes the handshake within [`QuicOptions::connect_timeout`]. A peer that is rejected receives the reason,
+    /// and the reason is logged.
     ///
     /// # Errors
     /// [`QuicError`] says why there is no connection.

@@ -1,9 +1,9 @@
 //! QUIC endpoints ([RFC 9000](https://www.rfc-editor.org/rfc/rfc9000)) with TLS 1.3: connect, listen, close, and report
 //! errors.
 //!
-//! Used by Orchestra and by the MCP transport. It knows no application protocol: the caller names one, and the handshake
-//! fails if the peer names another. It sends and accepts no data before the handshake is complete (no 0-RTT), and it
-//! never resumes a TLS session, so that changed certificates apply to the next connection.
+//! Used by Orchestra and by the MCP transport. It knows no application protocol: the caller names one, and the
+//! handshake fails if the peer names another. It sends and accepts no data before the handshake is complete (no 0-RTT),
+//! and it never resumes a TLS session, so that changed certificates apply to the next connection.
 
 mod connect;
 mod connection;
@@ -39,15 +39,15 @@ pub use tls::{Moment, now};
 pub struct QuicOptions {
     /// Time limit for connecting, name resolution included; for a listener, for the handshake. Default: 10 s.
     pub connect_timeout: Duration,
-    /// Idle timeout: the connection is lost if nothing is received for this time. The shorter one of both peers applies.
-    /// Default: 30 s.
+    /// Idle timeout: the connection is lost if nothing is received for this time. The shorter one of both peers
+    /// applies. Default: 30 s.
     pub idle: Duration,
     /// Interval of keep-alive packets. Default: 10 s.
     pub keep_alive: Duration,
     /// Maximum number of bidirectional streams that the peer may have open. Default: 256. Orchestra uses 100.
     pub streams: u32,
-    /// Bytes that the peer may send on one stream before they are read. Default: 1 MiB, enough for 100 MB/s at a round trip
-    /// of 10 ms.
+    /// Bytes that the peer may send on one stream before they are read. Default: 1 MiB, enough for 100 MB/s at a round
+    /// trip of 10 ms.
     pub stream_window: u32,
     /// The same for all streams together. Default: 8 MiB, so that eight unread streams do not block the others.
     pub connection_window: u32,

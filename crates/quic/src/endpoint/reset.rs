@@ -1,9 +1,9 @@
-//! Stateless resets ([RFC 9000, section 10.3](https://www.rfc-editor.org/rfc/rfc9000#section-10.3)) that survive a restart
-//! of the listener.
+//! Stateless resets ([RFC 9000, section 10.3](https://www.rfc-editor.org/rfc/rfc9000#section-10.3)) that survive a
+//! restart of the listener.
 //!
 //! A packet of a connection that the listener does not know is answered with a reset token, which only the original
-//! listener can compute. The peer then learns of the restart at once, not after 30 s of silence. The token is derived from
-//! the private key and the address: it is the same after a restart and different for another address with the same
+//! listener can compute. The peer then learns of the restart at once, not after 30 s of silence. The token is derived
+//! from the private key and the address: it is the same after a restart and different for another address with the same
 //! certificate, so one host cannot obtain the tokens of another. Hosts that listen on all addresses (`0.0.0.0`, `[::]`)
 //! cannot be distinguished and must not share a private key. Used by `listen` and by the code that reads keys.
 

@@ -91,8 +91,8 @@ impl QuicConnect {
         self
     }
 
-    /// Sets how many streams may be open at once: 256 by default, at least 2, and never more than the server allows. One
-    /// of them is the session stream. Further calls wait for a free stream.
+    /// Sets how many streams may be open at once: 256 by default, at least 2, and never more than the server allows.
+    /// One of them is the session stream. Further calls wait for a free stream.
     pub const fn streams(mut self, streams: u32) -> Self {
         self.streams = if streams < 2 { 2 } else { streams };
         self
@@ -120,9 +120,9 @@ impl QuicConnect {
     }
 
     /// Connects and sends all messages on the session stream, line by line as over standard input and output.
-    /// `docs/quic.md` allows it, and a server must accept it. It is for tools that examine a server from outside and send
-    /// invalid messages ([`BareLink::push_bytes`](mcpjoin::link::BareLink::push_bytes)); with a normal client the calls
-    /// would wait for each other. The link cannot be reopened.
+    /// `docs/quic.md` allows it, and a server must accept it. It is for tools that examine a server from outside and
+    /// send invalid messages ([`BareLink::push_bytes`](mcpjoin::link::BareLink::push_bytes)); with a normal client the
+    /// calls would wait for each other. The link cannot be reopened.
     ///
     /// Dropping the future before it is ready closes the connection.
     ///

@@ -65,8 +65,8 @@ impl QuicListen {
         self
     }
 
-    /// Sets how many streams a client may have open at once: 256 by default, at least 2, because one is the session stream.
-    /// It also bounds the bytes of one client that may wait to be read: 128 KiB for each stream.
+    /// Sets how many streams a client may have open at once: 256 by default, at least 2, because one is the session
+    /// stream. It also bounds the bytes of one client that may wait to be read: 128 KiB for each stream.
     pub const fn streams(mut self, streams: u32) -> Self {
         self.streams = if streams < 2 { 2 } else { streams };
         self

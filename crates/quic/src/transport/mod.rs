@@ -1,12 +1,12 @@
-//! MCP over QUIC: unchanged JSON-RPC, as a
-//! [custom transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports).
+//! MCP over QUIC: unchanged JSON-RPC, as a [custom
+//! transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports).
 //!
-//! [`connect`] makes it for clients, [`listen`] for servers. `docs/quic.md` specifies the wire format: one bidirectional
-//! stream for each request, one session stream for messages that belong to no request, and on each stream the lines of
-//! the stdio transport.
+//! [`connect`] makes it for clients, [`listen`] for servers. `docs/quic.md` specifies the wire format: one
+//! bidirectional stream for each request, one session stream for messages that belong to no request, and on each stream
+//! the lines of the stdio transport.
 //!
-//! Each stream has a task (`stream`) that reads, decodes and writes. The link finds the stream of each message (`table`).
-//! It never responds for the session, never sends a message twice, and does not depend on the protocol era.
+//! Each stream has a task (`stream`) that reads, decodes and writes. The link finds the stream of each message
+//! (`table`). It never responds for the session, never sends a message twice, and does not depend on the protocol era.
 
 mod connect;
 mod incoming;
@@ -46,8 +46,8 @@ use mcpjoin::link::{Crossed, Tap, Transport, Way};
 /// The application protocol (ALPN) that both sides name in the handshake.
 pub const ALPN: &str = "mcp";
 
-/// Bytes that a peer may send on one stream before they are read. It bounds the throughput of a stream: 128 KiB per round
-/// trip are 12 MB/s over 10 ms.
+/// Bytes that a peer may send on one stream before they are read. It bounds the throughput of a stream: 128 KiB per
+/// round trip are 12 MB/s over 10 ms.
 const STREAM_WINDOW: u32 = 128 * 1024;
 /// Bytes of a client's messages that may wait here before `has_room` is false, as many as a session queues
 /// ([`Limits::queued_calls`]). These are calls, and responses to the server's requests must be able to pass them.
@@ -117,8 +117,8 @@ enum Gate {
     Open,
     /// `initialize` was received and has no response yet.
     AwaitingResponse(RequestId),
-    /// `initialize` has its response. Requests that arrive before `notifications/initialized`, which is on another stream,
-    /// wait here.
+    /// `initialize` has its response. Requests that arrive before `notifications/initialized`, which is on another
+    /// stream, wait here.
     AwaitingInitialized(VecDeque<StreamEvent>),
 }
 
@@ -353,8 +353,8 @@ impl Transport for QuicLink {
         }
     }
 
-    /// Every message is queued on its stream, and a stream that makes no progress times out by itself. A client's calls that
-    /// wait for a free stream do not count as unsent.
+    /// Every message is queued on its stream, and a stream that makes no progress times out by itself. A client's calls
+    /// that wait for a free stream do not count as unsent.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         self.write_buffer.set_waker(cx.waker());
         if self.is_server() && !self.has_room() { Poll::Pending } else { Poll::Ready(Ok(())) }

@@ -173,7 +173,8 @@ impl QuicLink {
     pub(super) fn reset_stream(&mut self, key: u64, code: u32) {
         let Some(entry) = self.table.entries.get(&key) else { return };
         entry.code.store(code, Ordering::Relaxed);
-        // Set before the queue closes: the task may be running on another thread, and the abort takes effect at its next await.
+        // Set before the queue closes: the task may be running on another thread, and the abort takes effect at its
+        // next await.
         entry.claim.store(claim::CUT, Ordering::Release);
         entry.task.abort();
         self.end_stream(key);

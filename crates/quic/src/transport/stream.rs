@@ -1,7 +1,7 @@
 //! The task of one stream: reads and writes lines in both directions until both have ended.
 //!
-//! The link starts one task for each stream. The task decodes its messages itself, so that a large message does not delay
-//! other streams, and reports them to the link, which interprets them.
+//! The link starts one task for each stream. The task decodes its messages itself, so that a large message does not
+//! delay other streams, and reports them to the link, which interprets them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ use mcpjoin::internal::{decoded, is_cut_off, too_long};
 
 /// Maximum bytes of one read.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
-/// Bytes of an incomplete message that any stream may hold. Beyond this, the stream needs a permit of [`Common::large`].
+/// Bytes of an incomplete message that any stream may hold. Beyond this, the stream needs a permit of
+/// [`Common::large`].
 const SMALL_MESSAGE_BYTES: usize = 64 * 1024;
 
 /// The purpose of a stream.

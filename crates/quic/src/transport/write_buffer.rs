@@ -92,8 +92,8 @@ impl Line {
         Some(Self { large, pieces, written: 0, remaining, buffer: buffer.clone() })
     }
 
-    /// Encodes a large message on a blocking thread: encoding searches it for line feeds and may copy it. Call this before
-    /// [`Self::unwritten`].
+    /// Encodes a large message on a blocking thread: encoding searches it for line feeds and may copy it. Call this
+    /// before [`Self::unwritten`].
     pub(super) async fn encode(&mut self) {
         let Some(message) = self.large.take() else { return };
         let copy = message.clone();
@@ -114,7 +114,8 @@ impl Line {
         self.buffer.sent()
     }
 
-    /// Records that a stream has written `bytes`. `pieces` were written completely; the stream has shortened the next one.
+    /// Records that a stream has written `bytes`. `pieces` were written completely; the stream has shortened the next
+    /// one.
     pub(super) fn consume(&mut self, bytes: usize, pieces: usize) {
         let bytes = bytes.min(self.remaining);
         self.written = self.written.saturating_add(pieces).min(self.pieces.len());

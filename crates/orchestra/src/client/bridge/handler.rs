@@ -1,4 +1,4 @@
-//! Which request becomes what.
+//! Dispatches MCP requests, and has the helpers that all of them share.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use super::{Shared, prompts, resources, tools};
 use mcpjoin::Handler;
 use mcpjoin::connection::Context;
 
-/// Answers the requests of every client of the bridge.
+/// Handles the requests of every client of the bridge.
 pub(super) struct Translator(pub(super) Arc<Shared>);
 
 impl Handler for Translator {
@@ -39,7 +39,7 @@ impl Handler for Translator {
     }
 }
 
-/// A request, and what is needed to answer it.
+/// A request with its context.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) shared: &'a Shared,
@@ -49,7 +49,7 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Tells the client, if it wants to hear of it.
+    /// Sends a warning to the client, if its log level includes warnings.
     pub(super) fn warn(&self, text: &str) {
         let sent = self.cx.log(LoggingLevel::Warning, Some("orchestra"), Raw::string(text));
         if let Err(refused) = sent {
@@ -62,7 +62,7 @@ impl Call<'_> {
         found.ok_or_else(|| ErrorObject::invalid_params(format!("missing required parameter: {name}")))
     }
 
-    /// A parameter that must be there, and text.
+    /// A required parameter that must be a string and not empty.
     pub(super) fn text(&self, name: &'static str) -> Result<String, ErrorObject> {
         let value = self.parameter(name)?;
         match value.to_string_value() {
@@ -75,11 +75,11 @@ impl Call<'_> {
     }
 }
 
-/// The error of an exchange, as the client is told.
+/// Converts the error of an exchange to a JSON-RPC error.
 pub(in super::super) fn exchange_error(exchange: &str, error: &OrchestratorError) -> ErrorObject {
     let message = format!("orchestrator {exchange} failed: {error}");
     match &error.kind {
-        // What does not fit into a frame is wrong with the request.
+        // A request that exceeds the frame limit is the client's error.
         OrchestratorErrorKind::Request(_) => ErrorObject::invalid_params(message),
         OrchestratorErrorKind::Remote { code, .. } if !code.is_empty() => {
             with_member(ErrorObject::internal(message), "errorCode", code)
@@ -88,7 +88,7 @@ pub(in super::super) fn exchange_error(exchange: &str, error: &OrchestratorError
     }
 }
 
-/// The error with this member as its `data`.
+/// Adds `data` with this member to an error.
 pub(super) fn with_member(error: ErrorObject, name: &str, value: &str) -> ErrorObject {
     match Raw::from_value(&BTreeMap::from([(name, value)])) {
         Ok(data) => error.with_data(data),
@@ -96,15 +96,16 @@ pub(super) fn with_member(error: ErrorObject, name: &str, value: &str) -> ErrorO
     }
 }
 
-/// A result as JSON.
+/// Serializes a result.
 pub(in super::super) fn to_raw(value: &impl Serialize) -> Result<Raw, ErrorObject> {
     Raw::from_value(value).map_err(|error| ErrorObject::internal(error.to_string()))
 }
 
-/// What is told while nothing else is known.
+/// The progress message while nothing else is known.
 const WORKING_MESSAGE: &str = "the orchestrator is working on it";
 
-/// The progress of one call, in seconds.
+/// Reports the progress of one call. Orchestra reports none, so the progress is the elapsed time in seconds, with the
+/// text of a streamed result as message.
 pub(super) struct Progress<'a> {
     call: Call<'a>,
     started: Instant,
@@ -119,7 +120,7 @@ impl<'a> Progress<'a> {
         Self { call, started, interval: interval_at(started + heartbeat, heartbeat), last: 0.0 }
     }
 
-    /// Waits for that, and says now and then that it still does.
+    /// Awaits a future and reports progress at each interval.
     pub(super) async fn report_while<T>(&mut self, awaited: impl Future<Output = T>) -> T {
         let mut awaited = pin!(awaited);
         loop {
@@ -132,9 +133,9 @@ impl<'a> Progress<'a> {
     }
 
     pub(super) fn send(&mut self, message: &str) {
-        // It has to grow, also when two things come at once.
+        // Progress must increase, also if two reports coincide.
         self.last = self.started.elapsed().as_secs_f64().max(self.last.next_up());
-        // Not sent when nobody asked for it, or when nobody waits any more.
+        // Nothing is sent if the client did not request progress or has cancelled.
         let _ = self.call.cx.progress(self.last, None, Some(message));
     }
 }

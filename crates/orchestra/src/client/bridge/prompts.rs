@@ -1,4 +1,4 @@
-//! Prompts: what there are, and filling one in.
+//! `prompts/list` and `prompts/get`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::super::super::wire::{ContentBlock, PromptDefinition, PromptGetRequest
 use super::handler::{Call, exchange_error, to_raw};
 use super::lists;
 
-/// The codes that say that the request is wrong: its name, or its arguments.
+/// Orchestra's error codes for a wrong name or wrong arguments.
 const REQUEST_ERROR_CODES: [&str; 2] = ["not_found", "validation_error"];
 
 pub(super) async fn list(call: Call<'_>) -> Result<Raw, ErrorObject> {
@@ -70,8 +70,8 @@ pub(super) async fn get(call: Call<'_>) -> Result<Raw, ErrorObject> {
     to_raw(&result)
 }
 
-/// The error that a description without messages is: the fixed texts of Orchestra's orchestrator and plugins, which have
-/// no other way to say that there is no prompt.
+/// The error in a description without messages. Orchestra's orchestrator and plugins have no other way to report one,
+/// and use these fixed texts.
 fn error_in(description: &str) -> Option<ErrorObject> {
     let is_unknown = description.starts_with("no plugin provides prompt \"")
         || (description.starts_with("prompt \"") && description.ends_with("\" not found"));
@@ -87,7 +87,7 @@ fn error_in(description: &str) -> Option<ErrorObject> {
     }
 }
 
-/// A block has nothing but text. One that says that it is a resource has the text of it, and does not say which.
+/// Converts a block. Blocks contain only text; one of type `resource` does not say which resource.
 fn content(block: ContentBlock) -> Content {
     match block.r#type.as_str() {
         "resource" => {

@@ -1,8 +1,8 @@
-//! Resources: the documents that Orchestra stores, by folder and name.
+//! `resources/list`, `resources/templates/list` and `resources/read`: the documents that Orchestra stores.
 //!
-//! The URI of a document is `orchestra://FOLDER/NAME`, NAME percent-encoded between its slashes
-//! ([RFC 3986, 3.3](https://www.rfc-editor.org/rfc/rfc3986#section-3.3)). What is read is decoded once, and what is no
-//! encoding stands for itself: so a name that has no `%HH` of its own is read as Orchestra's own bridge lists it, too.
+//! The URI of a document is `orchestra://FOLDER/NAME`, with each part of NAME percent-encoded ([RFC 3986,
+//! 3.3](https://www.rfc-editor.org/rfc/rfc3986#section-3.3)). A URI to read is decoded once, and an invalid escape
+//! stays as it is. So a name without `%HH` can also be read in the form in which Orchestra's own bridge lists it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,10 +21,10 @@ use super::lists;
 const SCHEME: &str = "orchestra://";
 const MARKDOWN_TYPE: &str = "text/markdown";
 const EXTENSION: &str = ".md";
-/// What stands for itself in a path, beside letters, digits and `-._~`.
+/// Bytes that need no encoding in a path, besides letters, digits and `-._~`.
 const UNENCODED_IN_PATHS: &[u8] = b"!$&'()*+,;=:@/";
 
-/// The folders that have documents, and what Orchestra's own bridge calls them.
+/// The folders of documents, with their titles in Orchestra's own bridge.
 const FOLDERS: [(&str, &str); 3] =
     [("features", "Project Features"), ("notes", "Project Notes"), ("docs", "Project Documentation")];
 
@@ -45,14 +45,14 @@ pub(super) async fn list(call: Call<'_>) -> Result<Raw, ErrorObject> {
     lists::page(&lists::sorted(entries), call.request, "resources", call.shared.page)
 }
 
-/// A document as a resource; `None` for what is none of that folder's.
+/// A document as a resource; `None` if it is not in that folder.
 fn resource_of(folder: &str, entry: &StorageEntry) -> Option<Resource> {
     let name = entry.path.strip_prefix(folder)?.strip_prefix('/')?;
     let name = name.strip_suffix(EXTENSION).unwrap_or(name);
     if name.is_empty() {
         return None;
     }
-    // The size of the entry is that of the file, whose head is no part of what is read: that of the contents is not known.
+    // `size` is omitted: the entry has the size of the file, and its head is not part of the contents.
     let mut resource = Resource::new(format!("{SCHEME}{folder}/{}", encoded(name, UNENCODED_IN_PATHS)), name);
     resource.mime_type = Some(MARKDOWN_TYPE.to_owned());
     Some(resource)
@@ -78,13 +78,13 @@ pub(super) async fn read(call: Call<'_>) -> Result<Raw, ErrorObject> {
     let request = StorageReadRequest { path: path.clone(), storage_type: String::new() };
     let stored = match call.shared.orchestrator.storage_read(request).await {
         Ok(stored) => stored,
-        // How an orchestrator of ours says it.
+        // The error of our own host.
         Err(error) if error.is_remote("not_found") => {
             return Err(not_found(&call, &uri, "resource not found"));
         }
         Err(error) => return Err(exchange_error("storage_read", &error)),
     };
-    // Orchestra's own says so of what is not there, of what it could not read, and of what is empty.
+    // Orchestra's own orchestrator responds like this to documents that do not exist, cannot be read, or are empty.
     if stored == StorageReadResponse::default() {
         let request = StorageListRequest { prefix: path.clone(), ..StorageListRequest::default() };
         let listed = call.shared.orchestrator.storage_list(request).await;
@@ -102,7 +102,7 @@ pub(super) async fn read(call: Call<'_>) -> Result<Raw, ErrorObject> {
     to_raw(&result)
 }
 
-/// What is stored: text, or, when it is none, bytes.
+/// The contents: text, or bytes if they are not UTF-8.
 fn contents(uri: &str, stored: StorageReadResponse) -> ResourceContents {
     let metadata_type = stored.metadata.and_then(|metadata| metadata.to_json().ok());
     let metadata_type = metadata_type.and_then(|metadata| metadata.json.member("mimeType"));
@@ -120,7 +120,7 @@ fn contents(uri: &str, stored: StorageReadResponse) -> ResourceContents {
     }
 }
 
-/// The path under which the document of a URI is stored.
+/// The storage path of a URI.
 fn path(call: &Call<'_>, uri: &str) -> Result<String, ErrorObject> {
     let invalid = || Err(ErrorObject::invalid_params(format!("invalid resource URI: {uri:?}")));
     let Some(rest) = uri.strip_prefix(SCHEME) else {
@@ -132,7 +132,7 @@ fn path(call: &Call<'_>, uri: &str) -> Result<String, ErrorObject> {
         return Err(not_found(call, uri, &format!("unknown resource type: {folder:?}")));
     }
     let Some(name) = decoded(written) else { return invalid() };
-    // Nothing outside of the folder, on any system.
+    // The path must not leave the folder, on any system.
     let leads_out = name.split(['/', '\\']).any(|part| matches!(part, "." | ".."));
     if leads_out || name.starts_with('/') || written.split('/').any(str::is_empty) {
         return invalid();

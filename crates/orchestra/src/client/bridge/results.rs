@@ -1,4 +1,4 @@
-//! The result of a tool: the text that Orchestra's own bridge makes of it, and beside it what that leaves out.
+//! Tool results: the text that Orchestra's own bridge returns, plus what that omits.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use super::super::super::wire::ToolResponse;
 use super::handler::{Call, to_raw};
 use mcpjoin::internal::in_words_of;
 
-/// The code of a failed tool, as the orchestrator gives it.
+/// `_meta` key: the orchestrator's error code of a failed tool.
 pub(super) const ERROR_CODE: &str = "orchestra/errorCode";
-/// Where the first whole number is, from 2^53 on and below 1e21, that its sender may have rounded: see
+/// `_meta` key: the path of the first whole number that its sender may have rounded, see
 /// [`Json::beyond_exact`](super::super::super::value::Json::beyond_exact).
 const BEYOND_EXACT: &str = "orchestra/numberBeyondExact";
-/// What was left out, and why.
+/// `_meta` key: why `structuredContent` was omitted.
 const OMITTED: &str = "orchestra/structuredContentOmitted";
 
 pub(super) fn call_result(call: &Call<'_>, response: ToolResponse) -> Result<Raw, ErrorObject> {
@@ -42,7 +42,7 @@ pub(super) fn call_result(call: &Call<'_>, response: ToolResponse) -> Result<Raw
     };
     in_words_of(call.profile, &mut result.content);
     if let Some(structured) = parsed.structured.filter(|_| call.profile.structured_content) {
-        // The line that it becomes has room for a frame, and the text is in it already.
+        // The message has room for a frame, and already contains the text.
         let length: usize = result.content.iter().filter_map(Content::as_text).map(str::len).sum();
         if length + structured.len() < call.shared.message - call.shared.message / 16 {
             result.structured_content = Some(structured);
@@ -56,7 +56,7 @@ pub(super) fn call_result(call: &Call<'_>, response: ToolResponse) -> Result<Raw
     to_raw(&result)
 }
 
-/// What a failed tool says.
+/// The text of a failed tool.
 pub(in super::super) fn error_text(response: &ToolResponse) -> String {
     match (response.error_code.as_str(), response.error_message.as_str()) {
         (code, "") => format!("tool error: {code}"),
@@ -64,18 +64,18 @@ pub(in super::super) fn error_text(response: &ToolResponse) -> String {
     }
 }
 
-/// The text of a result: the member `text`, or the JSON of all of it.
+/// The text of a result: the member `text`, or the JSON of the whole result.
 pub(in super::super) fn text_of(result: Option<&Struct>) -> Result<String, ValueError> {
     parse(result).map(|parsed| parsed.text)
 }
 
-/// What a result says.
+/// A parsed result.
 #[derive(Default)]
 struct ParsedResult {
     text: String,
-    /// All of it, where it is more than the text.
+    /// The whole result, if it is more than the text.
     structured: Option<Raw>,
-    /// The blocks that a host of ours has passed on.
+    /// The content blocks, if our own host sent them.
     blocks: Option<Vec<Content>>,
     beyond_exact: Option<String>,
 }
@@ -85,7 +85,7 @@ fn parse(result: Option<&Struct>) -> Result<ParsedResult, ValueError> {
     let json = result.to_json()?;
     let whole = json.json;
     let beyond_exact = json.beyond_exact;
-    // What was just written as an object can be read as one.
+    // The JSON is an object, so this does not fail.
     let members: BTreeMap<String, Raw> = whole.decode().unwrap_or_default();
     let Some(text) = members.get("text") else {
         return Ok(ParsedResult {
@@ -112,7 +112,7 @@ fn parse(result: Option<&Struct>) -> Result<ParsedResult, ValueError> {
     Ok(ParsedResult { text, structured: Some(whole), blocks: None, beyond_exact })
 }
 
-/// The blocks of MCP content that our own host puts beside the text, and nothing that only looks like them.
+/// The MCP content blocks that our own host adds to the text. Returns `None` if the result has any other member.
 fn blocks(members: &BTreeMap<String, Raw>) -> Option<Vec<Content>> {
     const KNOWN: [&str; 4] = ["content", "structuredContent", "structuredContentOmitted", "text"];
     if members.keys().any(|key| !KNOWN.contains(&key.as_str())) {

@@ -1,5 +1,5 @@
-//! Tools that answer bit by bit, for those that the bridge was told of: what comes is told as progress and given as one
-//! result at the end, which is all that MCP has.
+//! Streamed tool results: reports the chunks as progress, and returns all of them as one result, because MCP has no
+//! streamed results.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,10 +15,10 @@ use super::handler::{Call, Progress, exchange_error, to_raw};
 use super::results::{ERROR_CODE, error_text};
 use mcpjoin::internal::in_words_of;
 
-/// What chunks are when the sender says that they are JSON.
+/// The content type of JSON chunks.
 const JSON_TYPE: &str = "application/json";
 
-/// The result of the tool; `None` when it does not answer so, and has not run.
+/// Calls the tool and returns its result. Returns `None` if the server does not stream it and has not run it.
 pub(super) async fn call(
     call: &Call<'_>,
     progress: &mut Progress<'_>,
@@ -59,20 +59,20 @@ pub(super) async fn call(
     result(call, output, end).map(Some)
 }
 
-/// What has come.
+/// The chunks received so far.
 #[derive(Default)]
 struct Output {
     bytes: Vec<u8>,
-    /// How many of them were told as text already.
+    /// How many bytes were reported as text.
     reported: usize,
-    /// The chunks, as long as each is JSON.
+    /// The chunks that are JSON.
     values: Vec<Raw>,
     content_type: Option<String>,
     has_other: bool,
 }
 
 impl Output {
-    /// Keeps a chunk, and gives what is new as text. A character that is cut in two is told with its end.
+    /// Adds a chunk and returns the new text. A character that is split between chunks is returned when it is complete.
     fn append(&mut self, chunk: StreamChunk) -> String {
         let is_json =
             chunk.content_type.split(';').next().is_some_and(|content_type| content_type.trim() == JSON_TYPE);
@@ -95,7 +95,7 @@ impl Output {
             Err(error) if error.error_len().is_none() => {
                 std::str::from_utf8(new.get(..error.valid_up_to()).unwrap_or_default()).unwrap_or_default()
             }
-            // It is no text, and will be given as what it is.
+            // Not UTF-8: the result will contain it as bytes.
             Err(_) => "",
         };
         self.reported += whole.len();

@@ -1,4 +1,4 @@
-//! Tools: what there are, and calling one.
+//! `tools/list` and `tools/call`.
 
 use mcpjoin_proto::types::Tool;
 use mcpjoin_proto::types::meta::key;
@@ -10,16 +10,16 @@ use super::super::super::wire::{ToolDefinition, ToolRequest};
 use super::handler::{Call, Progress, exchange_error};
 use super::{lists, results, streams};
 
-/// Whom a call is to be done by: an AI provider that the orchestrator knows.
+/// `_meta` key of a request: the AI provider that is to run the call.
 const PROVIDER: &str = "orchestra/provider";
-/// The orchestrator's word for a tool that nobody has.
+/// The orchestrator's error code for an unknown tool.
 const UNKNOWN_TOOL_CODE: &str = "tool_not_found";
-/// The schema of a tool that has none.
+/// The schema for a tool that has none.
 const ANY_OBJECT: &str = r#"{"type":"object"}"#;
 
 pub(super) async fn list(call: Call<'_>) -> Result<Raw, ErrorObject> {
     let tools = call.shared.orchestrator.list_tools().await.map_err(|error| {
-        // Who is told of none hears of those that there are later.
+        // Record an empty list, so that the client is notified once the tools can be listed.
         call.shared.record_tools(&[]);
         exchange_error("list_tools", &error)
     })?;
@@ -31,8 +31,8 @@ pub(super) async fn list(call: Call<'_>) -> Result<Raw, ErrorObject> {
     lists::page(&tools, call.request, "tools", call.shared.page)
 }
 
-/// The tools as a client sees them, sorted by name, and what is wrong with others: one that no client can read is left
-/// out and does not hide the rest.
+/// The tools in MCP form, sorted by name, and the problems of tools that were left out. One invalid tool does not hide
+/// the others.
 pub(super) fn tools_for_client(tools: Vec<ToolDefinition>) -> (Vec<(String, Raw)>, Vec<String>) {
     let mut problems = Vec::new();
     let mut entries = Vec::new();
@@ -55,7 +55,7 @@ fn entry(name: &str, description: String, schema: Option<Struct>) -> Result<Raw,
     Raw::from_value(&tool).map_err(|error: json::WriteError| error.to_string())
 }
 
-/// The schema of a tool's arguments: always one of an object.
+/// The schema of a tool's arguments, which always describes an object.
 pub(in super::super) fn schema_of(schema: Option<Struct>) -> Result<Raw, String> {
     match schema.filter(|schema| !schema.is_empty()) {
         Some(schema) => Ok(schema.to_json().map_err(|error| error.to_string())?.json),
@@ -105,7 +105,7 @@ fn request(call: &Call<'_>) -> Result<ToolRequest, ErrorObject> {
     })
 }
 
-/// The arguments of a call; none where there are none, or `null`. `warn` is told of a number that was rounded.
+/// The arguments of a call; `None` if they are absent or `null`. Calls `warn` if a number was rounded.
 pub(in super::super) fn arguments(
     given: Option<Raw>,
     numbers: Numbers,

@@ -1,5 +1,5 @@
-//! Reads the fields of a certificate that errors, reports and renewal need
-//! ([RFC 5280](https://www.rfc-editor.org/rfc/rfc5280#section-4.1)).
+//! Reads the fields of a certificate that errors, reports and renewal need ([RFC
+//! 5280](https://www.rfc-editor.org/rfc/rfc5280#section-4.1)).
 //!
 //! Nothing here verifies a certificate: webpki alone decides whether it is valid.
 

@@ -92,8 +92,8 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 impl Identity {
-    /// Reads two PEM files: the certificate, followed by intermediate certificates if any, and its private key. Only the
-    /// owner may have access to the key's file.
+    /// Reads two PEM files: the certificate, followed by intermediate certificates if any, and its private key. Only
+    /// the owner may have access to the key's file.
     ///
     /// # Errors
     /// [`CertificateError`] names the file, the problem, and what to do.
@@ -119,8 +119,8 @@ impl Identity {
         Ok(Self { certified: Arc::new(certified), secret })
     }
 
-    /// Generates a key and a self-signed certificate for these host names or addresses. Peers can trust it only by its key
-    /// ([`Trust::Key`], [`CertificateFacts::key_hash`]). Nothing is stored.
+    /// Generates a key and a self-signed certificate for these host names or addresses. Peers can trust it only by its
+    /// key ([`Trust::Key`], [`CertificateFacts::key_hash`]). Nothing is stored.
     ///
     /// # Errors
     /// [`CertificateError`] if one of the names is invalid.
