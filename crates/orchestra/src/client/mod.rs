@@ -164,6 +164,16 @@ struct Exchange {
     retry: Retry,
 }
 
+/// Sends a request that may be repeated, and returns the response of the same kind.
+macro_rules! read {
+    ($client:ident, $kind:literal, $name:literal, $request:ident($value:expr)) => {
+        match $client.send(repeatable(Request::$request($value), $kind, $name)).await? {
+            Response::$request(response) => Ok(response),
+            other => Err($client.unexpected(other, $name, false)),
+        }
+    };
+}
+
 impl Orchestrator {
     /// Creates a client of the orchestrator at `host:port`, over QUIC with these certificates. It returns at once and
     /// connects in the background.
@@ -277,10 +287,7 @@ impl Orchestrator {
     /// # Errors
     /// [`OrchestratorError`], as for all other calls.
     pub async fn health(&self) -> Result<HealthResult, OrchestratorError> {
-        match self.send(repeatable(Request::Health(HealthRequest {}), "h", "health")).await? {
-            Response::Health(result) => Ok(result),
-            other => Err(self.unexpected(other, "health", false)),
-        }
+        read!(self, "h", "health", Health(HealthRequest {}))
     }
 
     /// Lists the tools. They are unordered, and a name may occur more than once.
@@ -288,10 +295,7 @@ impl Orchestrator {
     /// # Errors
     /// [`OrchestratorError`].
     pub async fn list_tools(&self) -> Result<Vec<ToolDefinition>, OrchestratorError> {
-        match self.send(repeatable(Request::ListTools(ListToolsRequest {}), "lt", "list_tools")).await? {
-            Response::ListTools(list) => Ok(list.tools),
-            other => Err(self.unexpected(other, "list_tools", false)),
-        }
+        read!(self, "lt", "list_tools", ListTools(ListToolsRequest {})).map(|response| response.tools)
     }
 
     /// Calls a tool, at most once. A tool that failed is not an error here; see [`ToolResponse::success`].
@@ -313,11 +317,7 @@ impl Orchestrator {
     /// # Errors
     /// [`OrchestratorError`].
     pub async fn list_prompts(&self) -> Result<Vec<PromptDefinition>, OrchestratorError> {
-        match self.send(repeatable(Request::ListPrompts(ListPromptsRequest {}), "lp", "list_prompts")).await?
-        {
-            Response::ListPrompts(list) => Ok(list.prompts),
-            other => Err(self.unexpected(other, "list_prompts", false)),
-        }
+        read!(self, "lp", "list_prompts", ListPrompts(ListPromptsRequest {})).map(|response| response.prompts)
     }
 
     /// Returns a prompt with its arguments inserted. Orchestra's standalone orchestrator responds to every prompt with
@@ -329,10 +329,7 @@ impl Orchestrator {
         &self,
         request: PromptGetRequest,
     ) -> Result<PromptGetResponse, OrchestratorError> {
-        match self.send(repeatable(Request::PromptGet(request), "pg", "prompt_get")).await? {
-            Response::PromptGet(prompt) => Ok(prompt),
-            other => Err(self.unexpected(other, "prompt_get", false)),
-        }
+        read!(self, "pg", "prompt_get", PromptGet(request))
     }
 
     /// Reads a stored document. If it does not exist, the response is empty: no contents, version or metadata.
@@ -343,10 +340,7 @@ impl Orchestrator {
         &self,
         request: StorageReadRequest,
     ) -> Result<StorageReadResponse, OrchestratorError> {
-        match self.send(repeatable(Request::StorageRead(request), "rr", "storage_read")).await? {
-            Response::StorageRead(contents) => Ok(contents),
-            other => Err(self.unexpected(other, "storage_read", false)),
-        }
+        read!(self, "rr", "storage_read", StorageRead(request))
     }
 
     /// Lists the stored documents. If the storage failed, the list is empty.
@@ -357,10 +351,7 @@ impl Orchestrator {
         &self,
         request: StorageListRequest,
     ) -> Result<Vec<StorageEntry>, OrchestratorError> {
-        match self.send(repeatable(Request::StorageList(request), "rl", "storage_list")).await? {
-            Response::StorageList(list) => Ok(list.entries),
-            other => Err(self.unexpected(other, "storage_list", false)),
-        }
+        read!(self, "rl", "storage_list", StorageList(request)).map(|response| response.entries)
     }
 
     /// Checks with a health request that the connection is alive, unless a response was received recently. A tool call

@@ -287,7 +287,7 @@ impl Drop for CancelOnDrop {
             // Nothing depends on whether the cancellation arrives.
             match target {
                 CancelTarget::Quic(connection) => {
-                    drop(exchange::exchange_over_quic(&connection, &frame).await)
+                    drop(exchange::exchange_over_quic(&connection, &frame).await);
                 }
                 CancelTarget::Tcp(address, connect) => {
                     if let Ok(stream) = super::super::tcp(&address, connect).await {

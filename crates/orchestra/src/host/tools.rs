@@ -35,10 +35,11 @@ impl Host {
             Err(error) => {
                 let failed = RequestError::of(offer.name(), &error);
                 // The server may have removed the tool since it was listed, and this error is its only way to say so.
-                if failed.code == code::VALIDATION && error.remote().is_some() {
-                    if let Ok(None) = inner.tools.refresh_and_find(&request.tool_name).await {
-                        return Err(not_found(&request));
-                    }
+                if failed.code == code::VALIDATION
+                    && error.remote().is_some()
+                    && let Ok(None) = inner.tools.refresh_and_find(&request.tool_name).await
+                {
+                    return Err(not_found(&request));
                 }
                 Err(failed)
             }
