@@ -20,7 +20,7 @@ use mcpjoin_quic::endpoint::{
 
 const AUTHORITY: &str = "ca";
 
-type CertificateResult<T> = Result<T, CertificateError>;
+type Result<T, E = CertificateError> = std::result::Result<T, E>;
 
 /// An existing directory that no other user can write to.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Directory(PathBuf);
 
 impl Directory {
     /// Opens the directory. Creates it if it is missing, accessible to its owner only.
-    pub(super) fn open(path: &Path) -> CertificateResult<Self> {
+    pub(super) fn open(path: &Path) -> Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -39,7 +39,7 @@ impl Directory {
     }
 
     /// The authorities of the directory. Creates one if there is none.
-    pub(super) fn authorities(&self) -> CertificateResult<Authorities> {
+    pub(super) fn authorities(&self) -> Result<Authorities> {
         match self.existing_authority()? {
             Some((authorities, facts)) if outlasts_renewal(&facts) => Ok(authorities),
             _ => {
@@ -50,7 +50,7 @@ impl Directory {
     }
 
     /// The authorities, and the certificate and key of `name`. Creates what is missing and renews what has expired.
-    pub(super) fn identity(&self, name: &str) -> CertificateResult<(Authorities, Identity)> {
+    pub(super) fn identity(&self, name: &str) -> Result<(Authorities, Identity)> {
         if !is_name(name) {
             return Err(CertificateErrorKind::Name(name.to_owned()).into());
         }
@@ -77,7 +77,7 @@ impl Directory {
     }
 
     /// The existing authorities, and the fields of the first one.
-    fn existing_authority(&self) -> CertificateResult<Option<(Authorities, CertificateFacts)>> {
+    fn existing_authority(&self) -> Result<Option<(Authorities, CertificateFacts)>> {
         let path = self.file(AUTHORITY, "crt");
         if !exists(&path)? {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Directory {
     }
 
     /// The key of the authority. `None` if it is missing, which is fine if nothing must be signed.
-    fn authority_key(&self, facts: &CertificateFacts) -> CertificateResult<Option<KeyPair>> {
+    fn authority_key(&self, facts: &CertificateFacts) -> Result<Option<KeyPair>> {
         let path = self.file(AUTHORITY, "key");
         let Some(key) = self.key(&path)? else { return Ok(None) };
         let key = key.map_err(|kind| CertificateError::at(&path, kind))?;
@@ -106,7 +106,7 @@ impl Directory {
     }
 
     /// Reads a private key. An unusable key is returned as the inner error.
-    fn key(&self, path: &Path) -> CertificateResult<Option<Result<KeyPair, CertificateErrorKind>>> {
+    fn key(&self, path: &Path) -> Result<Option<Result<KeyPair, CertificateErrorKind>>> {
         match fs::read(path) {
             Ok(pem) => {
                 check_private(path)?;
@@ -119,7 +119,7 @@ impl Directory {
 
     /// The existing certificate and key of `name`, or why they are unusable. A key that others can read is an error and
     /// is never replaced silently.
-    fn existing_pair(&self, name: &str) -> CertificateResult<Result<Identity, CertificateError>> {
+    fn existing_pair(&self, name: &str) -> Result<Result<Identity, CertificateError>> {
         let (certificate, key) = (self.file(name, "crt"), self.file(name, "key"));
         if exists(&key)? {
             check_private(&key)?;
@@ -128,7 +128,7 @@ impl Directory {
     }
 
     /// The existing authority, or a new one. Call it under the lock.
-    fn authority(&self) -> CertificateResult<(Authorities, CertificateFacts)> {
+    fn authority(&self) -> Result<(Authorities, CertificateFacts)> {
         self.finish_authority()?;
         if self.existing_authority()?.is_none() {
             if exists(&self.file(AUTHORITY, "key"))? {
@@ -164,7 +164,7 @@ impl Directory {
         &self,
         authorities: Authorities,
         facts: CertificateFacts,
-    ) -> CertificateResult<(Authorities, CertificateFacts)> {
+    ) -> Result<(Authorities, CertificateFacts)> {
         let path = self.file(AUTHORITY, "crt");
         let key = if profile::is_ours(&facts) { self.authority_key(&facts)? } else { None };
         let Some(key) = key else {
@@ -186,7 +186,7 @@ impl Directory {
     }
 
     /// Moves a prepared authority into place, key first. Existing files stay.
-    fn finish_authority(&self) -> CertificateResult<()> {
+    fn finish_authority(&self) -> Result<()> {
         let (new_key, new_crt) = (self.temporary(AUTHORITY, "key"), self.temporary(AUTHORITY, "crt"));
         let (key, crt) = (self.file(AUTHORITY, "key"), self.file(AUTHORITY, "crt"));
         if !exists(&crt)? && is_complete_pair(&new_crt, &new_key) {
@@ -203,12 +203,7 @@ impl Directory {
     }
 
     /// The certificate and key of `name`, renewed if necessary. Call it under the lock.
-    fn leaf(
-        &self,
-        name: &str,
-        authorities: &Authorities,
-        facts: &CertificateFacts,
-    ) -> CertificateResult<Identity> {
+    fn leaf(&self, name: &str, authorities: &Authorities, facts: &CertificateFacts) -> Result<Identity> {
         let existing = self.existing_pair(name)?;
         let why = match &existing {
             Ok(identity) => problem(identity, authorities, name),
@@ -249,7 +244,7 @@ impl Directory {
     }
 
     /// Replaces a file atomically.
-    fn replace(&self, name: &str, kind: &str, text: &[u8]) -> CertificateResult<()> {
+    fn replace(&self, name: &str, kind: &str, text: &[u8]) -> Result<()> {
         let (temporary, path) = (self.temporary(name, kind), self.file(name, kind));
         write(&temporary, text)?;
         fs::rename(&temporary, &path).map_err(|error| CertificateError::io(&path, error))?;
@@ -258,14 +253,14 @@ impl Directory {
 
     /// Makes the renames durable.
     #[cfg(unix)]
-    fn sync(&self) -> CertificateResult<()> {
+    fn sync(&self) -> Result<()> {
         let synced = File::open(&self.0).and_then(|folder| folder.sync_all());
         synced.map_err(|error| CertificateError::io(&self.0, error))
     }
 
     #[cfg(not(unix))]
     #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "the system does it by itself")]
-    fn sync(&self) -> CertificateResult<()> {
+    fn sync(&self) -> Result<()> {
         Ok(())
     }
 }
@@ -299,16 +294,16 @@ fn is_complete_pair(certificate: &Path, key: &Path) -> bool {
     Identity::from_files(certificate, key).is_ok()
 }
 
-fn exists(path: &Path) -> CertificateResult<bool> {
+fn exists(path: &Path) -> Result<bool> {
     path.try_exists().map_err(|error| CertificateError::io(path, error))
 }
 
-fn same_contents(one: &Path, other: &Path) -> CertificateResult<bool> {
+fn same_contents(one: &Path, other: &Path) -> Result<bool> {
     let read = |path: &Path| fs::read(path).map_err(|error| CertificateError::io(path, error));
     Ok(read(one)? == read(other)?)
 }
 
-fn remove(path: &Path) -> CertificateResult<()> {
+fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(CertificateError::io(path, error)),
         _ => Ok(()),
@@ -316,7 +311,7 @@ fn remove(path: &Path) -> CertificateResult<()> {
 }
 
 /// Moves a file into place unless a file is already there.
-fn place_if_absent(from: &Path, to: &Path) -> CertificateResult<()> {
+fn place_if_absent(from: &Path, to: &Path) -> Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -328,7 +323,7 @@ fn place_if_absent(from: &Path, to: &Path) -> CertificateResult<()> {
 }
 
 /// Writes a file that only its owner can read, and syncs it to the disk.
-fn write(path: &Path, text: &[u8]) -> CertificateResult<()> {
+fn write(path: &Path, text: &[u8]) -> Result<()> {
     remove(path)?;
     let written = create_private(path).and_then(|mut file| {
         file.write_all(text)?;
@@ -348,7 +343,7 @@ fn create_private(path: &Path) -> io::Result<File> {
 
 /// Checks that other users cannot write to the directory. They could place another authority there.
 #[cfg(unix)]
-pub(super) fn check_not_writable_by_others(path: &Path) -> CertificateResult<()> {
+pub(super) fn check_not_writable_by_others(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let metadata = fs::metadata(path).map_err(|error| CertificateError::io(path, error))?;
     if !metadata.is_dir() {
@@ -363,7 +358,7 @@ pub(super) fn check_not_writable_by_others(path: &Path) -> CertificateResult<()>
 }
 
 #[cfg(not(unix))]
-pub(super) fn check_not_writable_by_others(_: &Path) -> CertificateResult<()> {
+pub(super) fn check_not_writable_by_others(_: &Path) -> Result<()> {
     Ok(())
 }
 

@@ -26,14 +26,14 @@ const BACKDATE_SECS: i64 = 60;
 /// A certificate is renewed when its remaining validity is at most this, in seconds.
 pub(super) const RENEWAL_SECS: i64 = 30 * 86_400;
 
-type ProfileResult<T> = Result<T, CertificateErrorKind>;
+type Result<T> = std::result::Result<T, CertificateErrorKind>;
 
 fn tls_error(error: &rcgen::Error) -> CertificateErrorKind {
     CertificateErrorKind::Tls(error.to_string())
 }
 
 /// Generates a key.
-pub(super) fn new_key() -> ProfileResult<KeyPair> {
+pub(super) fn new_key() -> Result<KeyPair> {
     /// The DER before the 32 bytes of an Ed25519 key: <https://www.rfc-editor.org/rfc/rfc8410#section-7>.
     const HEAD: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
     let mut der = [0; 48];
@@ -44,7 +44,7 @@ pub(super) fn new_key() -> ProfileResult<KeyPair> {
 }
 
 /// Parses a key from PEM.
-pub(super) fn read_key(pem: &[u8]) -> ProfileResult<KeyPair> {
+pub(super) fn read_key(pem: &[u8]) -> Result<KeyPair> {
     KeyPair::from_pem(&String::from_utf8_lossy(pem))
         .map_err(|error| CertificateErrorKind::Key(error.to_string()))
 }
@@ -54,12 +54,12 @@ pub(super) fn key_hash(key: &KeyPair) -> [u8; 32] {
     Sha256::digest(key.subject_public_key_info()).into()
 }
 
-fn random(bytes: &mut [u8]) -> ProfileResult<()> {
+fn random(bytes: &mut [u8]) -> Result<()> {
     getrandom::fill(bytes).map_err(|error| CertificateErrorKind::Tls(error.to_string()))
 }
 
 /// The parameters that all certificates share.
-fn params(now: Moment, begins: Option<Moment>) -> ProfileResult<CertificateParams> {
+fn params(now: Moment, begins: Option<Moment>) -> Result<CertificateParams> {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let seconds = |moment: i64| Duration::from_secs(u64::try_from(moment).unwrap_or_default());
     let mut serial = [0; 16];
@@ -72,12 +72,12 @@ fn params(now: Moment, begins: Option<Moment>) -> ProfileResult<CertificateParam
 }
 
 /// Orchestra writes names as `PrintableString`.
-fn printable(text: &str) -> ProfileResult<DnValue> {
+fn printable(text: &str) -> Result<DnValue> {
     // A name with other characters, which Orchestra itself never has, is written as UTF-8.
     Ok(PrintableString::try_from(text).map_or_else(|_| text.into(), DnValue::PrintableString))
 }
 
-fn name(common: &str) -> ProfileResult<DistinguishedName> {
+fn name(common: &str) -> Result<DistinguishedName> {
     let mut name = DistinguishedName::new();
     name.push(DnType::OrganizationName, printable(ORGANIZATION)?);
     name.push(DnType::CommonName, printable(common)?);
@@ -85,7 +85,7 @@ fn name(common: &str) -> ProfileResult<DistinguishedName> {
 }
 
 /// Creates the certificate of an authority with this key, as PEM. `old` is the certificate that it replaces.
-pub(super) fn authority(key: &KeyPair, old: Option<&CertificateFacts>, now: Moment) -> ProfileResult<String> {
+pub(super) fn authority(key: &KeyPair, old: Option<&CertificateFacts>, now: Moment) -> Result<String> {
     let mut params = params(now, old.map(CertificateFacts::begins))?;
     params.distinguished_name = match old {
         Some(old) => name_of(old)?,
@@ -113,7 +113,7 @@ pub(super) fn leaf(
     authority: &CertificateFacts,
     authority_key: KeyPair,
     now: Moment,
-) -> ProfileResult<String> {
+) -> Result<String> {
     let mut params = params(now, None)?;
     params.distinguished_name = name(common)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -146,7 +146,7 @@ pub(super) fn leaf(
 }
 
 /// The subject of a certificate with the original encoding of each text, because issuers are matched byte by byte.
-fn name_of(facts: &CertificateFacts) -> ProfileResult<DistinguishedName> {
+fn name_of(facts: &CertificateFacts) -> Result<DistinguishedName> {
     let unknown = || {
         CertificateErrorKind::Tls(format!(
             "the name of `{}` has an encoding that is not known",

@@ -48,12 +48,12 @@ pub async fn serve_compat(
 ) -> Result<LinkEnd, SetupError> {
     tokio::select! {
         biased;
-        error = refused(orchestrator) => Err(error),
+        error = wait_rejected(orchestrator) => Err(error),
         end = serve(link, orchestrator, numbers) => Ok(end),
     }
 }
 
-async fn refused(orchestrator: &Orchestrator) -> SetupError {
+async fn wait_rejected(orchestrator: &Orchestrator) -> SetupError {
     let mut seen = 0;
     loop {
         match orchestrator.connected(seen).await {

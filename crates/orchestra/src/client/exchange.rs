@@ -54,10 +54,7 @@ pub(super) async fn send_request(connection: &Connection, frame: &Bytes) -> Resu
 }
 
 /// Sends a frame on a new stream and returns the response frame. Dropping the future resets the stream.
-pub(super) async fn exchange_over_quic(
-    connection: &Connection,
-    frame: &Bytes,
-) -> Result<Bytes, AttemptError> {
+pub(super) async fn over_quic(connection: &Connection, frame: &Bytes) -> Result<Bytes, AttemptError> {
     let mut stream = send_request(connection, frame).await?;
     let answer = wire::read_frame(&mut stream.receive).await;
     stream.answered = answer.is_ok();
@@ -70,7 +67,7 @@ pub(super) fn read_error(connection: &Connection, error: WireError) -> AttemptEr
 }
 
 /// Sends a frame on this TCP connection and returns the response frame.
-pub(super) async fn exchange_over_tcp(mut stream: TcpStream, frame: &Bytes) -> Result<Bytes, AttemptError> {
+pub(super) async fn over_tcp(mut stream: TcpStream, frame: &Bytes) -> Result<Bytes, AttemptError> {
     send_request_over_tcp(&mut stream, frame).await?;
     wire::read_frame(&mut stream).await.map_err(tcp_read_error)
 }
@@ -97,7 +94,7 @@ pub(super) fn tcp_read_error(error: WireError) -> AttemptError {
 }
 
 /// Runs an exchange and watches its connection. If nothing at all is received within [`Reconnector::silence`], the
-/// reconnector is told; while the exchange goes on, the reconnector keeps watching.
+/// reconnector is notified; while the exchange goes on, the reconnector keeps watching.
 pub(super) async fn watched<T>(
     reconnector: &Reconnector,
     connection: &Connection,
@@ -129,6 +126,6 @@ pub(super) async fn watched<T>(
 pub(super) async fn health(connection: &Connection) {
     let request = Some(Request::Health(HealthRequest {}));
     if let Ok(frame) = wire::encode(&PluginRequest { request_id: "health".to_owned(), request }) {
-        let _ = exchange_over_quic(connection, &frame).await;
+        let _ = over_quic(connection, &frame).await;
     }
 }

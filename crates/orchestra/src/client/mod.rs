@@ -378,14 +378,14 @@ impl Orchestrator {
         }
     }
 
-    async fn send(&self, send: Exchange) -> Result<Response, OrchestratorError> {
-        let request_id = self.id(send.kind);
-        let frame = self.encoded(&request_id, send.request)?;
-        let calls = send.retry == Retry::OnlyUnsent;
+    async fn send(&self, exchange: Exchange) -> Result<Response, OrchestratorError> {
+        let request_id = self.id(exchange.kind);
+        let frame = self.encoded(&request_id, exchange.request)?;
+        let calls = exchange.retry == Retry::OnlyUnsent;
         let after = if calls { self.0.options.tool_call } else { self.0.options.read };
         let begun = Instant::now();
-        tracing::debug!(target: "mcpjoin", id = request_id, bytes = frame.len(), "asks {}", send.name);
-        let answer = match timeout(after, self.exchange(&frame, send.retry)).await {
+        tracing::debug!(target: "mcpjoin", id = request_id, bytes = frame.len(), "asks {}", exchange.name);
+        let answer = match timeout(after, self.exchange(&frame, exchange.retry)).await {
             Ok(answer) => answer.map_err(|kind| self.error(kind))?,
             Err(_) => return Err(self.error(OrchestratorErrorKind::TimedOut { after, maybe_done: calls })),
         };
@@ -395,9 +395,9 @@ impl Orchestrator {
         let response = self.decoded(answer, calls)?;
         let answered = response.response;
         let answered = answered.ok_or_else(|| {
-            self.error(OrchestratorErrorKind::Unexpected { asked: send.name, maybe_done: calls })
+            self.error(OrchestratorErrorKind::Unexpected { asked: exchange.name, maybe_done: calls })
         })?;
-        self.check_id(&request_id, response.request_id, send.name, calls)?;
+        self.check_id(&request_id, response.request_id, exchange.name, calls)?;
         Ok(answered)
     }
 
@@ -409,15 +409,15 @@ impl Orchestrator {
     /// Checks the id of a response. Orchestrators copy it from the request; an empty one is accepted.
     fn check_id(
         &self,
-        asked: &str,
-        answered: String,
+        sent: &str,
+        received: String,
         name: &'static str,
         maybe_done: bool,
     ) -> Result<(), OrchestratorError> {
-        if answered.is_empty() || answered == asked {
+        if received.is_empty() || received == sent {
             return Ok(());
         }
-        Err(self.error(OrchestratorErrorKind::Another { asked: name, id: answered, maybe_done }))
+        Err(self.error(OrchestratorErrorKind::Another { asked: name, id: received, maybe_done }))
     }
 
     /// Records that a response was received now.
@@ -461,12 +461,12 @@ impl Orchestrator {
         match &self.0.reconnector {
             Some((reconnector, _)) => {
                 let connection = reconnector.connection().await?;
-                let exchange = exchange::exchange_over_quic(&connection, frame);
+                let exchange = exchange::over_quic(&connection, frame);
                 Ok(exchange::watched(reconnector, &connection, exchange).await)
             }
             None => {
                 let stream = self.connect_tcp().await?;
-                Ok(exchange::exchange_over_tcp(stream, frame).await)
+                Ok(exchange::over_tcp(stream, frame).await)
             }
         }
     }

@@ -147,7 +147,7 @@ impl Reconnector {
                     pause = RETRY_DELAY.0;
                     number = self.hold(connection, number).await;
                 }
-                Err(error) if number == 0 && is_refusal(&error.kind) => {
+                Err(error) if number == 0 && is_rejection(&error.kind) => {
                     self.state.send_replace(State::Refused(error));
                     return;
                 }
@@ -259,7 +259,7 @@ impl Reconnector {
         if !silent() {
             return None;
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut port_closed = pin!(connection.port_unreachable());
         let closed_port = |error| Some(Ended::Lost(format!("nobody listens there any more: {error}")));
         let replacement = tokio::select! {
@@ -271,7 +271,7 @@ impl Reconnector {
             Ok(replacement) => {
                 // A server that completes a handshake can acknowledge a packet in the same time. Send another request:
                 // QUIC retransmits a lost one only after a while.
-                let probe_timeout = begun.elapsed().min(self.options.silence).max(part);
+                let probe_timeout = started.elapsed().min(self.options.silence).max(part);
                 let _ = timeout(probe_timeout, exchange::health(connection)).await;
                 if silent() {
                     return Some(Ended::Replaced(replacement));
@@ -312,7 +312,7 @@ enum Ended {
 }
 
 /// Whether retrying cannot help, because one side rejects the other.
-const fn is_refusal(kind: &QuicErrorKind) -> bool {
+const fn is_rejection(kind: &QuicErrorKind) -> bool {
     matches!(
         kind,
         QuicErrorKind::Certificate(_)

@@ -287,11 +287,11 @@ impl Drop for CancelOnDrop {
             // Nothing depends on whether the cancellation arrives.
             match target {
                 CancelTarget::Quic(connection) => {
-                    drop(exchange::exchange_over_quic(&connection, &frame).await);
+                    drop(exchange::over_quic(&connection, &frame).await);
                 }
                 CancelTarget::Tcp(address, connect) => {
                     if let Ok(stream) = super::super::tcp(&address, connect).await {
-                        drop(exchange::exchange_over_tcp(stream, &frame).await);
+                        drop(exchange::over_tcp(stream, &frame).await);
                     }
                 }
             }

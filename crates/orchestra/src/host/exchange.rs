@@ -130,20 +130,20 @@ impl Host {
 /// Encodes a response. One that is too long is replaced by an error.
 fn frame(answer: PluginResponse) -> bytes::Bytes {
     wire::encode(&answer).unwrap_or_else(|error| {
-        let refusal =
+        let error_response =
             RequestError::new(code::INVALID_RESPONSE, format!("the answer cannot be sent: {error}"));
-        let response = Some(Response::ToolCall(refusal.into_response()));
-        let said = PluginResponse { request_id: answer.request_id, response };
+        let response = Some(Response::ToolCall(error_response.into_response()));
+        let response = PluginResponse { request_id: answer.request_id, response };
         // This fails only if the id alone fills a frame.
-        wire::encode(&said).unwrap_or_default()
+        wire::encode(&response).unwrap_or_default()
     })
 }
 
 /// Finishes the stream and waits until the client has received everything. Closing the connection earlier would lose
 /// it.
-async fn finish_stream(mut send: SendStream, most: Duration) {
+async fn finish_stream(mut send: SendStream, limit: Duration) {
     if send.finish().is_ok() {
-        let _ = timeout(most, send.stopped()).await;
+        let _ = timeout(limit, send.stopped()).await;
     }
 }
 

@@ -212,7 +212,7 @@ impl Host {
             Some(Request::StorageList(list)) => self.storage_list(list).await.map(Response::StorageList),
             _ => Err(RequestError::unknown_request()),
         };
-        let response = answer.unwrap_or_else(|refusal| Response::ToolCall(refusal.into_response()));
+        let response = answer.unwrap_or_else(|error| Response::ToolCall(error.into_response()));
         PluginResponse { request_id, response: Some(response) }
     }
 

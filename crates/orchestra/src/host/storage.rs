@@ -79,8 +79,8 @@ impl Host {
 }
 
 /// The code for an error of the server itself is that of the storage; other codes stay.
-fn storage_code(refused: &'static str) -> &'static str {
-    if matches!(refused, code::HANDLER | code::VALIDATION) { code::STORAGE } else { refused }
+fn storage_code(original: &'static str) -> &'static str {
+    if matches!(original, code::HANDLER | code::VALIDATION) { code::STORAGE } else { original }
 }
 
 fn check(storage_type: &str) -> Result<(), RequestError> {

@@ -85,7 +85,7 @@ fn an_answer_that_is_not_taken_ends_its_stream_and_no_other() {
         limits.write = Duration::from_millis(100);
         let stage = Stage::with([offer("one", &server()).await], limits).await;
         let (mut send, mut receive) = stage.connection.open().await.unwrap();
-        // The id is repeated in the response, and exceeds what is sent before somebody reads.
+        // The id is repeated in the response, and exceeds what is sent before the client reads.
         let health = Some(Request::Health(HealthRequest {}));
         wire::write(&mut send, &PluginRequest { request_id: "x".repeat(8 << 20), request: health })
             .await

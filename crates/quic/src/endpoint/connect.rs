@@ -14,7 +14,7 @@ use quinn::Endpoint;
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::connection::{Refusal, refusal_in};
+use super::connection::{Rejection, rejection_in};
 use super::error::{QuicAttempt, QuicError, QuicErrorKind};
 use super::{ClientTls, Connection, QuicOptions};
 use mcpjoin::internal::{host_and_port, in_turn};
@@ -105,8 +105,8 @@ async fn attempt(
     tls: &ClientTls,
     options: &QuicOptions,
 ) -> Result<Connection, QuicErrorKind> {
-    let refusal = Refusal::default();
-    let mut config = tls.config(&refusal)?;
+    let rejection = Rejection::default();
+    let mut config = tls.config(&rejection)?;
     config.transport_config(options.transport());
     let endpoint = Endpoint::client(any_port(target)).map_err(QuicErrorKind::system)?;
     let name = tls.name_for(host)?;
@@ -114,14 +114,14 @@ async fn attempt(
         .connect_with(config, target, &name)
         .map_err(|error| QuicErrorKind::Transport(error.to_string()))?;
     let alpn = tls.alpn();
-    let failed = |error| QuicErrorKind::of(error, refusal_in(&refusal), alpn);
+    let failed = |error| QuicErrorKind::of(error, rejection_in(&rejection), alpn);
     let inner = tokio::select! {
         biased;
         connected = connecting => connected.map_err(failed)?,
         error = port_unreachable(target) => return Err(QuicErrorKind::system(error)),
     };
     wait_confirmed(&inner).await.map_err(failed)?;
-    Ok(Connection::new(inner, address.into(), alpn, refusal, Some(endpoint)))
+    Ok(Connection::new(inner, address.into(), alpn, rejection, Some(endpoint)))
 }
 
 /// The unspecified address of the same family, for a socket with any free port.
@@ -149,14 +149,14 @@ async fn wait_confirmed(connection: &quinn::Connection) -> Result<(), quinn::Con
 /// Waits until the system reports that the port is closed. A QUIC socket does not receive that error, but a socket that
 /// is connected to the peer does. It sends an empty datagram, which QUIC ignores.
 pub(super) async fn port_unreachable(target: SocketAddr) -> io::Error {
-    let asked = async {
+    let probe = async {
         let socket = UdpSocket::bind(any_port(target)).await?;
         socket.connect(target).await?;
         socket.send(&[]).await?;
         // The peer never sends data here; only the error arrives.
         socket.recv(&mut [0]).await
     };
-    match asked.await {
+    match probe.await {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => error,
         // The port is open, or the system does not report it.
         _ => future::pending().await,

@@ -15,9 +15,9 @@ use super::error::{QuicError, QuicErrorKind};
 use super::tls::CertificateFacts;
 
 /// Why our verifier rejected the peer's certificate, if it did.
-pub(super) type Refusal = Arc<Mutex<Option<String>>>;
+pub(super) type Rejection = Arc<Mutex<Option<String>>>;
 
-pub(super) fn refusal_in(slot: &Refusal) -> Option<String> {
+pub(super) fn rejection_in(slot: &Rejection) -> Option<String> {
     slot.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
@@ -34,7 +34,7 @@ struct Shared {
     /// The peer's address as the caller gave it.
     address: Arc<str>,
     alpn: String,
-    refusal: Refusal,
+    rejection: Rejection,
     /// The endpoint of an outgoing connection, which no other connection uses.
     endpoint: Option<Endpoint>,
     /// The number of datagrams that had been sent when we closed it.
@@ -49,11 +49,11 @@ impl Connection {
         inner: quinn::Connection,
         address: Arc<str>,
         alpn: &str,
-        refusal: Refusal,
+        rejection: Rejection,
         endpoint: Option<Endpoint>,
     ) -> Self {
         let (alpn, closed_after) = (alpn.to_owned(), OnceLock::new());
-        Self { inner, shared: Arc::new(Shared { address, alpn, refusal, endpoint, closed_after }) }
+        Self { inner, shared: Arc::new(Shared { address, alpn, rejection, endpoint, closed_after }) }
     }
 
     /// Opens a bidirectional stream. Waits while the peer's limit of open streams is reached. The peer learns of the
@@ -175,7 +175,7 @@ impl Connection {
     }
 
     fn error(&self, error: quinn::ConnectionError) -> QuicError {
-        let kind = QuicErrorKind::of(error, refusal_in(&self.shared.refusal), &self.shared.alpn);
+        let kind = QuicErrorKind::of(error, rejection_in(&self.shared.rejection), &self.shared.alpn);
         QuicError { address: self.shared.address.clone(), kind }
     }
 }

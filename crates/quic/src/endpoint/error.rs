@@ -183,11 +183,11 @@ impl QuicErrorKind {
         Self::System(Arc::new(error))
     }
 
-    /// Converts the error that ended a connection. `refusal` is why our verifier rejected the peer's certificate,
+    /// Converts the error that ended a connection. `rejection` is why our verifier rejected the peer's certificate,
     /// `alpn` our application protocol.
-    pub(super) fn of(error: ConnectionError, refusal: Option<String>, alpn: &str) -> Self {
-        if let Some(refusal) = refusal {
-            return Self::Refused(refusal);
+    pub(super) fn of(error: ConnectionError, rejection: Option<String>, alpn: &str) -> Self {
+        if let Some(rejection) = rejection {
+            return Self::Refused(rejection);
         }
         let protocol = || Self::Protocol { ours: alpn.to_owned() };
         match error {

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::connection::{Refusal, refusal_in};
+use super::connection::{Rejection, rejection_in};
 use super::error::{QuicError, QuicErrorKind};
 use super::tls::CertificateError;
 use super::{Connection, QuicOptions, ServerTls, reset};
@@ -77,7 +77,7 @@ impl Listener {
         let place = host_and_port(address).map_err(|_| QuicErrorKind::Address)?;
         let found = lookup_host(place).await.map_err(|error| QuicErrorKind::Resolve(Arc::new(error)))?;
         let tls = load_tls(tls).await?;
-        let mut config = tls.config(&Refusal::default())?;
+        let mut config = tls.config(&Rejection::default())?;
         config.transport_config(options.transport());
         config.max_incoming(MAX_INCOMING);
         let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
@@ -193,17 +193,17 @@ impl Incoming {
 
     async fn established(self, address: &Arc<str>) -> Result<Connection, QuicErrorKind> {
         let tls = load_tls(&self.tls).await?;
-        let refusal = Refusal::default();
-        let mut config = tls.config(&refusal)?;
+        let rejection = Rejection::default();
+        let mut config = tls.config(&rejection)?;
         config.transport_config(self.options.transport());
-        let failed = |error| QuicErrorKind::of(error, refusal_in(&refusal), tls.alpn());
+        let failed = |error| QuicErrorKind::of(error, rejection_in(&rejection), tls.alpn());
         let after = self.options.connect_timeout;
         let connecting = self.inner.accept_with(Arc::new(config)).map_err(failed)?;
         let inner = match timeout(after, connecting).await {
             Ok(connected) => connected.map_err(failed)?,
             Err(_) => return Err(QuicErrorKind::TimedOut { after, attempts: Vec::new() }),
         };
-        Ok(Connection::new(inner, address.clone(), tls.alpn(), refusal, None))
+        Ok(Connection::new(inner, address.clone(), tls.alpn(), rejection, None))
     }
 }
 

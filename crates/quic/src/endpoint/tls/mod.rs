@@ -27,7 +27,7 @@ pub use error::check_private;
 pub use error::{CertificateError, CertificateErrorKind};
 pub use time::{Moment, now};
 
-use super::connection::Refusal;
+use super::connection::Rejection;
 use super::reset;
 use verify::{PinnedKeyVerifier, RecordingVerifier};
 
@@ -276,9 +276,9 @@ impl ClientTls {
         }
     }
 
-    /// The configuration of one connection. If the server's certificate is rejected, `refusal` gets the reason.
-    pub(super) fn config(&self, refusal: &Refusal) -> Result<quinn::ClientConfig, CertificateError> {
-        let verifier = RecordingVerifier::new(self.verifier.clone(), refusal.clone());
+    /// The configuration of one connection. If the server's certificate is rejected, `rejection` gets the reason.
+    pub(super) fn config(&self, rejection: &Rejection) -> Result<quinn::ClientConfig, CertificateError> {
+        let verifier = RecordingVerifier::new(self.verifier.clone(), rejection.clone());
         let builder = rustls::ClientConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&version::TLS13])
             .map_err(tls_error)?
@@ -324,15 +324,15 @@ impl ServerTls {
         &self.identity.secret
     }
 
-    /// The configuration of one connection. If the client's certificate is rejected, `refusal` gets the reason.
-    pub(super) fn config(&self, refusal: &Refusal) -> Result<quinn::ServerConfig, CertificateError> {
+    /// The configuration of one connection. If the client's certificate is rejected, `rejection` gets the reason.
+    pub(super) fn config(&self, rejection: &Rejection) -> Result<quinn::ServerConfig, CertificateError> {
         let builder = rustls::ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&version::TLS13])
             .map_err(tls_error)?;
         let builder = match &self.verifier {
             Some(verifier) => builder.with_client_cert_verifier(Arc::new(RecordingVerifier::new(
                 verifier.clone(),
-                refusal.clone(),
+                rejection.clone(),
             ))),
             None => builder.with_no_client_auth(),
         };

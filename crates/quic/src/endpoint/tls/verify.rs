@@ -13,22 +13,22 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 
 use super::certificate::CertificateFacts;
 use super::time::Moment;
-use crate::endpoint::connection::Refusal;
+use crate::endpoint::connection::Rejection;
 
 /// A verifier, and where it records the reason of a rejection.
 pub(super) struct RecordingVerifier<V: ?Sized> {
     verifier: Arc<V>,
-    refusal: Refusal,
+    rejection: Rejection,
 }
 
 impl<V: ?Sized> RecordingVerifier<V> {
-    pub(super) const fn new(verifier: Arc<V>, refusal: Refusal) -> Self {
-        Self { verifier, refusal }
+    pub(super) const fn new(verifier: Arc<V>, rejection: Rejection) -> Self {
+        Self { verifier, rejection }
     }
 
     fn record(&self, certificate: &CertificateDer<'_>, error: &Error) {
         let reason = reason(certificate, error);
-        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        *self.rejection.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 }
 
