@@ -31,7 +31,12 @@ struct Exception {
 }
 
 /// Places outside the deciders that name a version or an era and may.
-const VERSION_EXCEPTIONS: [Exception; 1] = [
+const VERSION_EXCEPTIONS: [Exception; 2] = [
+    Exception {
+        file: "crates/orchestra/src/client/compat.rs",
+        part: r#""protocolVersion":"2024-11-05""#,
+        reason: "the constant reply of a document to the letter: nothing is decided by it",
+    },
     Exception {
         file: "crates/mcpjoin/src/auth/discovery.rs",
         part: "const OWN_AUTHORIZATION: Version = Version::V2025_03_26;",
