@@ -42,7 +42,7 @@ use reconnect::{Counted, Reconnector, State};
 pub use bridge::{Bridge, BridgeOptions};
 pub use compat::serve_compat;
 pub use error::{OrchestratorError, OrchestratorErrorKind, SetupError};
-pub use stream::{Streamed, ToolStream};
+pub use stream::{StreamItem, ToolStream};
 
 /// Maximum attempts of a read whose connection is lost.
 const MAX_ATTEMPTS: usize = 3;
@@ -79,7 +79,7 @@ pub struct OrchestratorOptions {
     pub silence: Duration,
     /// If no response was received for this time, a tool call is preceded by a health request. Default: 10 ms, less
     /// than a server needs to restart. A tool call on a dead connection is lost and must not be retried.
-    pub doubt: Duration,
+    pub health_check_after: Duration,
 }
 
 impl Default for OrchestratorOptions {
@@ -94,7 +94,7 @@ impl Default for OrchestratorOptions {
             idle: Duration::from_secs(10),
             keep_alive: Duration::from_secs(5),
             silence: Duration::from_secs(1),
-            doubt: Duration::from_millis(10),
+            health_check_after: Duration::from_millis(10),
         }
     }
 }
@@ -360,7 +360,7 @@ impl Orchestrator {
         let silent = self.0.since_epoch().saturating_sub(self.0.last_received.load(Ordering::Relaxed));
         let Some((reconnector, _)) = &self.0.reconnector else { return Ok(()) };
         let is_open = matches!(&*reconnector.watch().borrow(), State::Open(..));
-        if !is_open || Duration::from_millis(silent) < self.0.options.doubt {
+        if !is_open || Duration::from_millis(silent) < self.0.options.health_check_after {
             return Ok(());
         }
         match self.health().await {

@@ -31,7 +31,7 @@ const NOT_STREAMED_CODES: [&str; 2] = ["unknown_request", "tool_not_found"];
 /// A part of a streamed result.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Streamed {
+pub enum StreamItem {
     /// A chunk.
     Chunk(StreamChunk),
     /// The end of the stream. [`StreamEnd::success`] says whether the tool succeeded.
@@ -47,7 +47,7 @@ pub struct ToolStream<'a> {
     from: Source,
     frames: FrameDecoder,
     /// The first part, which was read to find out whether the tool streams.
-    first: Option<Streamed>,
+    first: Option<StreamItem>,
     received: i64,
     deadline: (Duration, Instant),
     cancel: CancelOnDrop,
@@ -99,7 +99,7 @@ impl Orchestrator {
             _permit: permit,
         };
         match stream.read().await {
-            Ok(Streamed::End(end)) if is_not_streamed(end.success, &end.error_code) => Ok(None),
+            Ok(StreamItem::End(end)) if is_not_streamed(end.success, &end.error_code) => Ok(None),
             Ok(first) => {
                 stream.first = Some(first);
                 Ok(Some(stream))
@@ -163,14 +163,14 @@ impl ToolStream<'_> {
     ///
     /// # Errors
     /// [`OrchestratorError`]: the result is incomplete, and the tool may have run.
-    pub async fn next(&mut self) -> Result<Streamed, OrchestratorError> {
+    pub async fn next(&mut self) -> Result<StreamItem, OrchestratorError> {
         match self.first.take() {
             Some(first) => Ok(first),
             None => self.read().await,
         }
     }
 
-    async fn read(&mut self) -> Result<Streamed, OrchestratorError> {
+    async fn read(&mut self) -> Result<StreamItem, OrchestratorError> {
         let (after, until) = self.deadline;
         let frame = timeout_at(until, self.frame()).await;
         let frame = frame
@@ -187,7 +187,7 @@ impl ToolStream<'_> {
         match response {
             Response::StreamChunk(chunk) => {
                 self.received += 1;
-                Ok(Streamed::Chunk(chunk))
+                Ok(StreamItem::Chunk(chunk))
             }
             Response::StreamEnd(end) => {
                 self.finish();
@@ -197,7 +197,7 @@ impl ToolStream<'_> {
                         announced: end.total_chunks,
                     }));
                 }
-                Ok(Streamed::End(end))
+                Ok(StreamItem::End(end))
             }
             other => {
                 if matches!(other, Response::ToolCall(ToolResponse { success: false, .. })) {

@@ -130,7 +130,7 @@ fn each_fault_of_an_orchestrator_ends_its_call_in_time_with_the_right_error_and_
         let mut options = OrchestratorOptions::default();
         // Only the calls of the client reach the orchestrator, so that each meets its own fault: the bridge sends no
         // health checks, and lists no tools after a reconnection, because no modern client listens for changes.
-        options.doubt = Duration::from_secs(3600);
+        options.health_check_after = Duration::from_secs(3600);
         let opened = async |options| {
             let orchestrator = handle_with(&faulty.address, &folder.certificates(), options).await;
             Wire::new(&bridge_with(orchestrator, quiet()))

@@ -283,7 +283,7 @@ fn a_tool_is_not_called_over_a_connection_that_has_been_silent_before_it_gives_a
     run(async {
         let mut stand_in = StandIn::start(&certificates).await;
         let mut options = quick();
-        options.doubt = Duration::ZERO;
+        options.health_check_after = Duration::ZERO;
         let orchestrator = handle_with(stand_in.address(), &certificates, options).await;
         assert_eq!(orchestrator.list_tools().await.unwrap(), []);
         stand_in.kill().await;

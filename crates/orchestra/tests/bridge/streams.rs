@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcpjoin_orchestra::client::{
-    BridgeOptions, Orchestrator, OrchestratorErrorKind, OrchestratorOptions, Streamed,
+    BridgeOptions, Orchestrator, OrchestratorErrorKind, OrchestratorOptions, StreamItem,
 };
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::plugin_response::Response;
@@ -252,7 +252,7 @@ fn the_time_limit_of_a_call_is_one_for_the_whole_stream() {
         let orchestrator = handle_with(scripted.address, &certificates, options).await;
         let start = StreamStart { tool_name: "say".into(), ..StreamStart::default() };
         let mut stream = orchestrator.tool_stream(start).await.unwrap().unwrap();
-        assert!(matches!(stream.next().await.unwrap(), Streamed::Chunk(_)));
+        assert!(matches!(stream.next().await.unwrap(), StreamItem::Chunk(_)));
         let error = stream.next().await.unwrap_err();
         assert!(matches!(error.kind, OrchestratorErrorKind::TimedOut { maybe_done: true, .. }), "{error}");
         drop(stream);
@@ -280,7 +280,7 @@ fn over_plain_tcp_a_stream_has_a_connection_of_its_own_and_so_has_its_end() {
         };
         let asked = async {
             let mut stream = orchestrator.tool_stream(start).await.unwrap().unwrap();
-            let Streamed::Chunk(chunk) = stream.next().await.unwrap() else { panic!() };
+            let StreamItem::Chunk(chunk) = stream.next().await.unwrap() else { panic!() };
             assert_eq!(chunk.data, "first");
         };
         let (served, ()) = tokio::join!(served, asked);

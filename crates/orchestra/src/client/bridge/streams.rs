@@ -1,4 +1,4 @@
-//! Streamed tool results: reports the chunks as progress, and returns all of them as one result, because MCP has no
+//! StreamItem tool results: reports the chunks as progress, and returns all of them as one result, because MCP has no
 //! streamed results.
 
 use base64::Engine as _;
@@ -10,7 +10,7 @@ use mcpjoin_proto::{ErrorObject, Raw};
 use serde::Serialize;
 
 use super::super::super::wire::{StreamChunk, StreamEnd, StreamStart, ToolRequest, ToolResponse};
-use super::super::{Orchestrator, Streamed};
+use super::super::{Orchestrator, StreamItem};
 use super::handler::{Call, Progress, exchange_error, to_raw};
 use super::results::{ERROR_CODE, error_text};
 use mcpjoin::internal::in_words_of;
@@ -39,7 +39,7 @@ pub(super) async fn call(
     let mut output = Output::default();
     let end = loop {
         match progress.report_while(stream.next()).await.map_err(failed)? {
-            Streamed::Chunk(chunk) => {
+            StreamItem::Chunk(chunk) => {
                 let text = output.append(chunk);
                 if output.bytes.len() > call.shared.message {
                     return Err(ErrorObject::internal(format!(
@@ -53,7 +53,7 @@ pub(super) async fn call(
                     progress.send(&text);
                 }
             }
-            Streamed::End(end) => break end,
+            StreamItem::End(end) => break end,
         }
     };
     result(call, output, end).map(Some)
