@@ -20,7 +20,6 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ pub use connect::{QuicConnect, connect};
 pub use listen::{QuicListen, listen};
 
 use self::stream::{Common, Kind, StreamEvent, StreamTask};
-use self::table::{Entry, SESSION, Table, claim};
+use self::table::{Entry, SESSION, StreamState, Table, claim};
 use self::write_buffer::{Line, WriteBuffer};
 use crate::endpoint::{Connection, QuicError, QuicOptions};
 use mcpjoin::internal::{Gather, beside, cannot_reopen};
@@ -248,13 +247,12 @@ impl QuicLink {
     /// Starts the task of an open stream.
     fn begin(&mut self, key: u64, kind: Kind, send: SendStream, receive: RecvStream) {
         let (Some(common), Some(unfinished)) = (self.common(), self.unfinished.clone()) else { return };
-        let code = Arc::new(AtomicU32::new(code::CANCELLED));
-        let claim = Arc::new(AtomicU8::new(claim::OPEN));
-        let stream_task = StreamTask { key, kind, common, code: code.clone(), claim: claim.clone() };
+        let state = StreamState::new(claim::OPEN);
+        let stream_task = StreamTask { key, kind, common, state: state.clone() };
         let (out, lines) = unbounded_channel();
         let task = self.tasks.spawn(stream_task.run((send, receive), lines, unfinished));
         let entry =
-            Entry { out: Some(out), task, claim, code, ours: Vec::new(), theirs: Vec::new(), started: false };
+            Entry { out: Some(out), task, state, ours: Vec::new(), theirs: Vec::new(), started: false };
         self.table.entries.insert(key, entry);
     }
 }

@@ -1,8 +1,6 @@
 //! Outgoing messages: finds the stream of each, or opens one.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use mcpjoin_proto::session::{Inbound, LinkError, Route};
 use mcpjoin_proto::types::meta;
@@ -10,7 +8,7 @@ use mcpjoin_proto::{Message, Notification, Request, RequestId, Response};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::stream::{Kind, StreamTask};
-use super::table::{Entry, SESSION, claim};
+use super::table::{Entry, SESSION, StreamState, claim};
 use super::write_buffer::Line;
 use super::{Gate, QuicLink, cancelled, code};
 
@@ -22,21 +20,18 @@ impl QuicLink {
         };
         let key = self.next_key;
         self.next_key += 1;
-        let code = Arc::new(AtomicU32::new(code::CANCELLED));
         let kind = Kind::Call(request.id.clone());
-        let claim = Arc::new(AtomicU8::new(claim::WAITING));
-        let stream_task = StreamTask { key, kind, common, code: code.clone(), claim: claim.clone() };
+        let state = StreamState::new(claim::WAITING);
+        let stream_task = StreamTask { key, kind, common, state: state.clone() };
         let (out, lines) = unbounded_channel();
         // The receiver exists, so this cannot fail.
         let _ = out.send(line);
-        let (claimed, connection) = (claim.clone(), self.connection.clone());
+        let (call, connection) = (state.clone(), self.connection.clone());
         let permits = self.stream_permits.clone();
         let task = self.tasks.spawn(async move {
             let Ok(_permit) = permits.acquire_owned().await else { return };
             let Ok((mut send, mut receive)) = connection.open().await else { return };
-            let claiming =
-                claimed.compare_exchange(claim::WAITING, claim::OPEN, Ordering::AcqRel, Ordering::Acquire);
-            if claiming.is_err() {
+            if !call.decide(claim::OPEN) {
                 let _ =
                     (send.reset(code::number(code::CANCELLED)), receive.stop(code::number(code::CANCELLED)));
                 return;
@@ -45,7 +40,7 @@ impl QuicLink {
         });
         // Nothing follows a self-contained request on its stream.
         let out = (!stands_alone(request)).then_some(out);
-        let entry = Entry { out, task, claim, code, ours: Vec::new(), theirs: Vec::new(), started: true };
+        let entry = Entry { out, task, state, ours: Vec::new(), theirs: Vec::new(), started: true };
         self.table.entries.insert(key, entry);
         self.table.add_ours(request.id.clone(), key);
     }
@@ -53,17 +48,12 @@ impl QuicLink {
     /// Withdraws a call that has no stream yet. Returns whether that was possible.
     pub(super) fn withdraw(&mut self, key: u64) -> bool {
         let Some(entry) = self.table.entries.get(&key) else { return false };
-        let withdrawn = entry.claim.compare_exchange(
-            claim::WAITING,
-            claim::WITHDRAWN,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if withdrawn.is_ok() {
+        let withdrawn = entry.state.decide(claim::WITHDRAWN);
+        if withdrawn {
             entry.task.abort();
             self.table.remove(key);
         }
-        withdrawn.is_ok()
+        withdrawn
     }
 
     pub(super) fn send_message(&mut self, message: &Message, route: &Route, line: Line) {
@@ -111,7 +101,7 @@ impl QuicLink {
         if !self.withdraw(key) {
             self.table.send(key, line);
             if let Some(entry) = self.table.entries.get(&key) {
-                entry.claim.store(claim::CANCELLED, Ordering::Release);
+                entry.state.set(claim::CANCELLED);
             }
             self.end_stream(key);
         }
@@ -172,10 +162,10 @@ impl QuicLink {
     /// Resets a stream with this error code.
     pub(super) fn reset_stream(&mut self, key: u64, code: u32) {
         let Some(entry) = self.table.entries.get(&key) else { return };
-        entry.code.store(code, Ordering::Relaxed);
+        entry.state.set_code(code);
         // Set before the queue closes: the task may be running on another thread, and the abort takes effect at its
         // next await.
-        entry.claim.store(claim::CUT, Ordering::Release);
+        entry.state.set(claim::CUT);
         entry.task.abort();
         self.end_stream(key);
     }

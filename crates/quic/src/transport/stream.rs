@@ -5,7 +5,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::code;
-use super::table::claim;
+use super::table::{StreamState, claim};
 use super::write_buffer::{LARGE_MESSAGE_BYTES, Line};
 use mcpjoin::internal::{decoded, is_cut_off, too_long};
 
@@ -73,9 +72,7 @@ pub(super) struct StreamTask {
     pub(super) key: u64,
     pub(super) kind: Kind,
     pub(super) common: Arc<Common>,
-    /// Error code for the reset when the task is dropped.
-    pub(super) code: Arc<AtomicU32>,
-    pub(super) claim: Arc<AtomicU8>,
+    pub(super) state: Arc<StreamState>,
 }
 
 enum WriteEnd {
@@ -96,14 +93,14 @@ enum ReadEnd {
 struct SendHalf {
     inner: SendStream,
     done: bool,
-    code: Arc<AtomicU32>,
+    state: Arc<StreamState>,
 }
 
 /// The receiving side. Dropping it before the end asks the peer to stop.
 struct ReceiveHalf {
     inner: RecvStream,
     ended: bool,
-    code: Arc<AtomicU32>,
+    state: Arc<StreamState>,
 }
 
 impl SendHalf {
@@ -119,14 +116,14 @@ impl SendHalf {
 
 impl Drop for SendHalf {
     fn drop(&mut self) {
-        self.reset(self.code.load(Ordering::Relaxed));
+        self.reset(self.state.code());
     }
 }
 
 impl Drop for ReceiveHalf {
     fn drop(&mut self) {
         if !self.ended {
-            let _ = self.inner.stop(code::number(self.code.load(Ordering::Relaxed)));
+            let _ = self.inner.stop(code::number(self.state.code()));
         }
     }
 }
@@ -139,8 +136,8 @@ impl StreamTask {
         mut out: UnboundedReceiver<Line>,
         unfinished: Sender<()>,
     ) {
-        let mut send_half = SendHalf { inner: send, done: false, code: self.code.clone() };
-        let mut receive_half = ReceiveHalf { inner: receive, ended: false, code: self.code.clone() };
+        let mut send_half = SendHalf { inner: send, done: false, state: self.state.clone() };
+        let mut receive_half = ReceiveHalf { inner: receive, ended: false, state: self.state.clone() };
         let (mut written, mut read) = (false, false);
         let mut writing = pin!(async {
             let end = self.write(&mut send_half, &mut out).await;
@@ -174,10 +171,10 @@ impl StreamTask {
                         (WriteEnd::Lost, _) => return,
                         // The response is sent, so nothing more is expected from the peer.
                         (WriteEnd::Finished, Kind::Request) => {
-                            self.code.store(code::NO_ERROR, Ordering::Relaxed);
+                            self.state.set_code(code::NO_ERROR);
                             return;
                         }
-                        (WriteEnd::Finished, Kind::Call(_)) if self.is_cancelled() => return,
+                        (WriteEnd::Finished, Kind::Call(_)) if self.state.is(claim::CANCELLED) => return,
                         (WriteEnd::Finished, _) => {}
                         // The peer stopped reading the request. Its response may still arrive.
                         (WriteEnd::Failed(_), Kind::Call(_)) => {}
@@ -187,10 +184,6 @@ impl StreamTask {
                 }
             }
         }
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.claim.load(Ordering::Acquire) == claim::CANCELLED
     }
 
     async fn report(&self, event: StreamEvent) {
@@ -219,7 +212,7 @@ impl StreamTask {
                 }
             };
             let Some(mut line) = line else {
-                if self.claim.load(Ordering::Acquire) == claim::CUT {
+                if self.state.is(claim::CUT) {
                     return WriteEnd::Lost;
                 }
                 break;
@@ -281,7 +274,7 @@ impl StreamTask {
                 self.report(StreamEvent::Received { key: self.key, inbound, line, permit: permit.take() })
                     .await;
                 if answered {
-                    self.code.store(code::NO_ERROR, Ordering::Relaxed);
+                    self.state.set_code(code::NO_ERROR);
                     // The end of the stream usually arrives with the response; then there is nothing to stop.
                     let last = receive_half.inner.read_chunk(READ_CHUNK_BYTES, true).now_or_never();
                     receive_half.ended = matches!(last, Some(Ok(None)));
@@ -306,7 +299,7 @@ impl StreamTask {
                 match timeout(self.common.stall, reading).await {
                     Ok(read) => read,
                     Err(_) => {
-                        self.code.store(code::STALLED, Ordering::Relaxed);
+                        self.state.set_code(code::STALLED);
                         let after = self.common.stall.as_millis();
                         let text = format!("half a message came, and nothing more for {after} ms");
                         return ReadEnd::Failed(LinkError::new(text, true));

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use mcpjoin_proto::RequestId;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
+use super::code;
 use super::write_buffer::Line;
 
 /// The key of the session stream, which is the first stream that a client opens.
@@ -27,13 +28,47 @@ pub(super) mod claim {
     pub(in super::super) const CUT: u8 = 4;
 }
 
+/// State that the link shares with the task of a stream.
+pub(super) struct StreamState {
+    code: AtomicU32,
+    claim: AtomicU8,
+}
+
+impl StreamState {
+    pub(super) fn new(claim: u8) -> Arc<Self> {
+        Arc::new(Self { code: AtomicU32::new(code::CANCELLED), claim: AtomicU8::new(claim) })
+    }
+
+    /// Error code for the reset when the task is dropped.
+    pub(super) fn code(&self) -> u32 {
+        self.code.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_code(&self, code: u32) {
+        self.code.store(code, Ordering::Relaxed);
+    }
+
+    pub(super) fn is(&self, claim: u8) -> bool {
+        self.claim.load(Ordering::Acquire) == claim
+    }
+
+    pub(super) fn set(&self, claim: u8) {
+        self.claim.store(claim, Ordering::Release);
+    }
+
+    /// Changes the state of a call that waits for a stream. Returns false if it no longer waits.
+    pub(super) fn decide(&self, claim: u8) -> bool {
+        let decided = self.claim.compare_exchange(claim::WAITING, claim, Ordering::AcqRel, Ordering::Acquire);
+        decided.is_ok()
+    }
+}
+
 /// An open stream.
 pub(super) struct Entry {
     /// `None` when this side sends nothing more on it.
     pub(super) out: Option<UnboundedSender<Line>>,
     pub(super) task: AbortHandle,
-    pub(super) claim: Arc<AtomicU8>,
-    pub(super) code: Arc<AtomicU32>,
+    pub(super) state: Arc<StreamState>,
     /// Pending requests of ours on this stream.
     pub(super) ours: Vec<RequestId>,
     /// Pending requests of the peer on this stream.
