@@ -11,7 +11,6 @@
 pub mod certs;
 pub mod client;
 pub mod host;
-mod percent;
 pub mod value;
 pub mod wire;
 

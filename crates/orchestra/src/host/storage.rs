@@ -1,16 +1,18 @@
 //! Resources as documents in Orchestra's storage.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use mcpjoin_proto::types::{ReadResourceResult, Resource, ResourceContents};
 use mcpjoin_proto::{Raw, code as rpc};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
 
 use super::Host;
 use super::error::{RequestError, code};
 use super::offer::Offer;
-use crate::percent::{decoded, encoded};
 use crate::value::{Numbers, Struct};
 use crate::wire::{
     StorageEntry, StorageListRequest, StorageListResponse, StorageReadRequest, StorageReadResponse,
@@ -19,6 +21,9 @@ use crate::wire::{
 /// The folder and extension under which Orchestra's clients find a document.
 const FOLDER: &str = "docs/";
 const EXTENSION: &str = ".md";
+
+/// The bytes that are encoded in a path: all but letters, digits and `-._~`.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The storage type whose paths are URIs.
 const URI_STORAGE: &str = "mcp";
@@ -136,7 +141,7 @@ fn contents(
 
 /// The storage path of a resource.
 fn path_of(uri: &str) -> String {
-    format!("{FOLDER}{}{EXTENSION}", encoded(uri, b""))
+    format!("{FOLDER}{}{EXTENSION}", utf8_percent_encode(uri, ENCODED))
 }
 
 /// The URI of a storage path. Any other path is the URI itself; so is a name that a client has already decoded.
@@ -146,7 +151,7 @@ fn uri_of(path: &str) -> String {
     if name.contains(':') {
         return name.to_owned();
     }
-    decoded(name).unwrap_or_else(|| name.to_owned())
+    percent_decode_str(name).decode_utf8().map_or_else(|_| name.to_owned(), Cow::into_owned)
 }
 
 /// Matches `*` (any text) and `?` (any byte). The time is at most the product of both lengths.
@@ -178,7 +183,22 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{matches, path_of, uri_of};
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_what_is_no_encoding_stays() {
+        const IN_PATHS: &AsciiSet = &ENCODED.remove(b'/').remove(b':').remove(b'@');
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned);
+        for text in ["", "a/b", "with space é#?", "100%", "%41", "%2e%2e/", "\0\u{7f}\u{10ffff}"] {
+            for set in [ENCODED, IN_PATHS] {
+                assert_eq!(decoded(&utf8_percent_encode(text, set).to_string()).as_deref(), Some(text));
+            }
+        }
+        assert_eq!(utf8_percent_encode("a/b é%", IN_PATHS).to_string(), "a/b%20%C3%A9%25");
+        for (text, means) in [("100%", "100%"), ("%4", "%4"), ("%zz%+1", "%zz%+1"), ("%e9%C3%A9", "")] {
+            assert_eq!(decoded(text).unwrap_or_default(), means, "{text}");
+        }
+    }
 
     #[test]
     fn a_path_is_a_uri_and_the_other_way_round() {

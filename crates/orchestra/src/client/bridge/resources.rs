@@ -12,8 +12,8 @@ use mcpjoin_proto::types::{
     TextResourceContents,
 };
 use mcpjoin_proto::{ErrorObject, Raw};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::super::super::percent::{decoded, encoded};
 use super::super::super::wire::{StorageEntry, StorageListRequest, StorageReadRequest, StorageReadResponse};
 use super::handler::{Call, exchange_error, to_raw, with_member};
 use super::lists;
@@ -21,8 +21,26 @@ use super::lists;
 const SCHEME: &str = "orchestra://";
 const MARKDOWN_TYPE: &str = "text/markdown";
 const EXTENSION: &str = ".md";
-/// Bytes that need no encoding in a path, besides letters, digits and `-._~`.
-const UNENCODED_IN_PATHS: &[u8] = b"!$&'()*+,;=:@/";
+/// The bytes that are encoded in a path: all but letters, digits, `-._~` and `!$&'()*+,;=:@/`.
+const ENCODED_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'/');
 
 /// The folders of documents, with their titles in Orchestra's own bridge.
 const FOLDERS: [(&str, &str); 3] =
@@ -53,7 +71,8 @@ fn resource_of(folder: &str, entry: &StorageEntry) -> Option<Resource> {
         return None;
     }
     // `size` is omitted: the entry has the size of the file, and its head is not part of the contents.
-    let mut resource = Resource::new(format!("{SCHEME}{folder}/{}", encoded(name, UNENCODED_IN_PATHS)), name);
+    let mut resource =
+        Resource::new(format!("{SCHEME}{folder}/{}", utf8_percent_encode(name, ENCODED_IN_PATHS)), name);
     resource.mime_type = Some(MARKDOWN_TYPE.to_owned());
     Some(resource)
 }
@@ -131,7 +150,7 @@ fn path(call: &Call<'_>, uri: &str) -> Result<String, ErrorObject> {
     if !FOLDERS.iter().any(|(known, _)| *known == folder) {
         return Err(not_found(call, uri, &format!("unknown resource type: {folder:?}")));
     }
-    let Some(name) = decoded(written) else { return invalid() };
+    let Ok(name) = percent_decode_str(written).decode_utf8() else { return invalid() };
     // The path must not leave the folder, on any system.
     let leads_out = name.split(['/', '\\']).any(|part| matches!(part, "." | ".."));
     if leads_out || name.starts_with('/') || written.split('/').any(str::is_empty) {
