@@ -21,7 +21,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 const THEIR_OWN: [&str; 5] = [
     "mcpjoin/src/process/supervisor.rs",
     "mcpjoin/src/process/guard.rs",
-    "orchestra/src/certs/lock.rs",
+    "orchestra/src/certs/directory.rs",
     "cli/src/config/trust.rs",
     "cli/src/connect/signals.rs",
 ];

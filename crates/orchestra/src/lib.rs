@@ -1,33 +1,35 @@
-//! Orchestra's plugin protocol: Protobuf messages, each exchange on a QUIC stream of its own, both ends known by
+//! Orchestra's plugin protocol: Protobuf messages over QUIC. Each exchange has its own stream, and both sides present
 //! certificates of one authority.
 //!
-//! [`wire`] is what is said, [`value`] how JSON becomes part of it, [`certs`] who says it, and
-//! [`quic`](mcpjoin_quic::endpoint) carries it. Another RPC than MCP, so what joins the two is a translator and not a
-//! transport.
+//! [`wire`] has the messages, [`value`] converts JSON, [`certs`] manages the certificates, and
+//! [`quic`](mcpjoin_quic::endpoint) is the transport. The protocol is not MCP: [`client`] and [`host`] translate
+//! between the two.
 //!
-//! One exchange: the client opens a stream in both directions, writes one frame and ends its side; the server writes one
-//! frame and ends its own. The same over plain TCP takes a connection for each exchange ([`tcp`]).
+//! In one exchange the client opens a bidirectional stream, writes one frame and finishes its side; the server writes
+//! one frame and finishes its side. Over plain TCP each exchange has its own connection ([`tcp`]).
 
 pub mod certs;
 pub mod client;
 pub mod host;
-mod percent;
-mod tcp;
 pub mod value;
 pub mod wire;
 
-pub use tcp::tcp;
+use std::time::Duration;
 
-/// The application protocol that both ends name in the TLS handshake. One that names another, or none, is refused.
+use mcpjoin::internal::tcp_stream;
+use mcpjoin::transport::SocketError;
+use tokio::net::TcpStream;
+
+/// The application protocol (ALPN) of both sides. A peer that names another one, or none, is rejected.
 pub const ALPN: &str = "orchestra-plugin";
 
-/// Where a client looks for the orchestrator when it is not told: the default of Orchestra's `transport.stdio`.
+/// Default address of the orchestrator for clients, as in Orchestra's `transport.stdio`.
 pub const CLIENT_ADDRESS: &str = "localhost:9100";
 
-/// Where the orchestrator listens when it is not told: the default of Orchestra's own. Not [`CLIENT_ADDRESS`].
+/// Default address that Orchestra's orchestrator listens on. It differs from [`CLIENT_ADDRESS`].
 pub const LISTEN_ADDRESS: &str = "localhost:50100";
 
-/// What the bridge calls itself in [`wire::ToolRequest::caller_plugin`].
+/// The bridge's name in [`wire::ToolRequest::caller_plugin`].
 pub const CALLER: &str = "transport.stdio";
 
 /// The name in the certificate of `transport.stdio`.
@@ -35,3 +37,12 @@ pub const CLIENT_NAME: &str = "transport.stdio-client";
 
 /// The name in the certificate of the orchestrator.
 pub const SERVER_NAME: &str = "orchestrator";
+
+/// Connects to the plain TCP port of an orchestrator, `host:port`. Tries every address of a name, IPv4 and IPv6 in
+/// parallel, for at most `timeout`. TCP has no encryption and no authentication.
+///
+/// # Errors
+/// [`SocketError`] lists every address that was tried, with its error.
+pub async fn tcp(address: &str, timeout: Duration) -> Result<TcpStream, SocketError> {
+    tcp_stream(address, timeout).await
+}

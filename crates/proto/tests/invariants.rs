@@ -70,7 +70,7 @@ struct Exception {
 const VERSION_EXCEPTIONS: [Exception; 2] = [
     Exception {
         file: "crates/orchestra/src/client/compat.rs",
-        part: "protocol_version: Version::V2024_11_05,",
+        part: r#""protocolVersion":"2024-11-05""#,
         reason: "the constant reply of a document to the letter: nothing is decided by it",
     },
     Exception {

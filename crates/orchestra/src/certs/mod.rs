@@ -1,15 +1,14 @@
-//! The folder of certificates that Orchestra's programs share: `ca.crt` and `ca.key`, and a certificate and key for each
+//! The certificate directory that Orchestra's programs share: `ca.crt` and `ca.key`, and a certificate and key for each
 //! name.
 //!
-//! Whoever holds the folder signs its own certificate with the authority's key. An authority that is there is used and
-//! never replaced, whoever made it; where there is none, one is made, and of two that begin at once one makes it. A
-//! certificate of ours that runs out, or does not fit the authority, is made anew with the key that it has; so is the
-//! authority's own certificate, whose name and key stay, so that what it has signed still counts.
+//! A program with access to the directory signs its own certificate with the authority's key. An existing authority is
+//! used and never replaced. If there is none, one is created; of two processes that start at once, only one creates it.
+//! Our own certificates are renewed with the same key when they expire or do not match the authority. The authority's
+//! certificate is renewed with the same name and key, so that the certificates that it has signed stay valid.
 //!
-//! Everything here blocks on files. Private keys must be for their owner alone: one that others can read is refused.
+//! Everything here does blocking file I/O. A private key that other users can read is rejected.
 
 mod directory;
-mod lock;
 mod profile;
 mod report;
 
@@ -22,7 +21,7 @@ use mcpjoin_quic::endpoint::{
 
 pub use report::{CertificateFile, CertificateReport};
 
-/// Where certificates come from: the folder, and what is named by hand instead.
+/// The source of certificates: a directory, or files that replace parts of it.
 ///
 /// ```no_run
 /// use mcpjoin_orchestra::{ALPN, CLIENT_NAME, SERVER_NAME, certs::Certificates};
@@ -44,13 +43,13 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Those in that folder. It is made, for us alone, when something is asked for that is not there.
+    /// The certificates in this directory. It is created with access for its owner only when a missing file is needed.
     #[must_use]
     pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into(), ca: None, pair: None, server_name: None }
     }
 
-    /// The folder of Orchestra's programs when none is named: `.orchestra/certs` in our home folder.
+    /// The default directory of Orchestra's programs: `.orchestra/certs` in the home directory.
     ///
     /// # Errors
     /// [`CertificateErrorKind::NoHome`].
@@ -58,7 +57,7 @@ impl Certificates {
         Ok(home()?.join(".orchestra").join("certs"))
     }
 
-    /// The folder that a person has named: a `~` at its beginning is our home folder, nothing at all is
+    /// The directory with this name. A leading `~` is the home directory; an empty name is
     /// [`Certificates::default_directory`].
     ///
     /// # Errors
@@ -73,42 +72,40 @@ impl Certificates {
         }
     }
 
-    /// The authorities in this PEM file instead of the folder's own.
+    /// Uses the authorities in this PEM file instead of the directory's.
     #[must_use]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
         self.ca = Some(file.into());
         self
     }
 
-    /// The certificate and the key in these PEM files instead of the folder's. They are used as they are, and never
-    /// made anew.
+    /// Uses the certificate and the key in these PEM files instead of the directory's. They are never renewed.
     #[must_use]
     pub fn pair(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.pair = Some((certificate.into(), key.into()));
         self
     }
 
-    /// The name that the server's certificate must have, instead of the host of its address. A server that is reached
-    /// from another machine has no such host in its certificate: it is called
-    /// [`orchestrator`](super::SERVER_NAME).
+    /// Sets the name that the server's certificate must have, instead of the host of its address. The certificate of a
+    /// server on another machine does not contain that host; its name is [`orchestrator`](super::SERVER_NAME).
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// The folder.
+    /// The directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// A client's side of TLS, under that name, with that application protocol. What is missing or has run out is made.
+    /// TLS settings for a client with this name and application protocol. Creates or renews files as needed.
     ///
     /// # Errors
-    /// [`CertificateError`] names the file, what is wrong with it, and what to do.
+    /// [`CertificateError`] names the file, the problem, and what to do.
     pub fn client(&self, name: &str, alpn: &str) -> Result<ClientTls, CertificateError> {
-        let (authorities, identity) = self.both(name)?;
+        let (authorities, identity) = self.authorities_and_identity(name)?;
         let tls = ClientTls::new(&Trust::Authorities(authorities), Some(identity), alpn)?;
         Ok(match &self.server_name {
             Some(name) => tls.server_name(name),
@@ -116,14 +113,14 @@ impl Certificates {
         })
     }
 
-    /// A server's side of TLS, under that name, with that application protocol. Clients have to show a certificate, or,
-    /// where they need not, one that they show is checked all the same: Orchestra's own servers since 1.0.0. What is
-    /// missing or has run out is made.
+    /// TLS settings for a server with this name and application protocol. If `required` is false, clients may connect
+    /// without a certificate, but one that they present is verified, as in Orchestra's own servers since 1.0.0. Creates
+    /// or renews files as needed.
     ///
     /// # Errors
-    /// As [`Certificates::client`].
+    /// As for [`Certificates::client`].
     pub fn server(&self, name: &str, required: bool, alpn: &str) -> Result<ServerTls, CertificateError> {
-        let (authorities, identity) = self.both(name)?;
+        let (authorities, identity) = self.authorities_and_identity(name)?;
         let clients = match required {
             true => ClientsAre::Required(authorities),
             false => ClientsAre::CheckedIfGiven(authorities),
@@ -131,18 +128,18 @@ impl Certificates {
         ServerTls::new(identity, &clients, alpn)
     }
 
-    /// What there is for that name, and what is wrong with it. Nothing is made or changed.
+    /// Reports the files of this name and their problems. Changes nothing.
     #[must_use]
     pub fn report(&self, name: &str) -> CertificateReport {
         report::report(self, name)
     }
 
-    fn both(&self, name: &str) -> Result<(Authorities, Identity), CertificateError> {
+    fn authorities_and_identity(&self, name: &str) -> Result<(Authorities, Identity), CertificateError> {
         let given = self.ca.as_deref().map(Authorities::from_file).transpose()?;
         let pair = match &self.pair {
             Some((certificate, key)) => {
                 let identity = Identity::from_files(certificate, key)?;
-                identity.current().map_err(|kind| CertificateError::at(certificate, kind))?;
+                identity.check_validity().map_err(|kind| CertificateError::at(certificate, kind))?;
                 Some(identity)
             }
             None => None,

@@ -1,8 +1,8 @@
-//! The certificates as Orchestra's programs make them: Ed25519, a year, one authority, a certificate for each name that
-//! serves both ends.
+//! Certificates in the form of Orchestra's programs: Ed25519, valid for a year, one authority, and one certificate for
+//! each name that serves clients and servers.
 //!
-//! Differences that nobody can see on the wire are avoided as well: the key files have the first form of PKCS #8, which
-//! every reader knows.
+//! Differences that are not visible on the wire are avoided too: key files use version 1 of PKCS #8, which every
+//! program can read.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -19,73 +19,73 @@ use mcpjoin_quic::endpoint::{CertificateErrorKind, CertificateFacts, Moment};
 
 const ORGANIZATION: &str = "Orchestra";
 const AUTHORITY: &str = "Orchestra CA";
-/// How long a certificate counts.
-const YEAR: i64 = 365 * 86_400;
-/// How long ago it has begun to count, so that another machine's clock may be a little behind.
-const EARLIER: i64 = 60;
-/// A certificate is made anew when it counts for no longer than this.
-pub(super) const REST: i64 = 30 * 86_400;
+/// Validity of a certificate, in seconds.
+const VALIDITY_SECS: i64 = 365 * 86_400;
+/// How far back the validity starts, in seconds, because another machine's clock may be behind.
+const BACKDATE_SECS: i64 = 60;
+/// A certificate is renewed when its remaining validity is at most this, in seconds.
+pub(super) const RENEWAL_SECS: i64 = 30 * 86_400;
 
-type Made<T> = Result<T, CertificateErrorKind>;
+type Result<T> = std::result::Result<T, CertificateErrorKind>;
 
-fn failed(error: &rcgen::Error) -> CertificateErrorKind {
+fn tls_error(error: &rcgen::Error) -> CertificateErrorKind {
     CertificateErrorKind::Tls(error.to_string())
 }
 
-/// A new key.
-pub(super) fn new_key() -> Made<KeyPair> {
-    /// What stands before the 32 bytes of an Ed25519 key: <https://www.rfc-editor.org/rfc/rfc8410#section-7>.
+/// Generates a key.
+pub(super) fn new_key() -> Result<KeyPair> {
+    /// The DER before the 32 bytes of an Ed25519 key: <https://www.rfc-editor.org/rfc/rfc8410#section-7>.
     const HEAD: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
     let mut der = [0; 48];
     let (head, secret) = der.split_at_mut(HEAD.len());
     head.copy_from_slice(&HEAD);
     random(secret)?;
-    KeyPair::try_from(&PrivatePkcs8KeyDer::from(&der[..])).map_err(|error| failed(&error))
+    KeyPair::try_from(&PrivatePkcs8KeyDer::from(&der[..])).map_err(|error| tls_error(&error))
 }
 
-/// The key in a PEM text.
-pub(super) fn read_key(pem: &[u8]) -> Made<KeyPair> {
+/// Parses a key from PEM.
+pub(super) fn read_key(pem: &[u8]) -> Result<KeyPair> {
     KeyPair::from_pem(&String::from_utf8_lossy(pem))
         .map_err(|error| CertificateErrorKind::Key(error.to_string()))
 }
 
-/// The SHA-256 of its public half, as [`CertificateFacts::key_hash`] is.
+/// The SHA-256 of the public key, as in [`CertificateFacts::key_hash`].
 pub(super) fn key_hash(key: &KeyPair) -> [u8; 32] {
     Sha256::digest(key.subject_public_key_info()).into()
 }
 
-fn random(bytes: &mut [u8]) -> Made<()> {
+fn random(bytes: &mut [u8]) -> Result<()> {
     getrandom::fill(bytes).map_err(|error| CertificateErrorKind::Tls(error.to_string()))
 }
 
-/// What every certificate has: from a minute ago for a year.
-fn params(now: Moment, begins: Option<Moment>) -> Made<CertificateParams> {
+/// The parameters that all certificates share.
+fn params(now: Moment, begins: Option<Moment>) -> Result<CertificateParams> {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let seconds = |moment: i64| Duration::from_secs(u64::try_from(moment).unwrap_or_default());
     let mut serial = [0; 16];
     random(&mut serial)?;
     let mut params = CertificateParams::default();
-    params.not_before = epoch + seconds(begins.unwrap_or(Moment(now.0 - EARLIER)).0);
-    params.not_after = epoch + seconds(now.0 + YEAR);
+    params.not_before = epoch + seconds(begins.unwrap_or(Moment(now.0 - BACKDATE_SECS)).0);
+    params.not_after = epoch + seconds(now.0 + VALIDITY_SECS);
     params.serial_number = Some(SerialNumber::from_slice(&serial));
     Ok(params)
 }
 
-/// Orchestra writes its names as `PrintableString`.
-fn printable(text: &str) -> Made<DnValue> {
-    // What has other characters, no name of Orchestra's own, is written as UTF-8.
+/// Orchestra writes names as `PrintableString`.
+fn printable(text: &str) -> Result<DnValue> {
+    // A name with other characters, which Orchestra itself never has, is written as UTF-8.
     Ok(PrintableString::try_from(text).map_or_else(|_| text.into(), DnValue::PrintableString))
 }
 
-fn name(common: &str) -> Made<DistinguishedName> {
+fn name(common: &str) -> Result<DistinguishedName> {
     let mut name = DistinguishedName::new();
     name.push(DnType::OrganizationName, printable(ORGANIZATION)?);
     name.push(DnType::CommonName, printable(common)?);
     Ok(name)
 }
 
-/// The certificate of an authority with that key, as PEM. `old` is the one that it takes the place of.
-pub(super) fn authority(key: &KeyPair, old: Option<&CertificateFacts>, now: Moment) -> Made<String> {
+/// Creates the certificate of an authority with this key, as PEM. `old` is the certificate that it replaces.
+pub(super) fn authority(key: &KeyPair, old: Option<&CertificateFacts>, now: Moment) -> Result<String> {
     let mut params = params(now, old.map(CertificateFacts::begins))?;
     params.distinguished_name = match old {
         Some(old) => name_of(old)?,
@@ -96,16 +96,16 @@ pub(super) fn authority(key: &KeyPair, old: Option<&CertificateFacts>, now: Mome
     if let Some(id) = old.and_then(|old| old.key_id.clone()) {
         params.key_identifier_method = KeyIdMethod::PreSpecified(id);
     }
-    Ok(params.self_signed(key).map_err(|error| failed(&error))?.pem())
+    Ok(params.self_signed(key).map_err(|error| tls_error(&error))?.pem())
 }
 
-/// Whether an authority is of Orchestra's make: its own certificate can then be made anew without losing anything.
+/// Whether an authority was created by Orchestra, so that its certificate can be renewed without loss.
 pub(super) fn is_ours(authority: &CertificateFacts) -> bool {
     authority.self_issued && authority.subject == format!("{AUTHORITY} ({ORGANIZATION})")
 }
 
-/// A certificate for that name and that key, signed by the authority, as PEM. `more` are names that it is to have beside
-/// those that every one has.
+/// Creates a certificate for this name and key, signed by the authority, as PEM. `more` has names in addition to the
+/// standard ones.
 pub(super) fn leaf(
     common: &str,
     more: &[String],
@@ -113,7 +113,7 @@ pub(super) fn leaf(
     authority: &CertificateFacts,
     authority_key: KeyPair,
     now: Moment,
-) -> Made<String> {
+) -> Result<String> {
     let mut params = params(now, None)?;
     params.distinguished_name = name(common)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -142,12 +142,11 @@ pub(super) fn leaf(
         signer.key_identifier_method = KeyIdMethod::PreSpecified(id);
     }
     let issuer = Issuer::new(signer, authority_key);
-    Ok(params.signed_by(key, &issuer).map_err(|error| failed(&error))?.pem())
+    Ok(params.signed_by(key, &issuer).map_err(|error| tls_error(&error))?.pem())
 }
 
-/// The subject of a certificate as it stands there, each text in the encoding that it has: certificates are held
-/// together by the bytes of it.
-fn name_of(facts: &CertificateFacts) -> Made<DistinguishedName> {
+/// The subject of a certificate with the original encoding of each text, because issuers are matched byte by byte.
+fn name_of(facts: &CertificateFacts) -> Result<DistinguishedName> {
     let unknown = || {
         CertificateErrorKind::Tls(format!(
             "the name of `{}` has an encoding that is not known",
@@ -177,7 +176,7 @@ fn name_of(facts: &CertificateFacts) -> Made<DistinguishedName> {
     Ok(name)
 }
 
-/// The numbers of an object identifier.
+/// The components of an object identifier.
 fn object(der: &[u8]) -> Option<Vec<u64>> {
     let mut numbers = Vec::new();
     let mut number = 0_u64;

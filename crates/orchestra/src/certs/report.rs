@@ -1,38 +1,37 @@
-//! What there is, for `doctor`: every file, what it says, and what is wrong with it. Nothing is made or changed.
+//! The report for `doctor`: every file, its fields, and its problem. Changes nothing.
 
 use std::path::{Path, PathBuf};
 
-use super::directory::{fault, is_name, not_for_others};
+use super::directory::{check_not_writable_by_others, is_name, problem};
 use super::{Certificates, profile};
-use mcpjoin_quic::endpoint::{Authorities, CertificateError, CertificateFacts, Identity, now, private};
+use mcpjoin_quic::endpoint::{Authorities, CertificateError, CertificateFacts, Identity, check_private, now};
 
 /// The certificates of a name.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CertificateReport {
-    /// The folder.
+    /// The directory.
     pub directory: PathBuf,
-    /// What is wrong with the folder itself.
+    /// The problem of the directory itself.
     pub problem: Option<String>,
-    /// The authority's certificate and key, then those of the name. Files that are missing and will be made are not in
-    /// it.
+    /// The authority's certificate and key, then those of the name. Missing files that can be created are omitted.
     pub files: Vec<CertificateFile>,
 }
 
-/// A file of certificates or a key.
+/// A file with certificates or a key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CertificateFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What its first certificate says; `None` for a key, and for what cannot be read.
+    /// The fields of its first certificate; `None` for a key or an unreadable file.
     pub facts: Option<CertificateFacts>,
     /// What is wrong with it, and what to do.
     pub problem: Option<String>,
 }
 
 impl CertificateReport {
-    /// Whether nothing is wrong.
+    /// Whether there is no problem.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.problem.is_none() && self.files.iter().all(|file| file.problem.is_none())
@@ -46,7 +45,7 @@ pub(super) fn report(certificates: &Certificates, name: &str) -> CertificateRepo
     let (certificate, key) = certificates.pair.clone().unwrap_or_else(|| (own("crt"), own("key")));
     let mut problem = None;
     if directory.exists() {
-        problem = not_for_others(&directory).err().map(|error| error.to_string());
+        problem = check_not_writable_by_others(&directory).err().map(|error| error.to_string());
     }
     if !is_name(name) {
         problem = Some(format!("`{name}` is no name that files of certificates can have"));
@@ -74,7 +73,7 @@ fn authority_file(path: PathBuf, read: &Result<Authorities, CertificateError>) -
     let facts = read.as_ref().ok().and_then(Authorities::facts);
     let problem = match (read, &facts) {
         (Err(error), _) => Some(error.to_string()),
-        (_, Some(facts)) => dates(facts).or_else(|| {
+        (_, Some(facts)) => validity_problem(facts).or_else(|| {
             (!facts.is_authority).then(|| "it says that it is no authority's (basic constraints)".to_owned())
         }),
         _ => None,
@@ -91,27 +90,27 @@ fn identity_file(
     let facts = read.as_ref().ok().and_then(Identity::facts);
     let problem = match (read, authorities) {
         (Err(error), _) => Some(error.to_string()),
-        (Ok(identity), Some(authorities)) => fault(identity, authorities, name),
-        (Ok(_), None) => facts.as_ref().and_then(dates),
+        (Ok(identity), Some(authorities)) => problem(identity, authorities, name),
+        (Ok(_), None) => facts.as_ref().and_then(validity_problem),
     };
     CertificateFile { path, facts, problem }
 }
 
 fn key_file(path: PathBuf) -> CertificateFile {
-    let problem = problem_of(&path).map(|error| error.to_string());
+    let problem = key_problem(&path).map(|error| error.to_string());
     CertificateFile { path, facts: None, problem }
 }
 
-fn problem_of(path: &Path) -> Option<CertificateError> {
+fn key_problem(path: &Path) -> Option<CertificateError> {
     let pem = match std::fs::read(path) {
         Ok(pem) => pem,
         Err(error) => return Some(CertificateError::io(path, error)),
     };
     let read = profile::read_key(&pem).map_err(|kind| CertificateError::at(path, kind));
-    private(path).and(read).err()
+    check_private(path).and(read).err()
 }
 
-fn dates(facts: &CertificateFacts) -> Option<String> {
+fn validity_problem(facts: &CertificateFacts) -> Option<String> {
     if facts.begins() > now() {
         Some(format!("it is not valid before {}: is this machine's clock right?", facts.begins()))
     } else if facts.ends() < now() {

@@ -1,9 +1,8 @@
-//! The bridge as its first document describes it, reply by reply: one revision, tools alone, and nothing that the document
-//! does not name.
+//! The bridge exactly as Orchestra's first document describes it: one protocol revision, only tools, and no other
+//! members in its responses.
 //!
-//! Called by the command line's `bridge --compat 1.0`, for clients that were made for exactly that and fall over anything
-//! else. No session is opened here and none is checked. What the document says nothing of is done as the specification of
-//! JSON-RPC asks.
+//! Used by the command line's `bridge --compat 1.0`, for clients that were written for that document and fail on
+//! anything else. No session is opened or checked. What the document leaves open follows the JSON-RPC specification.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,30 +11,36 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportEnd};
 use mcpjoin_proto::types::CallToolResult;
-use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response, Version};
+use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response};
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::CALLER;
 use super::super::value::Numbers;
 use super::super::wire::{MAX_FRAME, ToolRequest, ToolResponse};
-use super::bridge::{arguments, failed, schema_of, text_of};
+use super::bridge::{arguments, exchange_error, schema_of, text_of, to_raw};
 use super::{Orchestrator, SetupError};
 use mcpjoin::transport::{Link, RawLink};
 
-/// Requests that are answered at once; while there are so many, nothing is read.
-const HANDLING: usize = 100;
+/// The result of `initialize`, which does not depend on the client's request.
+const INITIALIZE_RESULT: &str = concat!(
+    r#"{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"#,
+    r#""serverInfo":{"name":"orchestra","version":"1.0.0"}}"#
+);
 
-/// An answer on its way.
-type Answer<'a> = Pin<Box<dyn Future<Output = (RequestId, Result<Raw, ErrorObject>)> + Send + 'a>>;
+/// Maximum number of requests handled at once. While it is reached, nothing is read.
+const MAX_CONCURRENT_REQUESTS: usize = 100;
 
-/// Serves a client exactly as the document of the first version says, until it has gone. What is in progress then is
-/// finished within [`Limits::drain`] (10 s). `numbers` says what becomes of a number that Orchestra cannot carry.
+/// A response that is being computed.
+type PendingResponse<'a> = Pin<Box<dyn Future<Output = (RequestId, Result<Raw, ErrorObject>)> + Send + 'a>>;
+
+/// Serves a client as the first document describes, until the client closes the link. Requests in progress are then
+/// completed within [`Limits::drain`] (10 s). `numbers` says how to treat a number that Orchestra cannot represent.
 ///
-/// Dropping the future ends the connection to the client.
+/// Dropping the future closes the connection to the client.
 ///
 /// # Errors
-/// [`SetupError`] when the orchestrator and we turn out not to accept each other at the first handshake.
+/// [`SetupError`] if the first handshake with the orchestrator is rejected by either side.
 pub async fn serve_compat(
     link: Link,
     orchestrator: &Orchestrator,
@@ -43,12 +48,12 @@ pub async fn serve_compat(
 ) -> Result<TransportEnd, SetupError> {
     tokio::select! {
         biased;
-        error = refused(orchestrator) => Err(error),
+        error = wait_rejected(orchestrator) => Err(error),
         end = serve(link, orchestrator, numbers) => Ok(end),
     }
 }
 
-async fn refused(orchestrator: &Orchestrator) -> SetupError {
+async fn wait_rejected(orchestrator: &Orchestrator) -> SetupError {
     let mut seen = 0;
     loop {
         match orchestrator.connected(seen).await {
@@ -62,20 +67,20 @@ async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> Tra
     let mut limits = Limits::default();
     limits.message = MAX_FRAME;
     let mut link = link.raw(&limits);
-    let mut answers: FuturesUnordered<Answer<'_>> = FuturesUnordered::new();
+    let mut pending: FuturesUnordered<PendingResponse<'_>> = FuturesUnordered::new();
     let end = loop {
         let inbound = tokio::select! {
             biased;
-            Some((id, outcome)) = answers.next() => {
+            Some((id, outcome)) = pending.next() => {
                 reply(&mut link, Some(id), outcome, limits.message);
                 continue;
             }
-            inbound = link.recv(), if answers.len() < HANDLING => inbound,
+            inbound = link.recv(), if pending.len() < MAX_CONCURRENT_REQUESTS => inbound,
         };
         match inbound {
             Inbound::Message { message: Message::Request(request), .. } => {
-                answers.push(Box::pin(async move {
-                    let outcome = answer(orchestrator, numbers, &request).await;
+                pending.push(Box::pin(async move {
+                    let outcome = respond(orchestrator, numbers, &request).await;
                     (request.id, outcome)
                 }));
             }
@@ -91,15 +96,15 @@ async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> Tra
                 reply(&mut link, None, Err(error), limits.message);
             }
             Inbound::Closed { cause } => break cause,
-            // Nothing was asked of the client, and it has one line to be on.
+            // No request is sent to the client, and its link is a single stream.
             _ => {}
         }
     };
     let until = Instant::now() + limits.drain;
-    while let Ok(Some((id, outcome))) = timeout_at(until, answers.next()).await {
+    while let Ok(Some((id, outcome))) = timeout_at(until, pending.next()).await {
         reply(&mut link, Some(id), outcome, limits.message);
     }
-    // Who does not take its answers in time does not get them.
+    // A client that does not read its responses in time loses them.
     let _ = timeout_at(Instant::now() + limits.drain, link.close()).await;
     end
 }
@@ -116,13 +121,15 @@ fn reply(link: &mut RawLink, id: Option<RequestId>, outcome: Result<Raw, ErrorOb
     link.push(Outbound::Message { message: Message::Response(response), route: Route::Session });
 }
 
-async fn answer(
+async fn respond(
     orchestrator: &Orchestrator,
     numbers: Numbers,
     request: &Request,
 ) -> Result<Raw, ErrorObject> {
     match request.method {
-        Method::Initialize => written(&Initialized::default()),
+        Method::Initialize => {
+            Raw::parse(INITIALIZE_RESULT.to_owned()).map_err(|error| ErrorObject::internal(error.to_string()))
+        }
         Method::Ping => Ok(Raw::empty_object()),
         Method::ListTools => list(orchestrator).await,
         Method::CallTool => call(orchestrator, numbers, request).await,
@@ -131,7 +138,7 @@ async fn answer(
 }
 
 async fn list(orchestrator: &Orchestrator) -> Result<Raw, ErrorObject> {
-    let mut tools = orchestrator.list_tools().await.map_err(|error| failed("list_tools", &error))?;
+    let mut tools = orchestrator.list_tools().await.map_err(|error| exchange_error("list_tools", &error))?;
     tools.sort_by(|left, right| left.name.cmp(&right.name));
     tools.dedup_by(|later, first| later.name == first.name);
     let mut listed = Listed { tools: Vec::new() };
@@ -145,7 +152,7 @@ async fn list(orchestrator: &Orchestrator) -> Result<Raw, ErrorObject> {
             }
         }
     }
-    written(&listed)
+    to_raw(&listed)
 }
 
 async fn call(orchestrator: &Orchestrator, numbers: Numbers, request: &Request) -> Result<Raw, ErrorObject> {
@@ -162,56 +169,23 @@ async fn call(orchestrator: &Orchestrator, numbers: Numbers, request: &Request) 
         caller_plugin: CALLER.to_owned(),
         ..ToolRequest::default()
     };
-    let response = orchestrator.tool_call(request).await.map_err(|error| failed("tool_call", &error))?;
+    let response =
+        orchestrator.tool_call(request).await.map_err(|error| exchange_error("tool_call", &error))?;
     let result = if response.success {
         CallToolResult::text(text_of(response.result.as_ref()).map_err(|error| {
             ErrorObject::internal(format!("the orchestrator's answer cannot be read: result: {error}"))
         })?)
     } else {
-        CallToolResult::error(said(&response))
+        CallToolResult::error(error_text(&response))
     };
-    written(&result)
+    to_raw(&result)
 }
 
-/// The document has the code and not the message; where there is no code, the message is all there is.
-fn said(response: &ToolResponse) -> String {
+/// The document specifies the code and not the message. If there is no code, the message is used.
+fn error_text(response: &ToolResponse) -> String {
     match (response.error_code.as_str(), response.error_message.as_str()) {
         ("", message) if !message.is_empty() => message.to_owned(),
         (code, _) => format!("tool error: {code}"),
-    }
-}
-
-fn written(value: &impl Serialize) -> Result<Raw, ErrorObject> {
-    Raw::from_value(value).map_err(|error| ErrorObject::internal(error.to_string()))
-}
-
-/// What `initialize` is answered with, whatever the client asks for.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Initialized {
-    protocol_version: Version,
-    capabilities: Capabilities,
-    server_info: ServerInfo,
-}
-
-#[derive(Serialize)]
-struct Capabilities {
-    tools: Raw,
-}
-
-#[derive(Serialize)]
-struct ServerInfo {
-    name: &'static str,
-    version: &'static str,
-}
-
-impl Default for Initialized {
-    fn default() -> Self {
-        Self {
-            protocol_version: Version::V2024_11_05,
-            capabilities: Capabilities { tools: Raw::empty_object() },
-            server_info: ServerInfo { name: "orchestra", version: "1.0.0" },
-        }
     }
 }
 

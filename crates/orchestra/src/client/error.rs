@@ -1,4 +1,4 @@
-//! Why an exchange with an orchestrator has failed, in words that say what to do about it.
+//! Errors of exchanges with an orchestrator, with messages that say what to do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,134 +7,134 @@ use super::super::wire::WireError;
 use mcpjoin::transport::SocketError;
 use mcpjoin_quic::endpoint::{CertificateError, QuicError, QuicErrorKind};
 
-/// A handle on an orchestrator cannot be made: nothing was sent, and trying again is of no use.
+/// The client cannot be set up. Nothing was sent, and retrying does not help.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// It is no `host:port`.
+    /// The address is not `host:port`.
     #[error("{0:?} is no address of the form host:port, with an IPv6 address in brackets")]
     Address(String),
-    /// Our own certificates cannot be used.
+    /// Our own certificates are unusable.
     #[error("{0}")]
     Certificate(#[from] CertificateError),
-    /// The orchestrator and we do not accept each other.
+    /// One side rejects the other.
     #[error("{0}")]
     Refused(QuicError),
 }
 
-/// An exchange with an orchestrator has failed.
+/// An exchange with an orchestrator failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{address}: {kind}")]
 #[non_exhaustive]
 pub struct OrchestratorError {
-    /// The orchestrator, as `host:port`, as its caller has named it.
+    /// The orchestrator, `host:port` as the caller gave it.
     pub address: Arc<str>,
-    /// Why.
+    /// The reason.
     #[source]
     pub kind: OrchestratorErrorKind,
 }
 
 impl OrchestratorError {
-    /// Whether the orchestrator itself says so, with that code.
+    /// Whether the orchestrator itself reports this error code.
     #[must_use]
     pub fn is_remote(&self, with: &str) -> bool {
         matches!(&self.kind, OrchestratorErrorKind::Remote { code, .. } if code == with)
     }
 }
 
-/// The ways in which an exchange fails.
+/// Why an exchange failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OrchestratorErrorKind {
     /// There was no connection. Nothing was sent.
     #[error("the orchestrator was not reached within {} ms: {why}", .after.as_millis())]
     Unconnected {
-        /// How long the call has waited.
+        /// How long the call waited.
         after: Duration,
-        /// What came of the last attempt.
+        /// The error of the last attempt.
         why: String,
     },
-    /// The orchestrator and we do not accept each other, and never have. Nothing was sent.
+    /// One side rejected the other at the first handshake. Nothing was sent.
     #[error("{0}")]
     Refused(#[source] QuicErrorKind),
-    /// Too many calls wait for their turn already. Nothing was sent.
+    /// Too many calls are already queued. Nothing was sent.
     #[error("{waiting} calls wait for the orchestrator already, and no more are kept")]
     Busy {
-        /// The bound.
+        /// The limit of queued calls.
         waiting: usize,
     },
-    /// The request cannot be written. Nothing was sent.
+    /// The request cannot be encoded. Nothing was sent.
     #[error("the request cannot be sent: {0}")]
     Request(Arc<WireError>),
-    /// The connection has ended before the answer came.
-    #[error("the connection ended before the answer came ({why}){}", Done(.maybe_done))]
+    /// The connection ended before the response.
+    #[error("the connection ended before the answer came ({why}){}", MaybeDone(.maybe_done))]
     Lost {
-        /// What has ended it.
+        /// Why it ended.
         why: String,
-        /// Whether the far end may have done what was asked.
+        /// Whether the server may have executed the request.
         maybe_done: bool,
     },
-    /// What came back is no answer.
-    #[error("{error}{}", Done(.maybe_done))]
+    /// The response is invalid.
+    #[error("{error}{}", MaybeDone(.maybe_done))]
     Answer {
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         error: Arc<WireError>,
-        /// Whether the far end may have done what was asked.
+        /// Whether the server may have executed the request.
         maybe_done: bool,
     },
-    /// The answer is one to another question.
-    #[error("the orchestrator's answer is not one to `{asked}`{}", Done(.maybe_done))]
+    /// The response belongs to another kind of request.
+    #[error("the orchestrator's answer is not one to `{asked}`{}", MaybeDone(.maybe_done))]
     Unexpected {
-        /// What was asked.
+        /// The request that was sent.
         asked: &'static str,
-        /// Whether the far end may have done what was asked.
+        /// Whether the server may have executed the request.
         maybe_done: bool,
     },
-    /// The answer is one to another request: its id says so.
-    #[error("the orchestrator's answer is not one to `{asked}` but to another request ({id:?}){}", Done(.maybe_done))]
+    /// The response carries the id of another request.
+    #[error("the orchestrator's answer is not one to `{asked}` but to another request ({id:?}){}", MaybeDone(.maybe_done))]
     Another {
-        /// What was asked.
+        /// The request that was sent.
         asked: &'static str,
-        /// The id of the request that it is an answer to.
+        /// The id in the response.
         id: String,
-        /// Whether the far end may have done what was asked.
+        /// Whether the server may have executed the request.
         maybe_done: bool,
     },
-    /// A tool that answers bit by bit has ended, and not all of its answer has come.
+    /// A stream of chunks has ended, and some chunks are missing.
     #[error(
         "{received} of {announced} chunks have come; it may have been done or not, look before you ask again"
     )]
     Chunks {
-        /// How many have come.
+        /// The number of chunks received.
         received: i64,
-        /// How many there are, as the far end says.
+        /// The number of chunks that the server announced.
         announced: i64,
     },
-    /// No answer in time.
-    #[error("no answer within {} ms{}", .after.as_millis(), Done(.maybe_done))]
+    /// There was no response in time.
+    #[error("no answer within {} ms{}", .after.as_millis(), MaybeDone(.maybe_done))]
     TimedOut {
-        /// The bound.
+        /// The time limit.
         after: Duration,
-        /// Whether the far end may have done what was asked.
+        /// Whether the server may have executed the request.
         maybe_done: bool,
     },
-    /// The orchestrator says that it cannot.
+    /// The orchestrator reports an error.
     #[error("{}", Remote(.code, .message))]
     Remote {
-        /// What kind of error, in its own words, as in `tool_not_found`.
+        /// Its error code, for example `tool_not_found`.
         code: String,
-        /// What is wrong, in its own words.
+        /// Its message.
         message: String,
     },
-    /// The handle was closed.
+    /// The client was closed.
     #[error("the handle on the orchestrator is closed")]
     Closed,
 }
 
-struct Done<'a>(&'a bool);
+struct MaybeDone<'a>(&'a bool);
 
-impl std::fmt::Display for Done<'_> {
+impl std::fmt::Display for MaybeDone<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if *self.0 { "; it may have been done or not, look before you ask again" } else { "" })
     }
@@ -153,25 +153,37 @@ impl std::fmt::Display for Remote<'_> {
     }
 }
 
-/// Why one attempt at an exchange has failed.
+/// Why one attempt at an exchange failed.
 #[derive(Debug)]
-pub(super) enum Fault {
-    /// Not a byte of it can have left.
+pub(super) enum AttemptError {
+    /// No byte of the request was sent.
     Unsent(String),
-    /// The connection has ended, and something may have left.
+    /// The connection ended, and the request may have been sent.
     Lost(String),
-    /// The stream has brought no answer.
+    /// The response is invalid or missing.
     Answer(WireError),
 }
 
-impl From<QuicError> for Fault {
+impl AttemptError {
+    /// The error of the exchange. `once` is true if the request must not run twice; then the error says whether it may
+    /// have run.
+    pub(super) fn into_kind(self, once: bool) -> OrchestratorErrorKind {
+        match self {
+            Self::Unsent(why) => OrchestratorErrorKind::Lost { why, maybe_done: false },
+            Self::Lost(why) => OrchestratorErrorKind::Lost { why, maybe_done: once },
+            Self::Answer(error) => OrchestratorErrorKind::Answer { error: Arc::new(error), maybe_done: once },
+        }
+    }
+}
+
+impl From<QuicError> for AttemptError {
     /// No stream was opened.
     fn from(error: QuicError) -> Self {
         Self::Unsent(error.kind.to_string())
     }
 }
 
-impl From<SocketError> for Fault {
+impl From<SocketError> for AttemptError {
     fn from(error: SocketError) -> Self {
         Self::Unsent(error.to_string())
     }

@@ -1,21 +1,20 @@
-//! A client of an orchestrator: calls over one connection that is made when it can be, and made again when it is lost.
+//! A client of an orchestrator. It keeps one connection and reconnects in the background.
 //!
-//! [`Orchestrator`] is the handle, [`Bridge`] the MCP server that stands on it, [`serve_compat`] the one that answers as
-//! Orchestra's own did in its first version. Used by the command line's `bridge --orchestrator-addr`. Nothing here ever
-//! subscribes to events: a `Subscribe` makes the orchestrator of Orchestra 1.0 crash at the next event.
+//! [`Orchestrator`] is the client, [`Bridge`] an MCP server on top of it, and [`serve_compat`] a bridge that responds
+//! like Orchestra's first version. Used by the command line's `bridge --orchestrator-addr`. Nothing here subscribes to
+//! events: after a `Subscribe`, the orchestrator of Orchestra 1.0 crashes at the next event.
 //!
-//! The frames are those of Orchestra's `transport.stdio`. Where the MCP side is different, and which test shows it, stands in
-//! `docs/orchestra.md`.
+//! The frames are those of Orchestra's `transport.stdio`. `docs/orchestra.md` lists where the MCP side differs, with
+//! the test of each difference.
 //!
-//! A read is made again when the connection is lost under it. The call of a tool is made again only when not a byte of it
-//! can have left: it runs at most once.
+//! A read is retried if the connection is lost. A tool call is retried only if no byte of it was sent, so it runs at
+//! most once.
 
 mod bridge;
 mod compat;
 mod error;
 mod exchange;
-mod keeping;
-mod options;
+mod reconnect;
 mod stream;
 
 use std::fmt;
@@ -36,25 +35,84 @@ use super::wire::{
     plugin_request::Request, plugin_response::Response,
 };
 use super::{ALPN, CLIENT_NAME};
-use error::Fault;
-use keeping::{Keeping, State};
-use mcpjoin_quic::endpoint::ClientTls;
+use error::AttemptError;
+use mcpjoin_quic::endpoint::{ClientTls, QuicOptions};
+use reconnect::{Counted, Reconnector, State};
 
 pub use bridge::{Bridge, BridgeOptions};
 pub use compat::serve_compat;
 pub use error::{OrchestratorError, OrchestratorErrorKind, SetupError};
-pub use options::OrchestratorOptions;
-pub use stream::{Streamed, ToolStream};
+pub use stream::{StreamItem, ToolStream};
 
-/// A read is tried so often when the connection is lost under it.
-const TRIES: usize = 3;
-/// The pause between two attempts to reach an orchestrator over TCP.
-const TCP_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum attempts of a read whose connection is lost.
+const MAX_ATTEMPTS: usize = 3;
+/// Delay between two attempts to connect over TCP.
+const TCP_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A handle on one orchestrator. Cheap to clone; the connection ends with the last of the clones.
+/// Options and time limits of an [`Orchestrator`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OrchestratorOptions {
+    /// Time limit for a tool call. Default: 10 min. Orchestra's own client has none.
+    pub tool_call: Duration,
+    /// Time limit for any other exchange. Default: 60 s.
+    pub read: Duration,
+    /// How long a call waits for a connection before it fails. Default: 4 s.
+    pub wait: Duration,
+    /// Maximum number of exchanges at once. Default: 100, the limit of Orchestra's servers. One of them is reserved for
+    /// health requests. Further calls are queued.
+    pub streams: usize,
+    /// Maximum number of queued calls. Default: 1,024. Further calls fail at once.
+    pub waiting: usize,
+    /// Time limit for one attempt to connect. Default: 3 s.
+    pub connect: Duration,
+    /// Idle timeout of the connection. Default: 10 s. The timer restarts with the first packet that is sent after one
+    /// was received ([RFC 9000, 10.1](https://www.rfc-editor.org/rfc/rfc9000#section-10.1)), so a lost peer is detected
+    /// after this and `keep_alive` together at the latest: 15 s.
+    pub idle: Duration,
+    /// Interval of keep-alive packets. Default: 5 s.
+    pub keep_alive: Duration,
+    /// After this time without any packet from the server, counted from a request, a second connection is tried. It
+    /// replaces the first one if that stays silent. Default: 1 s; if 8 round-trip times are less, then those, but at
+    /// least 250 ms. During a longer exchange, the server gets a health request whenever nothing was received for the
+    /// full time.
+    pub silence: Duration,
+    /// If no response was received for this time, a tool call is preceded by a health request. Default: 10 ms, less
+    /// than a server needs to restart. A tool call on a dead connection is lost and must not be retried.
+    pub health_check_after: Duration,
+}
+
+impl Default for OrchestratorOptions {
+    fn default() -> Self {
+        Self {
+            tool_call: Duration::from_secs(600),
+            read: Duration::from_secs(60),
+            wait: Duration::from_secs(4),
+            streams: 100,
+            waiting: 1024,
+            connect: Duration::from_secs(3),
+            idle: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(5),
+            silence: Duration::from_secs(1),
+            health_check_after: Duration::from_millis(10),
+        }
+    }
+}
+
+impl OrchestratorOptions {
+    fn quic(&self) -> QuicOptions {
+        let mut options = QuicOptions::default();
+        options.connect_timeout = self.connect;
+        options.idle = self.idle;
+        options.keep_alive = self.keep_alive;
+        options
+    }
+}
+
+/// A client of one orchestrator. Cheap to clone; dropping the last clone closes the connection.
 ///
-/// Every call may be dropped where it waits: its stream is reset then. That does not stop a tool that is running, which
-/// is Orchestra's way.
+/// The future of every call may be dropped: that resets its stream. As usual in Orchestra, a tool that is already
+/// running goes on.
 ///
 /// ```no_run
 /// use mcpjoin_orchestra::certs::Certificates;
@@ -75,43 +133,53 @@ pub struct Orchestrator(Arc<Handle>);
 
 struct Handle {
     address: Arc<str>,
-    keeping: Option<(Arc<Keeping>, JoinHandle<()>)>,
+    reconnector: Option<(Arc<Reconnector>, JoinHandle<()>)>,
     options: OrchestratorOptions,
-    /// One for each exchange that is under way.
-    turns: Semaphore,
-    /// How many wait for one.
+    /// One permit for each exchange in progress.
+    permits: Semaphore,
+    /// The number of queued calls.
     waiting: AtomicUsize,
-    /// What makes the ids of this handle different from those of others.
+    /// A random prefix that makes request ids unique.
     prefix: String,
     last_id: AtomicU64,
     epoch: Instant,
-    /// When something came back last, in milliseconds from the epoch.
-    heard: AtomicU64,
+    /// When the last response was received, in milliseconds since `epoch`.
+    last_received: AtomicU64,
 }
 
-/// Whether an exchange may be made again when it is not known whether the first has arrived.
+/// Whether to retry an exchange whose request may have arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Repeat {
+enum Retry {
     Always,
     OnlyUnsent,
 }
 
-/// What may be called.
-struct Ask {
+/// A request and how to send it.
+struct Exchange {
     request: Request,
-    /// The kind, in ids: `stdio-lt-...` as Orchestra's own writes them.
+    /// The kind in request ids, as in Orchestra's own `stdio-lt-...`.
     kind: &'static str,
-    /// The kind, for people.
+    /// The kind in messages to a user.
     name: &'static str,
-    repeat: Repeat,
+    retry: Retry,
+}
+
+/// Sends a request that may be repeated, and returns the response of the same kind.
+macro_rules! read {
+    ($client:ident, $kind:literal, $name:literal, $request:ident($value:expr)) => {
+        match $client.send(repeatable(Request::$request($value), $kind, $name)).await? {
+            Response::$request(response) => Ok(response),
+            other => Err($client.unexpected(other, $name, false)),
+        }
+    };
 }
 
 impl Orchestrator {
-    /// A handle on the orchestrator at `host:port`, over QUIC with the certificates given. It is there at once; the
-    /// connection is made in the background, now and whenever it was lost.
+    /// Creates a client of the orchestrator at `host:port`, over QUIC with these certificates. It returns at once and
+    /// connects in the background.
     ///
     /// # Errors
-    /// [`SetupError`] when the address or the certificates cannot be used.
+    /// [`SetupError`] if the address or the certificates are unusable.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
@@ -120,21 +188,21 @@ impl Orchestrator {
         certificates: Certificates,
         options: OrchestratorOptions,
     ) -> Result<Self, SetupError> {
-        checked(address)?;
-        let read = certificates.clone();
-        let tls: ClientTls = tokio::task::spawn_blocking(move || read.client(CLIENT_NAME, ALPN))
+        check_address(address)?;
+        let source = certificates.clone();
+        let tls: ClientTls = tokio::task::spawn_blocking(move || source.client(CLIENT_NAME, ALPN))
             .await
             .expect("reading certificates does not panic, and nobody aborts it")?;
         Ok(Self::new(address, Some(certificates), Some(tls), options))
     }
 
-    /// The same over the orchestrator's plain TCP port: a connection for each exchange, without encryption and without
-    /// names. Nothing is connected to before the first call.
+    /// Creates a client that uses the orchestrator's plain TCP port: one connection for each exchange, without
+    /// encryption and authentication. It does not connect before the first call.
     ///
     /// # Errors
-    /// [`SetupError`] when the address cannot be used.
+    /// [`SetupError`] if the address is unusable.
     pub fn tcp(address: &str, options: OrchestratorOptions) -> Result<Self, SetupError> {
-        checked(address)?;
+        check_address(address)?;
         Ok(Self::new(address, None, None, options))
     }
 
@@ -145,40 +213,39 @@ impl Orchestrator {
         options: OrchestratorOptions,
     ) -> Self {
         let address: Arc<str> = address.into();
-        let keeping = certificates.map(|certificates| {
-            let keeping = Arc::new(Keeping::new(address.clone(), certificates, options.clone()));
-            let kept = keeping.clone();
-            let task = tokio::spawn(async move { kept.keep(tls).await });
-            (keeping, task)
+        let reconnector = certificates.map(|certificates| {
+            let reconnector = Arc::new(Reconnector::new(address.clone(), certificates, options.clone()));
+            let running = reconnector.clone();
+            let task = tokio::spawn(async move { running.run(tls).await });
+            (reconnector, task)
         });
         Self(Arc::new(Handle {
             address,
-            keeping,
-            turns: Semaphore::new(options.streams.saturating_sub(1).max(1)),
+            reconnector,
+            permits: Semaphore::new(options.streams.saturating_sub(1).max(1)),
             waiting: AtomicUsize::new(0),
             options,
             prefix: random(4),
             last_id: AtomicU64::new(0),
             epoch: Instant::now(),
-            heard: AtomicU64::new(0),
+            last_received: AtomicU64::new(0),
         }))
     }
 
-    /// The orchestrator as `host:port`, as it was named.
+    /// The orchestrator's address, `host:port` as the caller gave it.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.0.address
     }
 
-    /// Waits until there is a connection, and says the how manyth it is since the handle was made; over TCP that is
-    /// never. With `after`, until there is a later one than that.
+    /// Waits for a connection and returns its number, counted since the client was created. If `after` is not 0, waits
+    /// for a connection with a greater number. Over TCP this never returns.
     ///
     /// # Errors
-    /// [`SetupError::Refused`] when the first handshake that came about was refused, by us or by them: then there will be
-    /// no connection.
+    /// [`SetupError::Refused`] if the first handshake was rejected by either side. There will be no connection.
     pub async fn connected(&self, after: u64) -> Result<u64, SetupError> {
-        if let Some((keeping, _)) = &self.0.keeping {
-            let mut state = keeping.watch();
+        if let Some((reconnector, _)) = &self.0.reconnector {
+            let mut state = reconnector.watch();
             loop {
                 match &*state.borrow_and_update() {
                     State::Open(_, number) if *number > after => return Ok(*number),
@@ -193,79 +260,68 @@ impl Orchestrator {
         std::future::pending().await
     }
 
-    /// What came of the last attempt to connect, while there is no connection; `None` before the first one has ended, and
-    /// over TCP.
+    /// The error of the last attempt to connect, while there is no connection. `None` before the first attempt has
+    /// ended, and over TCP.
     #[must_use]
     pub fn away(&self) -> Option<String> {
-        let (keeping, _) = self.0.keeping.as_ref()?;
-        match &*keeping.watch().borrow() {
-            State::Away(why) => why.clone(),
+        let (reconnector, _) = self.0.reconnector.as_ref()?;
+        match &*reconnector.watch().borrow() {
+            State::Disconnected(why) => why.clone(),
             State::Refused(error) => Some(error.kind.to_string()),
             State::Open(..) | State::Closed => None,
         }
     }
 
-    /// Ends the connection in good order and tells the far end, which may take `most`. Calls under way fail, and so does
-    /// every later one.
-    pub async fn close(&self, most: Duration) {
-        self.0.turns.close();
-        if let Some((keeping, task)) = &self.0.keeping {
+    /// Closes the connection and waits at most `limit` until the server is informed. Calls in progress and later calls
+    /// fail.
+    pub async fn close(&self, limit: Duration) {
+        self.0.permits.close();
+        if let Some((reconnector, task)) = &self.0.reconnector {
             task.abort();
-            keeping.close(most).await;
+            reconnector.close(limit).await;
         }
     }
 
-    // ---- the calls ----
-
-    /// Asks whether it is well.
+    /// Asks for the orchestrator's health.
     ///
     /// # Errors
-    /// [`OrchestratorError`], as with all other calls.
+    /// [`OrchestratorError`], as for all other calls.
     pub async fn health(&self) -> Result<HealthResult, OrchestratorError> {
-        match self.ask(read(Request::Health(HealthRequest {}), "h", "health")).await? {
-            Response::Health(result) => Ok(result),
-            other => Err(self.unexpected(other, "health", false)),
-        }
+        read!(self, "h", "health", Health(HealthRequest {}))
     }
 
-    /// The tools that there are, as they come: in no order, and one name perhaps more than once.
+    /// Lists the tools. They are unordered, and a name may occur more than once.
     ///
     /// # Errors
     /// [`OrchestratorError`].
     pub async fn list_tools(&self) -> Result<Vec<ToolDefinition>, OrchestratorError> {
-        match self.ask(read(Request::ListTools(ListToolsRequest {}), "lt", "list_tools")).await? {
-            Response::ListTools(list) => Ok(list.tools),
-            other => Err(self.unexpected(other, "list_tools", false)),
-        }
+        read!(self, "lt", "list_tools", ListTools(ListToolsRequest {})).map(|response| response.tools)
     }
 
-    /// Calls a tool, at most once. A tool that has failed is no error here: [`ToolResponse::success`] says it.
+    /// Calls a tool, at most once. A tool that failed is not an error here; see [`ToolResponse::success`].
     ///
     /// # Errors
-    /// [`OrchestratorError`], which says where the tool may have run all the same.
+    /// [`OrchestratorError`], which says whether the tool may have run.
     pub async fn tool_call(&self, request: ToolRequest) -> Result<ToolResponse, OrchestratorError> {
-        self.look_for_signs_of_life().await?;
+        self.check_alive().await?;
         let request = Request::ToolCall(request);
-        let ask = Ask { request, kind: "tc", name: "tool_call", repeat: Repeat::OnlyUnsent };
-        match self.ask(ask).await? {
+        let send = Exchange { request, kind: "tc", name: "tool_call", retry: Retry::OnlyUnsent };
+        match self.send(send).await? {
             Response::ToolCall(response) => Ok(response),
             other => Err(self.unexpected(other, "tool_call", true)),
         }
     }
 
-    /// The prompts that there are.
+    /// Lists the prompts.
     ///
     /// # Errors
     /// [`OrchestratorError`].
     pub async fn list_prompts(&self) -> Result<Vec<PromptDefinition>, OrchestratorError> {
-        match self.ask(read(Request::ListPrompts(ListPromptsRequest {}), "lp", "list_prompts")).await? {
-            Response::ListPrompts(list) => Ok(list.prompts),
-            other => Err(self.unexpected(other, "list_prompts", false)),
-        }
+        read!(self, "lp", "list_prompts", ListPrompts(ListPromptsRequest {})).map(|response| response.prompts)
     }
 
-    /// A prompt, filled in. Orchestra's standalone orchestrator answers every prompt with a description that says why
-    /// there are no messages.
+    /// Returns a prompt with its arguments inserted. Orchestra's standalone orchestrator responds to every prompt with
+    /// a description that says why there are no messages.
     ///
     /// # Errors
     /// [`OrchestratorError`].
@@ -273,13 +329,10 @@ impl Orchestrator {
         &self,
         request: PromptGetRequest,
     ) -> Result<PromptGetResponse, OrchestratorError> {
-        match self.ask(read(Request::PromptGet(request), "pg", "prompt_get")).await? {
-            Response::PromptGet(prompt) => Ok(prompt),
-            other => Err(self.unexpected(other, "prompt_get", false)),
-        }
+        read!(self, "pg", "prompt_get", PromptGet(request))
     }
 
-    /// What is stored under a path. What does not exist comes back empty: no contents, no version and no metadata.
+    /// Reads a stored document. If it does not exist, the response is empty: no contents, version or metadata.
     ///
     /// # Errors
     /// [`OrchestratorError`].
@@ -287,13 +340,10 @@ impl Orchestrator {
         &self,
         request: StorageReadRequest,
     ) -> Result<StorageReadResponse, OrchestratorError> {
-        match self.ask(read(Request::StorageRead(request), "rr", "storage_read")).await? {
-            Response::StorageRead(contents) => Ok(contents),
-            other => Err(self.unexpected(other, "storage_read", false)),
-        }
+        read!(self, "rr", "storage_read", StorageRead(request))
     }
 
-    /// What is stored. A store that has failed comes back as an empty list.
+    /// Lists the stored documents. If the storage failed, the list is empty.
     ///
     /// # Errors
     /// [`OrchestratorError`].
@@ -301,25 +351,20 @@ impl Orchestrator {
         &self,
         request: StorageListRequest,
     ) -> Result<Vec<StorageEntry>, OrchestratorError> {
-        match self.ask(read(Request::StorageList(request), "rl", "storage_list")).await? {
-            Response::StorageList(list) => Ok(list.entries),
-            other => Err(self.unexpected(other, "storage_list", false)),
-        }
+        read!(self, "rl", "storage_list", StorageList(request)).map(|response| response.entries)
     }
 
-    // ---- how ----
-
-    /// A call of a tool that goes into a dead connection is lost, and cannot be made again. So where nothing has come for
-    /// a while, something is asked first that can be.
-    async fn look_for_signs_of_life(&self) -> Result<(), OrchestratorError> {
-        let silent = self.0.since_epoch().saturating_sub(self.0.heard.load(Ordering::Relaxed));
-        let Some((keeping, _)) = &self.0.keeping else { return Ok(()) };
-        let is_open = matches!(&*keeping.watch().borrow(), State::Open(..));
-        if !is_open || Duration::from_millis(silent) < self.0.options.doubt {
+    /// Checks with a health request that the connection is alive, unless a response was received recently. A tool call
+    /// on a dead connection would be lost and must not be retried.
+    async fn check_alive(&self) -> Result<(), OrchestratorError> {
+        let silent = self.0.since_epoch().saturating_sub(self.0.last_received.load(Ordering::Relaxed));
+        let Some((reconnector, _)) = &self.0.reconnector else { return Ok(()) };
+        let is_open = matches!(&*reconnector.watch().borrow(), State::Open(..));
+        if !is_open || Duration::from_millis(silent) < self.0.options.health_check_after {
             return Ok(());
         }
         match self.health().await {
-            // It is there, whatever it thinks of the question.
+            // Any response shows that the server is alive.
             Err(OrchestratorError {
                 kind:
                     OrchestratorErrorKind::Remote { .. }
@@ -327,32 +372,32 @@ impl Orchestrator {
                     | OrchestratorErrorKind::Answer { .. }
                     | OrchestratorErrorKind::Another { .. },
                 ..
-            }) => Ok(()),
+            })
+            | Ok(_) => Ok(()),
             Err(error) => Err(error),
-            Ok(_) => Ok(()),
         }
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Response, OrchestratorError> {
-        let request_id = self.id(ask.kind);
-        let frame = self.encoded(&request_id, ask.request)?;
-        let calls = ask.repeat == Repeat::OnlyUnsent;
+    async fn send(&self, exchange: Exchange) -> Result<Response, OrchestratorError> {
+        let request_id = self.id(exchange.kind);
+        let frame = self.encoded(&request_id, exchange.request)?;
+        let calls = exchange.retry == Retry::OnlyUnsent;
         let after = if calls { self.0.options.tool_call } else { self.0.options.read };
         let begun = Instant::now();
-        tracing::debug!(target: "mcpjoin", id = request_id, bytes = frame.len(), "asks {}", ask.name);
-        let answer = match timeout(after, self.exchange(&frame, ask.repeat)).await {
+        tracing::debug!(target: "mcpjoin", id = request_id, bytes = frame.len(), "asks {}", exchange.name);
+        let answer = match timeout(after, self.exchange(&frame, exchange.retry)).await {
             Ok(answer) => answer.map_err(|kind| self.error(kind))?,
             Err(_) => return Err(self.error(OrchestratorErrorKind::TimedOut { after, maybe_done: calls })),
         };
-        self.has_heard();
+        self.note_received();
         let took = begun.elapsed().as_millis();
         tracing::debug!(target: "mcpjoin", id = request_id, bytes = answer.len(), ms = took, "is answered");
         let response = self.decoded(answer, calls)?;
         let answered = response.response;
         let answered = answered.ok_or_else(|| {
-            self.error(OrchestratorErrorKind::Unexpected { asked: ask.name, maybe_done: calls })
+            self.error(OrchestratorErrorKind::Unexpected { asked: exchange.name, maybe_done: calls })
         })?;
-        self.is_ours(&request_id, response.request_id, ask.name, calls)?;
+        self.check_id(&request_id, response.request_id, exchange.name, calls)?;
         Ok(answered)
     }
 
@@ -361,23 +406,23 @@ impl Orchestrator {
             .map_err(|error| self.error(OrchestratorErrorKind::Answer { error: Arc::new(error), maybe_done }))
     }
 
-    /// Every orchestrator gives the id of the request back. Who leaves it out cannot mean another one.
-    fn is_ours(
+    /// Checks the id of a response. Orchestrators copy it from the request; an empty one is accepted.
+    fn check_id(
         &self,
-        asked: &str,
-        answered: String,
+        sent: &str,
+        received: String,
         name: &'static str,
         maybe_done: bool,
     ) -> Result<(), OrchestratorError> {
-        if answered.is_empty() || answered == asked {
+        if received.is_empty() || received == sent {
             return Ok(());
         }
-        Err(self.error(OrchestratorErrorKind::Another { asked: name, id: answered, maybe_done }))
+        Err(self.error(OrchestratorErrorKind::Another { asked: name, id: received, maybe_done }))
     }
 
-    /// Something has come.
-    fn has_heard(&self) {
-        self.0.heard.store(self.0.since_epoch(), Ordering::Relaxed);
+    /// Records that a response was received now.
+    fn note_received(&self) {
+        self.0.last_received.store(self.0.since_epoch(), Ordering::Relaxed);
     }
 
     fn id(&self, kind: &str) -> String {
@@ -390,76 +435,72 @@ impl Orchestrator {
         wire::encode(&request).map_err(|error| self.error(OrchestratorErrorKind::Request(Arc::new(error))))
     }
 
-    /// The exchange, repeated as far as it may be.
-    async fn exchange(&self, frame: &Bytes, repeat: Repeat) -> Result<Bytes, OrchestratorErrorKind> {
-        let _turn = self.turn().await?;
+    /// Runs an exchange, with retries as far as they are allowed.
+    async fn exchange(&self, frame: &Bytes, retry: Retry) -> Result<Bytes, OrchestratorErrorKind> {
+        let _turn = self.acquire_permit().await?;
         let mut tries = 0;
         loop {
-            let fault = match self.attempt(frame).await? {
+            let error = match self.attempt(frame).await? {
                 Ok(answer) => return Ok(answer),
-                Err(fault) => fault,
+                Err(error) => error,
             };
             tries += 1;
-            let (why, maybe_done) = match fault {
-                Fault::Unsent(why) => (why, false),
-                Fault::Lost(why) => (why, repeat == Repeat::OnlyUnsent),
-                Fault::Answer(error) => {
-                    let maybe_done = repeat == Repeat::OnlyUnsent;
-                    return Err(OrchestratorErrorKind::Answer { error: Arc::new(error), maybe_done });
-                }
+            let why = match &error {
+                AttemptError::Unsent(why) => why,
+                AttemptError::Lost(why) if retry == Retry::Always => why,
+                _ => return Err(error.into_kind(retry == Retry::OnlyUnsent)),
             };
-            if maybe_done || tries == TRIES {
-                return Err(OrchestratorErrorKind::Lost { why, maybe_done });
+            if tries == MAX_ATTEMPTS {
+                return Err(error.into_kind(retry == Retry::OnlyUnsent));
             }
             tracing::debug!(target: "mcpjoin", why, "asking the orchestrator again");
         }
     }
 
-    async fn attempt(&self, frame: &Bytes) -> Result<Result<Bytes, Fault>, OrchestratorErrorKind> {
-        match &self.0.keeping {
-            Some((keeping, _)) => {
-                let connection = keeping.connection().await?;
+    async fn attempt(&self, frame: &Bytes) -> Result<Result<Bytes, AttemptError>, OrchestratorErrorKind> {
+        match &self.0.reconnector {
+            Some((reconnector, _)) => {
+                let connection = reconnector.connection().await?;
                 let exchange = exchange::over_quic(&connection, frame);
-                Ok(exchange::watched(keeping, &connection, exchange).await)
+                Ok(exchange::watched(reconnector, &connection, exchange).await)
             }
             None => {
-                let stream = self.reach().await?;
+                let stream = self.connect_tcp().await?;
                 Ok(exchange::over_tcp(stream, frame).await)
             }
         }
     }
 
-    /// A connection over TCP, within the time that a call waits for one.
-    async fn reach(&self) -> Result<tokio::net::TcpStream, OrchestratorErrorKind> {
+    /// Connects over TCP, retrying within the time that a call waits for a connection.
+    async fn connect_tcp(&self) -> Result<tokio::net::TcpStream, OrchestratorErrorKind> {
         let after = self.0.options.wait;
         let begun = Instant::now();
         loop {
             let left = after.saturating_sub(begun.elapsed());
             match super::tcp(&self.0.address, left.min(self.0.options.connect)).await {
                 Ok(stream) => return Ok(stream),
-                Err(error) if begun.elapsed() + TCP_PAUSE >= after => {
+                Err(error) if begun.elapsed() + TCP_RETRY_DELAY >= after => {
                     return Err(OrchestratorErrorKind::Unconnected { after, why: error.to_string() });
                 }
-                Err(_) => sleep(TCP_PAUSE).await,
+                Err(_) => sleep(TCP_RETRY_DELAY).await,
             }
         }
     }
 
-    /// A turn of its own, when there is room to wait for one.
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, OrchestratorErrorKind> {
-        if let Ok(turn) = self.0.turns.try_acquire() {
-            return Ok(turn);
+    /// Waits for permission to run an exchange. Fails if the queue is full.
+    async fn acquire_permit(&self) -> Result<SemaphorePermit<'_>, OrchestratorErrorKind> {
+        if let Ok(permit) = self.0.permits.try_acquire() {
+            return Ok(permit);
         }
         let waiting = self.0.options.waiting;
-        let _place = Place::new(&self.0.waiting);
+        let _waiting = Counted::new(&self.0.waiting);
         if self.0.waiting.load(Ordering::Relaxed) > waiting {
             return Err(OrchestratorErrorKind::Busy { waiting });
         }
-        self.0.turns.acquire().await.map_err(|_| OrchestratorErrorKind::Closed)
+        self.0.permits.acquire().await.map_err(|_| OrchestratorErrorKind::Closed)
     }
 
-    /// What another answer than the expected one says: an error of the orchestrator comes in the form of a failed call,
-    /// whatever was asked.
+    /// The error for a response of another kind. An orchestrator reports every error as a failed tool call.
     fn unexpected(&self, response: Response, asked: &'static str, maybe_done: bool) -> OrchestratorError {
         self.error(match response {
             Response::ToolCall(ToolResponse { success: false, error_code, error_message, .. }) => {
@@ -488,44 +529,28 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if let Some((keeping, task)) = &self.keeping {
+        if let Some((reconnector, task)) = &self.reconnector {
             task.abort();
-            keeping.shut();
+            reconnector.close_now();
         }
     }
 }
 
-const fn read(request: Request, kind: &'static str, name: &'static str) -> Ask {
-    Ask { request, kind, name, repeat: Repeat::Always }
+const fn repeatable(request: Request, kind: &'static str, name: &'static str) -> Exchange {
+    Exchange { request, kind, name, retry: Retry::Always }
 }
 
-fn checked(address: &str) -> Result<(), SetupError> {
+fn check_address(address: &str) -> Result<(), SetupError> {
     match mcpjoin::internal::host_and_port(address) {
         Ok(_) => Ok(()),
         Err(_) => Err(SetupError::Address(address.to_owned())),
     }
 }
 
-/// So many random bytes, in hexadecimal digits.
+/// Random bytes as hexadecimal digits.
 fn random(bytes: usize) -> String {
     let mut filled = vec![0; bytes];
-    // Without random numbers the ids of two handles are the same, which no orchestrator looks at.
+    // Without random numbers two clients use the same ids, which no orchestrator checks.
     let _ = getrandom::fill(&mut filled);
     filled.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// One that waits.
-struct Place<'a>(&'a AtomicUsize);
-
-impl<'a> Place<'a> {
-    fn new(waiting: &'a AtomicUsize) -> Self {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        Self(waiting)
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -1,7 +1,7 @@
-//! A tool that answers bit by bit: a `StreamStart`, and on the same stream chunks until an end.
+//! Tools that stream their result: a `StreamStart`, then chunks on the same stream until a `StreamEnd`.
 //!
-//! Used by [`Bridge`](super::Bridge) for the tools that it is told of. Plugins and the plain TCP port of newer programs
-//! answer so; Orchestra's orchestrator of 1.0 says that it does not know the request, and then nothing has run.
+//! Used by [`Bridge`](super::Bridge) for the tools named in its options. Plugins and the TCP port of newer programs
+//! support it. The orchestrator of Orchestra 1.0 rejects the request as unknown; then the tool has not run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,42 +16,42 @@ use super::super::wire::{
     self, FrameDecoder, MAX_FRAME, PluginRequest, PluginResponse, StreamCancel, StreamChunk, StreamEnd,
     StreamStart, ToolResponse, WireError, plugin_request::Request, plugin_response::Response,
 };
-use super::error::{Fault, OrchestratorError, OrchestratorErrorKind};
+use super::error::{AttemptError, OrchestratorError, OrchestratorErrorKind};
 use super::exchange::{self, Stream};
-use super::{Orchestrator, TRIES};
+use super::{MAX_ATTEMPTS, Orchestrator};
 use mcpjoin_quic::endpoint::Connection;
 
-/// How long telling the far end that nobody listens any more may take. Nothing waits for it.
-const CANCEL: Duration = Duration::from_secs(5);
-/// What was asked, for people.
-const NAME: &str = "stream_start";
-/// Words of Orchestra's own: nothing has run.
-const NOT_STREAMED: [&str; 2] = ["unknown_request", "tool_not_found"];
+/// Time limit for sending a `StreamCancel`, in the background.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The name of the request in errors.
+const REQUEST_NAME: &str = "stream_start";
+/// Orchestra's error codes that mean the tool has not run.
+const NOT_STREAMED_CODES: [&str; 2] = ["unknown_request", "tool_not_found"];
 
-/// A bit of an answer.
+/// A part of a streamed result.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Streamed {
-    /// A part of it.
+pub enum StreamItem {
+    /// A chunk.
     Chunk(StreamChunk),
-    /// All of it has come, or the tool has failed: [`StreamEnd::success`] says which. Nothing follows.
+    /// The end of the stream. [`StreamEnd::success`] says whether the tool succeeded.
     End(StreamEnd),
 }
 
-/// The answer of a tool, as it comes. Dropped before its end, it resets the stream and tells the far end in a
-/// `StreamCancel` on another one, which is the only place where that is read. The tool may run on all the same.
+/// The streamed result of a tool. Dropping it before its end resets the stream and sends a `StreamCancel` on another
+/// stream, the only place where servers read one. The tool may go on running.
 #[derive(Debug)]
 pub struct ToolStream<'a> {
     orchestrator: &'a Orchestrator,
     request_id: String,
     from: Source,
     frames: FrameDecoder,
-    /// What has been read to see whether it streams at all.
-    first: Option<Streamed>,
+    /// The first part, which was read to find out whether the tool streams.
+    first: Option<StreamItem>,
     received: i64,
     deadline: (Duration, Instant),
-    leaving: StopReason,
-    _turn: SemaphorePermit<'a>,
+    cancel: CancelOnDrop,
+    _permit: SemaphorePermit<'a>,
 }
 
 #[derive(Debug)]
@@ -61,19 +61,20 @@ enum Source {
 }
 
 impl Orchestrator {
-    /// Calls a tool that answers bit by bit, at most once. The bound of a call
-    /// ([`OrchestratorOptions::tool_call`](super::OrchestratorOptions::tool_call)) is one for all of it. A `stream_id` that
-    /// is empty becomes the id of the request.
+    /// Calls a tool that streams its result, at most once. The time limit
+    /// ([`OrchestratorOptions::tool_call`](super::OrchestratorOptions::tool_call)) covers the whole stream. An empty
+    /// `stream_id` becomes the id of the request.
     ///
-    /// `None`: the far end does not answer this tool so, and has not run it; [`Orchestrator::tool_call`] may be asked.
+    /// Returns `None` if the server does not stream this tool and has not run it. Then [`Orchestrator::tool_call`] may
+    /// be used.
     ///
     /// # Errors
-    /// [`OrchestratorError`], which says where the tool may have run all the same.
+    /// [`OrchestratorError`], which says whether the tool may have run.
     pub async fn tool_stream(
         &self,
         mut request: StreamStart,
     ) -> Result<Option<ToolStream<'_>>, OrchestratorError> {
-        self.look_for_signs_of_life().await?;
+        self.check_alive().await?;
         let request_id = self.id("st");
         if request.stream_id.is_empty() {
             request.stream_id.clone_from(&request_id);
@@ -82,8 +83,8 @@ impl Orchestrator {
         let frame = self.encoded(&request_id, Request::StreamStart(request))?;
         let after = self.0.options.tool_call;
         let until = Instant::now() + after;
-        let begun = timeout_at(until, self.begun(&frame, stream_id)).await;
-        let (from, leaving, turn) = begun
+        let started = timeout_at(until, self.start(&frame, stream_id)).await;
+        let (from, cancel, permit) = started
             .unwrap_or(Err(OrchestratorErrorKind::TimedOut { after, maybe_done: true }))
             .map_err(|kind| self.error(kind))?;
         let mut stream = ToolStream {
@@ -94,11 +95,11 @@ impl Orchestrator {
             first: None,
             received: 0,
             deadline: (after, until),
-            leaving,
-            _turn: turn,
+            cancel,
+            _permit: permit,
         };
         match stream.read().await {
-            Ok(Streamed::End(end)) if is_not_streamed(end.success, &end.error_code) => Ok(None),
+            Ok(StreamItem::End(end)) if is_not_streamed(end.success, &end.error_code) => Ok(None),
             Ok(first) => {
                 stream.first = Some(first);
                 Ok(Some(stream))
@@ -112,98 +113,97 @@ impl Orchestrator {
         }
     }
 
-    /// The request, sent: again only while not a byte of it can have left.
-    async fn begun(
+    /// Sends the request. Retries only if no byte of it was sent.
+    async fn start(
         &self,
         frame: &Bytes,
         stream_id: String,
-    ) -> Result<(Source, StopReason, SemaphorePermit<'_>), OrchestratorErrorKind> {
-        let turn = self.turn().await?;
+    ) -> Result<(Source, CancelOnDrop, SemaphorePermit<'_>), OrchestratorErrorKind> {
+        let permit = self.acquire_permit().await?;
         let mut tries = 0;
         loop {
-            let fault = match &self.0.keeping {
-                Some((keeping, _)) => {
-                    let connection = keeping.connection().await?;
-                    let mut leaving = StopReason::new(Far::Quic(connection.clone()), &stream_id);
-                    match exchange::begin(&connection, frame).await {
-                        Ok(stream) => return Ok((Source::Quic(connection, stream), leaving, turn)),
-                        Err(fault) => {
-                            leaving.far = None;
-                            fault
+            let error = match &self.0.reconnector {
+                Some((reconnector, _)) => {
+                    let connection = reconnector.connection().await?;
+                    let mut cancel = CancelOnDrop::new(CancelTarget::Quic(connection.clone()), &stream_id);
+                    match exchange::send_request(&connection, frame).await {
+                        Ok(stream) => return Ok((Source::Quic(connection, stream), cancel, permit)),
+                        Err(error) => {
+                            cancel.target = None;
+                            error
                         }
                     }
                 }
                 None => {
-                    let mut stream = self.reach().await?;
-                    let far = Far::Tcp(self.0.address.clone(), self.0.options.connect);
-                    let mut leaving = StopReason::new(far, &stream_id);
-                    match exchange::begin_over_tcp(&mut stream, frame).await {
-                        Ok(()) => return Ok((Source::Tcp(stream), leaving, turn)),
-                        Err(fault) => {
-                            leaving.far = None;
-                            fault
+                    let mut stream = self.connect_tcp().await?;
+                    let target = CancelTarget::Tcp(self.0.address.clone(), self.0.options.connect);
+                    let mut cancel = CancelOnDrop::new(target, &stream_id);
+                    match exchange::send_request_over_tcp(&mut stream, frame).await {
+                        Ok(()) => return Ok((Source::Tcp(stream), cancel, permit)),
+                        Err(error) => {
+                            cancel.target = None;
+                            error
                         }
                     }
                 }
             };
             tries += 1;
-            match fault {
-                Fault::Unsent(_) if tries < TRIES => {}
-                fault => return Err(kind_of(fault)),
+            match error {
+                AttemptError::Unsent(_) if tries < MAX_ATTEMPTS => {}
+                error => return Err(error.into_kind(true)),
             }
         }
     }
 }
 
 impl ToolStream<'_> {
-    /// The next bit, or the end; after that there is nothing, and asking again is an error.
+    /// Returns the next chunk or the end. Calling it after the end is an error.
     ///
-    /// Not cancel-safe: dropped before it is ready, it may have lost a part of a chunk, so what is left is to drop all of
-    /// it.
+    /// Not cancel-safe: dropping the future may lose a part of a chunk. Then drop the whole stream.
     ///
     /// # Errors
-    /// [`OrchestratorError`]: the answer is incomplete, and the tool may have run all the same.
-    pub async fn next(&mut self) -> Result<Streamed, OrchestratorError> {
+    /// [`OrchestratorError`]: the result is incomplete, and the tool may have run.
+    pub async fn next(&mut self) -> Result<StreamItem, OrchestratorError> {
         match self.first.take() {
             Some(first) => Ok(first),
             None => self.read().await,
         }
     }
 
-    async fn read(&mut self) -> Result<Streamed, OrchestratorError> {
+    async fn read(&mut self) -> Result<StreamItem, OrchestratorError> {
         let (after, until) = self.deadline;
         let frame = timeout_at(until, self.frame()).await;
         let frame = frame
             .unwrap_or(Err(OrchestratorErrorKind::TimedOut { after, maybe_done: true }))
             .map_err(|kind| self.orchestrator.error(kind))?;
         let PluginResponse { request_id, response } = self.orchestrator.decoded(frame, true)?;
-        self.orchestrator.has_heard();
+        self.orchestrator.note_received();
         let Some(response) = response else {
             return Err(self
                 .orchestrator
-                .error(OrchestratorErrorKind::Unexpected { asked: NAME, maybe_done: true }));
+                .error(OrchestratorErrorKind::Unexpected { asked: REQUEST_NAME, maybe_done: true }));
         };
-        self.orchestrator.is_ours(&self.request_id, request_id, NAME, true)?;
+        self.orchestrator.check_id(&self.request_id, request_id, REQUEST_NAME, true)?;
         match response {
             Response::StreamChunk(chunk) => {
                 self.received += 1;
-                Ok(Streamed::Chunk(chunk))
+                Ok(StreamItem::Chunk(chunk))
             }
             Response::StreamEnd(end) => {
-                self.over();
+                self.finish();
                 if end.success && end.total_chunks > self.received {
                     return Err(self.orchestrator.error(OrchestratorErrorKind::Chunks {
                         received: self.received,
                         announced: end.total_chunks,
                     }));
                 }
-                Ok(Streamed::End(end))
+                Ok(StreamItem::End(end))
             }
             other => {
                 if matches!(other, Response::ToolCall(ToolResponse { success: false, .. })) {
-                    self.over();
+                    self.finish();
                 }
-                Err(self.orchestrator.unexpected(other, NAME, true))
+                Err(self.orchestrator.unexpected(other, REQUEST_NAME, true))
             }
         }
     }
@@ -213,30 +213,30 @@ impl ToolStream<'_> {
         match &mut self.from {
             Source::Quic(connection, stream) => {
                 let read = async {
-                    let read = frame_from(frames, &mut stream.receive).await;
-                    read.map_err(|error| exchange::fault_of_reading(connection, error))
+                    let read = next_frame(frames, &mut stream.receive).await;
+                    read.map_err(|error| exchange::read_error(connection, error))
                 };
-                match &self.orchestrator.0.keeping {
-                    Some((keeping, _)) => exchange::watched(keeping, connection, read).await,
+                match &self.orchestrator.0.reconnector {
+                    Some((reconnector, _)) => exchange::watched(reconnector, connection, read).await,
                     None => read.await,
                 }
             }
-            Source::Tcp(stream) => frame_from(frames, stream).await.map_err(exchange::fault_over_tcp),
+            Source::Tcp(stream) => next_frame(frames, stream).await.map_err(exchange::tcp_read_error),
         }
-        .map_err(kind_of)
+        .map_err(|error| error.into_kind(true))
     }
 
-    /// Nothing follows: there is nothing to give up.
-    fn over(&mut self) {
-        self.leaving.far = None;
+    /// Marks the stream as complete, so that dropping it cancels nothing.
+    fn finish(&mut self) {
+        self.cancel.target = None;
         if let Source::Quic(_, stream) = &mut self.from {
             stream.answered = true;
         }
     }
 }
 
-/// The next frame of several.
-async fn frame_from(
+/// Reads the next of several frames.
+async fn next_frame(
     frames: &mut FrameDecoder,
     from: &mut (impl tokio::io::AsyncRead + Unpin),
 ) -> Result<Bytes, WireError> {
@@ -252,59 +252,53 @@ async fn frame_from(
 }
 
 fn is_not_streamed(success: bool, code: &str) -> bool {
-    !success && NOT_STREAMED.contains(&code)
+    !success && NOT_STREAMED_CODES.contains(&code)
 }
 
-fn kind_of(fault: Fault) -> OrchestratorErrorKind {
-    match fault {
-        Fault::Unsent(why) => OrchestratorErrorKind::Lost { why, maybe_done: false },
-        Fault::Lost(why) => OrchestratorErrorKind::Lost { why, maybe_done: true },
-        Fault::Answer(error) => OrchestratorErrorKind::Answer { error: Arc::new(error), maybe_done: true },
-    }
-}
-
-/// Where a `StreamCancel` goes.
+/// Where to send a `StreamCancel`.
 #[derive(Debug)]
-enum Far {
+enum CancelTarget {
     Quic(Connection),
     Tcp(Arc<str>, Duration),
 }
 
-/// Says, when it is dropped before the end, that nobody listens any more.
+/// Sends a `StreamCancel` if it is dropped before the end of the stream.
 #[derive(Debug)]
-struct StopReason {
-    /// `None`: there is nothing to say.
-    far: Option<Far>,
+struct CancelOnDrop {
+    /// `None` if there is nothing to cancel.
+    target: Option<CancelTarget>,
     stream_id: String,
 }
 
-impl StopReason {
-    fn new(far: Far, stream_id: &str) -> Self {
-        Self { far: Some(far), stream_id: stream_id.to_owned() }
+impl CancelOnDrop {
+    fn new(target: CancelTarget, stream_id: &str) -> Self {
+        Self { target: Some(target), stream_id: stream_id.to_owned() }
     }
 }
 
-impl Drop for StopReason {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        let Some(far) = self.far.take() else { return };
+        let Some(target) = self.target.take() else { return };
         let stream_id = std::mem::take(&mut self.stream_id);
         let request_id = format!("{stream_id}-cancel");
         let request = Some(Request::StreamCancel(StreamCancel { stream_id }));
         let Ok(frame) = wire::encode(&PluginRequest { request_id, request }) else { return };
-        let told = async move {
-            // Whether it was told is all the same to everybody here.
-            match far {
-                Far::Quic(connection) => drop(exchange::over_quic(&connection, &frame).await),
-                Far::Tcp(address, connect) => {
+        let send_cancel = async move {
+            // Nothing depends on whether the cancellation arrives.
+            match target {
+                CancelTarget::Quic(connection) => {
+                    drop(exchange::over_quic(&connection, &frame).await);
+                }
+                CancelTarget::Tcp(address, connect) => {
                     if let Ok(stream) = super::super::tcp(&address, connect).await {
                         drop(exchange::over_tcp(stream, &frame).await);
                     }
                 }
             }
         };
-        // Where there is no runtime any more, there is no connection either.
+        // Without a runtime there is no connection either.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            drop(runtime.spawn(timeout(CANCEL, told)));
+            drop(runtime.spawn(timeout(CANCEL_TIMEOUT, send_cancel)));
         }
     }
 }

@@ -1,23 +1,23 @@
-//! What the servers have, by name: lists of all of them, and which server a name leads to.
+//! The items of all MCP servers: lists them, and finds the server of a name.
 //!
-//! Names are kept from the last list that a server has given, also while it is away: a call then says that the server is
-//! not there, and not that there is no such tool.
+//! The names of a server's last list are kept while the server is unavailable. A call then fails because the server is
+//! unavailable, and not because the tool is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use mcpjoin_proto::types::{Prompt, Resource, ServerCapabilities, Tool};
 
+use super::error::RequestError;
 use super::offer::Offer;
-use super::refusal::Refusal;
 use mcpjoin::client::{Client, Listed, Pages};
 
-/// A kind of thing that servers have.
+/// A kind of item: tool, prompt or resource.
 pub(super) trait Item: Listed {
-    /// By which it is asked for.
+    /// The name or URI that identifies the item.
     fn key(&self) -> &str;
     fn pages(client: &Client) -> Pages<Self>;
     fn declared(server: &ServerCapabilities) -> bool;
@@ -26,174 +26,151 @@ pub(super) trait Item: Listed {
     }
 }
 
-impl Item for Tool {
-    fn key(&self) -> &str {
-        &self.name
-    }
+macro_rules! items {
+    ($($item:ty: $key:ident, $pages:ident, $capability:ident $(, permitted by $permits:ident)?;)*) => {$(
+        impl Item for $item {
+            fn key(&self) -> &str {
+                &self.$key
+            }
 
-    fn pages(client: &Client) -> Pages<Self> {
-        client.list_tools()
-    }
+            fn pages(client: &Client) -> Pages<Self> {
+                client.$pages()
+            }
 
-    fn declared(server: &ServerCapabilities) -> bool {
-        server.tools.is_some()
-    }
+            fn declared(server: &ServerCapabilities) -> bool {
+                server.$capability.is_some()
+            }
 
-    fn permitted(&self, offer: &Offer) -> bool {
-        offer.permits(&self.name)
-    }
+            $(fn permitted(&self, offer: &Offer) -> bool {
+                offer.$permits(&self.$key)
+            })?
+        }
+    )*};
 }
 
-impl Item for Prompt {
-    fn key(&self) -> &str {
-        &self.name
-    }
-
-    fn pages(client: &Client) -> Pages<Self> {
-        client.list_prompts()
-    }
-
-    fn declared(server: &ServerCapabilities) -> bool {
-        server.prompts.is_some()
-    }
+items! {
+    Tool: name, list_tools, tools, permitted by permits;
+    Prompt: name, list_prompts, prompts;
+    Resource: uri, list_resources, resources;
 }
 
-impl Item for Resource {
-    fn key(&self) -> &str {
-        &self.uri
-    }
-
-    fn pages(client: &Client) -> Pages<Self> {
-        client.list_resources()
-    }
-
-    fn declared(server: &ServerCapabilities) -> bool {
-        server.resources.is_some()
-    }
-}
-
-/// The names of one kind.
+/// The names of the items of one kind.
 pub(super) struct Catalogue<T> {
-    /// One for each server; `None` for one that has never been asked with success.
+    offers: Arc<[Offer]>,
+    /// How long to wait for a server that is restarting.
+    wait: Duration,
+    /// The names of each server; `None` if it was never listed successfully.
     known: Mutex<Vec<Option<BTreeSet<String>>>>,
-    /// When the last look for a name began that came to its end. Held during one, so that many who look for names at
-    /// once ask the servers once.
-    looked: tokio::sync::Mutex<Option<Instant>>,
+    /// When the last refresh that completed was started. Locked during a refresh, so that concurrent requests for
+    /// unknown names list the servers once.
+    last_refresh: tokio::sync::Mutex<Option<Instant>>,
     kind: PhantomData<fn() -> T>,
 }
 
 /// All items of one kind.
-pub(super) struct All<T> {
-    /// By name, the last server's where there are several.
+pub(super) struct Listing<T> {
+    /// By name. If several servers have the same name, the last one is used.
     pub(super) items: BTreeMap<String, T>,
-    /// How many servers have answered.
+    /// The number of servers that responded.
     answered: usize,
-    /// Why the others have not.
-    refusals: Vec<Refusal>,
+    /// The errors of the others.
+    errors: Vec<RequestError>,
 }
 
-impl<T> All<T> {
-    /// The items, unless every server has refused.
-    pub(super) fn some(mut self) -> Result<BTreeMap<String, T>, Refusal> {
-        match self.refusals.pop() {
-            Some(refusal) if self.answered == 0 => Err(refusal),
+impl<T> Listing<T> {
+    /// The items, or an error if every server failed.
+    pub(super) fn any_items(mut self) -> Result<BTreeMap<String, T>, RequestError> {
+        match self.errors.pop() {
+            Some(error) if self.answered == 0 => Err(error),
             _ => Ok(self.items),
         }
     }
 }
 
 impl<T: Item> Catalogue<T> {
-    pub(super) fn new(servers: usize) -> Self {
+    pub(super) fn new(offers: Arc<[Offer]>, wait: Duration) -> Self {
         Self {
-            known: Mutex::new(vec![None; servers]),
-            looked: tokio::sync::Mutex::new(None),
+            known: Mutex::new(vec![None; offers.len()]),
+            offers,
+            wait,
+            last_refresh: tokio::sync::Mutex::new(None),
             kind: PhantomData,
         }
     }
 
-    /// Asks all servers at once.
-    pub(super) async fn list(&self, offers: &[Offer], patience: Duration) -> All<T> {
-        let answers = join_all(offers.iter().map(|offer| items::<T>(offer, patience))).await;
-        let mut all = All { items: BTreeMap::new(), answered: 0, refusals: Vec::new() };
-        for (place, (offer, answer)) in offers.iter().zip(answers).enumerate() {
+    /// Lists the items of all servers in parallel.
+    pub(super) async fn list(&self) -> Listing<T> {
+        let answers = join_all(self.offers.iter().map(|offer| self.items(offer))).await;
+        let mut listing = Listing { items: BTreeMap::new(), answered: 0, errors: Vec::new() };
+        for (index, (offer, answer)) in self.offers.iter().zip(answers).enumerate() {
             match answer {
                 Ok(items) => {
-                    all.answered += 1;
+                    listing.answered += 1;
                     let names = items.iter().map(|item| item.key().to_owned()).collect();
-                    self.learn(place, names);
-                    all.items.extend(items.into_iter().map(|item| (item.key().to_owned(), item)));
+                    self.remember(index, names);
+                    listing.items.extend(items.into_iter().map(|item| (item.key().to_owned(), item)));
                 }
-                Err(refusal) => {
+                Err(error) => {
                     let (server, list) = (offer.name(), T::METHOD);
-                    tracing::warn!(target: "mcpjoin", %server, %list, "left out: {}", refusal.message);
-                    all.refusals.push(refusal);
+                    tracing::warn!(target: "mcpjoin", %server, %list, "left out: {}", error.message);
+                    listing.errors.push(error);
                 }
             }
         }
-        all
+        listing
     }
 
-    /// The server that a name leads to: from what is known, or else after asking all of them.
-    pub(super) async fn find<'a>(
-        &self,
-        offers: &'a [Offer],
-        name: &str,
-        patience: Duration,
-    ) -> Result<Option<&'a Offer>, Refusal> {
-        match self.known(offers, name) {
+    /// The server of this name. Lists all servers if the name is unknown.
+    pub(super) async fn find(&self, name: &str) -> Result<Option<&Offer>, RequestError> {
+        match self.known(name) {
             Some(offer) => Ok(Some(offer)),
-            None => self.look(offers, name, patience).await,
+            None => self.refresh_and_find(name).await,
         }
     }
 
-    /// The same, after asking all of them.
+    /// Lists all servers, then looks for the name.
     ///
     /// # Errors
-    /// When it was not found, and a server of which nothing is known could not be asked.
-    pub(super) async fn look<'a>(
-        &self,
-        offers: &'a [Offer],
-        name: &str,
-        patience: Duration,
-    ) -> Result<Option<&'a Offer>, Refusal> {
-        let came = Instant::now();
-        let mut looked = self.looked.lock().await;
-        let mut refusals = Vec::new();
-        if looked.is_none_or(|looked| looked < came) {
-            let began = Instant::now();
-            refusals = self.list(offers, patience).await.refusals;
-            *looked = Some(began);
+    /// If the name is unknown and a server could not be listed.
+    pub(super) async fn refresh_and_find(&self, name: &str) -> Result<Option<&Offer>, RequestError> {
+        let requested = Instant::now();
+        let mut last_refresh = self.last_refresh.lock().await;
+        let mut errors = Vec::new();
+        if last_refresh.is_none_or(|last_refresh| last_refresh < requested) {
+            let started = Instant::now();
+            errors = self.list().await.errors;
+            *last_refresh = Some(started);
         }
-        drop(looked);
-        match self.known(offers, name) {
+        drop(last_refresh);
+        match self.known(name) {
             Some(offer) => Ok(Some(offer)),
-            None => refusals.pop().map_or(Ok(None), Err),
+            None => errors.pop().map_or(Ok(None), Err),
         }
     }
 
-    /// The last server that is known to have it.
-    fn known<'a>(&self, offers: &'a [Offer], name: &str) -> Option<&'a Offer> {
+    /// The last server that is known to have this name.
+    fn known(&self, name: &str) -> Option<&Offer> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let has = |names: &Option<BTreeSet<String>>| names.as_ref().is_some_and(|names| names.contains(name));
-        offers.iter().zip(known.iter()).rev().find(|(_, names)| has(names)).map(|(offer, _)| offer)
+        self.offers.iter().zip(known.iter()).rev().find(|(_, names)| has(names)).map(|(offer, _)| offer)
     }
 
-    fn learn(&self, place: usize, names: BTreeSet<String>) {
+    fn remember(&self, index: usize, names: BTreeSet<String>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get_mut(place) {
+        if let Some(known) = known.get_mut(index) {
             *known = Some(names);
         }
     }
-}
 
-/// What one server has. One that does not declare the kind has none of it.
-async fn items<T: Item>(offer: &Offer, patience: Duration) -> Result<Vec<T>, Refusal> {
-    let client = offer.reached(patience).await?;
-    if !client.peer().server_capabilities().is_some_and(T::declared) {
-        return Ok(Vec::new());
+    /// The items of one server; none if it does not declare the capability.
+    async fn items(&self, offer: &Offer) -> Result<Vec<T>, RequestError> {
+        let client = offer.reached(self.wait).await?;
+        if !client.peer().server_capabilities().is_some_and(T::declared) {
+            return Ok(Vec::new());
+        }
+        let read = T::pages(&client).all().await;
+        let mut items = read.map_err(|error| RequestError::of(offer.name(), &error))?;
+        items.retain(|item| item.permitted(offer));
+        Ok(items)
     }
-    let read = T::pages(&client).all().await;
-    let mut items = read.map_err(|error| Refusal::of(offer.name(), &error))?;
-    items.retain(|item| item.permitted(offer));
-    Ok(items)
 }

@@ -1,4 +1,4 @@
-//! One exchange: a request is read, answered, and the answer written. The same on a QUIC stream and on a TCP connection.
+//! One exchange: reads a request, handles it and writes the response, on a QUIC stream or a TCP connection.
 
 use std::io;
 use std::time::Duration;
@@ -9,39 +9,39 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::Host;
-use super::refusal::{Refusal, code};
+use super::error::{RequestError, code};
 use crate::wire::plugin_response::Response;
 use crate::wire::{self, MAX_FRAME, PluginRequest, PluginResponse, WireError};
 use mcpjoin_quic::endpoint::{RecvStream, SendStream};
 
-/// In what pieces the room for requests is given out, in bytes.
-pub(super) const UNIT: usize = 4096;
+/// The unit of the byte budget for requests, in bytes.
+pub(super) const UNIT_BYTES: usize = 4096;
 
-/// At least the largest frame fits.
+/// The budget in units. It has room for the largest frame at least.
 pub(super) fn units(bytes: usize) -> usize {
-    bytes.max(MAX_FRAME).div_ceil(UNIT)
+    bytes.max(MAX_FRAME).div_ceil(UNIT_BYTES)
 }
 
-/// A request, and the room that it takes.
+/// A request, and its share of the byte budget.
 type Received = (PluginRequest, Option<OwnedSemaphorePermit>);
 
 impl Host {
-    /// One stream of a connection.
+    /// Handles one stream of a QUIC connection.
     pub(super) async fn on_stream(self, mut send: SendStream, mut receive: RecvStream) {
         let write = self.inner.limits.write;
         let (request, room) = match self.read(&mut receive).await {
             Ok(received) => received,
             Err(error) => {
                 tracing::warn!(target: "mcpjoin", "a request that is none: {error}");
-                // As the original does: no byte, and the connection goes on.
+                // Like Orchestra's own orchestrator: end the stream without a byte, keep the connection.
                 let _ = receive.stop(0_u32.into());
-                ended(send, write).await;
+                finish_stream(send, write).await;
                 return;
             }
         };
         let answer = tokio::select! {
             biased;
-            () = given_up(&send, &mut receive) => {
+            () = cancelled(&send, &mut receive) => {
                 let _ = send.reset(0_u32.into());
                 return;
             }
@@ -50,44 +50,44 @@ impl Host {
         drop(room);
         let written = timeout(write, async { send.write_all(&frame(answer)).await }).await;
         match written {
-            Ok(Ok(())) => ended(send, write).await,
-            // Nobody wants it any more, or nobody takes it.
+            Ok(Ok(())) => finish_stream(send, write).await,
+            // The client cancelled, or does not read.
             Ok(Err(_)) | Err(_) => {
                 let _ = send.reset(0_u32.into());
             }
         }
     }
 
-    /// A whole connection over TCP: it carries one exchange.
+    /// Handles one TCP connection, which carries one exchange.
     pub(super) async fn on_tcp(self, mut stream: TcpStream, mut ending: watch::Receiver<bool>) {
         let write = self.inner.limits.write;
         let mut first = [0];
-        let begun = timeout(self.inner.limits.read, stream.peek(&mut first));
+        let first_byte = timeout(self.inner.limits.read, stream.peek(&mut first));
         tokio::select! {
             biased;
-            // Who has not said a byte yet has nothing in progress.
-            begun = begun => if !matches!(begun, Ok(Ok(_))) { return },
+            // Before its first byte a client has nothing in progress.
+            first_byte = first_byte => if !matches!(first_byte, Ok(Ok(_))) { return },
             _ = ending.wait_for(|over| *over) => return,
         }
-        // It matters only for speed.
+        // This only affects latency.
         let _ = stream.set_nodelay(true);
         let (mut receive, mut send) = stream.split();
         let (request, room) = match self.read(&mut receive).await {
             Ok(received) => received,
             Err(error) => {
                 tracing::warn!(target: "mcpjoin", "a request over TCP that is none: {error}");
-                // As the original does: no byte.
+                // Like Orchestra's own orchestrator: end without a byte.
                 let _ = timeout(write, send.shutdown()).await;
                 return;
             }
         };
         let answer = tokio::select! {
             biased;
-            () = broken(&mut receive) => return,
+            () = connection_failed(&mut receive) => return,
             answer = self.answer(request) => answer,
         };
         drop(room);
-        // Whoever does not take the answer does not get it.
+        // A client that does not read in time loses the response.
         let _ = timeout(write, async {
             send.write_all(&frame(answer)).await?;
             send.shutdown().await
@@ -95,7 +95,7 @@ impl Host {
         .await;
     }
 
-    /// In time.
+    /// Reads a request within the time limit.
     async fn read(&self, from: &mut (impl AsyncRead + Unpin)) -> Result<Received, WireError> {
         let after = self.inner.limits.read;
         timeout(after, self.received(from)).await.unwrap_or_else(|_| {
@@ -104,7 +104,7 @@ impl Host {
         })
     }
 
-    /// Room is taken for what the length says, before anything of it is read.
+    /// Reads a request. Its share of the byte budget is acquired as soon as the length is known.
     async fn received(&self, from: &mut (impl AsyncRead + Unpin)) -> Result<Received, WireError> {
         let mut prefix = [0; 4];
         let mut read = 0;
@@ -114,12 +114,12 @@ impl Host {
                 more => read += more,
             }
         }
-        // What is too long is refused before it is waited for.
+        // A frame above the limit is rejected below without waiting for budget.
         let length = usize::try_from(u32::from_be_bytes(prefix)).unwrap_or(usize::MAX);
         let mut room = None;
         if read == prefix.len() && length <= MAX_FRAME {
-            let units = u32::try_from(length.div_ceil(UNIT)).unwrap_or(u32::MAX);
-            // It is never closed.
+            let units = u32::try_from(length.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
+            // The semaphore is never closed.
             room = self.inner.room.clone().acquire_many_owned(units).await.ok();
         }
         let mut whole = prefix.get(..read).unwrap_or_default().chain(from);
@@ -127,28 +127,30 @@ impl Host {
     }
 }
 
-/// The frame of an answer; of one that is too long, of an error that says so.
+/// Encodes a response. One that is too long is replaced by an error.
 fn frame(answer: PluginResponse) -> bytes::Bytes {
     wire::encode(&answer).unwrap_or_else(|error| {
-        let refusal = Refusal::new(code::INVALID_RESPONSE, format!("the answer cannot be sent: {error}"));
-        let response = Some(Response::ToolCall(refusal.into_response()));
-        let said = PluginResponse { request_id: answer.request_id, response };
-        // An id that fills a frame by itself is all that this can fail for.
-        wire::encode(&said).unwrap_or_default()
+        let error_response =
+            RequestError::new(code::INVALID_RESPONSE, format!("the answer cannot be sent: {error}"));
+        let response = Some(Response::ToolCall(error_response.into_response()));
+        let response = PluginResponse { request_id: answer.request_id, response };
+        // This fails only if the id alone fills a frame.
+        wire::encode(&response).unwrap_or_default()
     })
 }
 
-/// Ends our side, and waits until the peer has all of it: what is under way is lost when the connection is closed.
-async fn ended(mut send: SendStream, most: Duration) {
+/// Finishes the stream and waits until the client has received everything. Closing the connection earlier would lose
+/// it.
+async fn finish_stream(mut send: SendStream, limit: Duration) {
     if send.finish().is_ok() {
-        let _ = timeout(most, send.stopped()).await;
+        let _ = timeout(limit, send.stopped()).await;
     }
 }
 
-/// Ready when nobody waits for the answer any more: the client has reset the stream, will not read it, or is gone.
-async fn given_up(send: &SendStream, receive: &mut RecvStream) {
+/// Waits until the client has cancelled: it reset the stream, stopped reading, or is gone.
+async fn cancelled(send: &SendStream, receive: &mut RecvStream) {
     let reset = async {
-        // `None`: it has said all, which is how a request ends.
+        // `None` is the normal end of a request.
         if let Ok(None) = receive.received_reset().await {
             std::future::pending::<()>().await;
         }
@@ -159,8 +161,8 @@ async fn given_up(send: &SendStream, receive: &mut RecvStream) {
     }
 }
 
-/// Ready when the connection has failed. Its end is none: that is how a client says that the request is whole.
-async fn broken(receive: &mut (impl AsyncRead + Unpin)) {
+/// Waits until the connection fails. Its end is not a failure: it marks the end of the request.
+async fn connection_failed(receive: &mut (impl AsyncRead + Unpin)) {
     let mut more = [0; 256];
     loop {
         match receive.read(&mut more).await {
@@ -186,9 +188,9 @@ mod tests {
         Host::new([], limits)
     }
 
-    /// A request whose frame has so many bytes behind its length.
+    /// A request whose frame has this many bytes after its length.
     fn request(bytes: usize) -> bytes::Bytes {
-        // What stands beside the id: a tag, and its length in as many bytes as that takes.
+        // The bytes besides the id: a tag, and the length of the id as a varint.
         let beside = (1..=6).find(|beside| {
             let request_id = "x".repeat(bytes - beside);
             wire::encode(&PluginRequest { request_id, request: None })
@@ -203,9 +205,11 @@ mod tests {
         assert_eq!(units(HostLimits::default().request_bytes), 32_768);
         let host = host(|limits| limits.request_bytes = MAX_FRAME);
         let began = Instant::now();
-        // One that has said how long it is, and no more, has all room but one unit.
+        // A client that sends only its length holds all of the budget but one unit.
         let (mut slow, mut hears) = duplex(64);
-        slow.write_all(&u32::try_from(MAX_FRAME - UNIT).expect("it fits").to_be_bytes()).await.expect("room");
+        slow.write_all(&u32::try_from(MAX_FRAME - UNIT_BYTES).expect("it fits").to_be_bytes())
+            .await
+            .expect("room");
         let slowly = tokio::spawn({
             let host = host.clone();
             async move { host.read(&mut hears).await.err().map(|error| error.to_string()) }
@@ -214,18 +218,18 @@ mod tests {
             tokio::task::yield_now().await;
         }
         advance(Duration::from_secs(10)).await;
-        let small = host.read(&mut &request(UNIT)[..]).await.expect("room for one unit");
+        let small = host.read(&mut &request(UNIT_BYTES)[..]).await.expect("room for one unit");
         assert_eq!((began.elapsed().as_secs(), host.inner.room.available_permits()), (10, 0));
         drop(small);
-        // Another one, larger by a byte, waits until the slow one has had its time.
-        host.read(&mut &request(UNIT + 1)[..]).await.expect("room again");
+        // A request that is one byte larger waits until the slow client has timed out.
+        host.read(&mut &request(UNIT_BYTES + 1)[..]).await.expect("room again");
         assert_eq!(began.elapsed().as_secs(), 30);
         let late = slowly.await.expect("no panic").expect("it never came");
         assert!(late.contains("no whole request came within 30 s"), "{late}");
         assert_eq!(host.inner.room.available_permits(), units(MAX_FRAME));
     }
 
-    /// Over TCP, in real time: a virtual clock does not wait for a socket.
+    /// Over TCP and in real time: a paused clock does not wait for a socket.
     #[tokio::test]
     async fn an_answer_that_nobody_takes_is_given_up() {
         let host = host(|limits| limits.write = Duration::from_millis(50));
@@ -234,14 +238,14 @@ mod tests {
             TcpStream::connect(listener.local_addr().expect("an address")).await.expect("accepted");
         let (stream, _) = listener.accept().await.expect("a client");
         let (_ending, ended) = watch::channel(false);
-        // Its id comes back: more than any socket holds.
+        // The response repeats the id, which exceeds all socket buffers.
         let asked = request(MAX_FRAME - 4096);
         let answering = timeout(Duration::from_secs(30), host.on_tcp(stream, ended));
-        let (sent, given_up) = tokio::join!(client.write_all(&asked), answering);
-        given_up.expect("it is not waited for");
+        let (sent, cancelled) = tokio::join!(client.write_all(&asked), answering);
+        cancelled.expect("it is not waited for");
         sent.expect("it was read");
         let mut taken = Vec::new();
-        // What is cut off may end with a reset.
+        // A connection that is cut off may end with a reset.
         let _ = client.read_to_end(&mut taken).await;
         assert!(taken.len() < asked.len(), "{}", taken.len());
     }

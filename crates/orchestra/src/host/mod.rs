@@ -1,73 +1,72 @@
-//! The orchestrator's side: MCP servers, offered to Orchestra's clients.
+//! The host: offers MCP servers to Orchestra's clients, in the role of an orchestrator.
 //!
-//! A [`Host`] answers the requests of `orchestra.plugin.v1` that a client of an orchestrator makes, from one or more MCP
-//! servers. Called by `mcpjoin bridge --listen orchestra://...`, by programs that want the same, and by the bridge's tests.
-//! It starts no server and listens to nobody by itself: it is given both. It runs no call twice, keeps nothing between
-//! calls but the names of what each server has, and never sends a client anything that it has not asked for.
+//! A [`Host`] handles the `orchestra.plugin.v1` requests that a client sends to an orchestrator, with one or more MCP
+//! servers. Used by `mcpjoin bridge --listen orchestra://...`, by other programs, and by the bridge's tests. It neither
+//! starts servers nor opens listeners: the caller provides both. It never runs a call twice, stores nothing between
+//! calls except the names of each server's items, and sends nothing that a client has not requested.
 //!
-//! # What becomes of each request
+//! # Requests and responses
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
-//! | health | `STATUS_HEALTHY` and `orchestrator ok`; with a server that is not there `STATUS_DEGRADED`, without any `STATUS_UNHEALTHY`, and `details` has the reason under the server's name |
-//! | list tools | the tools of all servers, sorted by name; of two of one name that of the server which was given last. A server that does not answer is left out and logged; when none answers, an error |
+//! | health | `STATUS_HEALTHY` and `orchestrator ok`; `STATUS_DEGRADED` if a server is unavailable, `STATUS_UNHEALTHY` if all are; `details` has the reason under the server's name |
+//! | list tools | the tools of all servers, sorted by name; of two tools with one name, that of the later server. A server that fails is left out and logged; if all fail, an error |
 //! | tool call | see below |
-//! | list prompts, prompt get | as tools. A text is a block `text`, an embedded text resource a block `resource`; anything else becomes a text that names it, because Orchestra's blocks hold nothing but text |
+//! | list prompts, prompt get | as for tools. A text becomes a block `text`, an embedded text resource a block `resource`; anything else becomes a text that names it, because Orchestra's blocks contain only text |
 //! | storage list, storage read | the resources, see below |
-//! | all others | the error `unknown_request`, also where the original accepts, ignores or falls over: `register`, `boot`, `shutdown`, writing and deleting, streams, subscriptions, and a request that is empty |
+//! | all others | the error `unknown_request`, also where the original accepts, ignores or crashes: `register`, `boot`, `shutdown`, writing and deleting, streams, subscriptions, and an empty request |
 //!
-//! An error is always a `tool_call` answer with `success` false, whatever was asked. The original has that form, but for a
-//! prompt that it does not have, which it answers with a description alone, and for a document, which is empty then: no
-//! client can tell either from a success. The id of the request comes back in every answer. A frame that is no request is
-//! logged and answered with the end of the stream and no byte, and the connection goes on.
+//! An error is always a `tool_call` response with `success` false, whatever the request was. The original does the
+//! same, except for an unknown prompt, where it sends only a description, and for an unknown document, where it sends
+//! an empty one: no client can tell either from a success. Every response repeats the id of its request. An invalid
+//! frame is logged; its stream ends without a byte, and the connection stays open.
 //!
 //! # Tool calls
 //!
-//! The call goes to the server that has offered the tool last; with a `provider` that is the name of a server, to that one.
-//! Names are remembered from the last list, and a name that is not known is looked for anew. `trace_parent` arrives
-//! as `_meta.traceparent`. When the client resets its stream or goes away, the MCP call is cancelled. No call is made again.
+//! A call goes to the last server that has the tool, or to the server named by `provider`. Names are remembered from
+//! the last list; an unknown name causes a new one. `trace_parent` is passed as `_meta.traceparent`. If the client
+//! resets its stream or disconnects, the MCP call is cancelled. Calls are never retried.
 //!
 //! `result` has one of three forms:
 //!
-//! 1. one text and nothing else: `{"text": ...}`;
-//! 2. a structured result that is an object, with no content beside it or with its own JSON as the one text: its members;
-//! 3. everything else: `content` with the server's own blocks, `structuredContent` where there is any, and `text`: all
-//!    texts in lines, with `[image: image/png]` and the like for what is no text, so that who knows `text` alone sees no
-//!    base64.
+//! 1. for a single text: `{"text": ...}`;
+//! 2. for a structured result that is an object, without content or with its own JSON as the only text: its members;
+//! 3. otherwise: `content` with the server's blocks, `structuredContent` if there is any, and `text`, which joins all
+//!    texts with line feeds and has `[image: image/png]` and the like for other blocks, so that a client that reads
+//!    only `text` gets no base64.
 //!
-//! A structured result with a number that a float of 64 bits does not hold comes as its text (form 3 without
-//! `structuredContent`), and the member `structuredContentOmitted` says which number it was.
+//! A structured result with a number that a 64-bit float cannot represent is sent in form 3 without
+//! `structuredContent`. The member `structuredContentOmitted` names the number.
 //!
-//! | error code | when |
+//! | error code | meaning |
 //! |---|---|
-//! | `tool_not_found` | no server has such a tool |
-//! | `tool_error` | the tool says that it has failed (`isError`): its texts are the message, `result` is its result |
-//! | `validation_error` | the arguments are no JSON, or the server says that they are wrong (-32602) |
+//! | `tool_not_found` | no server has the tool |
+//! | `tool_error` | the tool failed (`isError`): the message has its texts, `result` its result |
+//! | `validation_error` | the arguments are not JSON, or the server rejects them (-32602) |
 //! | `handler_error` | any other JSON-RPC error: `result.error` has its code, message and data |
-//! | `timeout` | the server did not answer in time; it was told that nobody waits any more |
-//! | `routing_error` | the server is not there, or ended during the call: whether the tool has run is not known then |
-//! | `invalid_response` | what the server answered is no result, or longer than a frame |
-//! | `not_found` | there is no such prompt or resource |
+//! | `timeout` | the server did not respond in time, and the call was cancelled |
+//! | `routing_error` | the server is unavailable, or ended during the call: then the tool may have run |
+//! | `invalid_response` | the server's response is not a result, or exceeds a frame |
+//! | `not_found` | the prompt or resource does not exist |
 //! | `storage_error` | the resource cannot be read |
 //!
 //! # Resources
 //!
-//! Orchestra's clients know three folders, and reach a document by its name in one of them. A resource is the document
-//! `docs/NAME.md`, where NAME is its URI with everything but letters, digits and `-._~` percent-encoded; to
-//! `transport.stdio` it is `orchestra://docs/NAME`. With `storage_type` `mcp` the path is the URI itself. Both are read,
-//! whatever the storage type is, and a URI that no list has is asked of every server that has resources, the last first: it
-//! may be one of a template. Storage types other than `mcp`, `markdown` and none do not exist here.
+//! Orchestra's clients know three folders and read a document by its name in one of them. A resource is the document
+//! `docs/NAME.md`, where NAME is its URI with everything percent-encoded except letters, digits and `-._~`; for
+//! `transport.stdio` it is `orchestra://docs/NAME`. With the `storage_type` `mcp`, the path is the URI itself. Both
+//! forms can be read with any storage type. A URI that is in no list is requested from every server with resources, the
+//! last one first, because it may belong to a template. The storage types are `mcp`, `markdown` and the empty one.
 //!
-//! A list takes the paths that begin with `prefix` and match `pattern` (`*` and `?`, against the path or its last part).
-//! `content` is the first text or the decoded bytes; `metadata` has `uri` and `mimeType`, and under `contents` what came
-//! beside it. MCP has no versions: `version` is 0.
+//! A list has the paths that begin with `prefix` and match `pattern` (`*` and `?`, against the path or its last part).
+//! `content` is the first text or the decoded bytes. `metadata` has `uri` and `mimeType`, and further contents under
+//! `contents`. MCP has no versions: `version` is 0.
 
 mod catalogue;
+mod error;
 mod exchange;
 mod offer;
 mod prompts;
-mod refusal;
-mod result;
 mod serve;
 mod storage;
 mod tools;
@@ -82,7 +81,7 @@ use mcpjoin_proto::types::{Prompt, Resource, Tool};
 use tokio::sync::Semaphore;
 
 use self::catalogue::Catalogue;
-use self::refusal::Refusal;
+use self::error::RequestError;
 use super::wire::plugin_request::Request;
 use super::wire::plugin_response::Response;
 use super::wire::{HealthResult, PluginRequest, PluginResponse, health_result};
@@ -90,32 +89,32 @@ use mcpjoin_quic::endpoint::QuicOptions;
 
 pub use offer::Offer;
 
-/// What a healthy orchestrator says of itself: the original's words.
+/// The health message of Orchestra's own orchestrator.
 const HEALTHY: &str = "orchestrator ok";
 
-/// The bounds of a [`Host`].
+/// The limits of a [`Host`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HostLimits {
-    /// How long a server that is being started again is waited for: 10 s.
-    pub patience: Duration,
-    /// How long a request may take to arrive, from the moment at which its stream or connection is there: 30 s.
+    /// How long to wait for a server that is restarting. Default: 10 s.
+    pub restart_wait: Duration,
+    /// Time limit for receiving a request, from the start of its stream or connection. Default: 30 s.
     pub read: Duration,
-    /// How long an answer may take to be taken: 30 s.
+    /// Time limit for sending a response. Default: 30 s.
     pub write: Duration,
-    /// How long exchanges in progress may go on when the host is to end: 10 s.
+    /// Time limit for exchanges in progress when the host shuts down. Default: 10 s.
     pub drain: Duration,
-    /// Connections at once, on each listener: 256. Who comes beyond that is refused.
+    /// Maximum connections of each listener. Default: 256. Further ones are rejected.
     pub connections: usize,
-    /// Bytes of requests that are arriving or being answered at once, on all connections: 128 MiB. Beyond that a frame
-    /// waits, within `read`.
+    /// Maximum bytes of all requests that are being received or handled. Default: 128 MiB. Further frames wait, within
+    /// `read`.
     pub request_bytes: usize,
 }
 
 impl Default for HostLimits {
     fn default() -> Self {
         Self {
-            patience: Duration::from_secs(10),
+            restart_wait: Duration::from_secs(10),
             read: Duration::from_secs(30),
             write: Duration::from_secs(30),
             drain: Duration::from_secs(10),
@@ -125,8 +124,8 @@ impl Default for HostLimits {
     }
 }
 
-/// How the host's connections behave: 100 streams at once as with the original, and a dead client noticed within 15 s.
-/// Up to 114 are let in, because credit for streams that have ended is given back an eighth at a time.
+/// QUIC options for the host's listeners: 100 streams at once, as in Orchestra, and a lost client is detected within 15
+/// s. The limit is 114, because QUIC returns the credit for ended streams in steps of an eighth.
 #[must_use]
 pub fn quic_options() -> QuicOptions {
     let mut options = QuicOptions::default();
@@ -136,7 +135,7 @@ pub fn quic_options() -> QuicOptions {
     options
 }
 
-/// Answers as an orchestrator does, from MCP servers. Cheap to clone.
+/// Handles Orchestra's requests with MCP servers. Cheap to clone.
 ///
 /// ```no_run
 /// use mcpjoin_orchestra::certs::Certificates;
@@ -166,26 +165,26 @@ pub struct Host {
 }
 
 struct Inner {
-    offers: Vec<Offer>,
+    offers: Arc<[Offer]>,
     limits: HostLimits,
     tools: Catalogue<Tool>,
     prompts: Catalogue<Prompt>,
     resources: Catalogue<Resource>,
-    /// Room for requests, in units of [`exchange::UNIT`].
+    /// The byte budget for requests, in units of [`exchange::UNIT_BYTES`].
     room: Arc<Semaphore>,
 }
 
 impl Host {
-    /// Offers these servers. Where two have something of one name, the later one wins.
+    /// Creates a host with these servers. If two have an item of the same name, the later server is used.
     #[must_use]
     pub fn new(offers: impl IntoIterator<Item = Offer>, limits: HostLimits) -> Self {
-        let offers: Vec<Offer> = offers.into_iter().collect();
-        let servers = offers.len();
+        let offers: Arc<[Offer]> = offers.into_iter().collect();
+        let wait = limits.restart_wait;
         let room = Arc::new(Semaphore::new(exchange::units(limits.request_bytes)));
         let inner = Inner {
-            tools: Catalogue::new(servers),
-            prompts: Catalogue::new(servers),
-            resources: Catalogue::new(servers),
+            tools: Catalogue::new(offers.clone(), wait),
+            prompts: Catalogue::new(offers.clone(), wait),
+            resources: Catalogue::new(offers.clone(), wait),
             offers,
             limits,
             room,
@@ -199,8 +198,8 @@ impl Host {
         &self.inner.offers
     }
 
-    /// Answers one request. Never fails: what goes wrong is in the answer. Dropping the future cancels what it has asked
-    /// of a server.
+    /// Handles one request. It never fails: errors are in the response. Dropping the future cancels the calls to the
+    /// servers.
     pub async fn answer(&self, request: PluginRequest) -> PluginResponse {
         let PluginRequest { request_id, request } = request;
         let answer = match request {
@@ -211,25 +210,26 @@ impl Host {
             Some(Request::PromptGet(get)) => self.prompt_get(get).await.map(Response::PromptGet),
             Some(Request::StorageRead(read)) => self.storage_read(read).await.map(Response::StorageRead),
             Some(Request::StorageList(list)) => self.storage_list(list).await.map(Response::StorageList),
-            _ => Err(Refusal::unknown_request()),
+            _ => Err(RequestError::unknown_request()),
         };
-        let response = answer.unwrap_or_else(|refusal| Response::ToolCall(refusal.into_response()));
+        let response = answer.unwrap_or_else(|error| Response::ToolCall(error.into_response()));
         PluginResponse { request_id, response: Some(response) }
     }
 
     async fn health(&self) -> HealthResult {
         let states = join_all(self.inner.offers.iter().map(|offer| async move {
-            // Whoever asks wants to know what is, not what will be.
-            let away = offer.reached(Duration::ZERO).await.err();
-            away.map(|away| (offer.name().to_owned(), away.reason))
+            // Report the current state; do not wait for a restart.
+            let unavailable = offer.reached(Duration::ZERO).await.err();
+            unavailable.map(|unavailable| (offer.name().to_owned(), unavailable.reason))
         }));
         let details: BTreeMap<String, String> = states.await.into_iter().flatten().collect();
         let servers = self.inner.offers.len();
         let (status, message) = match details.len() {
             0 => (health_result::Status::Healthy, HEALTHY.to_owned()),
-            away if away < servers => {
-                (health_result::Status::Degraded, format!("{away} of {servers} MCP servers are not there"))
-            }
+            unavailable if unavailable < servers => (
+                health_result::Status::Degraded,
+                format!("{unavailable} of {servers} MCP servers are not there"),
+            ),
             _ => (health_result::Status::Unhealthy, "no MCP server is there".to_owned()),
         };
         HealthResult { status: status.into(), message, details }

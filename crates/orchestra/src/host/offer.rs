@@ -1,10 +1,10 @@
-//! A server of the host's: how it is called, how it is reached, which of its tools are to be seen.
+//! An MCP server that the host offers: its name, its client, and its visible tools.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::refusal::{Refusal, code};
+use super::error::{RequestError, code};
 use mcpjoin::client::{Client, RestartingClient};
 
 type Permits = Arc<dyn Fn(&str) -> bool + Send + Sync>;
@@ -23,33 +23,33 @@ enum Reach {
     Restarting(RestartingClient),
 }
 
-/// The server is not there.
+/// The error of a server that is unavailable.
 #[derive(Debug)]
-pub(super) struct Away {
+pub(super) struct Unavailable {
     pub(super) server: Arc<str>,
     pub(super) reason: String,
 }
 
 impl Offer {
-    /// What is at the far end of this connection. When it ends, everything that is asked of it fails.
+    /// A server behind one connection. After the connection has ended, every request to it fails.
     pub fn client(name: impl Into<Arc<str>>, client: Client) -> Self {
         Self { name: name.into(), reach: Reach::Client(client), permits: None }
     }
 
-    /// A server that is started again when it dies. What comes meanwhile waits for it
-    /// ([`HostLimits::patience`](super::HostLimits::patience)).
+    /// A server that is restarted when it exits. Requests wait for it
+    /// ([`HostLimits::restart_wait`](super::HostLimits::restart_wait)).
     pub fn restarting(name: impl Into<Arc<str>>, client: RestartingClient) -> Self {
         Self { name: name.into(), reach: Reach::Restarting(client), permits: None }
     }
 
-    /// Only the tools of which this says so can be seen and called. Must not block.
+    /// Limits the visible tools to those for which `permits` returns true. It must not block.
     #[must_use]
     pub fn tools(mut self, permits: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.permits = Some(Arc::new(permits));
         self
     }
 
-    /// How it is called: a `provider` that picks it, and what errors say.
+    /// The server's name, which a client can give as `provider`, and which errors contain.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -59,25 +59,25 @@ impl Offer {
         self.permits.as_ref().is_none_or(|permits| permits(tool))
     }
 
-    /// The client, when it is there within `patience`.
-    pub(super) async fn reached(&self, patience: Duration) -> Result<Client, Away> {
-        let away = |reason: String| Away { server: self.name.clone(), reason };
+    /// The client. Waits at most `wait` for a restart.
+    pub(super) async fn reached(&self, wait: Duration) -> Result<Client, Unavailable> {
+        let unavailable = |reason: String| Unavailable { server: self.name.clone(), reason };
         match &self.reach {
-            Reach::Client(client) if client.is_closed() => Err(away(match client.close_cause() {
+            Reach::Client(client) if client.is_closed() => Err(unavailable(match client.close_cause() {
                 Some(cause) => cause.to_string(),
                 None => "the connection is being closed".to_owned(),
             })),
             Reach::Client(client) => Ok(client.clone()),
             Reach::Restarting(client) => {
-                client.client_within(patience).await.map_err(|gone| away(gone.to_string()))
+                client.client_within(wait).await.map_err(|gone| unavailable(gone.to_string()))
             }
         }
     }
 }
 
-impl From<Away> for Refusal {
-    fn from(away: Away) -> Self {
-        let Away { server, reason } = away;
+impl From<Unavailable> for RequestError {
+    fn from(unavailable: Unavailable) -> Self {
+        let Unavailable { server, reason } = unavailable;
         Self::new(code::ROUTING, format!("the MCP server `{server}` is not there: {reason}"))
     }
 }

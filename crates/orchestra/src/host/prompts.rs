@@ -1,34 +1,36 @@
-//! Prompts: their list, and filling one in.
+//! Prompts: lists them, and returns one with its arguments inserted.
 
 use mcpjoin_proto::types::{Content, Prompt};
 
 use super::Host;
-use super::refusal::{Refusal, code};
-use super::result::text_of;
+use super::error::{RequestError, code};
+use super::tools::text_of;
 use crate::wire::{
     ContentBlock, ListPromptsResponse, PromptArgument, PromptDefinition, PromptGetRequest, PromptGetResponse,
     PromptMessage,
 };
 
 impl Host {
-    pub(super) async fn list_prompts(&self) -> Result<ListPromptsResponse, Refusal> {
-        let inner = &*self.inner;
-        let prompts = inner.prompts.list(&inner.offers, inner.limits.patience).await.some()?;
+    pub(super) async fn list_prompts(&self) -> Result<ListPromptsResponse, RequestError> {
+        let prompts = self.inner.prompts.list().await.any_items()?;
         Ok(ListPromptsResponse { prompts: prompts.into_values().map(definition).collect() })
     }
 
-    pub(super) async fn prompt_get(&self, request: PromptGetRequest) -> Result<PromptGetResponse, Refusal> {
+    pub(super) async fn prompt_get(
+        &self,
+        request: PromptGetRequest,
+    ) -> Result<PromptGetResponse, RequestError> {
         let inner = &*self.inner;
         let PromptGetRequest { prompt_name, arguments } = request;
-        let found = inner.prompts.find(&inner.offers, &prompt_name, inner.limits.patience).await?;
+        let found = inner.prompts.find(&prompt_name).await?;
         let offer = found.ok_or_else(|| {
-            Refusal::new(code::NOT_FOUND, format!("no plugin provides prompt {prompt_name:?}"))
+            RequestError::new(code::NOT_FOUND, format!("no plugin provides prompt {prompt_name:?}"))
         })?;
-        let client = offer.reached(inner.limits.patience).await?;
-        // The wire does not tell none from an empty map.
+        let client = offer.reached(inner.limits.restart_wait).await?;
+        // On the wire, no arguments and an empty map are the same.
         let arguments = if arguments.is_empty() { None } else { Some(arguments) };
         let got = client.get_prompt(prompt_name, arguments).await;
-        let got = got.map_err(|error| Refusal::of(offer.name(), &error))?;
+        let got = got.map_err(|error| RequestError::of(offer.name(), &error))?;
         let messages = got.messages.iter().map(|message| PromptMessage {
             role: message.role.as_str().to_owned(),
             content: Some(block(&message.content)),

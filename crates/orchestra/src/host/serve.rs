@@ -1,4 +1,4 @@
-//! Listening: connections over QUIC, each with many exchanges, and over TCP, each with one.
+//! Serves connections: over QUIC with many exchanges each, over TCP with one each.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,18 +12,18 @@ use tokio::time::timeout;
 use super::Host;
 use mcpjoin_quic::endpoint::{Incoming, Listener, QuicErrorKind};
 
-/// How long peers may take to hear that it is over.
-const CLOSE: Duration = Duration::from_secs(2);
+/// Time limit for informing the peers of the shutdown.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After an error in accepting that is not the peer's (no file descriptors left, say) it is tried again after this time.
-const BREATH: Duration = Duration::from_millis(100);
+/// Delay after a local error of `accept`, for example when no file descriptors are left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Host {
-    /// Serves everybody who comes, until `end` is ready: then nobody is let in any more, exchanges in progress are
-    /// finished ([`HostLimits::drain`](super::HostLimits::drain)), and connections are closed with code 0. The servers are
-    /// left as they are.
+    /// Serves clients until `end` is ready. Then new clients are rejected, exchanges in progress are completed
+    /// ([`HostLimits::drain`](super::HostLimits::drain)), and connections are closed with code 0. The MCP servers keep
+    /// running.
     ///
-    /// Dropping the future ends it at once, and cancels what is in progress.
+    /// Dropping the future stops at once and cancels exchanges in progress.
     pub async fn serve(&self, listener: Listener, end: impl Future<Output = ()>) {
         let (over, ending) = watch::channel(false);
         let mut connections = JoinSet::new();
@@ -46,10 +46,10 @@ impl Host {
         }
         listener.stop();
         self.finish(&over, connections).await;
-        listener.close(CLOSE).await;
+        listener.close(CLOSE_TIMEOUT).await;
     }
 
-    /// The same over TCP, where each connection carries one exchange, unencrypted, and nobody is asked who they are.
+    /// Serves clients over TCP, with one exchange for each connection, without encryption and authentication.
     pub async fn serve_tcp(&self, listener: TcpListener, end: impl Future<Output = ()>) {
         let (over, ending) = watch::channel(false);
         let mut connections = JoinSet::new();
@@ -66,7 +66,7 @@ impl Host {
                         }
                         Err(error) => {
                             tracing::warn!(target: "mcpjoin", "nobody can be let in: {error}");
-                            tokio::time::sleep(BREATH).await;
+                            tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                         }
                     }
                 }
@@ -76,7 +76,7 @@ impl Host {
         self.finish(&over, connections).await;
     }
 
-    /// Lets what is in progress come to its end, within the time for that.
+    /// Waits for exchanges in progress within the time limit.
     async fn finish(&self, over: &watch::Sender<bool>, mut connections: JoinSet<()>) {
         over.send_replace(true);
         let all = async { while connections.join_next().await.is_some() {} };
@@ -88,9 +88,9 @@ impl Host {
     async fn connection(self, incoming: Incoming, mut ending: watch::Receiver<bool>) {
         let connection = tokio::select! {
             biased;
-            // Who is not in yet has nothing in progress.
+            // A client without a complete handshake has nothing in progress.
             _ = ending.wait_for(|over| *over) => return,
-            // What is wrong is logged where it happens.
+            // `establish` logs its errors.
             established = incoming.establish() => match established {
                 Ok(connection) => connection,
                 Err(_) => return,
@@ -103,7 +103,7 @@ impl Host {
         loop {
             tokio::select! {
                 biased;
-                // Without its sender it is over, too.
+                // This also ends when the sender is dropped.
                 _ = ending.wait_for(|over| *over) => break,
                 Some(_) = exchanges.join_next() => {}
                 stream = connection.accept() => match stream {
@@ -114,7 +114,7 @@ impl Host {
                         if !matches!(error.kind, QuicErrorKind::Closed { code: 0, .. }) {
                             tracing::warn!(target: "mcpjoin", %peer, %name, "{error}");
                         }
-                        // Whoever asked is gone: what is in progress is cancelled.
+                        // The client is gone: returning cancels its exchanges.
                         return;
                     }
                 }

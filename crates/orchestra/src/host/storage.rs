@@ -1,37 +1,42 @@
-//! Resources as Orchestra's storage: documents by path.
+//! Resources as documents in Orchestra's storage.
+
+use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use mcpjoin_proto::types::{ReadResourceResult, Resource, ResourceContents};
 use mcpjoin_proto::{Raw, code as rpc};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
 
 use super::Host;
+use super::error::{RequestError, code};
 use super::offer::Offer;
-use super::refusal::{Refusal, code};
-use crate::percent::{decoded, encoded};
 use crate::value::{Numbers, Struct};
 use crate::wire::{
     StorageEntry, StorageListRequest, StorageListResponse, StorageReadRequest, StorageReadResponse,
 };
 
-/// The folder and the ending under which Orchestra's clients find a document.
+/// The folder and extension under which Orchestra's clients find a document.
 const FOLDER: &str = "docs/";
-const ENDING: &str = ".md";
+const EXTENSION: &str = ".md";
 
-/// The storage type of which a path is a URI.
-const URIS: &str = "mcp";
+/// The bytes that are encoded in a path: all but letters, digits and `-._~`.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The storage type whose paths are URIs.
+const URI_STORAGE: &str = "mcp";
 
 impl Host {
     pub(super) async fn storage_list(
         &self,
         list: StorageListRequest,
-    ) -> Result<StorageListResponse, Refusal> {
+    ) -> Result<StorageListResponse, RequestError> {
         check(&list.storage_type)?;
         let inner = &*self.inner;
-        let resources = inner.resources.list(&inner.offers, inner.limits.patience).await.some()?;
-        let path = |uri: &str| if list.storage_type == URIS { uri.to_owned() } else { path_of(uri) };
+        let resources = inner.resources.list().await.any_items()?;
+        let path = |uri: &str| if list.storage_type == URI_STORAGE { uri.to_owned() } else { path_of(uri) };
         let entries = resources.into_values().map(|resource| entry(path(&resource.uri), &resource));
         let entries = entries.filter(|entry| {
             let name = entry.path.rsplit('/').next().unwrap_or_default();
@@ -45,48 +50,48 @@ impl Host {
     pub(super) async fn storage_read(
         &self,
         read: StorageReadRequest,
-    ) -> Result<StorageReadResponse, Refusal> {
+    ) -> Result<StorageReadResponse, RequestError> {
         check(&read.storage_type)?;
         let inner = &*self.inner;
         let uri = uri_of(&read.path);
-        let patience = inner.limits.patience;
-        let offers: Vec<&Offer> = match inner.resources.find(&inner.offers, &uri, patience).await? {
+        let offers: Vec<&Offer> = match inner.resources.find(&uri).await? {
             Some(offer) => vec![offer],
-            // It may be one of a template.
+            // The URI may belong to a template.
             None => inner.offers.iter().rev().collect(),
         };
         let mut last = None;
         for offer in offers {
-            let client = offer.reached(patience).await?;
+            let client = offer.reached(inner.limits.restart_wait).await?;
             if client.peer().server_capabilities().is_none_or(|server| server.resources.is_none()) {
                 continue;
             }
             match client.read_resource(uri.as_str()).await {
                 Ok(result) => return contents(offer.name(), &uri, result),
                 Err(error) => {
-                    let refusal = Refusal::of(offer.name(), &error);
+                    let failed = RequestError::of(offer.name(), &error);
                     let unknown = error.remote().is_some_and(|error| {
                         matches!(error.code, rpc::RESOURCE_NOT_FOUND | rpc::INVALID_PARAMS)
                     });
                     if !unknown {
-                        last = Some(Refusal { code: of_storage(refusal.code), ..refusal });
+                        last = Some(RequestError { code: storage_code(failed.code), ..failed });
                     }
                 }
             }
         }
-        Err(last.unwrap_or_else(|| Refusal::new(code::NOT_FOUND, format!("there is no resource {uri:?}"))))
+        Err(last
+            .unwrap_or_else(|| RequestError::new(code::NOT_FOUND, format!("there is no resource {uri:?}"))))
     }
 }
 
-/// A server's own error is one of the storage; the rest keeps its name.
-fn of_storage(refused: &'static str) -> &'static str {
-    if matches!(refused, code::HANDLER | code::VALIDATION) { code::STORAGE } else { refused }
+/// The code for an error of the server itself is that of the storage; other codes stay.
+fn storage_code(original: &'static str) -> &'static str {
+    if matches!(original, code::HANDLER | code::VALIDATION) { code::STORAGE } else { original }
 }
 
-fn check(storage_type: &str) -> Result<(), Refusal> {
+fn check(storage_type: &str) -> Result<(), RequestError> {
     match storage_type {
-        "" | "markdown" | URIS => Ok(()),
-        other => Err(Refusal::new(code::ROUTING, format!("no plugin provides storage {other:?}"))),
+        "" | "markdown" | URI_STORAGE => Ok(()),
+        other => Err(RequestError::new(code::ROUTING, format!("no plugin provides storage {other:?}"))),
     }
 }
 
@@ -104,9 +109,13 @@ struct Metadata<'a> {
     contents: &'a [ResourceContents],
 }
 
-fn contents(server: &str, uri: &str, result: ReadResourceResult) -> Result<StorageReadResponse, Refusal> {
+fn contents(
+    server: &str,
+    uri: &str,
+    result: ReadResourceResult,
+) -> Result<StorageReadResponse, RequestError> {
     let invalid = |what: String| {
-        Refusal::new(
+        RequestError::new(
             code::INVALID_RESPONSE,
             format!("the MCP server `{server}`: the resource {uri:?}: {what}"),
         )
@@ -130,37 +139,37 @@ fn contents(server: &str, uri: &str, result: ReadResourceResult) -> Result<Stora
     Ok(StorageReadResponse { content, metadata: Some(metadata), version: 0 })
 }
 
-/// Where Orchestra's clients find a resource.
+/// The storage path of a resource.
 fn path_of(uri: &str) -> String {
-    format!("{FOLDER}{}{ENDING}", encoded(uri, b""))
+    format!("{FOLDER}{}{EXTENSION}", utf8_percent_encode(uri, ENCODED))
 }
 
-/// The other way. What is no such path is the URI itself, and so is a name in which a client has decoded it.
+/// The URI of a storage path. Any other path is the URI itself; so is a name that a client has already decoded.
 fn uri_of(path: &str) -> String {
-    let name = path.strip_prefix(FOLDER).and_then(|path| path.strip_suffix(ENDING));
+    let name = path.strip_prefix(FOLDER).and_then(|path| path.strip_suffix(EXTENSION));
     let Some(name) = name else { return path.to_owned() };
     if name.contains(':') {
         return name.to_owned();
     }
-    decoded(name).unwrap_or_else(|| name.to_owned())
+    percent_decode_str(name).decode_utf8().map_or_else(|_| name.to_owned(), Cow::into_owned)
 }
 
-/// `*` is any text, `?` any one byte. In time that is the product of both lengths at most.
+/// Matches `*` (any text) and `?` (any byte). The time is at most the product of both lengths.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
-    // Where the last star was, and how far the text was read then.
-    let mut star: Option<(usize, usize)> = None;
+    // The position of the last star, and of the text at that time.
+    let mut last_star: Option<(usize, usize)> = None;
     while read < text.len() {
         match pattern.get(at) {
             Some(b'*') => {
-                star = Some((at, read));
+                last_star = Some((at, read));
                 at += 1;
             }
             Some(wanted) if *wanted == b'?' || text.get(read) == Some(wanted) => {
                 at += 1;
                 read += 1;
             }
-            _ => match &mut star {
+            _ => match &mut last_star {
                 Some((place, taken)) => {
                     *taken += 1;
                     (at, read) = (*place + 1, *taken);
@@ -174,7 +183,22 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{matches, path_of, uri_of};
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_what_is_no_encoding_stays() {
+        const IN_PATHS: &AsciiSet = &ENCODED.remove(b'/').remove(b':').remove(b'@');
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned);
+        for text in ["", "a/b", "with space é#?", "100%", "%41", "%2e%2e/", "\0\u{7f}\u{10ffff}"] {
+            for set in [ENCODED, IN_PATHS] {
+                assert_eq!(decoded(&utf8_percent_encode(text, set).to_string()).as_deref(), Some(text));
+            }
+        }
+        assert_eq!(utf8_percent_encode("a/b é%", IN_PATHS).to_string(), "a/b%20%C3%A9%25");
+        for (text, means) in [("100%", "100%"), ("%4", "%4"), ("%zz%+1", "%zz%+1"), ("%e9%C3%A9", "")] {
+            assert_eq!(decoded(text).unwrap_or_default(), means, "{text}");
+        }
+    }
 
     #[test]
     fn a_path_is_a_uri_and_the_other_way_round() {
@@ -182,7 +206,7 @@ mod tests {
             assert_eq!(uri_of(&path_of(uri)), uri, "{}", path_of(uri));
         }
         assert_eq!(path_of("test://a.md"), "docs/test%3A%2F%2Fa.md.md");
-        // A client may have decoded it, or not have encoded it at all.
+        // A client may have decoded the name, or never encoded it.
         assert_eq!(uri_of("docs/test://a%20b.md"), "test://a%20b");
         assert_eq!(uri_of("test://a.md"), "test://a.md");
         assert_eq!(uri_of("docs/100%.md"), "100%");
@@ -204,7 +228,7 @@ mod tests {
         ] {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), whether, "{pattern} {text}");
         }
-        // As many stars as can be: it still ends.
+        // The maximum of backtracking ends in time.
         let (pattern, text) = ("*a".repeat(500) + "b", "a".repeat(5000));
         assert!(!matches(pattern.as_bytes(), text.as_bytes()));
     }

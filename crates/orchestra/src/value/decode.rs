@@ -1,36 +1,37 @@
-//! `google.protobuf.Struct` to JSON: one pass over the bytes, each length of which is held against what there is.
+//! Decodes `google.protobuf.Struct` to JSON in one pass over the bytes. Each length is checked against the rest.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use mcpjoin_proto::{Kind, Raw};
 
-use super::{FIELDS, Json, MAX_DEPTH, ValueError, ValueErrorKind, number};
+use super::{FIELDS, Json, MAX_DEPTH, Path, Step, ValueError, ValueErrorKind, number};
 
 type Fault = ValueErrorKind;
 
 /// The JSON of the entries of a `Struct`.
 pub(super) fn json(entries: &[u8]) -> Result<Json, ValueError> {
-    let mut reading = Reading::new(entries, false);
-    reading.run(entries)?;
-    let Reading { out, beyond_exact, not_finite, .. } = reading;
-    // Written by the rules of JSON; what is left to be found wrong is found here.
+    let mut decoder = Decoder::new(entries, false);
+    decoder.run(entries)?;
+    let Decoder { out, beyond_exact, not_finite, .. } = decoder;
+    // The text is valid JSON except for limits that are checked here.
     let json = Raw::parse(out).map_err(|_| fault(ValueErrorKind::Malformed("its JSON is too long")))?;
     debug_assert_eq!(json.kind(), Kind::Object, "a Struct is an object");
     Ok(Json { json, beyond_exact, not_finite })
 }
 
-/// The same as Go's `encoding/json` writes it.
+/// The JSON as Go's `encoding/json` writes it.
 pub(super) fn go_text(entries: &[u8]) -> Result<String, ValueError> {
-    let mut reading = Reading::new(entries, true);
-    reading.run(entries)?;
-    Ok(reading.out)
+    let mut decoder = Decoder::new(entries, true);
+    decoder.run(entries)?;
+    Ok(decoder.out)
 }
 
 const fn fault(kind: ValueErrorKind) -> ValueError {
     ValueError { path: String::new(), kind }
 }
 
-/// One field of a message.
+/// A field of a message.
 enum Field<'a> {
     Varint(u64),
     Fixed64(u64),
@@ -38,7 +39,7 @@ enum Field<'a> {
     Fixed32,
 }
 
-/// The fields of a message, in their order.
+/// Iterates over the fields of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -98,7 +99,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a `Value` is.
+/// A decoded `Value`.
 enum Value<'a> {
     Null,
     Number(f64),
@@ -109,11 +110,11 @@ enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Of several kinds in one message the last counts; the parts of one that is given in parts are not put together,
-    /// since nothing writes it that way.
+    /// Decodes a value. If it has several kinds, the last one counts. A struct or list in two parts is rejected rather
+    /// than merged, because no program writes one.
     fn of(body: &'a [u8]) -> Result<Self, Fault> {
         let mut fields = Fields(body);
-        // None at all is what a null is when nobody says so.
+        // An empty message is null.
         let mut value = Self::Null;
         while let Some((number, field)) = fields.next()? {
             value = match (number, field, &value) {
@@ -138,7 +139,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, Fault> {
     std::str::from_utf8(bytes).map_err(|_| Fault::Utf8)
 }
 
-/// The key and the value of an entry of a map.
+/// The key and value of a map entry.
 fn entry(body: &[u8]) -> Result<(&str, &[u8]), Fault> {
     let mut fields = Fields(body);
     let (mut key, mut value) = ("", None);
@@ -156,42 +157,22 @@ fn entry(body: &[u8]) -> Result<(&str, &[u8]), Fault> {
     Ok((key, value.unwrap_or_default()))
 }
 
-/// Where the reading is, for an error and for what is reported.
-#[derive(Clone, Copy)]
-enum Step<'a> {
-    Key(&'a str),
-    Index(usize),
-}
-
-struct Reading<'a> {
+struct Decoder<'a> {
     out: String,
     go: bool,
-    path: Vec<Step<'a>>,
+    path: Path<'a>,
     beyond_exact: Option<String>,
     not_finite: Option<String>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> Decoder<'a> {
     fn new(entries: &[u8], go: bool) -> Self {
         let out = String::with_capacity(entries.len());
-        Self { out, go, path: Vec::new(), beyond_exact: None, not_finite: None }
+        Self { out, go, path: Path::default(), beyond_exact: None, not_finite: None }
     }
 
     fn run(&mut self, entries: &'a [u8]) -> Result<(), ValueError> {
-        self.object(entries, 1).map_err(|kind| ValueError { path: self.place(), kind })
-    }
-
-    fn place(&self) -> String {
-        let mut path = String::new();
-        for step in &self.path {
-            // Writing to a string does not fail.
-            let _ = match step {
-                Step::Key(key) if path.is_empty() => write!(path, "{key}"),
-                Step::Key(key) => write!(path, ".{key}"),
-                Step::Index(index) => write!(path, "[{index}]"),
-            };
-        }
-        path
+        self.object(entries, 1).map_err(|kind| ValueError { path: self.path.to_string(), kind })
     }
 
     fn object(&mut self, body: &'a [u8], depth: usize) -> Result<(), Fault> {
@@ -207,7 +188,7 @@ impl<'a> Reading<'a> {
                 _ => {}
             }
         }
-        // A map has no order on the wire. Of entries with one key the last counts: the sort keeps their order.
+        // A map is unordered on the wire. Of equal keys the last one counts: the sort is stable.
         members.sort_by_key(|(key, _)| *key);
         self.out.push('{');
         let mut first = true;
@@ -221,9 +202,9 @@ impl<'a> Reading<'a> {
             first = false;
             self.string(key);
             self.out.push(':');
-            self.path.push(Step::Key(key));
+            self.path.0.push(Step::Key(Cow::Borrowed(key)));
             self.value(value, depth)?;
-            self.path.pop();
+            self.path.0.pop();
         }
         self.out.push('}');
         Ok(())
@@ -245,9 +226,9 @@ impl<'a> Reading<'a> {
             if index > 0 {
                 self.out.push(',');
             }
-            self.path.push(Step::Index(index));
+            self.path.0.push(Step::Index(index));
             self.value(value, depth)?;
-            self.path.pop();
+            self.path.0.pop();
             index += 1;
         }
         self.out.push(']');
@@ -269,14 +250,14 @@ impl<'a> Reading<'a> {
     fn number(&mut self, value: f64) {
         if value.is_finite() {
             if (number::EXACT..number::EXPONENT).contains(&value.abs()) && self.beyond_exact.is_none() {
-                self.beyond_exact = Some(self.place());
+                self.beyond_exact = Some(self.path.to_string());
             }
             let push = if self.go { number::push_as_go } else { number::push };
             push(value, &mut self.out);
             return;
         }
         if self.not_finite.is_none() {
-            self.not_finite = Some(self.place());
+            self.not_finite = Some(self.path.to_string());
         }
         self.out.push_str(match value {
             f64::INFINITY => r#""Infinity""#,

@@ -1,55 +1,53 @@
-//! JSON to `google.protobuf.Struct`: two passes over the text, the first for the lengths that stand before everything.
-
-use std::borrow::Cow;
-use std::fmt::Write as _;
+//! Encodes JSON as `google.protobuf.Struct` in two passes. The first one computes the length prefixes.
 
 use mcpjoin_proto::{Kind, scan};
 use prost::encoding::{encode_varint, encoded_len_varint};
 
 use super::super::wire::MAX_FRAME;
-use super::{MAX_DEPTH, Numbers, ValueError, ValueErrorKind, number};
+use super::{MAX_DEPTH, Numbers, Path, Step, ValueError, ValueErrorKind, number};
 
-// The tags of google.protobuf.Value, with their wire types.
+// The tags of google.protobuf.Value with their wire types.
 const NULL: u8 = 1 << 3;
 const NUMBER: u8 = 2 << 3 | 1;
 const STRING: u8 = 3 << 3 | 2;
 const BOOL: u8 = 4 << 3;
 const STRUCT: u8 = 5 << 3 | 2;
 const LIST: u8 = 6 << 3 | 2;
-/// An entry of `Struct.fields`, its key, and an element of `ListValue.values`: the first field of each.
+/// The tag of field 1: an entry of `Struct.fields`, the key of an entry, or an element of `ListValue.values`.
 const FIRST: u8 = 1 << 3 | 2;
-/// The value of an entry.
+/// The tag of field 2: the value of an entry.
 const SECOND: u8 = 2 << 3 | 2;
 
-/// The entries of the `Struct` that a JSON object is.
+/// Encodes a JSON object as the entries of a `Struct`.
 pub(super) fn object(text: &str, numbers: Numbers) -> Result<Vec<u8>, ValueError> {
-    let mut walk = Walk { text, at: 0, numbers, sizes: Vec::new(), least: 0, path: Vec::new() };
-    if walk.kind() != Kind::Object {
-        return Err(walk.fault(ValueErrorKind::NotAnObject));
+    let mut measure = Measure { text, at: 0, numbers, sizes: Vec::new(), min_size: 0, path: Path::default() };
+    if measure.kind() != Kind::Object {
+        return Err(measure.fault(ValueErrorKind::NotAnObject));
     }
-    let size = walk.measured_object(1)?;
+    let size = measure.measured_object(1)?;
     if size > MAX_FRAME {
-        walk.path.clear();
-        return Err(walk.fault(ValueErrorKind::TooLong));
+        measure.path.0.clear();
+        return Err(measure.fault(ValueErrorKind::TooLong));
     }
-    let mut writing = Writing { text, at: 0, sizes: walk.sizes.into_iter(), out: Vec::with_capacity(size) };
+    let mut writing =
+        Encoder { text, at: 0, sizes: measure.sizes.into_iter(), out: Vec::with_capacity(size) };
     writing.object();
     Ok(writing.out)
 }
 
-/// Appends a field of the wire type that has a length.
+/// Appends a length-delimited field.
 pub(super) fn push_bytes(field: u32, bytes: &[u8], out: &mut Vec<u8>) {
     encode_varint(u64::from(field << 3 | 2), out);
     encode_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-/// The size of a field with a length, in bytes.
+/// The size of a length-delimited field, in bytes.
 const fn field(length: usize) -> usize {
     1 + encoded_len_varint(length as u64) + length
 }
 
-/// The size of a `Value`, in bytes. `inside` is that of its string, `Struct` or `ListValue`.
+/// The size of a `Value`, in bytes. `inside` is the size of its string, `Struct` or `ListValue`.
 const fn value_size(kind: Kind, inside: usize) -> usize {
     match kind {
         Kind::Null | Kind::Bool => 2,
@@ -69,14 +67,14 @@ fn kind(text: &str, at: usize) -> Kind {
     }
 }
 
-/// The end of the number or word at that place.
+/// The end of the number or word at this position.
 fn word_end(text: &str, at: usize) -> usize {
     let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
     let rest = text.as_bytes().get(at..).unwrap_or_default();
     at + rest.iter().position(ends).unwrap_or(rest.len())
 }
 
-/// Passes white space and one comma or colon with the white space behind it.
+/// Skips white space, commas and colons.
 fn next(text: &str, mut at: usize) -> usize {
     let bytes = text.as_bytes();
     while matches!(bytes.get(at), Some(b' ' | b'\n' | b'\r' | b'\t' | b',' | b':')) {
@@ -85,75 +83,60 @@ fn next(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// Whether the array or object ends there.
+/// Whether an array or object ends at this position.
 fn closes(text: &str, at: usize) -> bool {
     matches!(text.as_bytes().get(at), Some(b'}' | b']') | None)
 }
 
-/// Where the walk is, for an error.
-enum Step<'a> {
-    Key(Cow<'a, str>),
-    Index(usize),
-}
-
-/// The first pass. The text is a [`Raw`](mcpjoin_proto::Raw)'s: valid.
-struct Walk<'a> {
+/// The first pass. The text comes from a [`Raw`](mcpjoin_proto::Raw) and is valid JSON.
+struct Measure<'a> {
     text: &'a str,
     at: usize,
     numbers: Numbers,
-    /// What is inside each value that has a length, in the order in which the values begin.
+    /// The size of each length-delimited value, in the order in which the values begin.
     sizes: Vec<u32>,
-    /// How long the whole will be at least.
-    least: usize,
-    path: Vec<Step<'a>>,
+    /// A lower bound of the total size, in bytes.
+    min_size: usize,
+    path: Path<'a>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Measure<'a> {
     fn kind(&self) -> Kind {
         kind(self.text, self.at)
     }
 
     #[cold]
     fn fault(&self, kind: ValueErrorKind) -> ValueError {
-        let mut path = String::new();
-        for step in &self.path {
-            // Writing to a string does not fail.
-            let _ = match step {
-                Step::Key(key) if path.is_empty() => write!(path, "{key}"),
-                Step::Key(key) => write!(path, ".{key}"),
-                Step::Index(index) => write!(path, "[{index}]"),
-            };
-        }
-        ValueError { path, kind }
+        ValueError { path: self.path.to_string(), kind }
     }
 
-    /// Passes an object and gives the size of its `Struct`.
+    /// Skips an object and returns the size of its `Struct`.
     fn measured_object(&mut self, depth: usize) -> Result<usize, ValueError> {
-        self.entered(depth)?;
+        self.enter(depth)?;
         let mut size = 0;
         while !closes(self.text, self.at) {
             let (key, end) = scan::string(self.text, self.at + 1);
             self.at = next(self.text, end + 1);
             let length = key.len();
-            self.least += length;
-            self.path.push(Step::Key(key));
+            self.min_size += length;
+            self.path.0.push(Step::Key(key));
             let value = self.measured_value(depth)?;
-            self.path.pop();
+            self.path.0.pop();
             size += field(field(length) + field(value));
         }
         self.at += 1;
         Ok(size)
     }
 
-    /// Passes an array and gives the size of its `ListValue`.
+    /// Skips an array and returns the size of its `ListValue`.
     fn measured_array(&mut self, depth: usize) -> Result<usize, ValueError> {
-        self.entered(depth)?;
+        self.enter(depth)?;
         let mut size = 0;
         let mut index = 0;
         while !closes(self.text, self.at) {
-            self.path.push(Step::Index(index));
+            self.path.0.push(Step::Index(index));
             let value = self.measured_value(depth)?;
-            self.path.pop();
+            self.path.0.pop();
             index += 1;
             size += field(value);
         }
@@ -161,7 +144,7 @@ impl<'a> Walk<'a> {
         Ok(size)
     }
 
-    fn entered(&mut self, depth: usize) -> Result<(), ValueError> {
+    fn enter(&mut self, depth: usize) -> Result<(), ValueError> {
         if depth > MAX_DEPTH {
             return Err(self.fault(ValueErrorKind::Depth));
         }
@@ -169,11 +152,11 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Passes a value and what separates it from the next, and gives the size of its `Value`.
+    /// Skips a value and the separator after it, and returns the size of its `Value`.
     fn measured_value(&mut self, depth: usize) -> Result<usize, ValueError> {
-        // Every value takes two bytes at least, and two before it.
-        self.least += 4;
-        if self.least > MAX_FRAME {
+        // A value takes at least two bytes, and its head two.
+        self.min_size += 4;
+        if self.min_size > MAX_FRAME {
             return Err(self.fault(ValueErrorKind::TooLong));
         }
         let kind = self.kind();
@@ -185,7 +168,7 @@ impl<'a> Walk<'a> {
                 let size =
                     if object { self.measured_object(depth + 1)? } else { self.measured_array(depth + 1)? };
                 if let Some(slot) = self.sizes.get_mut(place) {
-                    // Above 32 bits it is above the limit too, which the whole is held to.
+                    // A size above 32 bits exceeds the limit, which is checked for the whole.
                     *slot = u32::try_from(size).unwrap_or(u32::MAX);
                 }
                 size
@@ -193,7 +176,7 @@ impl<'a> Walk<'a> {
             Kind::String => {
                 let (value, end) = scan::string(self.text, self.at + 1);
                 self.at = end + 1;
-                self.least += value.len();
+                self.min_size += value.len();
                 self.sizes.push(u32::try_from(value.len()).unwrap_or(u32::MAX));
                 value.len()
             }
@@ -213,14 +196,14 @@ impl<'a> Walk<'a> {
 }
 
 /// The second pass, which cannot fail.
-struct Writing<'a> {
+struct Encoder<'a> {
     text: &'a str,
     at: usize,
     sizes: std::vec::IntoIter<u32>,
     out: Vec<u8>,
 }
 
-impl Writing<'_> {
+impl Encoder<'_> {
     fn object(&mut self) {
         self.at = next(self.text, self.at + 1);
         while !closes(self.text, self.at) {
@@ -247,7 +230,7 @@ impl Writing<'_> {
         self.at += 1;
     }
 
-    /// The kind of the value at the place, and the size of what is inside it.
+    /// The kind of the next value, and its size from the first pass.
     fn ahead(&mut self) -> (Kind, usize) {
         let kind = kind(self.text, self.at);
         let sized = matches!(kind, Kind::Object | Kind::Array | Kind::String);
@@ -281,7 +264,7 @@ impl Writing<'_> {
                 match kind {
                     Kind::Number => {
                         self.out.push(NUMBER);
-                        // The first pass has refused what is no float.
+                        // The first pass has rejected invalid numbers.
                         let float = word.parse::<f64>().unwrap_or_default();
                         self.out.extend_from_slice(&float.to_le_bytes());
                     }

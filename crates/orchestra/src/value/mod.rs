@@ -1,15 +1,15 @@
-//! JSON as `google.protobuf.Struct`, in both directions.
+//! Converts JSON to `google.protobuf.Struct` and back.
 //!
-//! Called by whoever makes or reads a message of [`wire`](super::wire) that carries JSON: arguments, results, schemas.
-//! A [`Struct`] stays encoded: it is read when its JSON is asked for, and no tree of values is ever built. The form is
-//! that of <https://protobuf.dev/reference/protobuf/google.protobuf/#struct>, the conversions are those of Orchestra's
-//! own programs, with one difference: a number that would come out as another is refused, unless
-//! [`Numbers::Lossy`] is asked for.
+//! Used for the arguments, results and schemas in the messages of [`wire`](super::wire). A [`Struct`] stays encoded
+//! until its JSON is requested; no tree of values is built. The format is
+//! <https://protobuf.dev/reference/protobuf/google.protobuf/#struct>. The conversions are those of Orchestra's own
+//! programs, except that a number that would change is rejected unless [`Numbers::Lossy`] is given.
 
 mod decode;
 mod encode;
 mod number;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::{Buf, BufMut, Bytes};
@@ -18,82 +18,80 @@ use mcpjoin_proto::{Raw, scan};
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, skip_field};
 
-/// How deep arrays and objects may lie in each other, as in all JSON that mcpjoin reads.
+/// Maximum nesting of arrays and objects, as for all JSON in mcpjoin.
 pub const MAX_DEPTH: usize = scan::MAX_DEPTH;
 
-/// What becomes of a number that a float of 64 bits, which is all that a [`Struct`] has, does not hold.
+/// How to treat a number that a 64-bit float, the only number in a [`Struct`], cannot represent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
-    /// It is refused: [`ValueErrorKind::Rounded`]. A number that is a float to its last digit is taken, whatever its size
-    /// (2^60, 1700000000000000000), and so is one that is written as programs print a float that they hold: a fraction of
-    /// at most 17 significant digits, and, of a number with a point or an exponent, the fewest digits that give a float
-    /// back (`1.7976931348623157e308`). A whole number that is written without either is what its digits say, to the last
-    /// one.
+    /// Rejects it with [`ValueErrorKind::Rounded`]. Accepted are numbers that equal a float exactly, whatever their
+    /// size (2^60, 1700000000000000000), and numbers in the form in which programs print a float: a fraction of at most
+    /// 17 significant digits, or, with a point or an exponent, the fewest digits that identify a float
+    /// (`1.7976931348623157e308`). A whole number without point and exponent must be exact to its last digit.
     #[default]
     Exact,
-    /// The nearest float is taken, as Orchestra's own programs do.
+    /// Uses the nearest float, as Orchestra's own programs do.
     Lossy,
 }
 
-/// A JSON object in the form of `google.protobuf.Struct`, encoded.
+/// A JSON object encoded as `google.protobuf.Struct`.
 ///
-/// Two are equal when their bytes are, which depends on the order in which their members were written; compare their
-/// JSON where that must not matter.
+/// Two are equal if their bytes are, which depends on the order of members. Compare the JSON if the order must not
+/// matter.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Struct {
-    /// The field `fields` of the message, each entry with its key before it.
+    /// The field `fields` of the message, with the tag of each entry.
     entries: Vec<u8>,
 }
 
-/// The JSON of a [`Struct`], and what it does not say.
+/// The JSON of a [`Struct`], with the numbers that it may misrepresent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Json {
-    /// The object: keys in the order of their bytes, whole numbers without a fraction and below 1e21 with every digit of
-    /// the float.
+    /// The object. Keys are in byte order; whole numbers below 1e21 are written with all digits of the float.
     pub json: Raw,
-    /// Where the first whole number from 2^53 on and below 1e21 is, of either sign, as in `rows[3].id`. It is what has come,
-    /// to the last digit; but its sender may have had an integer there that no float is, and have rounded it. What is
-    /// larger is written with an exponent, as floats are, and is not reported.
+    /// The path of the first whole number with an absolute value from 2^53 to below 1e21, for example `rows[3].id`. The
+    /// JSON has every digit of it, but its sender may have rounded an integer. Larger numbers are written with an
+    /// exponent and are not reported.
     pub beyond_exact: Option<String>,
-    /// Where the first number is that JSON has not: it has become the string `NaN`, `Infinity` or `-Infinity`.
+    /// The path of the first number that JSON cannot represent. It became the string `NaN`, `Infinity` or `-Infinity`.
     pub not_finite: Option<String>,
 }
 
-/// A value that one of the two forms does not have, and where it is.
+/// A value that cannot be converted, and its path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{kind}", At(.path))]
 #[non_exhaustive]
 pub struct ValueError {
-    /// From the outermost object, as in `rows[3].id`; empty for the whole of it.
+    /// The path from the outermost object, for example `rows[3].id`; empty for the object itself.
     pub path: String,
-    /// What is wrong.
+    /// The problem.
     pub kind: ValueErrorKind,
 }
 
-/// What is wrong with a value.
+/// Why a value cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValueErrorKind {
-    /// Not an object, which is all that a [`Struct`] can be.
+    /// It is not an object.
     #[error("only a JSON object can be sent there")]
     NotAnObject,
-    /// A number that would arrive as another one.
+    /// The number would change.
     #[error("{0} does not fit a float of 64 bits, the only number that Orchestra has: send it as a string")]
     Rounded(String),
-    /// A number beyond all floats, rounded or not.
+    /// The number exceeds all floats.
     #[error("{0} is larger than any number that Orchestra has")]
     TooLarge(String),
-    /// Nested deeper than [`MAX_DEPTH`].
+    /// It is nested deeper than [`MAX_DEPTH`].
     #[error("nested deeper than {MAX_DEPTH} arrays and objects")]
     Depth,
-    /// Longer than a frame of [`MAX_FRAME`](super::wire::MAX_FRAME) bytes holds.
+    /// It exceeds a frame of [`MAX_FRAME`](super::wire::MAX_FRAME) bytes.
     #[error("longer than the 16 MiB that fit into a frame of Orchestra")]
     TooLong,
-    /// Text that is not UTF-8.
+    /// The text is not UTF-8.
     #[error("text that is not UTF-8")]
     Utf8,
-    /// Bytes that are no `google.protobuf.Struct`.
+    /// The bytes are not a `google.protobuf.Struct`.
     #[error("no google.protobuf.Struct: {0}")]
     Malformed(&'static str),
 }
@@ -106,8 +104,33 @@ impl fmt::Display for At<'_> {
     }
 }
 
+/// The path of a value, formatted as in `rows[3].id`.
+#[derive(Default)]
+struct Path<'a>(Vec<Step<'a>>);
+
+enum Step<'a> {
+    Key(Cow<'a, str>),
+    Index(usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut dot = "";
+        for step in &self.0 {
+            match step {
+                Step::Key(key) => write!(f, "{dot}{key}")?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+            if !matches!(step, Step::Key(key) if key.is_empty()) {
+                dot = ".";
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Struct {
-    /// A JSON object as a `Struct`. Of several members of one name the last counts, as on the wire.
+    /// Converts a JSON object. Of members with the same name the last one counts, as on the wire.
     ///
     /// ```
     /// use mcpjoin_orchestra::value::{Numbers, Struct};
@@ -127,25 +150,25 @@ impl Struct {
     /// ```
     ///
     /// # Errors
-    /// [`ValueError`] names the first value that cannot be sent.
+    /// [`ValueError`] names the first value that cannot be converted.
     pub fn from_json(object: &Raw, numbers: Numbers) -> Result<Self, ValueError> {
         Ok(Self { entries: encode::object(object.as_str(), numbers)? })
     }
 
-    /// The JSON object that it is. Nothing that arrives is lost in silence: see [`Json`].
+    /// Converts to a JSON object. [`Json`] also reports numbers that may be wrong.
     ///
     /// # Errors
-    /// [`ValueError`] when the bytes are no `google.protobuf.Struct`, not UTF-8, or nested too deeply.
+    /// [`ValueError`] if the bytes are not a `google.protobuf.Struct`, not UTF-8, or nested too deeply.
     pub fn to_json(&self) -> Result<Json, ValueError> {
         decode::json(&self.entries)
     }
 
-    /// The JSON object as the text that Orchestra's own programs make of it, which is what Go's `encoding/json` writes:
-    /// keys in the order of their bytes, `<`, `>`, `&`, U+2028 and U+2029 escaped, and of a whole number the fewest digits
-    /// that give it back, with zeros behind them.
+    /// Converts to JSON text as Orchestra's own programs do, that is as Go's `encoding/json`: keys in byte order, `<`,
+    /// `>`, `&`, U+2028 and U+2029 escaped, and whole numbers with the fewest digits that identify the float, followed
+    /// by zeros.
     ///
     /// # Errors
-    /// As [`Struct::to_json`].
+    /// As for [`Struct::to_json`].
     pub fn to_go_text(&self) -> Result<String, ValueError> {
         decode::go_text(&self.entries)
     }
@@ -163,7 +186,7 @@ impl fmt::Debug for Struct {
     }
 }
 
-/// The one field of the message.
+/// The only field of the message.
 const FIELDS: u32 = 1;
 
 impl prost::Message for Struct {

@@ -1,37 +1,37 @@
-//! Numbers: decimal digits to a float and back, and whether a float has held them.
+//! Converts decimal digits to a float and back, and checks whether the float represents them.
 
 use std::fmt::Write as _;
 
 use super::{Numbers, ValueErrorKind};
 
-/// 2^53: up to here every whole number is a float, and from here on two of them may become one float.
+/// 2^53. Below it every whole number is a float; from here on two of them may be the same float.
 pub(super) const EXACT: f64 = 9_007_199_254_740_992.0;
 /// From here on a float is written with an exponent.
 pub(super) const EXPONENT: f64 = 1e21;
-/// So many significant digits tell every float from every other; a program that prints a float prints no more.
-const PRINTED: usize = 17;
-/// How much of a number is shown in an error, in bytes.
-const SHOWN: usize = 40;
+/// Significant digits that identify every float. No program prints more for a float.
+const FLOAT_DIGITS: usize = 17;
+/// Maximum bytes of a number in an error.
+const MAX_SHOWN_BYTES: usize = 40;
 
-/// The float that a JSON number is sent as.
+/// The float for a JSON number.
 pub(super) fn float(text: &str, numbers: Numbers) -> Result<f64, ValueErrorKind> {
-    let shown = || match text.get(..SHOWN) {
-        Some(head) if text.len() > SHOWN => format!("{head}..."),
+    let shown = || match text.get(..MAX_SHOWN_BYTES) {
+        Some(head) if text.len() > MAX_SHOWN_BYTES => format!("{head}..."),
         _ => text.to_owned(),
     };
     let value = match text.parse::<f64>() {
         Ok(value) if value.is_finite() => value,
         _ => return Err(ValueErrorKind::TooLarge(shown())),
     };
-    if numbers == Numbers::Lossy || held(text, value) {
+    if numbers == Numbers::Lossy || is_exact(text, value) {
         Ok(value)
     } else {
         Err(ValueErrorKind::Rounded(shown()))
     }
 }
 
-/// Whether the float still says what the digits have said.
-fn held(text: &str, value: f64) -> bool {
+/// Whether the float represents the digits.
+fn is_exact(text: &str, value: f64) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let whole = digits.bytes().all(|byte| byte.is_ascii_digit());
     if whole && value.abs() < EXACT {
@@ -42,14 +42,14 @@ fn held(text: &str, value: f64) -> bool {
         return written.is(value);
     }
     let fraction = value.fract() != 0.0 || value.abs() < EXACT;
-    if fraction && written.digits.len() <= PRINTED {
-        // Below the least float everything is 0, and only 0 is.
+    if fraction && written.digits.len() <= FLOAT_DIGITS {
+        // Below the smallest float everything becomes 0, but only 0 is 0.
         return value != 0.0 || written.digits.is_empty();
     }
     written == Decimal::of(&format!("{:e}", value.abs())) || written.is(value)
 }
 
-/// The value of decimal digits: 0.digits times ten to the power of `exponent`, without zeros at either end.
+/// A decimal value: 0.digits times 10 to the power of `exponent`, without zeros at either end.
 #[derive(PartialEq)]
 struct Decimal {
     digits: String,
@@ -57,7 +57,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Of digits with a fraction, an exponent, both or none, without a sign.
+    /// Parses digits with an optional fraction and exponent, without a sign.
     fn of(text: &str) -> Self {
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -68,14 +68,14 @@ impl Decimal {
         if digits.is_empty() {
             return Self { digits, exponent: 0 };
         }
-        // One that is beyond 64 bits belongs to no finite float but 0.
+        // An exponent beyond 64 bits belongs to no finite float but 0.
         let exponent = exponent.parse::<i64>().unwrap_or(i64::MAX / 2);
         Self { digits, exponent: exponent.saturating_add(whole.len() as i64 - leading) }
     }
 
-    /// Whether it is the float, to the last digit of it.
+    /// Whether the float has exactly this value.
     fn is(&self, value: f64) -> bool {
-        // A float with n binary digits behind its point has n decimal ones, and at most as many as the least float has.
+        // A float with n binary places has n decimal places, at most as many as the smallest float.
         let places = (self.digits.len() as i64).saturating_sub(self.exponent).max(0);
         let Ok(places @ 0..=1074) = usize::try_from(places) else { return false };
         let half = places as i32 / 2;
@@ -84,8 +84,8 @@ impl Decimal {
     }
 }
 
-/// Appends a finite float: a whole number below 1e21 with all of its digits, any other with the fewest that give it
-/// back, and with an exponent from 1e21 on and below 1e-6.
+/// Appends a finite float: a whole number below 1e21 with all digits, any other with the fewest digits that identify
+/// it, with an exponent from 1e21 on and below 1e-6.
 pub(super) fn push(value: f64, out: &mut String) {
     if value.fract() == 0.0 && value.abs() < EXPONENT {
         // Writing to a string does not fail.
@@ -95,7 +95,7 @@ pub(super) fn push(value: f64, out: &mut String) {
     }
 }
 
-/// The same as Go and JavaScript write it, which is with zeros behind the fewest digits that give a whole number back.
+/// Appends a finite float as Go and JavaScript do: the fewest digits that identify it, followed by zeros.
 pub(super) fn push_as_go(value: f64, out: &mut String) {
     let size = value.abs();
     // Writing to a string does not fail.

@@ -1,4 +1,4 @@
-//! Frames: a length of 32 bits, big-endian, and a message of that many bytes.
+//! Frames: a 32-bit big-endian length, followed by a message of that many bytes.
 
 use std::io;
 
@@ -8,15 +8,15 @@ use mcpjoin_proto::codec::prefixed::{FrameError, PREFIX_BYTES};
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// The longest message that a frame carries, in bytes: 16 MiB, its length not counted. Every program of Orchestra holds
-/// to it, in both directions.
+/// Maximum message size of a frame, in bytes, without the length prefix: 16 MiB. All Orchestra programs enforce it in
+/// both directions.
 pub const MAX_FRAME: usize = 16 * 1024 * 1024;
 
 /// Why a message could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// Longer than [`MAX_FRAME`]. On reading nothing was allocated for it.
+    /// The message exceeds [`MAX_FRAME`]. When reading, nothing was allocated for it.
     #[error("a frame of {length} bytes is longer than Orchestra's limit of {limit} bytes (16 MiB)")]
     TooLong {
         /// The length, in bytes.
@@ -24,21 +24,21 @@ pub enum WireError {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// The stream ended inside a frame or inside its length.
+    /// The stream ended inside a frame or its length prefix.
     #[error("the stream ended inside a frame: {received} of {expected} bytes arrived")]
     Truncated {
-        /// The size of the frame with its length, in bytes; 4 when the length itself is incomplete.
+        /// The size of the frame with its prefix, in bytes; 4 if the prefix is incomplete.
         expected: usize,
         /// How many of these bytes arrived.
         received: usize,
     },
-    /// The stream ended before a frame began. This is also how an orchestrator answers what it could not read.
+    /// The stream ended before a frame. An orchestrator also does this when it cannot read the request.
     #[error("the stream ended without an answer: the far end could not read the request, or gave it up")]
     Empty,
-    /// The frame is no message of the kind that was expected.
+    /// The frame does not contain the expected message.
     #[error("the frame is no message of orchestra.plugin.v1: {0}")]
     Undecodable(#[from] prost::DecodeError),
-    /// The stream or connection has failed.
+    /// The stream or connection failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -52,7 +52,7 @@ impl From<FrameError> for WireError {
     }
 }
 
-/// The frame of a message, its length before it.
+/// Encodes a message as a frame with its length prefix.
 ///
 /// ```
 /// use mcpjoin_orchestra::wire::{self, ListToolsRequest, PluginRequest, plugin_request::Request};
@@ -78,10 +78,10 @@ pub fn encode<M: Message>(message: &M) -> Result<Bytes, WireError> {
     Ok(frame.freeze())
 }
 
-/// The message in a frame, its length taken off. What this form of the schema does not know is passed over.
+/// Decodes the message of a frame without its length prefix. Unknown fields are ignored.
 ///
-/// Values inside a [`Struct`](super::super::value::Struct) are looked at when they are asked for, so what is wrong
-/// inside one is no error here.
+/// Values inside a [`Struct`](super::super::value::Struct) are decoded only on access, so an error in one is not
+/// reported here.
 ///
 /// # Errors
 /// [`WireError::Undecodable`].
@@ -89,9 +89,9 @@ pub fn decode<M: Message + Default>(frame: Bytes) -> Result<M, WireError> {
     Ok(M::decode(frame)?)
 }
 
-/// Reads one frame, its length taken off. What follows it is lost: a stream carries one in each direction. Memory is
-/// taken as bytes arrive, whatever the length says. There is no time limit but the caller's; dropped before it is
-/// ready, it has lost what it had read.
+/// Reads one frame and returns it without its length prefix. Bytes after it are lost: a stream carries one frame in
+/// each direction. Memory is allocated only for bytes that arrive. There is no time limit. Dropping the future loses
+/// what it has read.
 ///
 /// # Errors
 /// [`WireError::Empty`], [`WireError::Truncated`], [`WireError::TooLong`] as soon as the length has arrived, and
@@ -112,20 +112,20 @@ pub async fn read_frame<R: AsyncRead + Unpin + ?Sized>(from: &mut R) -> Result<B
     }
 }
 
-/// Reads one frame and the message in it.
+/// Reads one frame and decodes its message.
 ///
 /// # Errors
-/// Those of [`read_frame`] and [`decode`].
+/// As for [`read_frame`] and [`decode`].
 pub async fn read<M: Message + Default>(
     from: &mut (impl AsyncRead + Unpin + ?Sized),
 ) -> Result<M, WireError> {
     decode(read_frame(from).await?)
 }
 
-/// Writes a message as a frame and flushes it. It does not end the stream.
+/// Writes a message as a frame and flushes it, without ending the stream.
 ///
 /// # Errors
-/// [`WireError::TooLong`], then nothing was written; [`WireError::Io`].
+/// [`WireError::TooLong`], before anything is written; [`WireError::Io`].
 pub async fn write(
     to: &mut (impl AsyncWrite + Unpin + ?Sized),
     message: &impl Message,

@@ -1,5 +1,5 @@
-//! Group H's twelve bad certificates: six that a client shows, six that a server shows. Each is refused, no stream is
-//! ever opened, and both ends say why.
+//! Group H's twelve bad certificates: six that a client presents, six that a server presents. Each is rejected, no
+//! stream is ever opened, and both sides report the reason.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,7 +20,7 @@ use rcgen::{
 
 use crate::{Folder, run};
 
-/// An authority of the test's own.
+/// A test authority.
 struct Authority {
     params: CertificateParams,
     key: KeyPair,
@@ -38,7 +38,7 @@ impl Authority {
         Self { params, key, pem }
     }
 
-    /// A certificate for `localhost`, changed by the test.
+    /// A certificate for `localhost` with changes.
     fn signs(&self, change: impl FnOnce(&mut CertificateParams)) -> Shown {
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
         let mut params =
@@ -79,7 +79,7 @@ fn only(usage: ExtendedKeyUsagePurpose) -> impl FnOnce(&mut CertificateParams) {
     move |params| params.extended_key_usages = vec![usage]
 }
 
-/// What both ends say of a handshake that fails: the client, then the server.
+/// The errors of a failed handshake: the client's, then the server's.
 fn refused(client: &ClientTls, server: ServerTls) -> (QuicError, QuicError) {
     run(async {
         let server = move || Ok(server.clone());
@@ -90,14 +90,14 @@ fn refused(client: &ClientTls, server: ServerTls) -> (QuicError, QuicError) {
         let (ours, theirs) = tokio::join!(quic::connect(&address, client, &options), accept);
         let theirs = match theirs {
             Err(theirs) => theirs,
-            // The server is through with a client that then refuses it only when it is told.
+            // A client completes its handshake before the server rejects it.
             Ok(connection) => connection.accept().await.expect_err("no stream is opened"),
         };
         (ours.expect_err("the client was accepted"), theirs)
     })
 }
 
-/// What the bridge makes of the same: it gives up at once, and for good.
+/// The bridge fails with the same error, at once and permanently.
 fn the_bridge_gives_up(shown: &Shown, trusted: &Authority, server: ServerTls, says: &str) {
     let folder = Folder::new(&format!("bad-{:?}", std::thread::current().id()));
     fs::create_dir_all(folder.path()).unwrap();
@@ -117,7 +117,7 @@ fn the_bridge_gives_up(shown: &Shown, trusted: &Authority, server: ServerTls, sa
         let options = OrchestratorOptions::default();
         let orchestrator = match Orchestrator::quic(&address, certificates, options).await {
             Ok(orchestrator) => orchestrator,
-            // What can be seen of a certificate of ours is said before anybody is asked.
+            // Problems that our own certificate shows are reported before connecting.
             Err(SetupError::Certificate(error)) => {
                 let error = error.to_string();
                 assert!(error.contains("shown.crt"), "{error}");
@@ -127,7 +127,7 @@ fn the_bridge_gives_up(shown: &Shown, trusted: &Authority, server: ServerTls, sa
             Err(error) => panic!("{error}"),
         };
         let accept = async {
-            // The connection of one that hears of its refusal only when it is through goes on until then.
+            // A client that learns of the rejection only after its handshake is connected until then.
             if let Ok(connection) = listener.accept().await.unwrap().establish().await {
                 connection.closed().await;
             }
@@ -141,7 +141,7 @@ fn the_bridge_gives_up(shown: &Shown, trusted: &Authority, server: ServerTls, sa
     });
 }
 
-/// A client shows what it should not. The server says `reason`, and the client hears what it means.
+/// A client presents a bad certificate. The server reports `reason`, and the client the meaning of the alert.
 fn client_is_refused(shown: Option<Shown>, trusted: &Authority, reason: &str, heard: &str) {
     let server = trusted.signs(|_| {}).identity();
     let identity = shown.as_ref().map(Shown::identity);
@@ -151,13 +151,13 @@ fn client_is_refused(shown: Option<Shown>, trusted: &Authority, reason: &str, he
     assert!(theirs.to_string().contains(reason), "the server says: {theirs}");
     assert!(matches!(ours.kind, QuicErrorKind::RefusedByPeer { .. }), "the client says: {ours}");
     assert!(ours.to_string().contains(heard), "the client says: {ours}");
-    // The bridge always has one to show.
+    // The bridge always has a certificate.
     if let Some(shown) = shown {
         the_bridge_gives_up(&shown, trusted, server, heard);
     }
 }
 
-/// A server shows what it should not. The client says `reason`, and the server hears what it means.
+/// A server presents a bad certificate. The client reports `reason`, and the server the meaning of the alert.
 fn server_is_refused(server: &Shown, trusted: &Authority, reason: &str, heard: &str) {
     let shown = trusted.signs(|_| {});
     let client = Some(shown.identity());
@@ -238,7 +238,7 @@ fn h148_a_server_of_another_name_is_refused() {
     });
     let reason = "is for `orchestrator`, and not for the name that was asked for (--server-name)";
     server_is_refused(&identity, &ca, reason, "it refuses our certificate");
-    // Under the name that it has it is taken.
+    // Under the name in the certificate it is accepted.
     let client =
         ClientTls::new(&Trust::Authorities(ca.trusted()), Some(ca.signs(|_| {}).identity()), ALPN).unwrap();
     let server = ServerTls::new(identity.identity(), &ClientsAre::Required(ca.trusted()), ALPN).unwrap();
@@ -254,7 +254,7 @@ fn h148_a_server_of_another_name_is_refused() {
     });
 }
 
-/// The files of the authority, and of that name.
+/// The files of the authority and of this name.
 fn files(folder: &Folder, name: &str) -> [PathBuf; 4] {
     [
         folder.file("ca.crt"),
@@ -264,7 +264,7 @@ fn files(folder: &Folder, name: &str) -> [PathBuf; 4] {
     ]
 }
 
-/// A listener and a client of one folder, connected once; then the authority is removed and made anew, and one
+/// A listener and a client of one directory connect once. Then the authority is removed and created again, while one
 /// side still has the old certificates in memory.
 fn authority_is_removed(old_client: bool) -> (QuicError, QuicError) {
     let folder = Folder::new(if old_client { "removed-client" } else { "removed-server" });
@@ -298,7 +298,7 @@ fn authority_is_removed(old_client: bool) -> (QuicError, QuicError) {
 #[test]
 fn h147_h163_a_client_of_an_authority_that_was_removed_is_refused_by_a_server_that_runs_on() {
     let (ours, theirs) = authority_is_removed(true);
-    // The client that keeps the old authority finds the new server's certificate wrong first.
+    // The client still has the old authority and rejects the new server's certificate first.
     assert!(ours.to_string().contains("has the name of the authority here but not its signature"), "{ours}");
     assert!(theirs.to_string().contains("it refuses our certificate"), "{theirs}");
 }

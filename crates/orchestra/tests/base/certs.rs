@@ -1,4 +1,4 @@
-//! The folder of certificates.
+//! The certificate directory.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -32,7 +32,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Everything in a folder but the lock, by name.
+/// All files of a directory except the lock, by name.
 fn everything(folder: &Folder) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
@@ -60,7 +60,7 @@ fn put(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// An authority as Orchestra's own programs make one, that counts from and to so many days from now.
+/// An authority as Orchestra's own programs create it, valid from and to this many days from now.
 fn authority(folder: &Folder, from: i64, to: i64) -> (CertificateParams, KeyPair) {
     fs::create_dir_all(folder.path()).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -112,7 +112,7 @@ fn an_empty_folder_gets_an_authority_and_a_certificate_in_orchestras_profile() {
     }
     for key in ["ca.key", "transport.stdio-client.key"] {
         let pem = fs::read_to_string(folder.file(key)).unwrap();
-        // 48 bytes of the first form of PKCS #8, in base64.
+        // 48 bytes of PKCS #8 version 1, in base64.
         assert!(pem.starts_with("-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEI"), "{key}");
         assert_eq!(pem.lines().nth(1).unwrap().len(), 64, "{key}");
     }
@@ -178,7 +178,7 @@ fn an_authority_of_another_make_is_used_and_never_replaced() {
 
 #[test]
 fn what_begins_at_once_makes_one_authority() {
-    // The test runs itself: processes, not threads.
+    // The test starts itself as processes, because threads would share the lock.
     const CHILD: &str = "MCPJOIN_TEST_CERTIFICATES";
     if let Some(folder) = std::env::var_os(CHILD) {
         let certificates = Certificates::in_directory(folder);
@@ -220,7 +220,7 @@ fn threads_that_begin_at_once_make_one_authority() {
     assert!(Certificates::in_directory(folder.path()).report(CLIENT_NAME).is_good());
 }
 
-/// Files by their name, with what is in them.
+/// Files by name, with their contents.
 type Files<'a> = &'a [(&'a str, &'a str)];
 
 #[test]
@@ -228,7 +228,7 @@ fn a_crash_in_the_middle_leaves_what_the_next_one_finishes() {
     let whole = Folder::new("crash-whole");
     client(&whole);
     let [crt, key] = ["ca.crt", "ca.key"].map(|name| fs::read_to_string(whole.file(name)).unwrap());
-    // What is there after each step, and whether the authority of the one that has crashed is the one in the end.
+    // The files after each step, and whether the authority of the crashed process is used in the end.
     let steps: [(&str, Files<'_>, bool); 6] = [
         ("half a key", &[(".ca.key.new", &key[..20])], false),
         ("the key beside its place", &[(".ca.key.new", &key)], false),
@@ -275,7 +275,7 @@ fn a_certificate_is_used_where_there_is_no_key_to_sign_another() {
     client(&folder);
 }
 
-/// A certificate for the client that counts so many days, signed by that authority.
+/// A certificate for the client, valid for these days and signed by this authority.
 fn leaf(folder: &Folder, ca: &(CertificateParams, KeyPair), from: i64, to: i64) {
     let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
     let mut params = CertificateParams::new(vec![CLIENT_NAME.to_owned()]).unwrap();
@@ -330,7 +330,7 @@ fn the_authoritys_certificate_is_made_anew_with_its_name_and_key() {
             (&old.subject, old.key_hash, old.not_before)
         );
         assert_eq!(fs::read(folder.file("ca.key")).unwrap(), key);
-        // What it has signed still counts.
+        // Certificates that it has signed stay valid.
         assert_eq!(fs::read(folder.file("transport.stdio-client.crt")).unwrap(), signed);
     }
 }
@@ -358,7 +358,7 @@ fn h164_a_key_that_others_can_read_is_refused() {
             let before = fs::read(folder.file(name)).unwrap();
             fs::set_permissions(folder.file(name), fs::Permissions::from_mode(mode)).unwrap();
             let certificates = Certificates::in_directory(folder.path());
-            // The authority's key is looked at when something is to be signed with it.
+            // The authority's key is read when a certificate must be signed.
             let error = certificates
                 .client(if name == "ca.key" { "another" } else { CLIENT_NAME }, ALPN)
                 .unwrap_err();
@@ -385,7 +385,7 @@ fn what_is_given_by_hand_is_used_as_it_is() {
     let given = Certificates::in_directory(own.path()).ca(&ca).pair(&crt, &key);
     given.client(CLIENT_NAME, ALPN).unwrap();
     assert!(!own.path().exists(), "nothing is made");
-    // Each fault names its file.
+    // Each error names its file.
     let cases = [
         (Certificates::in_directory(own.path()).ca("/nowhere/ca.crt").pair(&crt, &key), "/nowhere/ca.crt: "),
         (

@@ -1,4 +1,4 @@
-//! Connections: made, refused, lost and closed.
+//! Connections: established, rejected, lost and closed.
 
 use std::time::{Duration, Instant};
 
@@ -120,7 +120,7 @@ fn the_peer_of_a_process_that_ends_hears_of_it_once_the_connection_is_settled() 
                 connection.close(0, "client closed");
                 connection.settled(Duration::from_secs(5)).await;
             });
-            // What sends ends with it.
+            // The sending task ends with it.
             drop(runtime);
         });
         let theirs = listener.accept().await.unwrap().establish().await.unwrap();
@@ -158,7 +158,7 @@ fn h159_where_nobody_listens_is_said_at_once_with_every_address() {
         let options = QuicOptions::default();
         let error =
             quic::connect(&format!("127.0.0.1:{port}"), &tls(&certificates), &options).await.unwrap_err();
-        // Well below the time limit of 10 s, and the 5 s in which the bridge has to say it.
+        // Well below the timeout of 10 s, and the 5 s in which the bridge must report it.
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         let QuicErrorKind::Unreached(attempts) = &error.kind else { panic!("{error}") };
         assert_eq!(attempts.len(), 1);

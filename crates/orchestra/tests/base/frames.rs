@@ -1,4 +1,4 @@
-//! Frames: what the real programs write, and what nobody should.
+//! Frames: those of the real programs, and invalid ones.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::run;
 
 const GOLDEN: &str = include_str!("golden.txt");
 
-/// A frame as it was captured, its length with it.
+/// A captured frame with its length prefix.
 fn golden(name: &str) -> Vec<u8> {
     let line = GOLDEN.lines().find(|line| line.split(' ').next() == Some(name)).unwrap();
     let hex = line.split(' ').nth(2).unwrap();
@@ -152,7 +152,7 @@ fn h149_a_length_above_the_limit_is_refused_before_anything_is_allocated() {
         let stream = run(async { wire::read_frame(&mut &length.to_be_bytes()[..]).await });
         assert!(matches!(stream, Err(WireError::TooLong { .. })), "{stream:?}");
     }
-    // Of 2^63 the first half is a length too.
+    // The first half of 2^63 is a length too.
     let stream = run(async { wire::read_frame(&mut &(1_u64 << 63).to_be_bytes()[..]).await });
     assert!(matches!(stream, Err(WireError::TooLong { .. })), "{stream:?}");
 }
@@ -168,7 +168,7 @@ fn a_length_takes_no_more_memory_than_what_has_come() {
 
 #[test]
 fn the_longest_frame_goes_through_and_one_byte_more_does_not() {
-    // The id is all that the message has: its tag, four bytes of length, and itself.
+    // The message has only the id: its tag, four bytes of length, and the text.
     let longest = PluginRequest { request_id: "x".repeat(MAX_FRAME - 5), request: None };
     let frame = wire::encode(&longest).unwrap();
     assert_eq!(frame.len(), MAX_FRAME + 4);

@@ -1,5 +1,5 @@
-//! What Orchestra's bridge and host stand on: frames, values, certificates and connections. What is real is in
-//! `golden.txt`: frames that Orchestra's own programs have written.
+//! The base of Orchestra's bridge and host: frames, values, certificates and connections. `golden.txt` has frames that
+//! Orchestra's own programs have written.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "the seed of a run is told, so that it can be made again")]
@@ -20,10 +20,10 @@ use mcpjoin_test_support::ports;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// No test takes longer: a hang is a failure.
+/// Time limit of each test, so that a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Runs a test on a runtime of its own, within the deadline.
+/// Runs a test on its own runtime, within the time limit.
 fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let outcome =
@@ -32,7 +32,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     outcome
 }
 
-/// A folder of a test's own, removed at its end.
+/// A test directory, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! JSON and `google.protobuf.Struct`, both ways.
+//! JSON and `google.protobuf.Struct` in both directions.
 
 use bytes::Bytes;
 use mcpjoin::proto::Raw;
@@ -13,13 +13,13 @@ fn sent(text: &str) -> Result<Struct, ValueError> {
     Struct::from_json(&raw(text), Numbers::Exact)
 }
 
-/// What comes back of it, over the wire.
+/// The JSON after encoding and decoding.
 fn back(value: &Struct) -> String {
     let bytes = Bytes::from(value.encode_to_vec());
     Struct::decode(bytes).unwrap().to_json().unwrap().json.as_str().to_owned()
 }
 
-/// `{"k": NUMBER}` and back.
+/// `{"k": NUMBER}`, encoded and decoded.
 fn number(text: &str, numbers: Numbers) -> Result<String, ValueErrorKind> {
     let value = Struct::from_json(&raw(&format!("{{\"k\":{text}}}")), numbers).map_err(|error| error.kind)?;
     let json = back(&value);
@@ -101,7 +101,7 @@ fn numbers_that_a_float_rounds_are_refused_unless_that_is_wanted() {
         ("-9007199254740993", "-9007199254740992"),
         ("9007199254740993.0", "9007199254740992"),
         ("12345678901234567890", "12345678901234567168"),
-        // As JavaScript prints 2^60: these digits are another number.
+        // JavaScript prints 2^60 like this, with digits that are another number.
         ("1152921504606847000", "1152921504606846976"),
         ("100000000000000000000000", "1e+23"),
         ("3.14159265358979323846", "3.141592653589793"),
@@ -121,7 +121,7 @@ fn numbers_that_a_float_rounds_are_refused_unless_that_is_wanted() {
     assert!(shown.len() < 50, "{shown}");
 }
 
-/// A small generator (xorshift), so that every run is the same.
+/// A small random generator (xorshift) with a fixed sequence.
 struct Dice(u64);
 
 impl Dice {
@@ -132,7 +132,7 @@ impl Dice {
         (self.0 % u64::from(sides)) as u32
     }
 
-    /// Of any length up to 126 bits, near a float as often as anywhere.
+    /// A whole number of up to 126 bits, half of the time near a float.
     fn whole(&mut self) -> u128 {
         let bits = 1 + self.roll(126);
         let any = (0..4).fold(0, |value: u128, _| value << 32 | u128::from(self.roll(u32::MAX)));
@@ -147,8 +147,8 @@ impl Dice {
     }
 }
 
-/// Whole numbers of all sizes, written in several ways: those that are floats pass, each with its own digits; of the
-/// others only those that are written as a program writes a float that it has.
+/// Whole numbers of all sizes in several notations. Those that are floats pass with their own digits; of the others
+/// only those in the form in which a program prints a float.
 #[test]
 fn whole_numbers_pass_when_they_are_floats_whatever_their_size_and_form() {
     let mut dice = Dice(0x2545_f491_4f6c_dd1d);
@@ -192,9 +192,9 @@ fn whole_numbers_pass_when_they_are_floats_whatever_their_size_and_form() {
 fn a_number_that_may_have_been_rounded_by_its_sender_is_reported() {
     let reported = |text: &str| sent(text).unwrap().to_json().unwrap().beyond_exact;
     assert_eq!(reported(r#"{"rows":[{"id":1},{"id":1e20}]}"#).as_deref(), Some("rows[1].id"));
-    // 2^53 + 1 would have become the same.
+    // 2^53 + 1 would have the same result.
     assert_eq!(reported(r#"{"id":-9007199254740992}"#).as_deref(), Some("id"));
-    // No integer of any of them was rounded: there is none that is smaller, and what is larger is a float.
+    // None of these can be a rounded integer: they are smaller, or written as floats.
     assert_eq!(reported(r#"{"id":9007199254740991,"a":0.1,"b":1e21,"c":-1e300}"#), None);
 }
 
@@ -216,7 +216,7 @@ fn only_an_object_can_be_sent() {
     }
 }
 
-/// A `Struct` of objects in each other, that many.
+/// A `Struct` of this many nested objects.
 fn nested(depth: usize) -> Vec<u8> {
     let mut body = Vec::new();
     for _ in 1..depth {
@@ -271,7 +271,7 @@ fn h153_hostile_values_are_errors_and_never_panics() {
         assert!(value.to_json().is_err(), "{what}: {:?}", value.to_json());
     }
     assert!(Struct::decode(&b"\x08\x01"[..]).is_err(), "fields that are a number");
-    // No value, a value that says nothing, and what a later form may add.
+    // No value, an empty value, and a value of a later version.
     for bytes in
         [&b"\x0a\x03\x0a\x01k"[..], b"\x0a\x05\x0a\x01k\x12\x00", b"\x0a\x08\x0a\x01k\x12\x03\x7a\x01x"]
     {

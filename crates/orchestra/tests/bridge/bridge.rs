@@ -1,4 +1,4 @@
-//! The bridge as an MCP server: opening, lists, pages, ids, lines, and how it ends.
+//! The bridge as an MCP server: initialization, lists, pages, ids, lines, and how it ends.
 
 use std::time::Duration;
 
@@ -179,10 +179,10 @@ fn r31_r33_what_is_no_request_is_refused_with_an_id_and_never_executed() {
         assert_eq!(wire.next().await["error"]["code"], -32600);
         wire.send_line(r#"{"jsonrpc":"2.0","id":3,"METHOD":"ping"}"#).await;
         assert_eq!(wire.next().await["error"]["code"], -32600);
-        // The original runs these, and answers without an id.
+        // The original runs these, and responds without an id.
         wire.send_line(r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"echo"}}"#).await;
         wire.send_line(r#"{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"echo"}}"#).await;
-        // And to these it answers that there is no such method.
+        // To these the original responds that the method does not exist.
         wire.send_line(r#"{"jsonrpc":"2.0","id":4,"result":{}}"#).await;
         wire.send_line(r#"{"jsonrpc":"2.0","method":"notifications/nobody/knows"}"#).await;
         let unknown = wire.request("some/unknown", &json!({})).await;
@@ -255,7 +255,7 @@ fn what_is_longer_than_a_frame_is_refused_and_the_session_goes_on() {
     run(async {
         let stage = Stage::new(usual).await;
         let mut wire = stage.opened().await;
-        // As a line it fits, as a frame with what stands around it it does not.
+        // It fits into a line, but not into a frame with the other fields.
         let line = |id: &str, length: usize| {
             let text = "x".repeat(length);
             format!(
@@ -326,7 +326,7 @@ fn a_batch_is_answered_in_the_one_revision_that_has_them() {
         answers.sort_by_key(|answer| answer["id"].as_i64());
         assert_eq!(answers[0]["result"]["content"][0]["text"], "hi", "{answers:?}");
         assert_eq!((answers.len(), &answers[1]["result"]), (2, &json!({})));
-        // The original takes it for no JSON, in all of them.
+        // The original treats each of these as invalid JSON.
         let mut wire = stage.opened().await;
         wire.send_line(batch).await;
         assert_eq!(wire.next().await["error"]["code"], -32600);

@@ -1,4 +1,4 @@
-//! Tools that change: who is told, and when nobody is asked.
+//! Changed tools: which clients are notified, and when no check is made.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn listing(names: watch::Receiver<Names>) -> impl Fn(&PluginRequest) -> Act + Se
     }
 }
 
-/// Looks only while the orchestrator may be starting its plugins, with the numbers that it has by itself.
+/// Checks only while the orchestrator may be starting its plugins, with the default times.
 fn settling() -> BridgeOptions {
     let mut options = BridgeOptions::default();
     options.poll = None;
@@ -43,7 +43,7 @@ fn a_client_is_told_when_the_tools_are_others_than_it_was_told() {
         let mut wire = stage.opened().await;
         let list = wire.ask("tools/list", &json!({})).await;
         assert_eq!(list["result"]["tools"].as_array().unwrap().len(), 2);
-        // In another order they are the same.
+        // Another order is no change.
         put.send(vec!["b", "a"]).unwrap();
         let mut arrivals = stage.scripted.arrivals();
         for _ in 0..3 {
@@ -78,7 +78,7 @@ fn a_modern_client_is_told_when_it_listens_for_it() {
     });
 }
 
-/// The next line is that the tools have changed; how many there are then.
+/// Expects the notification of changed tools, and returns how many there are now.
 async fn told(wire: &mut Wire) -> usize {
     assert_eq!(wire.next().await["method"], "notifications/tools/list_changed");
     wire.ask("tools/list", &json!({})).await["result"]["tools"].as_array().unwrap().len()
@@ -131,13 +131,13 @@ fn nobody_is_asked_while_no_client_would_hear_of_it() {
         for options in [polling(), settling()] {
             let (_put, names) = watch::channel(vec!["a"]);
             let stage = Stage::with(listing(names), options).await;
-            // A modern client that listens for nothing.
+            // A modern client that has subscribed to nothing.
             let mut wire = Wire::new(&stage.bridge);
             wire.ask_modern("server/discover", json!({})).await;
             let mut arrivals = stage.scripted.arrivals();
             let asked = tokio::time::timeout(Duration::from_millis(1_500), arrivals.recv()).await;
             assert!(asked.is_err(), "{asked:?}");
-            // And a legacy one, which hears of everything.
+            // And a legacy client, which gets all notifications.
             let _wire = stage.opened().await;
             arrivals.recv().await.unwrap();
         }

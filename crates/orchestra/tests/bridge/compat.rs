@@ -1,4 +1,4 @@
-//! `--compat 1.0`: the replies of the first version's document, and the three examples of it, through a scripted
+//! `--compat 1.0`: the responses in the first version's document with its three examples, through a scripted
 //! orchestrator and through our own host.
 
 use mcpjoin::Link;
@@ -118,7 +118,7 @@ fn everything_else_that_the_document_says_is_answered_so_too() {
     });
 }
 
-/// A server whose one tool is that of the document.
+/// A server whose only tool is that of the document.
 fn project_server() -> Server {
     let schema = Raw::from_value(&schema()).unwrap();
     let tool = Tool::new("create_project", schema).with_description("Create a new project workspace");

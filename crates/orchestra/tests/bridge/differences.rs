@@ -1,5 +1,5 @@
-//! Where the bridge is different from Orchestra's own: the lines that the original takes, or takes for something else, and
-//! the table of `docs/orchestra.md`, each row of which has its tests.
+//! Where the bridge differs from Orchestra's own: lines that the original accepts or misreads, and the table of
+//! `docs/orchestra.md`, each row of which has its tests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Stage, Wire, initialize, run, usual};
 
-/// What is answered to each of these lines: the code, and the id with which it is told.
+/// The response to each of these lines: its code and its id.
 #[test]
 fn lines_that_the_original_takes_are_refused_and_told_so() {
     let deep = |depth: usize| {
@@ -23,7 +23,7 @@ fn lines_that_the_original_takes_are_refused_and_told_so() {
         (br#"{"jsonrpc":"2.0","id":7,"method":"ping","params":null}"#.into(), -32602, json!(7)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}"#.into(), -32602, json!(7)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"ping","params":5}"#.into(), -32602, json!(7)),
-        // Of two ids nobody knows which is meant.
+        // With two ids it is unclear which one is meant.
         (br#"{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}"#.into(), -32600, json!(null)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"tools/list","method":"ping"}"#.into(), -32600, json!(7)),
         (br#"{"jsonrpc":"2.0","id":7,"method":"notifications/foo"}"#.into(), -32601, json!(7)),
@@ -74,7 +74,7 @@ fn before_the_session_is_opened_nothing_is_answered_but_ping() {
     });
 }
 
-/// The names of the tests in these folders.
+/// The names of the tests in these directories.
 fn tests(folders: &[&str]) -> BTreeSet<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let files = folders.iter().flat_map(|folder| std::fs::read_dir(crates.join(folder)).unwrap());
@@ -86,7 +86,7 @@ fn named(text: &str) -> Vec<String> {
     text.split("#[test]").skip(1).filter_map(name).collect()
 }
 
-/// A row names its tests in a comment, which no reader of the page sees.
+/// A row names its tests in a comment, which is not visible on the page.
 #[test]
 fn each_row_of_the_table_of_differences_has_its_tests() {
     let page = include_str!("../../../../docs/orchestra.md");

@@ -71,7 +71,7 @@ fn prompts_are_listed_and_filled_in() {
                 "messages": [
                     { "role": "user", "content": { "type": "text", "text": "Do it" } },
                     { "role": "assistant", "content": { "type": "text", "text": "Done" } },
-                    // The original writes {"type":""}, which is no MCP, and the role as it comes.
+                    // The original writes {"type":""}, which is not MCP, and any role unchanged.
                     { "role": "user", "content": { "type": "text", "text": "" } },
                     { "role": "user", "content": { "type": "resource",
                         "resource": { "uri": "orchestra://prompt", "text": "# A page" } } },
@@ -87,7 +87,7 @@ fn prompts_are_listed_and_filled_in() {
     });
 }
 
-/// Orchestra's own have no error for a prompt: each of these texts comes as the description of one without messages.
+/// Orchestra's programs have no error for a prompt: each of these texts is the description of one without messages.
 #[test]
 fn a_prompt_that_cannot_be_had_is_an_error_with_the_code_that_mcp_has_for_it() {
     run(async {
@@ -166,7 +166,7 @@ fn storage(request: &PluginRequest) -> Act {
                 },
                 "notes/refused.md" => return Act::Say(refusal("not_found", "there is none")),
                 "notes/broken.md" => return Act::Say(refusal("storage_error", "the disk is gone")),
-                // What the original's storage says of what is not there.
+                // The response of the original's storage for a missing document.
                 _ => StorageReadResponse::default(),
             };
             Act::Say(Response::StorageRead(stored))
@@ -236,7 +236,7 @@ fn a_document_is_read_under_its_uri_and_under_its_bare_name() {
             ("orchestra://notes/with%20space%20%c3%a9#?", "notes/with space é#?.md"),
             ("orchestra://notes/100%25", "notes/100%.md"),
             ("orchestra://notes/100%", "notes/100%.md"),
-            // How RFC 6570 fills `a/b` into the template.
+            // How RFC 6570 expands the template with `a/b`.
             ("orchestra://docs/a%2Fb", "docs/a/b.md"),
         ] {
             let read = wire.ask("resources/read", &json!({ "uri": uri })).await;
@@ -280,10 +280,10 @@ fn a_document_is_read_as_text_and_what_is_none_as_bytes() {
         );
         let empty = wire.ask("resources/read", &json!({ "uri": "orchestra://docs/empty" })).await;
         assert_eq!(empty["result"]["contents"][0]["text"], "");
-        // Nothing comes of it, not even a version; but it is listed.
+        // Reading it returns nothing, not even a version; but it is in the list.
         let hollow = wire.ask("resources/read", &json!({ "uri": "orchestra://docs/hollow" })).await;
         assert_eq!(hollow["result"]["contents"][0]["text"], "");
-        // Nothing comes of it, and it is not empty: Orchestra's storage does not say what is wrong.
+        // Reading it returns nothing although it is not empty: Orchestra's storage does not report the problem.
         let torn = wire.ask("resources/read", &json!({ "uri": "orchestra://docs/torn" })).await;
         assert_eq!(torn["error"]["code"], -32603, "{torn}");
         let picture = wire.ask("resources/read", &json!({ "uri": "orchestra://docs/picture" })).await;
@@ -343,7 +343,7 @@ fn what_is_not_there_is_an_error_and_so_is_what_leads_out_of_the_folder() {
 fn our_own_rules_accuse_the_bridge_of_nothing() {
     run(async {
         let stage = Stage::new(|request| match &request.request {
-            // As Orchestra's orchestrator says it.
+            // As Orchestra's orchestrator reports it.
             Some(Request::PromptGet(get)) if !["plan", "write"].contains(&&*get.prompt_name) => {
                 Act::Say(Response::PromptGet(PromptGetResponse {
                     description: format!("no plugin provides prompt {:?}", get.prompt_name),

@@ -1,4 +1,4 @@
-//! An orchestrator that answers as none should: each is an error that says what came back, and the connection goes on.
+//! An orchestrator with invalid responses: each is an error that names the problem, and the connection stays open.
 
 use mcpjoin_orchestra::client::OrchestratorErrorKind;
 use mcpjoin_orchestra::wire::plugin_request::Request;
@@ -7,7 +7,7 @@ use mcpjoin_quic::endpoint::QuicOptions;
 
 use crate::support::{Act, Folder, Scripted, call_of, handle, healthy, refusal, run, tools};
 
-/// The frame of an answer, for a request whose id is not known yet.
+/// The frame of a response to a request whose id is not known yet.
 fn frame(response: Option<wire::plugin_response::Response>) -> Vec<u8> {
     wire::encode(&PluginResponse { request_id: "x".into(), response }).unwrap().to_vec()
 }
@@ -83,7 +83,7 @@ fn the_error_envelope_is_an_error_with_its_code_whatever_was_asked() {
 
 #[test]
 fn nothing_is_taken_from_memory_for_a_length_that_is_a_lie() {
-    // 16 MiB are announced, one byte comes and then nothing: the deadline ends it, not the memory.
+    // 16 MiB are announced, one byte arrives, then nothing: the timeout ends it, and no memory is allocated.
     let folder = Folder::new();
     let certificates = folder.certificates();
     run(async {

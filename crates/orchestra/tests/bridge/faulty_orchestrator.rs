@@ -1,5 +1,5 @@
-//! An orchestrator that does not keep to the wire: it resets, stalls, truncates and lies about lengths. For the tests of
-//! whatever is a client of one.
+//! An orchestrator that violates the protocol: it resets, stalls, truncates and announces wrong lengths. For tests of
+//! its clients.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Arc;
@@ -12,49 +12,49 @@ use mcpjoin_orchestra::{ALPN, SERVER_NAME};
 use mcpjoin_quic::endpoint::{Connection, Listener, RecvStream, SendStream};
 use tokio::task::JoinSet;
 
-/// What it does with a request.
+/// The fault in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Answers as it should.
+    /// None: a valid response.
     None,
-    /// Resets the stream before the request has been read.
+    /// Resets the stream before the request is read.
     ResetAtOnce,
     /// Reads the request and resets the stream.
     ResetAfterRequest,
-    /// Writes half of the answer and resets the stream.
+    /// Writes half of the response and resets the stream.
     ResetInAnswer,
-    /// Refuses to read: STOP_SENDING, and the end of its own side.
+    /// Does not read: sends STOP_SENDING and ends its side.
     Stop,
-    /// Takes the request and says nothing, for ever.
+    /// Reads the request and never responds.
     Stall,
-    /// Writes half of the answer and then nothing, for ever.
+    /// Writes half of the response, and never the rest.
     StallInAnswer,
-    /// Ends its side without a byte: how the original answers what it cannot read.
+    /// Ends its side without a byte, as the original does when it cannot read a request.
     Empty,
-    /// Ends its side inside the length.
+    /// Ends its side inside the length prefix.
     HalfALength,
-    /// Ends its side inside the answer.
+    /// Ends its side inside the response.
     Truncate,
-    /// Says a length of 2^32-1 and writes the answer.
+    /// Announces a length of 2^32-1 and writes the response.
     LongLength,
-    /// Says one byte more than there are.
+    /// Announces one byte too many.
     OneMore,
-    /// Says one byte less than there are.
+    /// Announces one byte too few.
     OneLess,
-    /// A frame that is no message.
+    /// A frame that is not a message.
     Garbage,
-    /// A frame without a byte in it: an answer without an id and without an answer.
+    /// An empty frame: a response without id and content.
     NoAnswer,
-    /// The right answer under the id of another request.
+    /// A valid response with the id of another request.
     AnotherId,
-    /// The right answer twice on one stream.
+    /// A valid response, twice on one stream.
     Twice,
-    /// Closes the whole connection with an error of its own, the request read.
+    /// Reads the request and closes the whole connection with an error code.
     CloseConnection,
 }
 
 impl Fault {
-    /// All that are faults.
+    /// All faults.
     pub(crate) const ALL: [Self; 17] = [
         Self::ResetAtOnce,
         Self::ResetAfterRequest,
@@ -76,20 +76,20 @@ impl Fault {
     ];
 }
 
-/// Says what to do with a request, given its number (from 0) and itself.
+/// Selects the fault for a request, given its number from 0.
 type Script = dyn Fn(usize, &PluginRequest) -> Fault + Send + Sync;
 
-/// The orchestrator. Gone when this is dropped.
+/// The orchestrator. Dropping it stops it.
 pub(crate) struct FaultyOrchestrator {
     /// `host:port`
     pub(crate) address: String,
-    /// How many requests it has read to their end.
+    /// The number of requests that were read completely.
     pub(crate) requests: Arc<AtomicUsize>,
     _serving: JoinSet<()>,
 }
 
 impl FaultyOrchestrator {
-    /// Listens on a free port of the loopback interface. What is answered is what `host` says.
+    /// Listens on a free loopback port. Valid responses come from `host`.
     pub(crate) async fn start(
         certificates: Certificates,
         host: Host,
@@ -132,7 +132,7 @@ async fn exchange(
     script: Arc<Script>,
     requests: Arc<AtomicUsize>,
 ) {
-    // Those that are about not reading: of them the script is asked with an empty request.
+    // For faults without reading, the script gets an empty request.
     let number = requests.load(Ordering::SeqCst);
     match script(number, &PluginRequest::default()) {
         Fault::ResetAtOnce => {
@@ -173,7 +173,7 @@ async fn exchange(
         Fault::Twice => [&answer[..], &answer[..]].concat(),
         _ => answer,
     };
-    // Who does not want it any more does not get it.
+    // The client may have stopped reading.
     let _ = send.write_all(&bytes).await;
     match fault {
         Fault::ResetAfterRequest | Fault::ResetInAnswer => {

@@ -1,10 +1,10 @@
-//! Orchestra's client side: the handle on an orchestrator, the bridge that stands on it, and the one that answers as the
-//! first version did. The orchestrator is a scripted one on our own frames (`support`), which also does what no
-//! orchestrator should; the same as a program that behaves as the real one was seen to (`stand_in`); a faulty one
-//! (`faulty_orchestrator.rs`); and our own host where the two are to fit together.
+//! Orchestra's client side: the client of an orchestrator, the bridge on top of it, and the bridge of the first
+//! version. The orchestrator is a scripted one on our own frames (`support`), which can also misbehave; a program that
+//! behaves as the real one was observed to (`stand_in`); a faulty one (`faulty_orchestrator.rs`); or our own host,
+//! where the two must work together.
 //!
-//! What is wrong with Orchestra's own `transport.stdio` stands in the table of `docs/orchestra.md`, each row with the tests
-//! that it would fail (`differences`).
+//! The problems of Orchestra's own `transport.stdio` are in the table of `docs/orchestra.md`, each row with the tests
+//! that the original would fail (`differences`).
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]

@@ -1,4 +1,4 @@
-//! The bridge and a bad network, and the bridge and an orchestrator that does not keep to the wire.
+//! The bridge on a bad network, and with an orchestrator that violates the protocol.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ struct Number {
 /// How often each number was called.
 type Calls = Arc<Mutex<HashMap<u64, u32>>>;
 
-/// A host with one server, whose one tool counts how often it was called with each number, and gives its square.
+/// A host with a server whose tool returns the square of a number and counts its calls.
 async fn counting() -> (Host, Calls) {
     let calls = Calls::default();
     let counted = calls.clone();
@@ -61,7 +61,7 @@ fn h162_a_thousand_calls_through_the_bridge_are_right_over_a_bad_network() {
         let relay = Lossy::to(listener.address(), rates).await;
         tokio::spawn(async move { host.serve(listener, std::future::pending()).await });
         let orchestrator = handle(relay.address, &certificates).await;
-        // A handshake may be lost several times, and a call waits for it no longer than it does.
+        // A handshake may be lost several times, and a call waits for a limited time.
         orchestrator.connected(0).await.unwrap();
         let bridge = bridge_with(orchestrator, quiet());
         let (ours, theirs) = Link::memory();
@@ -88,7 +88,7 @@ fn h162_a_thousand_calls_through_the_bridge_are_right_over_a_bad_network() {
     });
 }
 
-/// What a client of the bridge is told of each fault; `None`: nothing, because it does no harm.
+/// The error that a client of the bridge gets for each fault; `None` for a harmless one.
 fn told(fault: Fault) -> Option<&'static str> {
     Some(match fault {
         Fault::ResetAtOnce | Fault::ResetAfterRequest | Fault::ResetInAnswer => "reset",
@@ -101,7 +101,7 @@ fn told(fault: Fault) -> Option<&'static str> {
         Fault::NoAnswer => "the orchestrator's answer is not one to",
         Fault::AnotherId => "but to another request",
         Fault::CloseConnection => "the connection ended before the answer came",
-        // What follows an answer is not read.
+        // Bytes after a response are not read.
         Fault::Twice | Fault::None => return None,
     })
 }
@@ -115,29 +115,29 @@ fn each_fault_of_an_orchestrator_ends_its_call_in_time_with_the_right_error_and_
         let script = {
             let armed = armed.clone();
             move |_, request: &PluginRequest| {
-                // The bridge asks by itself how a peer is that is slow to answer. The fault is for what a client asks.
+                // The bridge itself sends health requests to a slow peer. The fault is for the client's requests.
                 if matches!(request.request, Some(Request::Health(_))) {
                     return Fault::None;
                 }
                 let mut armed = armed.lock().unwrap();
                 let is_at_once = matches!(*armed, Some(Fault::ResetAtOnce | Fault::Stop));
-                // Whether this is the one that is not read, or one that was.
+                // Whether this is the request that is not read, or one that was.
                 let is_for_it = request.request.is_none() == is_at_once;
                 if is_for_it { armed.take().unwrap_or(Fault::None) } else { Fault::None }
             }
         };
         let faulty = FaultyOrchestrator::start(folder.certificates(), host, script).await;
         let mut options = OrchestratorOptions::default();
-        // Only the calls of the client reach the orchestrator, so that each meets its own fault: the bridge sends no health
-        // checks, and lists no tools after a reconnection, because no modern client listens for changes.
-        options.doubt = Duration::from_secs(3600);
+        // Only the calls of the client reach the orchestrator, so that each meets its own fault: the bridge sends no
+        // health checks, and lists no tools after a reconnection, because no modern client listens for changes.
+        options.health_check_after = Duration::from_secs(3600);
         let opened = async |options| {
             let orchestrator = handle_with(&faulty.address, &folder.certificates(), options).await;
             Wire::new(&bridge_with(orchestrator, quiet()))
         };
         let square = |n: i32| json!({ "name": "square", "arguments": { "n": n } });
         let mut patient = opened(options.clone()).await;
-        // What takes its time is waited for, and nothing else has to be over within it.
+        // A stalled exchange is awaited until this timeout, which does not affect the others.
         options.tool_call = Duration::from_secs(4);
         let mut impatient = opened(options).await;
         let mut n = 0;
@@ -165,8 +165,8 @@ fn each_fault_of_an_orchestrator_ends_its_call_in_time_with_the_right_error_and_
             let next = wire.ask_modern("tools/call", square(n)).await;
             assert_eq!(next["result"]["content"][0]["text"], (n * n).to_string(), "after {fault:?}: {next}");
         }
-        // A read is made again when the connection is lost, and otherwise its error is told as well; the two that take
-        // their time are left out.
+        // A read is retried when the connection is lost; its other errors are reported too. The two faults that take
+        // long are left out.
         let reads = Fault::ALL.into_iter().filter(|fault| told(*fault) != told(Fault::Stall));
         for fault in reads {
             *armed.lock().unwrap() = Some(fault);

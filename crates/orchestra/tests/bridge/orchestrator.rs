@@ -1,4 +1,4 @@
-//! The handle: calls, their bounds, and what becomes of one that is given up.
+//! The client: calls, their limits, and cancelled calls.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn it_can_be_used_before_the_orchestrator_is_there() {
     run(async {
         let orchestrator = handle(&address, &certificates).await;
         let late = async {
-            // The first attempt has failed by then: nobody listens there yet.
+            // The first attempt has failed by then, because the port is still closed.
             let error = orchestrator_without_patience(&address, &folder).await;
             assert!(error.contains(&address), "{error}");
             Scripted::at(&address, &certificates, usual).await
@@ -190,7 +190,7 @@ fn an_orchestrator_of_another_authority_is_refused_for_good_and_told_so() {
     run(async {
         let scripted = Scripted::new(&theirs.certificates(), usual).await;
         let orchestrator = handle(scripted.address, &ours.certificates()).await;
-        // A call that waits for the connection is told the same as one that comes later.
+        // A call that waits for the connection gets the same error as a later one.
         let early = orchestrator.tool_call(call_of("x")).await.unwrap_err();
         let error = orchestrator.connected(0).await.unwrap_err();
         assert!(matches!(error, SetupError::Refused(_)), "{error}");

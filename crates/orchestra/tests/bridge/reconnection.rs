@@ -1,4 +1,4 @@
-//! A connection that is lost: made again, reads made again, no call of a tool run twice, and who waits is told.
+//! A lost connection: reconnecting, retried reads, tool calls that run at most once, and errors for pending calls.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::lossy::{Lossy, Rates};
 use crate::stand_in::StandIn;
 use crate::support::{Act, Folder, Scripted, call_of, done, handle, handle_with, healthy, run, tools, usual};
 
-/// How long the call after a restart may take: 2 s, and more where the machine is so busy that the first took long.
+/// Maximum time of the call after a restart: 2 s, or more if the machine is so busy that the first call took long.
 fn most(first: Instant) -> Duration {
     Duration::from_secs(2).max(20 * first.elapsed())
 }
 
-/// A stand-in whose tools are up, a handle on it with the numbers that it has by itself, and how long that may take at
-/// most which is to take 2 s.
+/// A stand-in with running tools, a client of it with the default options, and the maximum time for what should take
+/// 2 s.
 async fn connected(certificates: &Certificates) -> (StandIn, Orchestrator, Duration) {
     let stand_in = StandIn::start(certificates).await;
     stand_in.up(&["slow", "echo", "fail"]);
@@ -35,7 +35,7 @@ async fn connected(certificates: &Certificates) -> (StandIn, Orchestrator, Durat
     (stand_in, orchestrator, most(first))
 }
 
-/// A call that is not answered, which has arrived.
+/// A call that has arrived and gets no response.
 async fn in_flight(stand_in: &StandIn, orchestrator: &Orchestrator) -> JoinHandle<OrchestratorError> {
     let mut arrivals = stand_in.arrivals();
     let orchestrator = orchestrator.clone();
@@ -44,7 +44,7 @@ async fn in_flight(stand_in: &StandIn, orchestrator: &Orchestrator) -> JoinHandl
     call
 }
 
-/// Waits for the call, and says how long that has taken.
+/// Awaits the error of a call, and returns how long that took.
 async fn lost(call: JoinHandle<OrchestratorError>, why: &str) -> Duration {
     let begun = Instant::now();
     let error = call.await.unwrap();
@@ -70,13 +70,13 @@ fn after_a_restart_the_next_call_is_right() {
     });
 }
 
-/// Who waits for one call makes no other that would look for the orchestrator.
+/// No other call is made that would probe the orchestrator.
 #[test]
 fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
     let folder = Folder::new();
     let certificates = folder.certificates();
     run(async {
-        // How long the call has been under way, and how long there is nobody then.
+        // How long the call has been in progress, and for how long the orchestrator is gone.
         let cases = [(0, 0), (0, 700), (1_300, 0), (1_300, 2_500)].map(|(under_way, away)| {
             let certificates = &certificates;
             async move {
@@ -126,7 +126,7 @@ fn a_call_in_flight_ends_at_once_when_the_orchestrator_is_told_to_stop() {
     });
 }
 
-/// However many calls are under way, and however long.
+/// Independent of the number and duration of the calls in progress.
 #[test]
 fn a_far_end_that_answers_is_asked_once_in_each_time_of_silence_and_keeps_its_connection() {
     let folder = Folder::new();
@@ -152,7 +152,7 @@ fn a_far_end_that_answers_is_asked_once_in_each_time_of_silence_and_keeps_its_co
         for _ in 0..50 {
             arrivals.recv().await.unwrap();
         }
-        // What was asked before the calls.
+        // Drop the requests before the calls.
         while asks.try_recv().is_ok() {}
         let begun = Instant::now();
         for _ in 0..6 {
@@ -164,7 +164,7 @@ fn a_far_end_that_answers_is_asked_once_in_each_time_of_silence_and_keeps_its_co
     });
 }
 
-/// Closes the connection at the first request of its kind, and answers from then on.
+/// Closes the connection at the first request, and responds from then on.
 fn closing(once: Arc<AtomicBool>) -> impl Fn(&mcpjoin_orchestra::wire::PluginRequest) -> Act {
     move |request| match request.request {
         Some(Request::Health(_)) => healthy(),
@@ -237,7 +237,7 @@ fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_m
         (options.idle, options.keep_alive) = (Duration::from_secs(4), Duration::from_millis(400));
         let orchestrator = handle_with(relay.address, &folder.certificates(), options).await;
         assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
-        // Twice as long as it may be silent, and nothing is asked.
+        // Twice the silence limit passes without a request.
         let another = timeout(Duration::from_secs(8), orchestrator.connected(1)).await;
         assert!(another.is_err(), "the first one has not held");
         let mut arrivals = scripted.arrivals();
@@ -252,7 +252,7 @@ fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_m
         assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
         let OrchestratorErrorKind::Lost { why, maybe_done: true } = error.kind else { panic!("{error}") };
         assert!(why.contains("the peer or the network is gone"), "{why}");
-        // The network is there again.
+        // The network is back.
         relay.point(Some(scripted.address));
         assert_eq!(orchestrator.connected(1).await.unwrap(), 2);
         assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
@@ -283,7 +283,7 @@ fn a_tool_is_not_called_over_a_connection_that_has_been_silent_before_it_gives_a
     run(async {
         let mut stand_in = StandIn::start(&certificates).await;
         let mut options = quick();
-        options.doubt = Duration::ZERO;
+        options.health_check_after = Duration::ZERO;
         let orchestrator = handle_with(stand_in.address(), &certificates, options).await;
         assert_eq!(orchestrator.list_tools().await.unwrap(), []);
         stand_in.kill().await;
@@ -312,15 +312,15 @@ fn a_slow_tool_is_not_taken_for_a_dead_peer() {
         let early = timeout(Duration::from_millis(800), &mut call).await;
         assert!(early.is_err(), "it waits many times as long as a peer may be silent: {early:?}");
         go.send(true).unwrap();
-        // What comes back is no answer to a call, which does not matter here: it came.
+        // The response is of the wrong kind, which does not matter here: it arrived.
         assert!(matches!(call.await.unwrap_err().kind, OrchestratorErrorKind::Unexpected { .. }));
         assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
         assert_eq!(scripted.calls().len(), 1);
     });
 }
 
-/// When the network is back, the connection that was silent is asked once more before it is given up: by itself it says
-/// nothing for as long as it has waited already.
+/// When the network is back, the silent connection is probed once more before it is replaced. By itself it retransmits
+/// only after as long as it has already waited.
 #[test]
 fn a_call_in_flight_survives_a_network_that_is_away_for_a_moment() {
     let folder = Folder::new();
@@ -369,7 +369,7 @@ fn no_call_runs_twice_while_the_orchestrator_is_killed_and_back_under_load() {
             let orchestrator = orchestrator.clone();
             async move {
                 let name = format!("call-{number}");
-                // Nobody has a tool of that name, which is an answer as any other.
+                // An unknown tool is a response like any other.
                 (orchestrator.tool_call(call_of(&name)).await.is_ok(), name)
             }
         });

@@ -1,4 +1,4 @@
-//! An orchestrator as the real one was seen to behave, from the first of its plugins to its end by a signal.
+//! An orchestrator that behaves as the real one was observed to, from its first plugin to its end by a signal.
 
 use std::net::SocketAddr;
 
@@ -13,11 +13,11 @@ use crate::support::{Act, Scripted, refusal, tools, usual};
 
 type Names = Vec<&'static str>;
 
-/// A program on a port that stays the same. It listens before its plugins are up; these come one by one. Killed, it says
-/// nothing to anybody, and started again it knows nothing of the connections of before: what is its port is a relay's, so
-/// that it is another endpoint each time, whose stateless resets nobody believes.
+/// An orchestrator on a fixed port. It listens before its plugins run; these start one by one. If it is killed, it
+/// informs no peer, and after the restart it knows none of the earlier connections. The fixed port is that of a relay,
+/// so each start is another endpoint, whose stateless resets are not accepted.
 ///
-/// What it does with a request is what [`usual`] says, as far as the plugin of that tool is up.
+/// It responds as [`usual`] does, as far as the plugin of a tool is running.
 pub(crate) struct StandIn {
     certificates: Certificates,
     port: Port,
@@ -27,7 +27,7 @@ pub(crate) struct StandIn {
 }
 
 impl StandIn {
-    /// Without a plugin yet.
+    /// Starts without plugins.
     pub(crate) async fn start(certificates: &Certificates) -> Self {
         let port = Port::claim_udp().unwrap();
         let (up, _) = watch::channel(Names::new());
@@ -40,7 +40,7 @@ impl StandIn {
         SocketAddr::from(([127, 0, 0, 1], self.port.number()))
     }
 
-    /// A plugin is up, and has these tools.
+    /// Starts a plugin with these tools.
     pub(crate) fn up(&self, tools: &[&'static str]) {
         self.up.send_modify(|up| up.extend(tools));
     }
@@ -53,14 +53,14 @@ impl StandIn {
         self.killed.push(scripted);
     }
 
-    /// It has been killed, and is started again: its plugins are not up yet.
+    /// Restarts it after it was killed, without plugins.
     pub(crate) async fn start_again(&mut self) {
         let scripted = Scripted::new(&self.certificates, script(self.up.subscribe())).await;
         let relay = Lossy::at(self.address(), scripted.address).await;
         self.running = Some((scripted, relay));
     }
 
-    /// SIGTERM: its connections are closed with code 0, and then its port.
+    /// SIGTERM: closes its connections with code 0, and then its port.
     pub(crate) async fn stop(&mut self) {
         let (scripted, relay) = self.running.take().unwrap();
         scripted.stop().await;
@@ -68,7 +68,7 @@ impl StandIn {
         self.up.send_replace(Names::new());
     }
 
-    /// Every request from now on, health aside, until it ends.
+    /// Every request from now on except health, until it ends.
     pub(crate) fn arrivals(&self) -> mpsc::UnboundedReceiver<PluginRequest> {
         self.running.as_ref().unwrap().0.arrivals()
     }

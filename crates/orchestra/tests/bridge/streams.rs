@@ -1,9 +1,9 @@
-//! Tools that answer bit by bit: chunks become progress and one result, and a far end that has none is asked otherwise.
+//! Tools that stream: chunks become progress and one result, and a server that does not stream gets a normal call.
 
 use std::time::Duration;
 
 use mcpjoin_orchestra::client::{
-    BridgeOptions, Orchestrator, OrchestratorErrorKind, OrchestratorOptions, Streamed,
+    BridgeOptions, Orchestrator, OrchestratorErrorKind, OrchestratorOptions, StreamItem,
 };
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::plugin_response::Response;
@@ -41,14 +41,14 @@ fn failed(code: &str, message: &str) -> Response {
     })
 }
 
-/// Without polling, and with these tools asked to answer bit by bit.
+/// Without polling, and with these tools called as streams.
 fn streaming(tools: &[&str]) -> BridgeOptions {
     let mut options = quiet();
     options.streamed = tools.iter().map(|name| (*name).to_owned()).collect();
     options
 }
 
-/// Answers `StreamStart` so, and everything else as usual.
+/// Responds to `StreamStart` as given, and as usual to everything else.
 fn answering(start: impl Fn(&StreamStart) -> Act + Send + Sync + 'static) -> impl Fn(&PluginRequest) -> Act {
     move |request| match &request.request {
         Some(Request::StreamStart(asked)) => start(asked),
@@ -56,7 +56,7 @@ fn answering(start: impl Fn(&StreamStart) -> Act + Send + Sync + 'static) -> imp
     }
 }
 
-/// What is to be answered, made anew each time.
+/// Creates the response for each case.
 type Making = fn() -> Act;
 
 async fn result_of(version: &str, responses: impl Fn() -> Vec<Response> + Send + Sync + 'static) -> Value {
@@ -74,7 +74,7 @@ async fn result_of(version: &str, responses: impl Fn() -> Vec<Response> + Send +
 #[test]
 fn what_has_come_in_chunks_is_one_result() {
     run(async {
-        // A character that is cut in two.
+        // A character that is split between two chunks.
         let text = || vec![chunk(b"caf\xc3", BYTES, 0), chunk(b"\xa9 and tea", BYTES, 1), end(2)];
         assert_eq!(
             result_of("2025-11-25", text).await,
@@ -150,7 +150,7 @@ fn what_comes_is_told_as_progress() {
 #[test]
 fn who_does_not_stream_is_asked_as_for_any_other_tool_and_runs_it_once() {
     run(async {
-        // As the orchestrator of 1.0 says it, and as a plugin says it of a tool that it has otherwise.
+        // The error of the 1.0 orchestrator, and that of a plugin for a tool that does not stream.
         for other in [
             refusal("unknown_request", "unrecognized request type"),
             failed("tool_not_found", "no streaming tool"),
@@ -162,7 +162,7 @@ fn who_does_not_stream_is_asked_as_for_any_other_tool_and_runs_it_once() {
             assert_eq!(answer["result"]["content"][0]["text"], "hi", "{answer}");
             assert_eq!(stage.scripted.calls().len(), 1);
         }
-        // And of what it was not told of, it is not asked in that way.
+        // Tools that are not in the options are not called as streams.
         let stage = Stage::with(answering(|_| panic!("not asked for")), streaming(&["other"])).await;
         let mut wire = stage.opened().await;
         assert!(wire.call("echo", &json!({ "text": "hi" })).await["result"].is_object());
@@ -252,7 +252,7 @@ fn the_time_limit_of_a_call_is_one_for_the_whole_stream() {
         let orchestrator = handle_with(scripted.address, &certificates, options).await;
         let start = StreamStart { tool_name: "say".into(), ..StreamStart::default() };
         let mut stream = orchestrator.tool_stream(start).await.unwrap().unwrap();
-        assert!(matches!(stream.next().await.unwrap(), Streamed::Chunk(_)));
+        assert!(matches!(stream.next().await.unwrap(), StreamItem::Chunk(_)));
         let error = stream.next().await.unwrap_err();
         assert!(matches!(error.kind, OrchestratorErrorKind::TimedOut { maybe_done: true, .. }), "{error}");
         drop(stream);
@@ -280,7 +280,7 @@ fn over_plain_tcp_a_stream_has_a_connection_of_its_own_and_so_has_its_end() {
         };
         let asked = async {
             let mut stream = orchestrator.tool_stream(start).await.unwrap().unwrap();
-            let Streamed::Chunk(chunk) = stream.next().await.unwrap() else { panic!() };
+            let StreamItem::Chunk(chunk) = stream.next().await.unwrap() else { panic!() };
             assert_eq!(chunk.data, "first");
         };
         let (served, ()) = tokio::join!(served, asked);
@@ -291,7 +291,7 @@ fn over_plain_tcp_a_stream_has_a_connection_of_its_own_and_so_has_its_end() {
     });
 }
 
-/// Nothing of this is seen where it was not asked for.
+/// Without a progress token there is no progress.
 #[test]
 fn without_being_told_of_any_no_tool_is_streamed() {
     let folder = Folder::new();

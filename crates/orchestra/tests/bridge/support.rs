@@ -1,4 +1,4 @@
-//! An orchestrator that does as it is told, and a client that writes lines.
+//! A scripted orchestrator, and a client that writes lines.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
@@ -27,10 +27,10 @@ use tokio::io::{
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// No test takes longer: a hang is a failure.
+/// Time limit of each test, so that a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Runs a test on a runtime of its own, within the deadline.
+/// Runs a test on its own runtime, within the time limit.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let outcome =
@@ -39,7 +39,7 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     outcome
 }
 
-/// A folder of certificates of a test's own, removed at its end.
+/// A test directory for certificates, removed at the end.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -66,19 +66,19 @@ impl Drop for Folder {
     }
 }
 
-/// What the orchestrator does with one request.
+/// What the orchestrator does with a request.
 pub(crate) enum Act {
-    /// Answers.
+    /// Responds.
     Say(Response),
-    /// Answers with these bytes and ends the stream.
+    /// Responds with these bytes and ends the stream.
     Bytes(Vec<u8>),
-    /// Answers with these, one frame after the other on one stream, and ends it.
+    /// Responds with these messages, one frame each on one stream, and ends it.
     Frames(Vec<Response>),
-    /// The first of them, and the others when it is told to.
+    /// Responds with the first messages, and with the others when the value becomes true.
     FramesWhen(Vec<Response>, watch::Receiver<bool>, Vec<Response>),
-    /// Says nothing until the client gives up.
+    /// Does not respond until the client cancels.
     Hold,
-    /// Answers when it is told to.
+    /// Responds when the value becomes true.
     When(watch::Receiver<bool>, Response),
     /// Resets the stream.
     Reset,
@@ -88,7 +88,7 @@ pub(crate) enum Act {
 
 type Script = dyn Fn(&PluginRequest) -> Act + Send + Sync;
 
-/// An orchestrator that does as its script says, and what it has seen.
+/// An orchestrator that follows its script, and records its requests.
 pub(crate) struct Scripted {
     pub(crate) address: SocketAddr,
     seen: Arc<Seen>,
@@ -102,7 +102,7 @@ struct Seen {
     arrived: Mutex<Vec<mpsc::UnboundedSender<PluginRequest>>>,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
-    /// Streams that the client has given up.
+    /// The number of streams that the client has cancelled.
     given_up: watch::Sender<usize>,
 }
 
@@ -120,7 +120,7 @@ impl Scripted {
         script: impl Fn(&PluginRequest) -> Act + Send + Sync + 'static,
     ) -> Self {
         let certificates = certificates.clone();
-        // The numbers of the real one.
+        // The options of the real one.
         let mut options = QuicOptions::default();
         options.streams = 100;
         (options.idle, options.keep_alive) = (Duration::from_secs(300), Duration::from_secs(15));
@@ -129,7 +129,7 @@ impl Scripted {
             let tls = move || certificates.server(SERVER_NAME, true, ALPN);
             match Listener::bind(address, tls, options.clone()).await {
                 Ok(listener) => break listener,
-                // Whoever has listened there before has stopped, and its socket is closed by a task of its own.
+                // The previous listener has stopped, but its socket is closed by another task.
                 Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
             }
             tokio::task::yield_now().await;
@@ -142,7 +142,7 @@ impl Scripted {
         Self { address, seen, task, stop }
     }
 
-    /// What it was asked, health aside: that is asked for its own sake.
+    /// All requests except health.
     pub(crate) fn requests(&self) -> Vec<Request> {
         let requests = self.seen.requests.lock().unwrap();
         let asked = requests.iter().filter_map(|request| request.request.clone());
@@ -165,19 +165,19 @@ impl Scripted {
         self.seen.most_at_once.load(Ordering::SeqCst)
     }
 
-    /// Every request from now on, health aside.
+    /// Every request from now on except health.
     pub(crate) fn arrivals(&self) -> mpsc::UnboundedReceiver<PluginRequest> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.seen.arrived.lock().unwrap().push(sender);
         receiver
     }
 
-    /// Waits until so many streams were given up.
+    /// Waits until this many streams were cancelled.
     pub(crate) async fn given_up(&self, streams: usize) {
         self.seen.given_up.subscribe().wait_for(|given| *given >= streams).await.unwrap();
     }
 
-    /// Ends it in good order.
+    /// Stops it normally.
     pub(crate) async fn stop(mut self) {
         self.stop.send(true).unwrap();
         (&mut self.task).await.unwrap();
@@ -294,7 +294,7 @@ async fn answer(
     seen.at_once.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Lists come in another order each time, as from the real one.
+/// Lists are in another order each time, as from the real one.
 fn in_any_order(mut response: Response) -> Response {
     let random = RandomState::new();
     match &mut response {
@@ -307,7 +307,7 @@ fn in_any_order(mut response: Response) -> Response {
     response
 }
 
-/// A handle with the numbers that it has by itself.
+/// A client with the default options.
 pub(crate) async fn handle(address: impl ToString, certificates: &Certificates) -> Orchestrator {
     handle_with(address, certificates, OrchestratorOptions::default()).await
 }
@@ -342,7 +342,7 @@ pub(crate) fn tool(name: &str) -> ToolDefinition {
     ToolDefinition { name: name.into(), ..ToolDefinition::default() }
 }
 
-/// Tools that have a schema, but for one of them, as there is one with the real orchestrator.
+/// Tools with a schema, except for one, as in the real orchestrator.
 pub(crate) fn tools(names: &[&str]) -> Response {
     let without = names.iter().min();
     let definition = |name: &&str| ToolDefinition {
@@ -373,7 +373,7 @@ pub(crate) fn call_of(name: &str) -> ToolRequest {
     ToolRequest { tool_name: name.into(), ..ToolRequest::default() }
 }
 
-/// An orchestrator of a few tools: `echo` says its arguments, `fail` fails, `slow` never answers.
+/// An orchestrator with a few tools: `echo` returns its arguments, `fail` fails, `slow` never responds.
 pub(crate) fn usual(request: &PluginRequest) -> Act {
     match request.request.as_ref().unwrap() {
         Request::Health(_) => healthy(),
@@ -394,7 +394,7 @@ pub(crate) fn usual(request: &PluginRequest) -> Act {
 
 // ---- the MCP side ----
 
-/// A client that writes lines by hand.
+/// A client that writes lines.
 pub(crate) struct Wire {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: Option<WriteHalf<DuplexStream>>,
@@ -403,7 +403,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Over a link that is served so.
+    /// Over a link that `serve` serves.
     pub(crate) fn over<F, Fut>(serve: F) -> Self
     where
         F: FnOnce(Link) -> Fut,
@@ -421,7 +421,7 @@ impl Wire {
         Self::over(|link| async move { format!("{:?}", bridge.serve(link).await) })
     }
 
-    /// The same after the handshake in that revision.
+    /// The same after initialization with this revision.
     pub(crate) async fn opened(bridge: &Bridge, version: &str) -> Self {
         let mut wire = Self::new(bridge);
         let answer = wire.ask("initialize", &initialize(version)).await;
@@ -440,7 +440,7 @@ impl Wire {
         writer.write_all(b"\n").await.unwrap();
     }
 
-    /// The next line, as it is.
+    /// The next line, unparsed.
     pub(crate) async fn line(&mut self) -> String {
         self.lines.next_line().await.unwrap().expect("a line")
     }
@@ -449,7 +449,7 @@ impl Wire {
         serde_json::from_str(&self.line().await).unwrap()
     }
 
-    /// Sends a request and gives its id.
+    /// Sends a request and returns its id.
     pub(crate) async fn request(&mut self, method: &str, params: &Value) -> i64 {
         self.last += 1;
         let id = self.last;
@@ -457,7 +457,7 @@ impl Wire {
         id
     }
 
-    /// Asks, and gives the answer; nothing else may come before it.
+    /// Sends a request and returns its response; nothing else may arrive before it.
     pub(crate) async fn ask(&mut self, method: &str, params: &Value) -> Value {
         let id = self.request(method, params).await;
         let answer = self.next().await;
@@ -469,12 +469,12 @@ impl Wire {
         self.ask("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
 
-    /// Asks in the modern way.
+    /// Sends a request in the modern form.
     pub(crate) async fn ask_modern(&mut self, method: &str, params: Value) -> Value {
         self.ask(method, &modern(params)).await
     }
 
-    /// Closes our side, and gives what still comes, and how serving has ended.
+    /// Closes our side, and returns the remaining messages and how serving ended.
     pub(crate) async fn finish(mut self) -> (Vec<Value>, String) {
         self.writer.take().expect("still open").shutdown().await.unwrap();
         let mut rest = Vec::new();
@@ -489,7 +489,7 @@ pub(crate) fn initialize(version: &str) -> Value {
     json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": { "name": "t", "version": "0" } })
 }
 
-/// Parameters with what each request says in the modern era.
+/// Adds the `_meta` of modern requests.
 pub(crate) fn modern(mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
     params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "t", "version": "0" });
@@ -501,7 +501,7 @@ pub(crate) fn bridge_with(orchestrator: Orchestrator, options: BridgeOptions) ->
     Bridge::new(orchestrator, options).unwrap()
 }
 
-/// A scripted orchestrator, a bridge to it that does not poll, and what keeps them.
+/// A scripted orchestrator, a bridge to it that does not poll, and their resources.
 pub(crate) struct Stage {
     _folder: Folder,
     pub(crate) scripted: Scripted,
@@ -529,7 +529,7 @@ impl Stage {
     }
 }
 
-/// Without looking by itself.
+/// Without polling.
 pub(crate) fn quiet() -> BridgeOptions {
     let mut options = BridgeOptions::default();
     (options.poll, options.settling) = (None, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Calling tools: what goes out, and what comes back as text, as structure, as failure and as numbers.
+//! Tool calls: the requests, and results as text, structure, failure and numbers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::support::{Act, Stage, Wire, done, healthy, of_json, quiet, run, usual};
 
-/// Answers every call with that result.
+/// Responds to every call with this result.
 fn saying(result: Value) -> impl Fn(&PluginRequest) -> Act + Send + Sync + 'static {
     answering(ToolResponse { success: true, result: Some(of_json(&result)), ..ToolResponse::default() })
 }
@@ -26,7 +26,7 @@ fn answering(response: ToolResponse) -> impl Fn(&PluginRequest) -> Act + Send + 
 async fn result_of(script: impl Fn(&PluginRequest) -> Act + Send + Sync + 'static, version: &str) -> Value {
     let stage = Stage::new(script).await;
     let mut wire = Wire::opened(&stage.bridge, version).await;
-    // What is logged beside it belongs to other tests.
+    // Log messages are covered by other tests.
     wire.ask("logging/setLevel", &json!({ "level": "emergency" })).await;
     let mut answer = wire.call("x", &json!({})).await;
     answer["result"].take()
@@ -38,7 +38,7 @@ fn r29_a_result_is_the_text_of_the_original_and_its_structure_beside_it() {
     let both = |said: &str, structure: Value| json!({ "content": [{ "type": "text", "text": said }], "structuredContent": structure });
     let cases = [
         (json!({ "text": "Created" }), text("Created")),
-        // The original leaves an empty text out, which is no MCP.
+        // The original omits an empty text, which is not MCP.
         (json!({ "text": "" }), text("")),
         (json!({ "text": "a", "id": 7 }), both("a", json!({ "text": "a", "id": 7 }))),
         (json!({ "text": 5 }), both("", json!({ "text": 5 }))),
@@ -50,7 +50,7 @@ fn r29_a_result_is_the_text_of_the_original_and_its_structure_beside_it() {
             ),
         ),
         (json!({}), both("{}", json!({}))),
-        // Another program's own member of that name is no content of MCP.
+        // A member of that name from another program is not MCP content.
         (
             json!({ "text": "a", "content": [{ "type": "pear" }] }),
             both("a", json!({ "text": "a", "content": [{ "type": "pear" }] })),
@@ -193,7 +193,7 @@ fn r33_parameters_that_are_wrong_are_not_sent() {
     });
 }
 
-/// A number that no float holds, as nothing but a text can be written.
+/// A number that no float represents, as it can only be written in a text.
 const CALL: &str = r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"echo","arguments":{"rows":[{"id":12345678901234567890}]}}}"#;
 
 #[test]
@@ -241,7 +241,7 @@ fn a_number_that_a_float_holds_passes_at_every_size_and_is_reported_where_it_may
             ("9007199254740991", "9007199254740991", "9007199254740991", false),
             ("9007199254740994", "9007199254740994", "9007199254740994", true),
             ("1700000000000000000", "1700000000000000000", "1700000000000000000", true),
-            // The text has the digits of the original, which are those of another number.
+            // The text has the original's digits, which are those of another number.
             ("1152921504606846976", "1152921504606847000", "1152921504606846976", true),
             ("100000000000000000000", "100000000000000000000", "100000000000000000000", true),
             ("1000000000000000000000", "1e+21", "1e+21", false),
@@ -310,7 +310,7 @@ fn many_calls_at_once_are_all_answered_each_with_its_own() {
         for _ in 0..300 {
             let answer = wire.next().await;
             let id = answer["id"].as_i64().unwrap();
-            // The first id is that of the opening.
+            // The first id is that of the initialization.
             assert_eq!(answer["result"]["content"][0]["text"], format!("n{}", id - 2), "{answer}");
             assert!(seen.insert(id));
         }

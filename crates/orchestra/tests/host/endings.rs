@@ -1,4 +1,4 @@
-//! Ends: of a call that nobody waits for, of an MCP server, of the host.
+//! Ends: of a cancelled call, of an MCP server, and of the host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use crate::{Stage, call, client, connect, json, offer, run};
 
-/// A server with a tool that says when it begins, and goes on until it is cancelled.
+/// A server with a tool that reports its start and runs until it is cancelled.
 fn endless() -> (Server, mpsc::UnboundedReceiver<&'static str>) {
     let (say, said) = mpsc::unbounded_channel();
     let wait = move |_: NoArguments, context: Context| {
@@ -39,7 +39,7 @@ fn endless() -> (Server, mpsc::UnboundedReceiver<&'static str>) {
     (Server::builder("endless", "1").tool(tool("wait"), wait).build().unwrap(), said)
 }
 
-/// Says so however the handler ends.
+/// Reports the end of a handler, however it ends.
 struct Cancelled(mpsc::UnboundedSender<&'static str>);
 
 impl Drop for Cancelled {
@@ -65,7 +65,7 @@ fn a_call_is_cancelled_when_its_stream_is_reset_or_stopped_or_its_connection_end
             match way {
                 "reset" => send.reset(0_u32.into()).unwrap(),
                 "stopped" => {
-                    // Its own side has ended, as with every request of the real bridge.
+                    // The client's side has ended, as with every request of the real bridge.
                     send.finish().unwrap();
                     receive.stop(0_u32.into()).unwrap();
                 }
@@ -114,7 +114,7 @@ fn what_is_in_progress_is_finished_before_the_host_ends_in_good_order() {
         let (answer, ()) = tokio::join!(stage.call("wait", "{}"), async {
             said.recv().await.unwrap();
             end.send(()).unwrap();
-            // Nobody else is let in, and who is in the middle goes on.
+            // New clients are rejected, and the call in progress goes on.
             go.notify_one();
         });
         assert_eq!(json(&answer.result), json!({ "text": "finished" }));
@@ -157,7 +157,7 @@ fn more_connections_than_may_be_are_refused_and_those_that_are_there_go_on() {
         let options = mcpjoin_quic::endpoint::QuicOptions::default();
         mcpjoin_quic::endpoint::connect(&stage.address, &tls, &options).await.unwrap_err();
         stage.ask(Request::Health(HealthRequest {})).await;
-        // There is room again when the first has gone.
+        // After the first client has gone there is room again.
         stage.connection.close(0, "client closed");
         stage.connection.settled(Duration::from_secs(5)).await;
         let connected = async {
@@ -172,7 +172,7 @@ fn more_connections_than_may_be_are_refused_and_those_that_are_there_go_on() {
     });
 }
 
-/// The first datagram of a client, which is never told anything.
+/// The first datagram of a client that never gets a response.
 async fn first_datagram(stage: &Stage) -> Vec<u8> {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let tls = stage.folder.certificates();
@@ -180,12 +180,12 @@ async fn first_datagram(stage: &Stage) -> Vec<u8> {
     let (address, options) =
         (socket.local_addr().unwrap().to_string(), mcpjoin_quic::endpoint::QuicOptions::default());
     let mut datagram = vec![0; 2000];
-    // One attempt for all of the loop: each attempt begins with an empty datagram, so that new ones would never get further.
+    // One attempt for the whole loop: each attempt starts with an empty datagram, so new attempts would never progress.
     let mut connecting = std::pin::pin!(mcpjoin_quic::endpoint::connect(&address, &tls, &options));
     loop {
         tokio::select! {
             biased;
-            // An empty one asks whether somebody is there.
+            // An empty datagram tests whether the port is open.
             received = socket.recv(&mut datagram) => {
                 let length = received.unwrap();
                 if length > 0 {
@@ -205,7 +205,7 @@ fn who_is_in_the_middle_of_a_handshake_does_not_keep_the_host_from_ending() {
         let mut stage = Stage::of(&server).await;
         let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         stranger.send_to(&first_datagram(&stage).await, &stage.address).await.unwrap();
-        // Its answer is what the stranger would have to go on with.
+        // The stranger would need this response to continue.
         assert!(stranger.recv(&mut [0; 2000]).await.unwrap() > 0);
         stage.end.take().unwrap().send(()).unwrap();
         let ended = timeout(HostLimits::default().drain / 2, stage.serving).await;
@@ -223,7 +223,7 @@ fn who_is_there_and_has_not_said_a_byte_over_tcp_does_not_either() {
         let (end, ends) = oneshot::channel::<()>();
         let serving = tokio::spawn(async move { host.serve_tcp(listener, async { drop(ends.await) }).await });
         let mut silent = TcpStream::connect(address).await.unwrap();
-        // Whoever comes later is answered, so the silent one is in.
+        // A later client gets a response, so the silent one was accepted.
         let mut other = TcpStream::connect(address).await.unwrap();
         let health =
             PluginRequest { request_id: "h".to_owned(), request: Some(Request::Health(HealthRequest {})) };
@@ -236,7 +236,7 @@ fn who_is_there_and_has_not_said_a_byte_over_tcp_does_not_either() {
     });
 }
 
-/// A server that is started again each time, its starts counted and its connections kept, so that it can be ended.
+/// A server that can be stopped and is restarted each time, with the number of starts.
 #[derive(Clone, Default)]
 struct Mortal {
     starts: Arc<AtomicUsize>,
@@ -266,7 +266,7 @@ impl Mortal {
         Offer::restarting(name, client)
     }
 
-    /// Ends the run that is current, as far as its client knows of it, too.
+    /// Stops the current run, also from its client's point of view.
     async fn die(&self) {
         let run = self.runs.lock().unwrap().pop().unwrap();
         let client = self.client.get().unwrap().client().await.unwrap();

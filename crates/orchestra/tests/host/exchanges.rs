@@ -1,4 +1,4 @@
-//! Each request that the host answers, and those that it does not.
+//! Each request that the host supports, and those that it does not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{Stage, bytes, call, json, offer, run};
 
 const GOLDEN: &str = include_str!("../base/golden.txt");
 
-/// A frame of the real programs, its length with it.
+/// A frame of the real programs with its length prefix.
 fn golden(name: &str) -> Vec<u8> {
     let line = GOLDEN.lines().find(|line| line.split(' ').next() == Some(name)).unwrap();
     let hex = line.split(' ').nth(2).unwrap();
@@ -35,7 +35,7 @@ fn frame(id: &str, request: Request) -> Vec<u8> {
     wire::encode(&PluginRequest { request_id: id.to_owned(), request: Some(request) }).unwrap().to_vec()
 }
 
-/// Says who it is.
+/// A server whose tool returns its name.
 fn named(name: &'static str) -> ServerBuilder {
     Server::builder(name, "1")
         .tool(tool("who").description(name), move |_: NoArguments, _| async move { name })
@@ -105,7 +105,7 @@ fn tools_of_all_servers_are_one_sorted_list_and_the_last_of_one_name_wins() {
             assert_eq!(names, [("first", ""), ("second", ""), ("who", "second")]);
             assert_eq!(json(&list.tools[0].input_schema)["type"], "object");
         }
-        // A provider that is a server picks it; another one is none of ours to know.
+        // A provider that names a server selects it; any other provider is ignored.
         for (provider, who) in [("a", "first"), ("b", "second"), ("openai", "second")] {
             let request = ToolRequest {
                 tool_name: "who".to_owned(),
@@ -279,7 +279,7 @@ fn resources_are_documents() {
         let Response::StorageRead(bytes) = stage.ask(read("test://bytes", "mcp")).await else { panic!() };
         assert_eq!(&bytes.content[..], [0, 1, 2, 255]);
         assert_eq!(json(&bytes.metadata), json!({ "uri": "test://bytes", "mimeType": "image/png" }));
-        // What only a template has.
+        // A resource of a template only.
         let Response::StorageRead(any) = stage.ask(read("test://any/7", "mcp")).await else { panic!() };
         assert_eq!(&any.content[..], b"any 7");
         assert_eq!(stage.refused(read("docs/nothing.md", "")).await.0, "not_found");
@@ -301,7 +301,7 @@ fn what_an_orchestrator_here_does_not_do_is_said_and_harms_nobody() {
             Request::StreamStart(StreamStart::default()),
             Request::StreamCancel(StreamCancel::default()),
             Request::Subscribe(Subscribe { topic: "t".to_owned(), ..Subscribe::default() }),
-            // Behind a subscription this ends the original.
+            // After a subscription this crashes the original.
             Request::Publish(Publish { topic: "t".to_owned(), ..Publish::default() }),
             Request::Unsubscribe(Unsubscribe::default()),
         ] {
@@ -339,7 +339,7 @@ fn more_calls_than_streams_are_all_answered() {
     });
 }
 
-/// As many as with the original, at any time: credit for streams that have ended does not come back one by one.
+/// As many streams as with the original at any time, although QUIC does not return the credit one by one.
 #[test]
 fn a_hundred_calls_run_at_once_on_a_connection_that_has_been_used_however_often() {
     run(async {

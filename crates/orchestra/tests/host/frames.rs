@@ -1,4 +1,4 @@
-//! What is no request: answered as the original does, with the end of the stream and no byte.
+//! Invalid requests: the host ends the stream without a byte, like the original.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn server() -> Server {
     Server::builder("plain", "1").tool(tool("who"), |_: NoArguments, _| async { "me" }).build().unwrap()
 }
 
-/// Bytes that are no frame with a request in it.
+/// Bytes that are not a frame with a request.
 fn none() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("nothing", Vec::new()),
@@ -85,7 +85,7 @@ fn an_answer_that_is_not_taken_ends_its_stream_and_no_other() {
         limits.write = Duration::from_millis(100);
         let stage = Stage::with([offer("one", &server()).await], limits).await;
         let (mut send, mut receive) = stage.connection.open().await.unwrap();
-        // Its id comes back, and is more than flows before somebody reads.
+        // The id is repeated in the response, and exceeds what is sent before the client reads.
         let health = Some(Request::Health(HealthRequest {}));
         wire::write(&mut send, &PluginRequest { request_id: "x".repeat(8 << 20), request: health })
             .await
@@ -102,7 +102,7 @@ fn a_request_that_is_not_ended_is_answered_all_the_same() {
         let (mut send, mut receive) = stage.connection.open().await.unwrap();
         let request =
             PluginRequest { request_id: "open".to_owned(), request: Some(Request::Health(HealthRequest {})) };
-        // A byte at a time, as no packet has it, and no end.
+        // One byte at a time, more slowly than in any packet, without an end.
         for byte in wire::encode(&request).unwrap() {
             send.write_all(&[byte]).await.unwrap();
         }
@@ -127,7 +127,7 @@ fn over_tcp_each_connection_is_one_exchange() {
                 stream.shutdown().await.unwrap();
             }
             let mut answer = Vec::new();
-            // Bytes that were not read end it with a reset: nothing came all the same.
+            // Unread bytes cause a reset; no response arrived either way.
             let _ = stream.read_to_end(&mut answer).await;
             answer
         };

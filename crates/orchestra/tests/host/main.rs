@@ -1,5 +1,5 @@
-//! Orchestra's host, asked over the wire: what it answers, what it does with what is no request, and how it bears a bad
-//! network. The exchanges of the real programs are those of `../base/golden.txt`.
+//! Orchestra's host over the wire: its responses, invalid requests, and bad networks. The exchanges of the real
+//! programs are in `../base/golden.txt`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "the seed of a run is told, so that it can be made again")]
@@ -33,10 +33,10 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// No test takes longer: a hang is a failure.
+/// Time limit of each test, so that a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Runs a test on a runtime of its own, within the deadline.
+/// Runs a test on its own runtime, within the time limit.
 fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let outcome =
@@ -45,7 +45,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     outcome
 }
 
-/// A folder of certificates of a test's own, removed at its end.
+/// A test directory for certificates, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -73,14 +73,14 @@ fn client() -> ClientBuilder {
     Client::builder("orchestra-host-test", "1")
 }
 
-/// An MCP server as one of the host's, under its own name.
+/// An MCP server for the host, with its own name.
 async fn offer(name: &str, server: &Server) -> Offer {
     let (ours, theirs) = Link::memory();
     server.connect(theirs);
     Offer::client(name, client().connect(ours).await.unwrap())
 }
 
-/// A host that serves, and a connection to it.
+/// A running host, and a connection to it.
 struct Stage {
     connection: Connection,
     address: String,
@@ -145,10 +145,10 @@ async fn ask(connection: &Connection, request: Request) -> Response {
     answer.response.unwrap()
 }
 
-/// What comes back for these bytes, up to the end of the stream.
+/// The response to these bytes, up to the end of the stream.
 async fn bytes(connection: &Connection, bytes: &[u8]) -> Vec<u8> {
     let (mut send, mut receive) = connection.open().await.unwrap();
-    // Who has read enough may stop.
+    // The host may stop reading early.
     if send.write_all(bytes).await.is_ok() {
         let _ = send.finish();
     }

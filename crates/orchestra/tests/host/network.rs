@@ -1,4 +1,4 @@
-//! A bad network, a bad orchestrator, and a host that is killed.
+//! A bad network, a faulty orchestrator, and a host that is killed.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ struct Number {
 /// How often each number was called.
 type Calls = Arc<Mutex<HashMap<u64, u32>>>;
 
-/// A server whose one tool counts how often it was called with each number, and gives its square.
+/// A server with a tool that returns the square of a number, and counts its calls.
 fn counting() -> (ServerBuilder, Calls) {
     let calls = Calls::default();
     let counted = calls.clone();
@@ -61,7 +61,7 @@ fn h162_a_thousand_calls_are_right_over_a_bad_network() {
         let calls = calls.lock().unwrap();
         assert_eq!(calls.len(), 1000);
         assert!(calls.values().all(|times| *times == 1), "a call has run twice");
-        // The network was as bad as it was to be, as far as draws of this number can say.
+        // The network was as bad as intended, within the statistics of this sample size.
         let counts = &relay.counts;
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let all = count(&counts.passed) + count(&counts.lost) + count(&counts.reordered);
@@ -90,7 +90,7 @@ fn every_fault_of_a_faulty_orchestrator_is_one_that_its_client_sees() {
             let (mut send, mut receive) = connection.open().await.unwrap();
             let _ = wire::write(&mut send, &request).await;
             let _ = send.finish();
-            // What stalls is not waited for; everything else comes when the machine has time for it.
+            // A stalled exchange is not awaited; everything else is, however slow the machine.
             let stalls = matches!(fault, Fault::Stall | Fault::StallInAnswer);
             let patience = if stalls { Duration::from_millis(500) } else { Duration::from_secs(20) };
             let answer = timeout(patience, wire::read::<PluginResponse>(&mut receive)).await;
@@ -112,7 +112,7 @@ fn every_fault_of_a_faulty_orchestrator_is_one_that_its_client_sees() {
             };
             assert!(seen, "{fault:?}");
         }
-        // And without one it answers.
+        // Without a fault it responds.
         let folder = Folder::new();
         let good = FaultyOrchestrator::start(folder.certificates(), host, |_, _| Fault::None).await;
         let connection = connect(&folder, &good.address).await;

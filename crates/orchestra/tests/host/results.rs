@@ -1,4 +1,4 @@
-//! What becomes of results and errors.
+//! Conversion of results and errors.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{Stage, call, client, json, run};
 
-/// A server whose one tool gives this.
+/// A server whose only tool returns this result.
 fn giving(result: CallToolResult) -> Server {
     let result = Arc::new(result);
     let give = move |_: NoArguments, _| {
@@ -50,7 +50,7 @@ fn one_text_is_text() {
 fn a_structured_result_is_its_members() {
     run(async {
         let value = json!({ "n": 1, "deep": { "list": [1.5, "x", null] } });
-        // The text beside it is the same once more, or there is none.
+        // The text beside it is the same, or absent.
         assert_eq!(given(CallToolResult::structured(raw(&value))).await, value);
         let silent = CallToolResult::new(Vec::new()).with_structured_content(raw(&value));
         assert_eq!(given(silent).await, value);

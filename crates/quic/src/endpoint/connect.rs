@@ -1,11 +1,11 @@
-//! Connecting: every address of a name, IPv4 and IPv6 side by side ([RFC 8305](https://www.rfc-editor.org/rfc/rfc8305)),
-//! until the peer has accepted us.
+//! Connects to a server: tries the addresses of a name, IPv4 and IPv6 in parallel ([RFC
+//! 8305](https://www.rfc-editor.org/rfc/rfc8305)), and completes the handshake.
 
 use std::future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -14,38 +14,38 @@ use quinn::Endpoint;
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::connection::{Refusal, Shared, refusal_in};
+use super::connection::{Rejection, rejection_in};
 use super::error::{QuicAttempt, QuicError, QuicErrorKind};
 use super::{ClientTls, Connection, QuicOptions};
 use mcpjoin::internal::{host_and_port, in_turn};
 
-/// How long to wait for an address before the next one is tried beside it:
-/// [RFC 8305](https://www.rfc-editor.org/rfc/rfc8305#section-8).
-const STAGGER: Duration = Duration::from_millis(250);
-/// The same on this machine, where an answer takes less than a millisecond: `localhost` is two addresses, and many
-/// programs listen on one.
-const STAGGER_HERE: Duration = Duration::from_millis(20);
-/// How often it is looked whether the peer has confirmed the handshake: at first, doubled each time, and at most.
-const CONFIRMED: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Delay before the next address is tried in parallel, from [RFC
+/// 8305](https://www.rfc-editor.org/rfc/rfc8305#section-8).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// The same for loopback addresses, which respond in less than a millisecond: `localhost` has two addresses, and many
+/// programs listen on only one.
+const LOOPBACK_ATTEMPT_DELAY: Duration = Duration::from_millis(20);
+/// Interval of the checks for the peer's confirmation: the first one, and the maximum. It doubles each time.
+const CONFIRM_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// Connects to `host:port`, where the host is a name, an IPv4 address, or an IPv6 address in brackets. Ready when the
-/// peer has confirmed the handshake, our certificate with it.
+/// Connects to `host:port`. The host is a name, an IPv4 address, or an IPv6 address in brackets. The future is ready
+/// when the peer has confirmed the handshake and accepted our certificate.
 ///
-/// A name may have several addresses: they are tried in turn, each a quarter second after the one before it (on this
-/// machine 20 ms) or as soon as that has failed, and the first that answers is taken. A port on which nobody listens is
-/// noticed at once where the system says so.
+/// The addresses of a name are tried in turn. Each attempt starts 250 ms after the one before (20 ms on loopback), or
+/// as soon as that one fails. The first connection that succeeds is used. A closed port is detected at once if the
+/// system reports it.
 ///
-/// Dropped before it is ready, it leaves nothing open.
+/// Dropping the future before it is ready closes everything.
 ///
 /// # Errors
-/// [`QuicError`] names every address that was tried and what came of it, or what the peer and we do not agree on.
+/// [`QuicError`] lists every address that was tried with its error, or says what the two sides do not agree on.
 ///
 /// # Panics
 /// Outside of a tokio runtime with I/O and time enabled.
 pub async fn connect(address: &str, tls: &ClientTls, options: &QuicOptions) -> Result<Connection, QuicError> {
     let after = options.connect_timeout;
     let mut attempts = Vec::new();
-    let kind = match timeout(after, reach(address, tls, options, &mut attempts)).await {
+    let kind = match timeout(after, connect_any(address, tls, options, &mut attempts)).await {
         Ok(Ok(connection)) => return Ok(connection),
         Ok(Err(Some(kind))) => kind,
         Ok(Err(None)) => QuicErrorKind::Unreached(attempts),
@@ -54,8 +54,8 @@ pub async fn connect(address: &str, tls: &ClientTls, options: &QuicOptions) -> R
     Err(QuicError { address: address.into(), kind })
 }
 
-/// Tries the addresses one beside the other. When all have failed, `attempts` tells it.
-async fn reach(
+/// Tries the addresses in parallel. If all fail, `attempts` has their errors.
+async fn connect_any(
     address: &str,
     tls: &ClientTls,
     options: &QuicOptions,
@@ -63,27 +63,27 @@ async fn reach(
 ) -> Result<Connection, Option<QuicErrorKind>> {
     let (host, port) = host_and_port(address).map_err(|_| QuicErrorKind::Address)?;
     let found = lookup_host((host, port)).await.map_err(|error| QuicErrorKind::Resolve(Arc::new(error)))?;
-    let mut left = in_turn(found).into_iter().peekable();
-    let mut trying = FuturesUnordered::new();
+    let mut remaining = in_turn(found).into_iter().peekable();
+    let mut running = FuturesUnordered::new();
     let mut next = pin!(sleep_until(Instant::now()));
     loop {
-        if let Some(target) = left.next() {
-            let place = attempts.len();
+        if let Some(target) = remaining.next() {
+            let index = attempts.len();
             attempts.push(QuicAttempt { address: target, error: None });
-            trying.push(async move { (place, attempt(address, host, target, tls, options).await) });
-            let stagger = if target.ip().is_loopback() { STAGGER_HERE } else { STAGGER };
+            running.push(async move { (index, attempt(address, host, target, tls, options).await) });
+            let stagger = if target.ip().is_loopback() { LOOPBACK_ATTEMPT_DELAY } else { ATTEMPT_DELAY };
             next.as_mut().reset(Instant::now() + stagger);
         }
         tokio::select! {
             biased;
-            outcome = trying.next() => match outcome {
+            outcome = running.next() => match outcome {
                 Some((_, Ok(connection))) => return Ok(connection),
                 Some((_, Err(kind))) if kind.is_final() => return Err(Some(kind)),
-                Some((place, Err(kind))) => {
-                    if let Some(attempt) = attempts.get_mut(place) {
+                Some((index, Err(kind))) => {
+                    if let Some(attempt) = attempts.get_mut(index) {
                         attempt.error = Some(kind.to_string());
                     }
-                    if left.peek().is_none() && trying.is_empty() {
+                    if remaining.peek().is_none() && running.is_empty() {
                         return Err(None);
                     }
                 }
@@ -92,12 +92,12 @@ async fn reach(
                     return Err(Some(QuicErrorKind::Resolve(Arc::new(nothing))));
                 }
             },
-            () = &mut next, if left.peek().is_some() => {}
+            () = &mut next, if remaining.peek().is_some() => {}
         }
     }
 }
 
-/// One address, to the end of the handshake.
+/// Connects to one address and completes the handshake.
 async fn attempt(
     address: &str,
     host: &str,
@@ -105,60 +105,60 @@ async fn attempt(
     tls: &ClientTls,
     options: &QuicOptions,
 ) -> Result<Connection, QuicErrorKind> {
-    let system = |error| QuicErrorKind::System(Arc::new(error));
-    let refusal = Refusal::default();
-    let mut config = tls.config(&refusal)?;
+    let rejection = Rejection::default();
+    let mut config = tls.config(&rejection)?;
     config.transport_config(options.transport());
-    let any: IpAddr =
-        if target.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-    let endpoint = Endpoint::client(SocketAddr::new(any, 0)).map_err(system)?;
+    let endpoint = Endpoint::client(any_port(target)).map_err(QuicErrorKind::system)?;
     let name = tls.name_for(host)?;
     let connecting = endpoint
         .connect_with(config, target, &name)
         .map_err(|error| QuicErrorKind::Transport(error.to_string()))?;
     let alpn = tls.alpn();
-    let failed = |error| QuicErrorKind::of(error, refusal_in(&refusal), alpn);
+    let failed = |error| QuicErrorKind::of(error, rejection_in(&rejection), alpn);
     let inner = tokio::select! {
         biased;
         connected = connecting => connected.map_err(failed)?,
-        error = nobody_listens(target) => return Err(system(error)),
+        error = port_unreachable(target) => return Err(QuicErrorKind::system(error)),
     };
-    confirmed(&inner).await.map_err(failed)?;
-    let (address, alpn) = (address.into(), alpn.to_owned());
-    let (endpoint, closed_after) = (Some(endpoint), OnceLock::new());
-    Ok(Connection { inner, shared: Arc::new(Shared { address, alpn, refusal, endpoint, closed_after }) })
+    wait_confirmed(&inner).await.map_err(failed)?;
+    Ok(Connection::new(inner, address.into(), alpn, rejection, Some(endpoint)))
 }
 
-/// In TLS 1.3 a client is through before the server has seen its certificate. The server confirms the handshake when it
-/// has accepted it.
-async fn confirmed(connection: &quinn::Connection) -> Result<(), quinn::ConnectionError> {
+/// The unspecified address of the same family, for a socket with any free port.
+fn any_port(target: SocketAddr) -> SocketAddr {
+    let any: IpAddr =
+        if target.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    SocketAddr::new(any, 0)
+}
+
+/// Waits for the server to confirm the handshake. In TLS 1.3 a client completes its handshake before the server has
+/// verified the client's certificate.
+async fn wait_confirmed(connection: &quinn::Connection) -> Result<(), quinn::ConnectionError> {
     let mut closed = pin!(connection.closed());
-    let (mut pause, most) = CONFIRMED;
+    let (mut pause, longest) = CONFIRM_POLL;
     while connection.stats().frame_rx.handshake_done == 0 {
         tokio::select! {
             biased;
             error = &mut closed => return Err(error),
-            () = sleep(pause) => pause = (pause * 2).min(most),
+            () = sleep(pause) => pause = (pause * 2).min(longest),
         }
     }
     Ok(())
 }
 
-/// Waits until the system says that nobody listens on that port. A QUIC socket does not hear of it; one that is bound to
-/// the peer does, and an empty datagram, which QUIC ignores, is enough to ask.
-pub(super) async fn nobody_listens(target: SocketAddr) -> io::Error {
-    let any: IpAddr =
-        if target.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-    let asked = async {
-        let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
+/// Waits until the system reports that the port is closed. A QUIC socket does not receive that error, but a socket that
+/// is connected to the peer does. It sends an empty datagram, which QUIC ignores.
+pub(super) async fn port_unreachable(target: SocketAddr) -> io::Error {
+    let probe = async {
+        let socket = UdpSocket::bind(any_port(target)).await?;
         socket.connect(target).await?;
         socket.send(&[]).await?;
-        // What comes back is nothing but the refusal.
+        // The peer never sends data here; only the error arrives.
         socket.recv(&mut [0]).await
     };
-    match asked.await {
+    match probe.await {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => error,
-        // Somebody listens, or nobody says so.
+        // The port is open, or the system does not report it.
         _ => future::pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! A connection: streams, the way it ends, and why it has.
+//! An established connection: opens and accepts streams, closes, and reports why it ended.
 
 use std::fmt;
 use std::io;
@@ -10,45 +10,56 @@ use quinn::{Endpoint, RecvStream, SendStream, VarInt};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use super::connect::nobody_listens;
+use super::connect::port_unreachable;
 use super::error::{QuicError, QuicErrorKind};
 use super::tls::CertificateFacts;
 
-/// What our verifier has said of the peer's certificate, when it has refused it.
-pub(super) type Refusal = Arc<Mutex<Option<String>>>;
+/// Why our verifier rejected the peer's certificate, if it did.
+pub(super) type Rejection = Arc<Mutex<Option<String>>>;
 
-pub(super) fn refusal_in(slot: &Refusal) -> Option<String> {
+pub(super) fn rejection_in(slot: &Rejection) -> Option<String> {
     slot.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// A connection whose handshake is complete on both sides. Cheap to clone; closed when the last of its clones and streams
-/// is dropped, at once and with code 0.
+/// A connection whose handshake is complete on both sides. Cheap to clone. Dropping the last of its clones and streams
+/// closes it at once with code 0.
 #[derive(Clone)]
 pub struct Connection {
-    pub(super) inner: quinn::Connection,
-    pub(super) shared: Arc<Shared>,
+    inner: quinn::Connection,
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
-    /// As the caller has named the peer.
-    pub(super) address: Arc<str>,
-    pub(super) alpn: String,
-    pub(super) refusal: Refusal,
-    /// The endpoint of a connection that we have made: nothing else uses it.
-    pub(super) endpoint: Option<Endpoint>,
-    /// How many datagrams were sent when we have closed it.
-    pub(super) closed_after: OnceLock<u64>,
+struct Shared {
+    /// The peer's address as the caller gave it.
+    address: Arc<str>,
+    alpn: String,
+    rejection: Rejection,
+    /// The endpoint of an outgoing connection, which no other connection uses.
+    endpoint: Option<Endpoint>,
+    /// The number of datagrams that had been sent when we closed it.
+    closed_after: OnceLock<u64>,
 }
 
-/// How often it is looked whether a datagram has left.
-const SENDING: Duration = Duration::from_millis(1);
+/// Interval of the checks whether a datagram was sent.
+const SEND_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Connection {
-    /// Opens a stream in both directions. Waits while the peer allows no more of them than there are. The peer learns of
-    /// it with the first byte.
+    pub(super) fn new(
+        inner: quinn::Connection,
+        address: Arc<str>,
+        alpn: &str,
+        rejection: Rejection,
+        endpoint: Option<Endpoint>,
+    ) -> Self {
+        let (alpn, closed_after) = (alpn.to_owned(), OnceLock::new());
+        Self { inner, shared: Arc::new(Shared { address, alpn, rejection, endpoint, closed_after }) }
+    }
+
+    /// Opens a bidirectional stream. Waits while the peer's limit of open streams is reached. The peer learns of the
+    /// stream with its first byte.
     ///
-    /// Cancel-safe: dropped before it is ready, it has opened nothing.
+    /// Cancel-safe: dropping the future opens no stream.
     ///
     /// # Errors
     /// [`QuicError`] says why the connection has ended.
@@ -56,80 +67,80 @@ impl Connection {
         self.inner.open_bi().await.map_err(|error| self.error(error))
     }
 
-    /// Waits for the peer to open a stream in both directions.
+    /// Waits for the peer to open a bidirectional stream.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
-    /// [`QuicError`] says why the connection has ended; [`QuicErrorKind::Closed`] with code 0 is the peer leaving in good
-    /// order.
+    /// [`QuicError`] says why the connection has ended. [`QuicErrorKind::Closed`] with code 0 is a normal close by the
+    /// peer.
     pub async fn accept(&self) -> Result<(SendStream, RecvStream), QuicError> {
         self.inner.accept_bi().await.map_err(|error| self.error(error))
     }
 
-    /// Why the connection has ended; `None` while it has not. A stream that fails says less than this.
+    /// Why the connection has ended; `None` while it is open. It says more than the error of a stream.
     #[must_use]
     pub fn ended(&self) -> Option<QuicError> {
         self.inner.close_reason().map(|error| self.error(error))
     }
 
-    /// Waits for the connection to end, and says why. Cancel-safe.
+    /// Waits for the connection to end and returns the reason. Cancel-safe.
     pub async fn closed(&self) -> QuicError {
         let error = self.inner.closed().await;
         self.error(error)
     }
 
-    /// Ends the connection: every stream of it fails, also at the peer, which is told the code and the reason. What was
-    /// written and not yet received may be lost. Of several calls the first counts, and none where it has ended already.
+    /// Closes the connection: all its streams fail on both sides, and the peer receives the code and the reason. Data
+    /// that the peer has not received yet may be lost. Has no effect if the connection has already ended.
     pub fn close(&self, code: u32, reason: &str) {
         if self.inner.close_reason().is_none() {
             self.inner.close(VarInt::from_u32(code), reason.as_bytes());
-            // All that follows these is the message that it has ended.
+            // Only the close frame follows these datagrams.
             let _ = self.shared.closed_after.set(self.sent());
         }
     }
 
-    /// Waits until the message that it has ended has left, at most `most`; the system sends it then, whatever becomes of
-    /// us. Nobody confirms it, and it is not said again: a peer to which it does not come notices by its idle limit. Only
-    /// for a connection that we have made, after [`Connection::close`]; at once for others, where the listener does it.
-    pub async fn settled(&self, most: Duration) {
+    /// Waits until the close frame is sent, at most `limit`. The peer does not acknowledge it and it is not repeated;
+    /// if it is lost, the peer's idle timeout ends the connection. Call this after [`Connection::close`]. It returns at
+    /// once for incoming connections, where the listener waits instead.
+    pub async fn settled(&self, limit: Duration) {
         let Shared { endpoint: Some(endpoint), closed_after, .. } = &*self.shared else { return };
         let Some(before) = closed_after.get() else { return };
         let left = async {
-            // What sends is woken already.
+            // The task that sends is woken already.
             yield_now().await;
             while self.sent() == *before {
-                sleep(SENDING).await;
+                sleep(SEND_POLL_INTERVAL).await;
             }
         };
         let settled = async {
             tokio::select! {
                 () = left => {}
-                // Another thread may have sent it before it could be counted.
+                // Another thread may have sent the frame before the datagrams were counted.
                 () = endpoint.wait_idle() => {}
             }
         };
-        // When the time is over there is nobody to tell.
-        let _ = timeout(most, settled).await;
+        // After the limit the peer is not informed.
+        let _ = timeout(limit, settled).await;
     }
 
     fn sent(&self) -> u64 {
         self.inner.stats().udp_tx.datagrams
     }
 
-    /// The peer's address, which may change while the connection goes on.
+    /// The peer's address, which may change during the connection.
     #[must_use]
     pub fn remote(&self) -> SocketAddr {
         self.inner.remote_address()
     }
 
-    /// The peer as the caller of [`connect`](super::connect) has named it; for one that has come, its first address.
+    /// The peer's address as passed to [`connect`](super::connect), or an incoming peer's first address.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.shared.address
     }
 
-    /// What the peer's certificate says; `None` when it has shown none, or none that can be read.
+    /// The facts of the peer's certificate; `None` if it presented none, or an unreadable one.
     #[must_use]
     pub fn peer_certificate(&self) -> Option<CertificateFacts> {
         let shown = self.inner.peer_identity()?;
@@ -137,34 +148,34 @@ impl Connection {
         CertificateFacts::read(chain.first()?)
     }
 
-    /// The common name in the peer's certificate; `None` when it has shown none.
+    /// The common name in the peer's certificate; `None` if it presented none.
     #[must_use]
     pub fn peer_name(&self) -> Option<String> {
         self.peer_certificate()?.common_name
     }
 
-    /// How many datagrams have come over it. A peer that lives acknowledges what it is sent, so of one that was written to
-    /// and from which nothing has come since, it is likely that it is gone, long before the idle limit says so.
+    /// The number of datagrams received. A live peer acknowledges what it receives; if nothing has arrived since the
+    /// last write, the peer is probably gone, long before the idle timeout.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.inner.stats().udp_rx.datagrams
     }
 
-    /// Waits until the system says that nobody listens where the peer is, which it says of this machine at once and of
-    /// others where nothing on the way keeps that back.
+    /// Waits until the system reports that the peer's port is closed. It reports that at once for this machine, and for
+    /// others unless a firewall drops it.
     #[doc(hidden)]
-    pub async fn nobody_listens(&self) -> io::Error {
-        nobody_listens(self.remote()).await
+    pub async fn port_unreachable(&self) -> io::Error {
+        port_unreachable(self.remote()).await
     }
 
-    /// The time that a packet takes there and back, as it was last estimated.
+    /// The current estimate of the round-trip time.
     #[must_use]
     pub fn round_trip(&self) -> Duration {
         self.inner.rtt()
     }
 
     fn error(&self, error: quinn::ConnectionError) -> QuicError {
-        let kind = QuicErrorKind::of(error, refusal_in(&self.shared.refusal), &self.shared.alpn);
+        let kind = QuicErrorKind::of(error, rejection_in(&self.shared.rejection), &self.shared.alpn);
         QuicError { address: self.shared.address.clone(), kind }
     }
 }

@@ -1,4 +1,4 @@
-//! What a connection can fail with, in words that a person can act on.
+//! The errors of connections, with messages that say what to do.
 
 use std::fmt;
 use std::io;
@@ -11,51 +11,51 @@ use quinn::ConnectionError;
 
 use super::tls::CertificateError;
 
-/// A connection was not made, was not accepted, or has ended.
+/// A connection failed, was rejected, or has ended.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{address}: {kind}")]
 #[non_exhaustive]
 pub struct QuicError {
-    /// The peer, as `host:port`, as its caller has named it; on the listening side the address that it came from.
+    /// The peer: `host:port` as the caller gave it, or an incoming peer's address.
     pub address: Arc<str>,
-    /// Why.
+    /// The reason.
     #[source]
     pub kind: QuicErrorKind,
 }
 
 impl QuicError {
-    /// An error about this peer.
+    /// Creates an error about this peer.
     #[must_use]
     pub fn new(address: impl Into<Arc<str>>, kind: QuicErrorKind) -> Self {
         Self { address: address.into(), kind }
     }
 }
 
-/// The ways in which a connection fails.
+/// Why a connection failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuicErrorKind {
-    /// It is no `host:port`.
+    /// The address is not `host:port`.
     #[error("it is no address of the form host:port, with an IPv6 address in brackets")]
     Address,
-    /// The name has no address.
+    /// The name was not resolved.
     #[error("the name was not resolved: {0}")]
     Resolve(#[source] Arc<io::Error>),
-    /// The system gives no socket.
+    /// A socket operation failed.
     #[error("{0}")]
     System(#[source] Arc<io::Error>),
-    /// Our own certificates cannot be used.
+    /// Our own certificates are unusable.
     #[error("{0}")]
     Certificate(#[from] CertificateError),
-    /// Every address was tried, and each has failed.
+    /// Every address was tried and failed.
     #[error("no connection ({})", Attempts(.0))]
     Unreached(Vec<QuicAttempt>),
-    /// No address has answered in time.
+    /// No address responded in time.
     #[error("no connection within {} ms ({})", .after.as_millis(), Attempts(.attempts))]
     TimedOut {
-        /// The bound.
+        /// The time limit.
         after: Duration,
-        /// What was tried; empty when not even the name was resolved.
+        /// The attempts; empty if the name was not resolved.
         attempts: Vec<QuicAttempt>,
     },
     /// The two sides have no application protocol in common.
@@ -63,61 +63,61 @@ pub enum QuicErrorKind {
         "the peer does not speak `{ours}` (ALPN): another program listens there, or another version of it"
     )]
     Protocol {
-        /// The one that we speak.
+        /// Our application protocol.
         ours: String,
     },
-    /// We do not accept the peer's certificate.
+    /// We reject the peer's certificate.
     #[error("its certificate is refused: {0}")]
     Refused(String),
-    /// The peer does not accept our certificate.
+    /// The peer rejects our certificate.
     #[error("it refuses our certificate: {what}{}", Said(.said))]
     RefusedByPeer {
-        /// The alert of TLS with which it says so ([RFC 8446, 6](https://www.rfc-editor.org/rfc/rfc8446#section-6)).
+        /// The TLS alert that it sent ([RFC 8446, 6](https://www.rfc-editor.org/rfc/rfc8446#section-6)).
         alert: u8,
-        /// What it means.
+        /// The meaning of the alert.
         what: &'static str,
-        /// The peer's own words, if any.
+        /// The peer's reason text, if any.
         said: String,
     },
-    /// The peer takes nobody in now.
+    /// The peer accepts no new connections.
     #[error("it takes no new connections: it is about to end, or has too many")]
     Declined,
-    /// The handshake failed in another way.
+    /// The handshake failed for another reason.
     #[error("the handshake failed: {0}")]
     Handshake(String),
-    /// Nothing has come for as long as the idle limit: the peer or the network is gone.
+    /// Nothing was received within the idle timeout.
     #[error("nothing has come from it for too long: the peer or the network is gone")]
     Lost,
     /// The peer has closed the connection.
     #[error("it has closed the connection (code {code}){}", Said(.said))]
     Closed {
-        /// The application's code; 0 in good order.
+        /// The application's error code; 0 for a normal close.
         code: u64,
-        /// The peer's own words, if any.
+        /// The peer's reason text, if any.
         said: String,
     },
-    /// The peer knows nothing of the connection any more: it was started again.
+    /// The peer was restarted and does not know the connection.
     #[error("it knows nothing of the connection any more: it was started again")]
     Reset,
     /// We have closed the connection.
     #[error("the connection is closed")]
     ClosedByUs,
-    /// Something came that QUIC does not allow, or the peer says so of us.
+    /// The peer violated QUIC, or reports that we did.
     #[error("{0}")]
     Transport(String),
 }
 
-/// One address that was tried.
+/// An attempt to connect to one address.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct QuicAttempt {
     /// The address.
     pub address: SocketAddr,
-    /// Why it has failed; `None` when nothing had come back when the time was over.
+    /// Why it failed; `None` if there was no response within the time limit.
     pub error: Option<String>,
 }
 
-/// How many characters of a peer's reason an error shows.
+/// Maximum characters of a peer's reason text in an error.
 const MAX_REASON_CHARS: usize = 200;
 
 pub(super) fn said(reason: &[u8]) -> String {
@@ -139,8 +139,8 @@ impl fmt::Display for Attempts<'_> {
         if self.0.is_empty() {
             return f.write_str("the name was not resolved");
         }
-        for (place, attempt) in self.0.iter().enumerate() {
-            let comma = if place == 0 { "" } else { ", " };
+        for (index, attempt) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
             let error = attempt.error.as_deref().unwrap_or("no answer");
             write!(f, "{comma}{}: {error}", attempt.address)?;
         }
@@ -148,20 +148,20 @@ impl fmt::Display for Attempts<'_> {
     }
 }
 
-/// The codes from 0x100 on are the alerts of TLS: <https://www.rfc-editor.org/rfc/rfc9001#section-4.8>.
-const CRYPTO: std::ops::RangeInclusive<u64> = 0x100..=0x1ff;
-/// `CONNECTION_REFUSED`: <https://www.rfc-editor.org/rfc/rfc9000#section-20.1>.
-const DECLINED: u64 = 2;
-/// `no_application_protocol`.
-const NO_PROTOCOL: u8 = 120;
+/// Error codes that carry a TLS alert: <https://www.rfc-editor.org/rfc/rfc9001#section-4.8>.
+const TLS_ALERT_CODES: std::ops::RangeInclusive<u64> = 0x100..=0x1ff;
+/// <https://www.rfc-editor.org/rfc/rfc9000#section-20.1>.
+const CONNECTION_REFUSED: u64 = 2;
+/// The alert `no_application_protocol`.
+const NO_PROTOCOL_ALERT: u8 = 120;
 
-/// The alert that a code of [`CRYPTO`] stands for.
+/// The alert in an error code of [`TLS_ALERT_CODES`].
 const fn alert_of(code: u64) -> u8 {
     let [alert, ..] = code.to_le_bytes();
     alert
 }
 
-/// What an alert about a certificate means to the one whose certificate it is: <https://www.rfc-editor.org/rfc/rfc8446#section-6>.
+/// What a certificate alert means to the owner of the certificate: <https://www.rfc-editor.org/rfc/rfc8446#section-6>.
 const fn certificate_alert(alert: u8) -> Option<&'static str> {
     Some(match alert {
         42 => "it cannot be read, or its use is not allowed (bad_certificate)",
@@ -178,31 +178,38 @@ const fn certificate_alert(alert: u8) -> Option<&'static str> {
 }
 
 impl QuicErrorKind {
-    /// What has ended a connection. `refusal` is what our own verifier has said of the peer, `alpn` the protocol that we
-    /// speak.
-    pub(super) fn of(error: ConnectionError, refusal: Option<String>, alpn: &str) -> Self {
-        if let Some(refusal) = refusal {
-            return Self::Refused(refusal);
+    /// An error of a socket operation.
+    pub(super) fn system(error: io::Error) -> Self {
+        Self::System(Arc::new(error))
+    }
+
+    /// Converts the error that ended a connection. `rejection` is why our verifier rejected the peer's certificate,
+    /// `alpn` our application protocol.
+    pub(super) fn of(error: ConnectionError, rejection: Option<String>, alpn: &str) -> Self {
+        if let Some(rejection) = rejection {
+            return Self::Refused(rejection);
         }
         let protocol = || Self::Protocol { ours: alpn.to_owned() };
         match error {
             ConnectionError::TransportError(error) => match u64::from(error.code) {
-                code if CRYPTO.contains(&code) => match alert_of(code) {
-                    NO_PROTOCOL => protocol(),
+                code if TLS_ALERT_CODES.contains(&code) => match alert_of(code) {
+                    NO_PROTOCOL_ALERT => protocol(),
                     _ => Self::Handshake(error.reason),
                 },
                 _ => Self::Transport(error.to_string()),
             },
             ConnectionError::ConnectionClosed(close) => match u64::from(close.error_code) {
-                code if CRYPTO.contains(&code) => match (alert_of(code), certificate_alert(alert_of(code))) {
-                    (NO_PROTOCOL, _) => protocol(),
-                    (alert, Some(what)) => Self::RefusedByPeer { alert, what, said: said(&close.reason) },
-                    (alert, None) => Self::Handshake(format!(
-                        "the peer says TLS alert {alert}{}",
-                        Said(&said(&close.reason))
-                    )),
-                },
-                DECLINED => Self::Declined,
+                code if TLS_ALERT_CODES.contains(&code) => {
+                    match (alert_of(code), certificate_alert(alert_of(code))) {
+                        (NO_PROTOCOL_ALERT, _) => protocol(),
+                        (alert, Some(what)) => Self::RefusedByPeer { alert, what, said: said(&close.reason) },
+                        (alert, None) => Self::Handshake(format!(
+                            "the peer says TLS alert {alert}{}",
+                            Said(&said(&close.reason))
+                        )),
+                    }
+                }
+                CONNECTION_REFUSED => Self::Declined,
                 _ => Self::Transport(said(close.to_string().as_bytes())),
             },
             ConnectionError::ApplicationClosed(close) => {
@@ -218,7 +225,7 @@ impl QuicErrorKind {
         }
     }
 
-    /// Whether it is the peer's own word, so that no other address of it will say anything else.
+    /// Whether the peer decided it, so that its other addresses would give the same result.
     pub(super) const fn is_final(&self) -> bool {
         matches!(
             self,

@@ -1,9 +1,9 @@
-//! Listening: who comes, and the handshake with each.
+//! Accepts connections and completes their handshakes.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quinn::{Endpoint, VarInt};
@@ -12,23 +12,23 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::connection::{Refusal, Shared, refusal_in};
+use super::connection::{Rejection, rejection_in};
 use super::error::{QuicError, QuicErrorKind};
 use super::tls::CertificateError;
 use super::{Connection, QuicOptions, ServerTls, reset};
 use mcpjoin::internal::host_and_port;
 
-/// How many may wait to be taken by [`Incoming::establish`] at once. Who comes beyond that is not heard, and comes again
-/// by itself: what has no answer is sent once more a second later, and so on until its time is over.
-const INCOMING: usize = 256;
+/// Maximum number of peers that wait for [`Incoming::establish`]. Packets of further peers are ignored. They retransmit
+/// after a second, and again until their own time limit.
+const MAX_INCOMING: usize = 256;
 
 type Tls = dyn Fn() -> Result<ServerTls, CertificateError> + Send + Sync;
 
-/// Accepts connections on a UDP port. Dropped, it refuses everybody from then on, and connections go on: the port is
-/// free when the last of them has ended. [`Listener::close`] ends them.
+/// Accepts connections on a UDP port. After dropping it, new peers are rejected and existing connections continue; the
+/// port is free when the last one has ended. [`Listener::close`] ends them.
 pub struct Listener {
     endpoint: Endpoint,
-    /// Where it was made, and what tells those who refuse that it is gone.
+    /// The runtime for the task that rejects new peers, and the sender whose drop lets that task end.
     runtime: Handle,
     refusing: Mutex<Option<oneshot::Sender<()>>>,
     address: SocketAddr,
@@ -36,7 +36,7 @@ pub struct Listener {
     options: QuicOptions,
 }
 
-/// A peer that has begun to connect. Dropped, it is refused.
+/// A peer that has started a handshake. Dropping it rejects the peer.
 pub struct Incoming {
     inner: quinn::Incoming,
     tls: Arc<Tls>,
@@ -44,15 +44,15 @@ pub struct Incoming {
 }
 
 impl Listener {
-    /// Listens on `host:port`, as for [`connect`](super::connect). Of a name with several addresses the first that can be
-    /// listened on is taken; port 0 is any that is free.
+    /// Listens on `host:port`, as for [`connect`](super::connect). If the name has several addresses, the first usable
+    /// one is taken. Port 0 selects a free port.
     ///
-    /// `tls` is asked for each connection that comes, on a thread that may block, so that certificates that have changed
-    /// are used from then on. What it says first must be good; when it fails later, that connection is refused and the
-    /// reason logged.
+    /// `tls` is called for each connection, on a thread that may block, so that a changed certificate is used from the
+    /// next connection on. The first call must succeed. If a later call fails, that connection is rejected and the
+    /// reason is logged.
     ///
     /// # Errors
-    /// [`QuicError`] says what the system or the certificates have.
+    /// [`QuicError`] if the socket cannot be bound or the certificates cannot be used.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
@@ -62,50 +62,50 @@ impl Listener {
         options: QuicOptions,
     ) -> Result<Self, QuicError> {
         let tls: Arc<Tls> = Arc::new(tls);
-        match Self::bound(address, &tls, &options).await {
-            Ok(endpoint) => {
-                let system = |error| QuicErrorKind::System(Arc::new(error));
-                let local = endpoint.local_addr().map_err(system);
-                let local = local.map_err(|kind| QuicError { address: address.into(), kind })?;
-                let (runtime, refusing) = (Handle::current(), Mutex::default());
-                Ok(Self { endpoint, runtime, refusing, address: local, tls, options })
-            }
-            Err(kind) => Err(QuicError { address: address.into(), kind }),
-        }
+        let bound = Self::bind_endpoint(address, &tls, &options).await;
+        let (endpoint, address) = bound.map_err(|kind| QuicError { address: address.into(), kind })?;
+        let (runtime, refusing) = (Handle::current(), Mutex::default());
+        Ok(Self { endpoint, runtime, refusing, address, tls, options })
     }
 
-    async fn bound(address: &str, tls: &Arc<Tls>, options: &QuicOptions) -> Result<Endpoint, QuicErrorKind> {
-        let system = |error| QuicErrorKind::System(Arc::new(error));
+    async fn bind_endpoint(
+        address: &str,
+        tls: &Arc<Tls>,
+        options: &QuicOptions,
+    ) -> Result<(Endpoint, SocketAddr), QuicErrorKind> {
+        let system = QuicErrorKind::system;
         let place = host_and_port(address).map_err(|_| QuicErrorKind::Address)?;
         let found = lookup_host(place).await.map_err(|error| QuicErrorKind::Resolve(Arc::new(error)))?;
-        let tls = asked(tls).await?;
-        let mut config = tls.config(&Refusal::default())?;
+        let tls = load_tls(tls).await?;
+        let mut config = tls.config(&Rejection::default())?;
         config.transport_config(options.transport());
-        config.max_incoming(INCOMING);
+        config.max_incoming(MAX_INCOMING);
         let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
         for address in found {
             let runtime = quinn::default_runtime()
                 .ok_or_else(|| system(std::io::Error::other("there is no runtime")))?;
-            let bound = std::net::UdpSocket::bind(address);
-            match bound.and_then(|socket| {
-                let known_again = reset::endpoint(tls.secret(), socket.local_addr()?).unwrap_or_default();
-                Endpoint::new(known_again, Some(config.clone()), socket, runtime)
+            let socket = std::net::UdpSocket::bind(address);
+            match socket.and_then(|socket| {
+                let endpoint_config = reset::endpoint(tls.secret(), socket.local_addr()?).unwrap_or_default();
+                let endpoint = Endpoint::new(endpoint_config, Some(config.clone()), socket, runtime)?;
+                let local = endpoint.local_addr()?;
+                Ok((endpoint, local))
             }) {
-                Ok(endpoint) => return Ok(endpoint),
+                Ok(bound) => return Ok(bound),
                 Err(error) => last = error,
             }
         }
         Err(system(last))
     }
 
-    /// Where it listens: the port that was free, where any was asked for.
+    /// The address that it listens on, with the actual port.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits for the next peer; `None` when the listener is closed. What comes is to be established in a task of its
-    /// own, so that a slow peer keeps nobody waiting.
+    /// Waits for the next peer. Returns `None` after the listener is closed. Establish each peer in its own task, so
+    /// that a slow one does not delay others.
     ///
     /// Cancel-safe.
     pub async fn accept(&self) -> Option<Incoming> {
@@ -113,7 +113,7 @@ impl Listener {
         Some(Incoming { inner, tls: self.tls.clone(), options: self.options.clone() })
     }
 
-    /// Refuses everybody from now on, and tells them so; connections go on.
+    /// Rejects new peers from now on. Existing connections continue.
     pub fn stop(&self) {
         let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
         if refusing.is_none() {
@@ -123,18 +123,18 @@ impl Listener {
         }
     }
 
-    /// Ends every connection with code 0, and waits at most `most` for the peers to be told.
-    pub async fn close(&self, most: Duration) {
+    /// Closes every connection with code 0 and waits at most `limit` until the peers are informed.
+    pub async fn close(&self, limit: Duration) {
         self.endpoint.close(VarInt::from_u32(0), b"");
-        // When the time is over there is nobody to tell.
-        let _ = timeout(most, self.endpoint.wait_idle()).await;
+        // After the limit the peers are not informed.
+        let _ = timeout(limit, self.endpoint.wait_idle()).await;
     }
 }
 
-/// Refuses everybody who comes, until the endpoint is closed, or the listener is gone and no connection is left.
+/// Rejects new peers until the endpoint is closed, or the listener is dropped and no connection is left.
 async fn refuse(endpoint: Endpoint, gone: oneshot::Receiver<()>) {
     let mut unused = pin!(async {
-        // It is never sent, only dropped.
+        // Nothing is ever sent on this channel; dropping the sender ends the wait.
         let _ = gone.await;
         endpoint.wait_idle().await;
     });
@@ -152,15 +152,15 @@ async fn refuse(endpoint: Endpoint, gone: oneshot::Receiver<()>) {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Without a connection nothing of it stays.
+        // Without connections the endpoint closes by itself.
         if self.endpoint.open_connections() > 0 {
             self.stop();
         }
     }
 }
 
-/// Asks where it may block.
-async fn asked(tls: &Arc<Tls>) -> Result<ServerTls, CertificateError> {
+/// Calls `tls` on a thread that may block.
+async fn load_tls(tls: &Arc<Tls>) -> Result<ServerTls, CertificateError> {
     let tls = tls.clone();
     match tokio::task::spawn_blocking(move || tls()).await {
         Ok(tls) => tls,
@@ -169,14 +169,14 @@ async fn asked(tls: &Arc<Tls>) -> Result<ServerTls, CertificateError> {
 }
 
 impl Incoming {
-    /// Where the peer is, by its own word until it is established.
+    /// The peer's claimed address. It is verified in the handshake.
     #[must_use]
     pub fn remote(&self) -> SocketAddr {
         self.inner.remote_address()
     }
 
-    /// Goes through the handshake, within [`QuicOptions::connect_timeout`]. A peer that is refused is told why, and so
-    /// is the log.
+    /// Completes the handshake within [`QuicOptions::connect_timeout`]. A peer that is rejected receives the reason,
+    /// and the reason is logged.
     ///
     /// # Errors
     /// [`QuicError`] says why there is no connection.
@@ -192,23 +192,18 @@ impl Incoming {
     }
 
     async fn established(self, address: &Arc<str>) -> Result<Connection, QuicErrorKind> {
-        let tls = asked(&self.tls).await?;
-        let refusal = Refusal::default();
-        let mut config = tls.config(&refusal)?;
+        let tls = load_tls(&self.tls).await?;
+        let rejection = Rejection::default();
+        let mut config = tls.config(&rejection)?;
         config.transport_config(self.options.transport());
-        let failed = |error| QuicErrorKind::of(error, refusal_in(&refusal), tls.alpn());
+        let failed = |error| QuicErrorKind::of(error, rejection_in(&rejection), tls.alpn());
         let after = self.options.connect_timeout;
         let connecting = self.inner.accept_with(Arc::new(config)).map_err(failed)?;
         let inner = match timeout(after, connecting).await {
             Ok(connected) => connected.map_err(failed)?,
             Err(_) => return Err(QuicErrorKind::TimedOut { after, attempts: Vec::new() }),
         };
-        let (address, alpn) = (address.clone(), tls.alpn().to_owned());
-        let closed_after = OnceLock::new();
-        Ok(Connection {
-            inner,
-            shared: Arc::new(Shared { address, alpn, refusal, endpoint: None, closed_after }),
-        })
+        Ok(Connection::new(inner, address.clone(), tls.alpn(), rejection, None))
     }
 }
 

@@ -1,10 +1,9 @@
-//! QUIC ([RFC 9000](https://www.rfc-editor.org/rfc/rfc9000)) with TLS 1.3 on both sides: connecting, listening, closing in
-//! good order, and saying what went wrong.
+//! QUIC endpoints ([RFC 9000](https://www.rfc-editor.org/rfc/rfc9000)) with TLS 1.3: connect, listen, close, and report
+//! errors.
 //!
-//! Stands under Orchestra and under the transport of MCP over QUIC. It knows no
-//! application protocol: its caller names one, and the handshake fails where the peer names another. It never sends or
-//! takes data before the handshake is complete (no 0-RTT), and never resumes a session, so that certificates count from
-//! the first connection after they have changed.
+//! Used by Orchestra and by the MCP transport. It knows no application protocol: the caller names one, and the
+//! handshake fails if the peer names another. It sends and accepts no data before the handshake is complete (no 0-RTT),
+//! and it never resumes a TLS session, so that changed certificates apply to the next connection.
 
 mod connect;
 mod connection;
@@ -30,26 +29,27 @@ pub use tls::{
 };
 
 #[doc(hidden)]
-pub use tls::private;
+pub use tls::check_private;
 #[doc(hidden)]
 pub use tls::{Moment, now};
 
-/// How a connection behaves. The numbers are those of the project's interface page.
+/// Options of a connection. The defaults are those of the project's interface page.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct QuicOptions {
-    /// How long connecting may take in all, resolving the name included: 10 s. On the listening side, the handshake.
+    /// Time limit for connecting, name resolution included; for a listener, for the handshake. Default: 10 s.
     pub connect_timeout: Duration,
-    /// A connection is lost when nothing has come for so long: 30 s. The shorter of both peers' numbers counts.
+    /// Idle timeout: the connection is lost if nothing is received for this time. The shorter one of both peers
+    /// applies. Default: 30 s.
     pub idle: Duration,
-    /// So often something is sent when there is nothing to say: 10 s.
+    /// Interval of keep-alive packets. Default: 10 s.
     pub keep_alive: Duration,
-    /// How many streams in both directions the peer may have open at once: 256. Orchestra has 100.
+    /// Maximum number of bidirectional streams that the peer may have open. Default: 256. Orchestra uses 100.
     pub streams: u32,
-    /// How much the peer may send on one stream before it is read, in bytes: 1 MiB, which keeps 100 MB/s flowing over
-    /// 10 ms.
+    /// Bytes that the peer may send on one stream before they are read. Default: 1 MiB, enough for 100 MB/s at a round
+    /// trip of 10 ms.
     pub stream_window: u32,
-    /// The same for all streams of the connection together: 8 MiB, so that eight streams that nobody reads stop no other.
+    /// The same for all streams together. Default: 8 MiB, so that eight unread streams do not block the others.
     pub connection_window: u32,
 }
 
@@ -66,13 +66,13 @@ impl Default for QuicOptions {
     }
 }
 
-/// The default of [`QuicOptions::stream_window`].
+/// Default of [`QuicOptions::stream_window`], in bytes.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
 impl QuicOptions {
     fn transport(&self) -> Arc<TransportConfig> {
         let mut config = TransportConfig::default();
-        // Beyond what the encoding can say, which is longer than anybody waits, there is no limit.
+        // A time that exceeds the encoding means no limit.
         config.max_idle_timeout(IdleTimeout::try_from(self.idle).ok());
         config.keep_alive_interval(Some(self.keep_alive));
         config.max_concurrent_bidi_streams(VarInt::from_u32(self.streams));

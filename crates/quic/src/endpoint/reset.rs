@@ -1,11 +1,11 @@
-//! What lets a listener that was started again tell its former peers so: stateless resets
-//! ([RFC 9000, section 10.3](https://www.rfc-editor.org/rfc/rfc9000#section-10.3)).
+//! Stateless resets ([RFC 9000, section 10.3](https://www.rfc-editor.org/rfc/rfc9000#section-10.3)) that survive a
+//! restart of the listener.
 //!
-//! A peer that goes on with a connection which nobody here knows any more is answered with a token that only the one who
-//! had the connection can know: it hears at once what it would else have to conclude from 30 s of silence. The token
-//! comes from the private key and the address, so it is the same after a restart, and another one for another address with
-//! the same certificate: nobody can ask the one for the tokens of the other. Hosts that listen on every address (`0.0.0.0`,
-//! `[::]`) must not share a private key, for on these alone they cannot be told apart. Called by `listen`, and by who reads keys.
+//! A packet of a connection that the listener does not know is answered with a reset token, which only the original
+//! listener can compute. The peer then learns of the restart at once, not after 30 s of silence. The token is derived
+//! from the private key and the address: it is the same after a restart and different for another address with the same
+//! certificate, so one host cannot obtain the tokens of another. Hosts that listen on all addresses (`0.0.0.0`, `[::]`)
+//! cannot be distinguished and must not share a private key. Used by `listen` and by the code that reads keys.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -18,10 +18,10 @@ use quinn::crypto::{CryptoError, HmacKey};
 use quinn::{ConnectionId, ConnectionIdGenerator, EndpointConfig};
 use sha2::Sha256;
 
-/// The length of an id, in bytes: each packet carries one.
-const ID: usize = 8;
+/// Length of a connection id, in bytes. Each packet carries one.
+const ID_BYTES: usize = 8;
 
-/// A key for one purpose, from the secret of an identity.
+/// A key for one purpose, derived from the secret of an identity.
 #[derive(Clone)]
 struct Key(Hmac<Sha256>);
 
@@ -63,24 +63,24 @@ impl HmacKey for Key {
     }
 }
 
-/// Makes ids of connections: nothing can be told from them. Unlike those of quinn they have no mark by which a listener
-/// knows its own, and which is another one after a restart: who brings an id that is not known is answered.
-struct Ids {
+/// Generates connection ids without any recognizable content. The ids of quinn carry a mark that changes with each
+/// restart, and packets without the current mark are dropped; here an unknown id always gets a stateless reset.
+struct ConnectionIds {
     key: Key,
-    /// Another one each time that a listener is made.
+    /// A random value for each listener.
     seed: u64,
-    made: u64,
+    count: u64,
 }
 
-impl ConnectionIdGenerator for Ids {
+impl ConnectionIdGenerator for ConnectionIds {
     fn generate_cid(&mut self) -> ConnectionId {
-        self.made = self.made.wrapping_add(1);
-        let drawn = self.key.sign(&[self.seed.to_le_bytes(), self.made.to_le_bytes()].concat());
-        ConnectionId::new(&drawn[..ID])
+        self.count = self.count.wrapping_add(1);
+        let digest = self.key.sign(&[self.seed.to_le_bytes(), self.count.to_le_bytes()].concat());
+        ConnectionId::new(&digest[..ID_BYTES])
     }
 
     fn cid_len(&self) -> usize {
-        ID
+        ID_BYTES
     }
 
     fn cid_lifetime(&self) -> Option<Duration> {
@@ -88,19 +88,19 @@ impl ConnectionIdGenerator for Ids {
     }
 }
 
-/// The configuration of a listener at that address with that secret. `None` when the secret is no key.
+/// The endpoint configuration of a listener at this address. Returns `None` if the secret is not a valid key.
 pub(super) fn endpoint(secret: &[u8; 32], address: SocketAddr) -> Option<EndpointConfig> {
     let secret = Key::new(secret)?;
     let of = address.to_string();
     let (tokens, ids) = (secret.derive("stateless reset", &of)?, secret.derive("connection id", &of)?);
     let mut config = EndpointConfig::new(Arc::new(tokens));
     config.cid_generator(move || {
-        Box::new(Ids { key: ids.clone(), seed: RandomState::new().hash_one(0), made: 0 })
+        Box::new(ConnectionIds { key: ids.clone(), seed: RandomState::new().hash_one(0), count: 0 })
     });
     Some(config)
 }
 
-/// What the keys of a listener come from, when this is its private key.
+/// Derives the secret of an identity from its private key.
 pub(super) fn secret(private_key: &[u8]) -> [u8; 32] {
     Key::new(private_key).map_or([0; 32], |key| key.sign(b"mcpjoin quic"))
 }

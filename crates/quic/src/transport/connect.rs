@@ -1,19 +1,24 @@
-//! Connecting to a server that listens on QUIC.
+//! Connects to a server that listens on QUIC.
 
 use std::future::{Future, IntoFuture};
+use std::io;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{ALPN, Far, Made, QuicLink, options};
+use quinn::RecvStream;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::{ALPN, Opened, Peer, QuicLink, options};
 use crate::endpoint::{self as quic, ClientTls, Connection, Identity, QuicError, QuicErrorKind, Trust};
 use mcpjoin::Link;
 
-/// The streams that a server may have open at this client: it opens none.
-const OF_SERVER: u32 = 0;
-/// Streams that a client has open at once, where it is not told otherwise.
-const STREAMS: u32 = 256;
+/// How many streams a server may open to this client: none.
+const SERVER_STREAMS: u32 = 0;
+/// Default number of streams that a client has open at once.
+const MAX_STREAMS: u32 = 256;
 
-/// A connection to be made. Await it to make it.
+/// Builds a connection to a server. Await it to connect.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is connected before it is awaited"]
 pub struct QuicConnect {
@@ -25,12 +30,12 @@ pub struct QuicConnect {
     streams: u32,
 }
 
-/// A link to a server that speaks MCP over QUIC: `host:port`, where the host is a name, an IPv4 address, or an IPv6
-/// address in brackets. `trust` says whom to take for that server: one whose certificate certain authorities have
-/// signed for that host, or one with a certain key.
+/// Builds a link to a server that speaks MCP over QUIC. `address` is `host:port`; the host is a name, an IPv4 address,
+/// or an IPv6 address in brackets. `trust` says how the server is authenticated: by a certificate that an authority has
+/// signed for that host, or by its public key.
 ///
-/// Every request has a stream of its own, so that none waits for another, and a call that is lost takes no other with
-/// it. The link can be opened again: it then connects anew.
+/// Every request has its own stream. Requests do not wait for each other, and losing one does not affect the others.
+/// The link can be reopened: it then makes a new connection.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -54,8 +59,8 @@ pub struct QuicConnect {
 /// ```
 ///
 /// # Errors
-/// [`QuicError`] when it is awaited: every address that was tried and what came of it, or what the two sides do not
-/// agree on.
+/// Awaiting it fails with [`QuicError`], which lists every address that was tried with its error, or says what the two
+/// sides do not agree on.
 pub fn connect(address: impl Into<String>, trust: Trust) -> QuicConnect {
     QuicConnect {
         address: address.into(),
@@ -63,62 +68,77 @@ pub fn connect(address: impl Into<String>, trust: Trust) -> QuicConnect {
         identity: None,
         server_name: None,
         timeout: None,
-        streams: STREAMS,
+        streams: MAX_STREAMS,
     }
 }
 
 impl QuicConnect {
-    /// What to show when the server wants to know who we are: a certificate and its key.
+    /// Sets the certificate and key that authenticate this client when the server asks for a certificate.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// The name that the server's certificate must have, where it is not the host of the address.
+    /// Sets the name that the server's certificate must have. Default: the host of the address.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// How long connecting may take in all, resolving the name included: 10 s.
+    /// Sets the time limit for connecting, name resolution included. Default: 10 s.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How many streams may be open at once: 256, or what the server allows, where that is less. One of them is for what
-    /// belongs to no request; calls beyond the others wait for their turn. At least 2.
+    /// Sets how many streams may be open at once: 256 by default, at least 2, and never more than the server allows.
+    /// One of them is the session stream. Further calls wait for a free stream.
     pub const fn streams(mut self, streams: u32) -> Self {
         self.streams = if streams < 2 { 2 } else { streams };
         self
     }
 
-    /// Where it connects to: `host:port`.
+    /// The server's address, `host:port`.
     #[doc(hidden)]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Whom it takes for the server.
+    /// How the server is authenticated.
     #[doc(hidden)]
     pub const fn trust(&self) -> &Trust {
         &self.trust
     }
 
-    /// Connects. Also gives the connection itself, to be looked at.
+    /// Connects, and also returns the QUIC connection for inspection.
     #[doc(hidden)]
     pub async fn linked(self) -> Result<(Link, Connection), QuicError> {
-        let made = self.clone().made().await?;
-        let (streams, connection) = (self.streams, made.connection.clone());
-        let far = Far::Server { target: Box::new(self), opening: None };
-        Ok((Link::new(QuicLink::new(far, made.connection, Some(made.session), streams)), connection))
+        let opened = self.clone().open().await?;
+        let (streams, connection) = (self.streams, opened.connection.clone());
+        let peer = Peer::Server { target: Box::new(self), opening: None };
+        Ok((Link::new(QuicLink::new(peer, opened.connection, Some(opened.session), streams)), connection))
     }
 
-    pub(super) const fn most_streams(&self) -> u32 {
+    /// Connects and sends all messages on the session stream, line by line as over standard input and output.
+    /// `docs/quic.md` allows it, and a server must accept it. It is for tools that examine a server from outside and
+    /// send invalid messages ([`RawLink::push_bytes`](mcpjoin::transport::RawLink::push_bytes)); with a normal client the
+    /// calls would wait for each other. The link cannot be reopened.
+    ///
+    /// Dropping the future before it is ready closes the connection.
+    ///
+    /// # Errors
+    /// As for [`connect`](crate::connect).
+    pub async fn on_one_stream(self) -> Result<Link, QuicError> {
+        let opened = self.open().await?;
+        let (send, stream) = opened.session;
+        Ok(Link::stream(SessionReader { stream, connection: opened.connection }, send, "quic"))
+    }
+
+    pub(super) const fn max_streams(&self) -> u32 {
         self.streams
     }
 
-    pub(super) async fn made(self) -> Result<Made, QuicError> {
+    pub(super) async fn open(self) -> Result<Opened, QuicError> {
         let wrong = |error| QuicError {
             address: self.address.as_str().into(),
             kind: QuicErrorKind::Certificate(error),
@@ -128,23 +148,52 @@ impl QuicConnect {
             tls = tls.server_name(name);
         }
         let mut options = options(self.streams);
-        options.streams = OF_SERVER;
+        options.streams = SERVER_STREAMS;
         if let Some(timeout) = self.timeout {
             options.connect_timeout = timeout;
         }
         let connection = quic::connect(&self.address, &tls, &options).await?;
-        // The first of all: that is how the server knows it.
+        // The server recognizes the session stream by its being the first.
         let session = connection.open().await?;
-        Ok(Made { connection, session })
+        Ok(Opened { connection, session })
     }
 }
 
-/// Dropped before it is ready, it leaves nothing open.
+/// Dropping the future before it is ready closes the connection.
 impl IntoFuture for QuicConnect {
     type Output = Result<Link, QuicError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move { Ok(self.linked().await?.0) })
+    }
+}
+
+/// The receiving side of the session stream.
+struct SessionReader {
+    stream: RecvStream,
+    /// Keeps the connection open until this is dropped.
+    connection: Connection,
+}
+
+impl AsyncRead for SessionReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = AsyncRead::poll_read(Pin::new(&mut self.stream), cx, buffer);
+        match read {
+            // A connection that was closed with code 0 is a normal end of the stream.
+            Poll::Ready(Err(_)) if self.is_closed_in_order() => Poll::Ready(Ok(())),
+            read => read,
+        }
+    }
+}
+
+impl SessionReader {
+    fn is_closed_in_order(&self) -> bool {
+        use crate::endpoint::QuicErrorKind::{Closed, ClosedByUs};
+        self.connection.ended().is_some_and(|error| matches!(error.kind, Closed { code: 0, .. } | ClosedByUs))
     }
 }

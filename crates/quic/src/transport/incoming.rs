@@ -1,4 +1,4 @@
-//! What comes in: to which request it belongs, and whether it is to be handed in now.
+//! Incoming messages: finds the stream and request of each, and decides whether the session gets it now.
 
 use bytes::Bytes;
 use mcpjoin_proto::decode::Shape;
@@ -7,54 +7,56 @@ use mcpjoin_proto::{Message, Method, RequestId, Response};
 use quinn::{RecvStream, SendStream};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::exchange::{Kind, News};
+use super::stream::{Kind, StreamEvent};
 use super::table::SESSION;
 use super::{Gate, QuicLink, cancelled, code};
 use crate::endpoint::{QuicError, QuicErrorKind};
 use mcpjoin::transport::{Direction, Inspected};
 
 impl QuicLink {
-    pub(super) fn lose(&mut self, id: &RequestId, cause: TransportError) {
+    pub(super) fn report_lost(&mut self, id: &RequestId, cause: TransportError) {
         self.ready.push_back(Inbound::Lost { id: id.clone(), cause });
     }
 
-    pub(super) fn hear(&mut self, news: News) {
-        match news {
-            News::Came { key, inbound, line, permit } => self.came(key, inbound, line, permit),
-            News::Gone { key: SESSION, cause } => {
+    pub(super) fn handle_event(&mut self, event: StreamEvent) {
+        match event {
+            StreamEvent::Received { key, inbound, line, permit } => self.receive(key, inbound, line, permit),
+            StreamEvent::Ended { key: SESSION, cause } => {
                 let end = TransportEnd::failed(TransportError::new(
                     format!("{cause}: it is the one of the session"),
                     true,
                 ));
-                self.over(end);
+                self.mark_closed(end);
                 self.connection.close(code::PROTOCOL, "the stream of the session was cut off");
             }
-            News::Gone { key, cause } => {
-                if let Gate::Answered(held) = &mut self.gate {
-                    held.retain(|news| !matches!(news, News::Came { key: other, .. } if *other == key));
+            StreamEvent::Ended { key, cause } => {
+                if let Gate::AwaitingInitialized(held) = &mut self.gate {
+                    held.retain(
+                        |event| !matches!(event, StreamEvent::Received { key: other, .. } if *other == key),
+                    );
                 }
                 let Some(entry) = self.table.remove(key) else { return };
                 for id in entry.ours {
-                    self.lose(&id, cause.clone());
+                    self.report_lost(&id, cause.clone());
                 }
                 self.ready.extend(entry.theirs.into_iter().map(|id| Inbound::Detached { id }));
             }
-            News::SessionEnded => self.release(),
+            StreamEvent::SessionEnded => self.open_gate(),
         }
     }
 
-    pub(super) fn came(
+    pub(super) fn receive(
         &mut self,
         key: u64,
         mut inbound: Inbound,
         line: Bytes,
         permit: Option<OwnedSemaphorePermit>,
     ) {
-        if let Gate::Answered(held) = &mut self.gate
+        if let Gate::AwaitingInitialized(held) = &mut self.gate
             && key != SESSION
             && waits_for_initialized(&inbound)
         {
-            held.push_back(News::Came { key, inbound, line, permit });
+            held.push_back(StreamEvent::Received { key, inbound, line, permit });
             return;
         }
         if let Some(inspector) = &mut self.inspector
@@ -67,45 +69,45 @@ impl QuicLink {
         if let Inbound::Batch { exchange, .. } = &mut inbound {
             *exchange = Some(key);
         }
-        if self.takes(key, &inbound) {
+        if self.admit(key, &inbound) {
             self.permit = permit;
             self.ready.push_back(inbound);
         }
         if initialized {
-            self.release();
+            self.open_gate();
         }
     }
 
-    /// Those who wait for `notifications/initialized` wait no longer.
-    pub(super) fn release(&mut self) {
-        if let Gate::Answered(held) = std::mem::replace(&mut self.gate, Gate::Open) {
-            held.into_iter().for_each(|news| self.hear(news));
+    /// Delivers the requests that waited for `notifications/initialized`.
+    pub(super) fn open_gate(&mut self) {
+        if let Gate::AwaitingInitialized(held) = std::mem::replace(&mut self.gate, Gate::Open) {
+            held.into_iter().for_each(|event| self.handle_event(event));
         }
     }
 
-    /// Notes what came on a stream. Says whether it is to be handed in.
-    pub(super) fn takes(&mut self, key: u64, inbound: &Inbound) -> bool {
+    /// Records an incoming message in the table. Returns whether the session gets it.
+    pub(super) fn admit(&mut self, key: u64, inbound: &Inbound) -> bool {
         let server = self.is_server();
         let of_request = server && key != SESSION;
-        let begun = match self.table.entries.get_mut(&key) {
-            Some(entry) => std::mem::replace(&mut entry.begun, true),
+        let started = match self.table.entries.get_mut(&key) {
+            Some(entry) => std::mem::replace(&mut entry.started, true),
             None => true,
         };
         match inbound {
             Inbound::Message { message: Message::Request(request), .. } => {
-                // One request is what such a stream is for, and an id is for one request at a time.
-                if of_request && begun || !self.table.asked(&request.id, key) && key != SESSION {
+                // A request stream carries one request, and an id may be pending once.
+                if of_request && started || !self.table.add_theirs(&request.id, key) && key != SESSION {
                     tracing::debug!(target: "mcpjoin", id = %request.id, "a request where none may be: its stream is cut off");
-                    self.cut(key, code::PROTOCOL);
+                    self.reset_stream(key, code::PROTOCOL);
                     return false;
                 }
                 if server && request.method == Method::Initialize {
-                    self.gate = Gate::Asked(request.id.clone());
+                    self.gate = Gate::AwaitingResponse(request.id.clone());
                 }
                 true
             }
             Inbound::Batch { parts, .. } => {
-                let mut asks = false;
+                let mut has_request = false;
                 for part in parts {
                     let id = match part {
                         Ok(Message::Request(request)) => Some(&request.id),
@@ -113,41 +115,41 @@ impl QuicLink {
                         Err(error) => error.id.as_ref(),
                     };
                     if let Some(id) = id {
-                        self.table.asked(id, key);
+                        self.table.add_theirs(id, key);
                     }
-                    asks |= id.is_some() || part.is_err();
+                    has_request |= id.is_some() || part.is_err();
                     if let Ok(Message::Response(Response { id: Some(id), .. })) = part {
                         self.table.take_ours(id);
                     }
                 }
                 if server {
-                    // An array may be refused as a whole.
+                    // The session may reject an array as a whole, with a response that names no id.
                     self.table.unreadable(key);
                 }
-                if of_request && !asks && !begun {
-                    self.end(key);
+                if of_request && !has_request && !started {
+                    self.end_stream(key);
                 }
                 true
             }
             Inbound::Message { message: Message::Response(response), .. } => {
                 if let Some(id) = &response.id {
                     self.table.take_ours(id);
-                    if !server && key != SESSION && self.is_answered(key) {
-                        self.end(key);
+                    if !server && key != SESSION && self.has_no_pending_request(key) {
+                        self.end_stream(key);
                     }
                 }
-                self.done_unless_asked(of_request && !begun, key)
+                self.end_without_request(of_request && !started, key)
             }
             Inbound::Message { message: Message::Notification(notification), .. } => {
                 if let Some(id) = cancelled(notification)
                     && self.table.stream_of(&id) == Some(key)
                 {
-                    // There will be no answer.
+                    // A cancelled request gets no response.
                     self.table.take_theirs(&id);
-                    self.settle(key);
+                    self.end_if_answered(key);
                     return true;
                 }
-                self.done_unless_asked(of_request && !begun, key)
+                self.end_without_request(of_request && !started, key)
             }
             Inbound::Malformed { error, .. } => {
                 match (&error.id, error.shape) {
@@ -155,10 +157,10 @@ impl QuicLink {
                         self.table.take_ours(id);
                     }
                     (Some(id), _) => {
-                        self.table.asked(id, key);
+                        self.table.add_theirs(id, key);
                     }
                     (None, Shape::Request | Shape::Unknown) if server => self.table.unreadable(key),
-                    (None, _) => return self.done_unless_asked(of_request && !begun, key),
+                    (None, _) => return self.end_without_request(of_request && !started, key),
                 }
                 true
             }
@@ -166,20 +168,20 @@ impl QuicLink {
         }
     }
 
-    pub(super) fn is_answered(&self, key: u64) -> bool {
+    pub(super) fn has_no_pending_request(&self, key: u64) -> bool {
         self.table.entries.get(&key).is_some_and(|entry| entry.ours.is_empty())
     }
 
-    /// A stream on which nothing is asked gets no answer.
-    pub(super) fn done_unless_asked(&mut self, nothing: bool, key: u64) -> bool {
+    /// Ends a stream that carried no request: it gets no response. Returns true, the result of [`Self::admit`].
+    pub(super) fn end_without_request(&mut self, nothing: bool, key: u64) -> bool {
         if nothing {
-            self.end(key);
+            self.end_stream(key);
         }
         true
     }
 
-    /// A client has opened a stream.
-    pub(super) fn accepted(&mut self, send: SendStream, receive: RecvStream) {
+    /// Starts the task of a stream that a client has opened.
+    pub(super) fn accept_stream(&mut self, send: SendStream, receive: RecvStream) {
         let first = send.id().index() == SESSION;
         let key = if first { SESSION } else { self.next_key };
         self.next_key += u64::from(!first);
@@ -187,9 +189,9 @@ impl QuicLink {
         self.begin(key, kind, send, receive);
     }
 
-    /// The connection is over; what the streams still have is handed in.
-    pub(super) fn over(&mut self, end: TransportEnd) {
-        self.over.get_or_insert(end);
+    /// Records why the connection ended. Messages that the streams have already read are still delivered.
+    pub(super) fn mark_closed(&mut self, end: TransportEnd) {
+        self.close_cause.get_or_insert(end);
         self.common = None;
         self.accepting = None;
         self.gate = Gate::Open;
@@ -201,7 +203,7 @@ impl QuicLink {
     }
 
     pub(super) fn connection_closed(&mut self, error: &QuicError) {
-        self.over(match &error.kind {
+        self.mark_closed(match &error.kind {
             QuicErrorKind::Closed { code: 0, .. } | QuicErrorKind::ClosedByUs => {
                 TransportEnd::end_of_stream()
             }

@@ -1,4 +1,4 @@
-//! Listening on QUIC: each connection is a link.
+//! Listens on QUIC: each connection becomes a link.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -10,57 +10,63 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::{ALPN, FAREWELL, Far, QuicLink, code, options};
+use super::{ALPN, CLOSE_TIMEOUT, Peer, QuicLink, code, options};
 use crate::endpoint::{
     self as quic, CertificateError, ClientsAre, Connection, Identity, Incoming, QuicError, ServerTls,
 };
 use mcpjoin::transport::{Accept, Link, ListenAddress, Listener};
 
-/// Streams that a client may have open at once: the number of the project's interface page.
-const STREAMS: u32 = 256;
-/// Handshakes at once. Who comes beyond that waits, and beyond 256 of those is not heard until there is room.
-const HANDSHAKES: usize = 128;
+/// Default number of streams that a client may have open at once, from the project's interface page.
+const MAX_STREAMS: u32 = 256;
+/// Handshakes in progress at once. Further clients wait; beyond 256 waiting clients, packets are ignored until there is
+/// room.
+const MAX_HANDSHAKES: usize = 128;
 
-type Who = dyn Fn() -> Result<(Identity, ClientsAre), CertificateError> + Send + Sync;
+type Certificates = dyn Fn() -> Result<(Identity, ClientsAre), CertificateError> + Send + Sync;
 
-/// A listener to be made. Await it to make it.
+/// Builds a listener. Await it to listen.
 #[must_use = "nobody listens before it is awaited"]
 pub struct QuicListen {
     address: String,
-    who: Box<Who>,
+    certificates: Box<Certificates>,
     timeout: Option<Duration>,
     streams: u32,
 }
 
-/// Listens on QUIC: `host:port`, as for [`connect`](crate::connect). Of a name with several addresses the first that can be
-/// listened on is taken; port 0 is any that is free.
+/// Listens on QUIC at `address`, which is `host:port` as for [`connect`](crate::connect). If the name has several
+/// addresses, the first usable one is taken. Port 0 selects a free port.
 ///
-/// `who` says what is shown to clients, and what is asked of them. It is asked for each connection that comes, on a
-/// thread that may block, so that certificates that have changed are used from then on. What it says first must be
-/// good; when it fails later, that connection is refused and the reason logged. A client that is refused is told
-/// why, and so is the log.
+/// `certificates` returns the server's identity and says what clients must present. It is called for each connection,
+/// on a thread that may block, so that a changed certificate is used from the next connection on. The first call must
+/// succeed. If a later call fails, that connection is rejected and the reason is logged. A client that is rejected
+/// receives the reason, and it is logged.
 ///
 /// # Errors
-/// [`QuicError`], when it is awaited, says what the system or the certificates have.
+/// Awaiting it fails with [`QuicError`] if the socket cannot be bound or the certificates cannot be used.
 ///
 /// # Panics
-/// Awaited outside of a tokio runtime with I/O and time enabled.
+/// If awaited outside of a tokio runtime with I/O and time enabled.
 pub fn listen(
     address: impl Into<String>,
-    who: impl Fn() -> Result<(Identity, ClientsAre), CertificateError> + Send + Sync + 'static,
+    certificates: impl Fn() -> Result<(Identity, ClientsAre), CertificateError> + Send + Sync + 'static,
 ) -> QuicListen {
-    QuicListen { address: address.into(), who: Box::new(who), timeout: None, streams: STREAMS }
+    QuicListen {
+        address: address.into(),
+        certificates: Box::new(certificates),
+        timeout: None,
+        streams: MAX_STREAMS,
+    }
 }
 
 impl QuicListen {
-    /// How long a handshake may take: 10 s.
+    /// Sets the time limit for a handshake. Default: 10 s.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How many streams a client may have open at once: 256. One of them is for what belongs to no request, so at least
-    /// 2. It also bounds what may wait to be read of one client: 128 KiB for each.
+    /// Sets how many streams a client may have open at once: 256 by default, at least 2, because one is the session
+    /// stream. It also bounds the bytes of one client that may wait to be read: 128 KiB for each stream.
     pub const fn streams(mut self, streams: u32) -> Self {
         self.streams = if streams < 2 { 2 } else { streams };
         self
@@ -82,9 +88,9 @@ impl IntoFuture for QuicListen {
         if let Some(timeout) = self.timeout {
             options.connect_timeout = timeout;
         }
-        let who = self.who;
+        let certificates = self.certificates;
         let tls = move || {
-            let (identity, clients) = who()?;
+            let (identity, clients) = certificates()?;
             ServerTls::new(identity, &clients, ALPN)
         };
         Box::pin(async move {
@@ -95,30 +101,30 @@ impl IntoFuture for QuicListen {
     }
 }
 
-type Next = Pin<Box<dyn Future<Output = Option<Incoming>> + Send + Sync>>;
+type NextIncoming = Pin<Box<dyn Future<Output = Option<Incoming>> + Send + Sync>>;
 
-/// Accepts clients over QUIC. Dropping it ends listening; connections stay open.
+/// Accepts clients over QUIC. Dropping it stops listening; existing connections stay open.
 struct QuicListener {
     inner: Arc<quic::Listener>,
-    next: Option<Next>,
-    establishing: JoinSet<Option<Connection>>,
+    next: Option<NextIncoming>,
+    handshakes: JoinSet<Option<Connection>>,
 }
 
 impl QuicListener {
     fn new(inner: Arc<quic::Listener>) -> Self {
-        Self { inner, next: None, establishing: JoinSet::new() }
+        Self { inner, next: None, handshakes: JoinSet::new() }
     }
 
-    /// The next client whose handshake is complete.
+    /// Returns the next client whose handshake is complete.
     fn poll_connection(&mut self, cx: &mut Context<'_>) -> Poll<Connection> {
         loop {
-            match self.establishing.poll_join_next(cx) {
+            match self.handshakes.poll_join_next(cx) {
                 Poll::Ready(Some(Ok(Some(connection)))) => return Poll::Ready(connection),
-                // Refused; the log says why.
+                // The handshake failed, and its error is logged.
                 Poll::Ready(Some(_)) => continue,
                 Poll::Ready(None) | Poll::Pending => {}
             }
-            if self.establishing.len() >= HANDSHAKES {
+            if self.handshakes.len() >= MAX_HANDSHAKES {
                 return Poll::Pending;
             }
             let inner = &self.inner;
@@ -128,9 +134,9 @@ impl QuicListener {
             });
             let Poll::Ready(incoming) = next.as_mut().poll(cx) else { return Poll::Pending };
             self.next = None;
-            // Without one the endpoint is closed, and no client comes any more.
+            // The endpoint is closed: no further client will connect.
             let Some(incoming) = incoming else { return Poll::Pending };
-            self.establishing.spawn(async move { incoming.establish().await.ok() });
+            self.handshakes.spawn(async move { incoming.establish().await.ok() });
         }
     }
 }
@@ -143,7 +149,7 @@ impl Accept for QuicListener {
     }
 
     fn link(&mut self, connection: Connection) -> Link {
-        Link::new(QuicLink::new(Far::Client, connection, None, STREAMS))
+        Link::new(QuicLink::new(Peer::Client, connection, None, MAX_STREAMS))
     }
 
     fn refuse(&mut self, connection: Connection) {
@@ -153,7 +159,7 @@ impl Accept for QuicListener {
     fn shut_down(self) -> impl Future<Output = ()> + Send + 'static {
         let inner = self.inner.clone();
         drop(self);
-        async move { inner.close(FAREWELL).await }
+        async move { inner.close(CLOSE_TIMEOUT).await }
     }
 }
 
@@ -179,7 +185,7 @@ mod tests {
     async fn so_many_handshakes_are_under_way_and_who_comes_beyond_waits() {
         let identity = Identity::self_signed(["localhost"]).expect("an identity");
         let trust = Trust::Key(identity.facts().expect("a certificate").key_hash);
-        // What a handshake begins with is asked for, and given when the sender is dropped; but for the listener's own.
+        // Every handshake but the listener's own first load of certificates blocks until the sender is dropped.
         let (open, opened) = mpsc::channel::<()>();
         let waiting = Mutex::new((true, opened));
         let tls = move || {
@@ -189,23 +195,23 @@ mod tests {
             }
             ServerTls::new(identity.clone(), &ClientsAre::Anybody, ALPN)
         };
-        let inner = quic::Listener::bind("127.0.0.1:0", tls, options(STREAMS)).await.expect("a port");
+        let inner = quic::Listener::bind("127.0.0.1:0", tls, options(MAX_STREAMS)).await.expect("a port");
         let mut listener = QuicListener::new(Arc::new(inner));
-        let (address, options) = (listener.inner.address().to_string(), options(STREAMS));
+        let (address, options) = (listener.inner.address().to_string(), options(MAX_STREAMS));
         let tls = ClientTls::new(&trust, None, ALPN).expect("a key");
-        let mut comers: FuturesUnordered<_> =
-            (0..=HANDSHAKES).map(|_| quic::connect(&address, &tls, &options)).collect();
+        let mut clients: FuturesUnordered<_> =
+            (0..=MAX_HANDSHAKES).map(|_| quic::connect(&address, &tls, &options)).collect();
         let full = poll_fn(|cx| {
-            assert!(comers.poll_next_unpin(cx).is_pending());
+            assert!(clients.poll_next_unpin(cx).is_pending());
             assert!(listener.poll_connection(cx).is_pending());
-            let is_full = !listener.establishing.is_empty() && listener.next.is_none();
+            let is_full = !listener.handshakes.is_empty() && listener.next.is_none();
             if is_full { Poll::Ready(()) } else { Poll::Pending }
         });
         timeout(Duration::from_secs(60), full).await.expect("they all come");
-        assert_eq!(listener.establishing.len(), HANDSHAKES);
+        assert_eq!(listener.handshakes.len(), MAX_HANDSHAKES);
         let one_more = tokio::select! {
             incoming = listener.inner.accept() => incoming,
-            _ = comers.next() => None,
+            _ = clients.next() => None,
         };
         assert!(one_more.is_some());
         drop(open);

@@ -1,27 +1,25 @@
-//! MCP itself over QUIC: JSON-RPC unchanged, as a
-//! [custom transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports).
+//! MCP over QUIC: unchanged JSON-RPC, as a [custom
+//! transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports).
 //!
-//! [`connect`] makes it for clients, [`listen`] for servers. `docs/quic.md` says what is on the wire: one stream in both directions for each request, one for
-//! what belongs to no request, and on each of them the lines of the stdio transport.
+//! [`connect`] makes it for clients, [`listen`] for servers. `docs/quic.md` specifies the wire format: one
+//! bidirectional stream for each request, one session stream for messages that belong to no request, and on each stream
+//! the lines of the stdio transport.
 //!
-//! Each stream has a task (`exchange`) that reads, decodes and writes for itself; the link finds the stream of each
-//! message (`table`). It never answers for the session, never sends anything twice, and knows nothing of eras.
+//! Each stream has a task (`stream`) that reads, decodes and writes. The link finds the stream of each message
+//! (`table`). It never responds for the session, never sends a message twice, and does not depend on the protocol era.
 
-mod code;
 mod connect;
-mod exchange;
 mod incoming;
 mod listen;
-mod one_stream;
 mod outgoing;
-mod shared;
+mod stream;
 mod table;
+mod write_buffer;
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -39,118 +37,139 @@ use tokio::time::{Sleep, sleep};
 pub use connect::{QuicConnect, connect};
 pub use listen::{QuicListen, listen};
 
-use self::exchange::{Common, Exchange, Kind, News};
-use self::shared::{Line, Shared};
-use self::table::{Entry, SESSION, Table, claim};
+use self::stream::{Common, Kind, StreamEvent, StreamTask};
+use self::table::{Entry, SESSION, StreamState, Table, claim};
+use self::write_buffer::{Line, WriteBuffer};
 use crate::endpoint::{Connection, QuicError, QuicOptions};
 use mcpjoin::internal::{Gather, beside, cannot_reopen};
 use mcpjoin::transport::{Direction, Inspected, Inspector, Transport};
 
-/// The application protocol that both sides name in the handshake (ALPN).
+/// The application protocol (ALPN) that both sides name in the handshake.
 pub const ALPN: &str = "mcp";
 
-/// How much a peer may send on one stream before it is read, in bytes. It is the most that flows in one round trip: 128
-/// KiB, which is 12 MB/s over 10 ms for each stream.
+/// Bytes that a peer may send on one stream before they are read. It bounds the throughput of a stream: 128 KiB per
+/// round trip are 12 MB/s over 10 ms.
 const STREAM_WINDOW: u32 = 128 * 1024;
-/// Bytes of messages of a client that wait here before no more are taken: as many as wait in a session
-/// ([`Limits::queued_calls`]). What waits are calls, and what the server asks meanwhile must find its way past them.
-const WAITING: usize = 8 * 1024 * 1024;
-/// Messages that are larger than any stream may hold are read so many at once that together they stay below this, but
-/// one always.
-const LARGE: usize = 32 * 1024 * 1024;
-/// The most of them at once.
-const LARGE_AT_ONCE: usize = 8;
-/// What has come and was not taken yet. Beyond, the streams wait.
-const CAME: usize = 32;
-/// How long closing may take in all: until what was said last has arrived, and the peer knows of the end.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Bytes of a client's messages that may wait here before `has_room` is false, as many as a session queues
+/// ([`Limits::queued_calls`]). These are calls, and responses to the server's requests must be able to pass them.
+const CLIENT_QUEUE_BYTES: usize = 8 * 1024 * 1024;
+/// Total bytes of the messages above `SMALL_MESSAGE_BYTES` that are read at once. At least one is always read.
+const LARGE_MESSAGES_BYTES: usize = 32 * 1024 * 1024;
+/// Maximum number of such messages at once.
+const MAX_LARGE_MESSAGES: usize = 8;
+/// Stream events that may wait for the link. Further streams wait to report theirs.
+const EVENT_QUEUE: usize = 32;
+/// Time limit for closing: the last messages are sent and the peer learns that the connection ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How the connections of this transport behave. No stream that nobody reads may stop another: so all of them together
-/// may hold what each of them may.
+/// Error codes of streams and connections, from the table in `docs/quic.md`.
+mod code {
+    use quinn::VarInt;
+
+    /// Everything was sent.
+    pub(super) const NO_ERROR: u32 = 0;
+    /// The caller or the handler has cancelled the request.
+    pub(super) const CANCELLED: u32 = 1;
+    /// The peer violated the transport's rules.
+    pub(super) const PROTOCOL: u32 = 2;
+    /// A message exceeds the receiver's limit.
+    pub(super) const TOO_LARGE: u32 = 3;
+    /// No bytes were transferred within the time limit.
+    pub(super) const STALLED: u32 = 4;
+    /// The limit of connections is reached.
+    pub(super) const BUSY: u32 = 5;
+
+    pub(super) const fn number(code: u32) -> VarInt {
+        VarInt::from_u32(code)
+    }
+}
+
+/// QUIC options of this transport. The connection window is the sum of the stream windows, so a stream that is not read
+/// cannot block another one.
 fn options(streams: u32) -> QuicOptions {
     let connection_window = STREAM_WINDOW.saturating_mul(streams.max(1).saturating_add(1));
     QuicOptions { streams, stream_window: STREAM_WINDOW, connection_window, ..QuicOptions::default() }
 }
 
-/// How many incomplete messages may be large, each below that limit.
+/// How many incomplete messages may exceed the small size at once, when each may have `message` bytes.
 fn large_at_once(message: usize) -> usize {
-    (LARGE / message.max(1)).clamp(1, LARGE_AT_ONCE)
+    (LARGE_MESSAGES_BYTES / message.max(1)).clamp(1, MAX_LARGE_MESSAGES)
 }
 
-/// Who is at the other end.
-enum Far {
-    /// A server that we have connected to, and can connect to again.
+/// The kind of peer.
+enum Peer {
+    /// A server that this client connected to, and can connect to again.
     Server { target: Box<QuicConnect>, opening: Option<Opening> },
-    /// A client that has come to us.
+    /// A client that this server accepted.
     Client,
 }
 
-type Opening = Pin<Box<dyn Future<Output = Result<Made, QuicError>> + Send>>;
+type Opening = Pin<Box<dyn Future<Output = Result<Opened, QuicError>> + Send>>;
 type Accepting = Pin<Box<dyn Future<Output = Option<(SendStream, RecvStream)>> + Send>>;
 
-/// A connection of a client, with the stream of the session.
-struct Made {
+/// A new connection of a client, with its session stream.
+struct Opened {
     connection: Connection,
     session: (SendStream, RecvStream),
 }
 
-/// Whether requests of a client may be handed in.
+/// Whether a server delivers its client's requests to the session.
 enum Gate {
     Open,
-    /// `initialize` came, and is not answered.
-    Asked(RequestId),
-    /// It was answered: what a client asks after that may come before its `notifications/initialized`, which is on
-    /// another stream, and waits for it here.
-    Answered(VecDeque<News>),
+    /// `initialize` was received and has no response yet.
+    AwaitingResponse(RequestId),
+    /// `initialize` has its response. Requests that arrive before `notifications/initialized`, which is on another
+    /// stream, wait here.
+    AwaitingInitialized(VecDeque<StreamEvent>),
 }
 
-/// What closing waits for.
+/// Progress of closing.
 struct Closing {
     until: Pin<Box<Sleep>>,
-    /// The peer is being told.
+    /// Waits until the peer was informed.
     settling: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// The link.
+/// A link over one QUIC connection.
 struct QuicLink {
-    far: Far,
+    peer: Peer,
     connection: Connection,
-    /// The stream of the session of a client, until the first poll.
+    /// A client's session stream, until the first poll.
     session: Option<(SendStream, RecvStream)>,
     limits: Limits,
     origin: Arc<Origin>,
-    shared: Arc<Shared>,
-    /// `None` until the first poll, and when the connection is over.
+    write_buffer: Arc<WriteBuffer>,
+    /// `None` before the first poll and after the connection has ended.
     common: Option<Arc<Common>>,
-    heard: Receiver<News>,
-    /// Each stream that has something to say holds a sender.
-    leash: Option<Sender<()>>,
-    leashes: Receiver<()>,
+    events: Receiver<StreamEvent>,
+    /// Each stream with unsent data holds a clone; closing waits until all are dropped.
+    unfinished: Option<Sender<()>>,
+    unfinished_end: Receiver<()>,
     tasks: JoinSet<()>,
     table: Table,
     next_key: u64,
-    /// Streams that a client may have open.
-    places: Arc<Semaphore>,
+    /// Limits how many streams a client has open.
+    stream_permits: Arc<Semaphore>,
     accepting: Option<Accepting>,
     closed: Pin<Box<dyn Future<Output = QuicError> + Send>>,
-    /// Why the connection is over; the streams may still have something.
-    over: Option<TransportEnd>,
+    /// Why the connection ended. Streams may still have messages to deliver.
+    close_cause: Option<TransportEnd>,
     ended: Option<TransportEnd>,
     ready: VecDeque<Inbound>,
-    /// What the message counts for that was handed in last.
+    /// Held until the message that was delivered last is processed.
     permit: Option<OwnedSemaphorePermit>,
     gate: Gate,
     inspector: Option<Inspector>,
     closing: Option<Closing>,
 }
 
-/// Waits until the connection is over.
+/// Waits until the connection has ended.
 fn closed(connection: &Connection) -> Pin<Box<dyn Future<Output = QuicError> + Send>> {
     let connection = connection.clone();
     Box::pin(async move { connection.closed().await })
 }
 
-/// Waits for the next stream that the peer opens.
+/// Waits for the peer to open a stream.
 fn accept(connection: &Connection) -> Accepting {
     let connection = connection.clone();
     Box::pin(async move { connection.accept().await.ok() })
@@ -158,42 +177,42 @@ fn accept(connection: &Connection) -> Accepting {
 
 impl QuicLink {
     fn new(
-        far: Far,
+        peer: Peer,
         connection: Connection,
         session: Option<(SendStream, RecvStream)>,
         streams: u32,
     ) -> Self {
-        let (leash, leashes) = channel(1);
-        let peer = connection.peer_name();
-        let peer = peer.map_or_else(
+        let (unfinished, unfinished_end) = channel(1);
+        let name = connection.peer_name();
+        let label = name.map_or_else(
             || connection.address().to_owned(),
             |name| format!("{} ({})", connection.address(), mcpjoin_proto::text::Line::of(&name)),
         );
-        // A client's certificate was found good: whoever holds its key is who it says.
-        let shown = connection.peer_certificate().filter(|_| matches!(far, Far::Client));
+        // The certificate was verified in the handshake, so its key identifies the client.
+        let shown = connection.peer_certificate().filter(|_| matches!(peer, Peer::Client));
         let principal = shown.map(|certificate| {
             let key: String = certificate.key_hash.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("key {key}").into()
         });
-        let (_, heard) = channel(1);
+        let (_, events) = channel(1);
         Self {
-            accepting: matches!(far, Far::Client).then(|| accept(&connection)),
+            accepting: matches!(peer, Peer::Client).then(|| accept(&connection)),
             closed: closed(&connection),
-            far,
+            peer,
             connection,
             session,
             limits: Limits::default(),
-            origin: Arc::new(Origin { peer: Some(peer.into()), principal, ..Origin::new("quic") }),
-            shared: Arc::default(),
+            origin: Arc::new(Origin { peer: Some(label.into()), principal, ..Origin::new("quic") }),
+            write_buffer: Arc::default(),
             common: None,
-            heard,
-            leash: Some(leash),
-            leashes,
+            events,
+            unfinished: Some(unfinished),
+            unfinished_end,
             tasks: JoinSet::new(),
             table: Table::default(),
             next_key: SESSION + 1,
-            places: Arc::new(Semaphore::new(streams.saturating_sub(1).max(1) as usize)),
-            over: None,
+            stream_permits: Arc::new(Semaphore::new(streams.saturating_sub(1).max(1) as usize)),
+            close_cause: None,
             ended: None,
             ready: VecDeque::new(),
             permit: None,
@@ -204,21 +223,21 @@ impl QuicLink {
     }
 
     const fn is_server(&self) -> bool {
-        matches!(self.far, Far::Client)
+        matches!(self.peer, Peer::Client)
     }
 
-    /// What all streams share, made when the bounds are known.
+    /// The state that all streams share. It is created once the limits are known.
     fn common(&mut self) -> Option<Arc<Common>> {
-        if self.common.is_none() && self.over.is_none() && self.leash.is_some() {
-            let (news, heard) = channel(CAME);
-            self.heard = heard;
+        if self.common.is_none() && self.close_cause.is_none() && self.unfinished.is_some() {
+            let (sender, events) = channel(EVENT_QUEUE);
+            self.events = events;
             self.common = Some(Arc::new(Common {
                 message: self.limits.message,
                 decoding: self.limits.decode.clone(),
                 stall: self.limits.write_stall,
                 origin: self.origin.clone(),
                 large: Arc::new(Semaphore::new(large_at_once(self.limits.message))),
-                news,
+                events: sender,
             }));
             if let Some((send, receive)) = self.session.take() {
                 self.begin(SESSION, Kind::Session, send, receive);
@@ -227,21 +246,20 @@ impl QuicLink {
         self.common.clone()
     }
 
-    /// Begins to read and write a stream that is open.
+    /// Starts the task of an open stream.
     fn begin(&mut self, key: u64, kind: Kind, send: SendStream, receive: RecvStream) {
-        let (Some(common), Some(leash)) = (self.common(), self.leash.clone()) else { return };
-        let code = Arc::new(AtomicU32::new(code::CANCELLED));
-        let claim = Arc::new(AtomicU8::new(claim::OPEN));
-        let exchange = Exchange { key, kind, common, code: code.clone(), claim: claim.clone() };
+        let (Some(common), Some(unfinished)) = (self.common(), self.unfinished.clone()) else { return };
+        let state = StreamState::new(claim::OPEN);
+        let stream_task = StreamTask { key, kind, common, state: state.clone() };
         let (out, lines) = unbounded_channel();
-        let task = self.tasks.spawn(exchange.run((send, receive), lines, leash));
+        let task = self.tasks.spawn(stream_task.run((send, receive), lines, unfinished));
         let entry =
-            Entry { out: Some(out), task, claim, code, ours: Vec::new(), theirs: Vec::new(), begun: false };
+            Entry { out: Some(out), task, state, ours: Vec::new(), theirs: Vec::new(), started: false };
         self.table.entries.insert(key, entry);
     }
 }
 
-/// The request that a notification cancels.
+/// The id of the request that a notification cancels.
 fn cancelled(notification: &Notification) -> Option<RequestId> {
     if notification.method != Method::Cancelled {
         return None;
@@ -256,15 +274,15 @@ impl Transport for QuicLink {
 
     fn configure(&mut self, limits: &Limits) {
         self.limits = limits.clone();
-        self.shared.set_room(match self.far {
-            // A message of the largest size does not keep small ones from other streams.
-            Far::Client => limits.message.saturating_add(limits.queued_replies),
-            Far::Server { .. } => WAITING,
+        self.write_buffer.set_limit(match self.peer {
+            // One message of the maximum size must not block small messages on other streams.
+            Peer::Client => limits.message.saturating_add(limits.queued_replies),
+            Peer::Server { .. } => CLIENT_QUEUE_BYTES,
         });
     }
 
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
-        self.shared.keep(cx.waker());
+        self.write_buffer.set_waker(cx.waker());
         self.common();
         self.permit = None;
         loop {
@@ -275,13 +293,13 @@ impl Transport for QuicLink {
                 return Poll::Ready(Inbound::Closed { cause });
             }
             while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
-            match self.heard.poll_recv(cx) {
-                Poll::Ready(Some(news)) => {
-                    self.hear(news);
+            match self.events.poll_recv(cx) {
+                Poll::Ready(Some(event)) => {
+                    self.handle_event(event);
                     continue;
                 }
                 Poll::Ready(None) => {
-                    self.ended = Some(self.over.clone().unwrap_or_else(TransportEnd::end_of_stream));
+                    self.ended = Some(self.close_cause.clone().unwrap_or_else(TransportEnd::end_of_stream));
                     continue;
                 }
                 Poll::Pending => {}
@@ -291,11 +309,11 @@ impl Transport for QuicLink {
             {
                 self.accepting = accepted.is_some().then(|| accept(&self.connection));
                 if let Some((send, receive)) = accepted {
-                    self.accepted(send, receive);
+                    self.accept_stream(send, receive);
                 }
                 continue;
             }
-            if self.over.is_none()
+            if self.close_cause.is_none()
                 && let Poll::Ready(error) = self.closed.as_mut().poll(cx)
             {
                 self.connection_closed(&error);
@@ -306,7 +324,7 @@ impl Transport for QuicLink {
     }
 
     fn has_room(&self) -> bool {
-        self.shared.has_room()
+        self.write_buffer.has_room()
     }
 
     fn push(&mut self, outbound: Outbound) {
@@ -315,7 +333,7 @@ impl Transport for QuicLink {
                 && key != SESSION
                 && !self.withdraw(key)
             {
-                self.cut(key, code::CANCELLED);
+                self.reset_stream(key, code::CANCELLED);
             }
             return;
         }
@@ -326,61 +344,61 @@ impl Transport for QuicLink {
             }
         }
         self.common();
-        let Some(line) = Line::new(&outbound, &self.shared) else { return };
+        let Some(line) = Line::new(&outbound, &self.write_buffer) else { return };
         match &outbound {
-            Outbound::Message { message, route } => self.message(message, route, line),
-            Outbound::Batch { messages, exchange } => self.answers(messages, *exchange, line),
-            // Streams are not left and taken up again: a request keeps its own.
+            Outbound::Message { message, route } => self.send_message(message, route, line),
+            Outbound::Batch { messages, exchange } => self.send_batch(messages, *exchange, line),
+            // Streams are never resumed: a request keeps its stream.
             Outbound::Abort { .. } | Outbound::CloseStream { .. } => {}
         }
     }
 
-    /// Everything that was pushed is with its stream, and a stream that takes nothing is given up by itself. A client's
-    /// calls that wait for a stream are no sign of that.
+    /// Every message is queued on its stream, and a stream that makes no progress times out by itself. A client's calls
+    /// that wait for a free stream do not count as unsent.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
-        self.shared.keep(cx.waker());
+        self.write_buffer.set_waker(cx.waker());
         if self.is_server() && !self.has_room() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
     fn discard(&mut self) {
-        // Without its stream the session would be over for a reason that is none of the peer's.
+        // Aborting the session stream would end the session.
         for (_, entry) in self.table.entries.iter().filter(|(key, _)| **key != SESSION) {
             entry.task.abort();
         }
     }
 
     fn sent(&self) -> u64 {
-        self.shared.sent()
+        self.write_buffer.sent()
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<TransportEnd> {
         if self.closing.is_none() {
-            self.closing = Some(Closing { until: Box::pin(sleep(FAREWELL)), settling: None });
+            self.closing = Some(Closing { until: Box::pin(sleep(CLOSE_TIMEOUT)), settling: None });
             self.accepting = None;
-            if let Far::Server { opening, .. } = &mut self.far {
+            if let Peer::Server { opening, .. } = &mut self.peer {
                 *opening = None;
             }
-            // What was asked is not waited for, what was said is.
+            // Calls are aborted; messages that were already pushed are sent.
             for (key, entry) in &mut self.table.entries {
                 entry.out = None;
                 if *key != SESSION && !entry.ours.is_empty() && entry.theirs.is_empty() {
                     entry.task.abort();
                 }
             }
-            self.leash = None;
+            self.unfinished = None;
         }
-        // Nobody hears any more what comes now, and no stream is to wait for that.
-        while let Poll::Ready(Some(_)) = self.heard.poll_recv(cx) {}
+        // Events are dropped from now on, so that no stream waits for the link.
+        while let Poll::Ready(Some(_)) = self.events.poll_recv(cx) {}
         while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
         let Some(closing) = &mut self.closing else { return Poll::Pending };
         let late = closing.until.as_mut().poll(cx).is_ready();
         if closing.settling.is_none() {
-            if !late && self.leashes.poll_recv(cx).is_pending() {
+            if !late && self.unfinished_end.poll_recv(cx).is_pending() {
                 return Poll::Pending;
             }
             self.connection.close(code::NO_ERROR, "");
             let connection = self.connection.clone();
-            closing.settling = Some(Box::pin(async move { connection.settled(FAREWELL).await }));
+            closing.settling = Some(Box::pin(async move { connection.settled(CLOSE_TIMEOUT).await }));
         }
         let settled = closing.settling.as_mut().is_none_or(|settling| settling.as_mut().poll(cx).is_ready());
         if !settled && !late {
@@ -388,33 +406,36 @@ impl Transport for QuicLink {
         }
         self.tasks.abort_all();
         Poll::Ready(
-            self.ended.clone().or_else(|| self.over.clone()).unwrap_or_else(TransportEnd::end_of_stream),
+            self.ended
+                .clone()
+                .or_else(|| self.close_cause.clone())
+                .unwrap_or_else(TransportEnd::end_of_stream),
         )
     }
 
     fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
-        let Far::Server { target, opening } = &mut self.far else {
+        let Peer::Server { target, opening } = &mut self.peer else {
             return Poll::Ready(Err(cannot_reopen()));
         };
         let connecting = opening.get_or_insert_with(|| {
             self.connection.close(code::NO_ERROR, "");
-            Box::pin((**target).clone().made())
+            Box::pin((**target).clone().open())
         });
         let Poll::Ready(outcome) = connecting.as_mut().poll(cx) else { return Poll::Pending };
         *opening = None;
-        let made = match outcome {
-            Ok(made) => made,
+        let opened = match outcome {
+            Ok(opened) => opened,
             Err(error) => {
                 let error = TransportError::new(error.to_string(), true);
                 return Poll::Ready(Err(TransportEnd::failed(error)));
             }
         };
-        let far = Far::Server { target: target.clone(), opening: None };
-        let streams = target.most_streams();
-        let mut afresh = Self::new(far, made.connection, Some(made.session), streams);
-        afresh.configure(&self.limits);
-        afresh.inspector = self.inspector.take();
-        *self = afresh;
+        let peer = Peer::Server { target: target.clone(), opening: None };
+        let streams = target.max_streams();
+        let mut reopened = Self::new(peer, opened.connection, Some(opened.session), streams);
+        reopened.configure(&self.limits);
+        reopened.inspector = self.inspector.take();
+        *self = reopened;
         Poll::Ready(Ok(()))
     }
 
@@ -424,7 +445,7 @@ impl Transport for QuicLink {
     }
 }
 
-/// Everything ends at once.
+/// Closes the connection at once.
 impl Drop for QuicLink {
     fn drop(&mut self) {
         self.connection.close(code::NO_ERROR, "");

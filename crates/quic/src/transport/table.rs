@@ -1,45 +1,80 @@
-//! Which request belongs to which stream.
+//! Maps requests to their streams.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use mcpjoin_proto::RequestId;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
-use super::shared::Line;
+use super::code;
+use super::write_buffer::Line;
 
-/// The stream for what belongs to no request: the first that the client opens.
+/// The key of the session stream, which is the first stream that a client opens.
 pub(super) const SESSION: u64 = 0;
 
-/// Whether a call has got its stream: who changes it first has decided.
+/// The state of a call, changed atomically by the link and the stream's task.
 pub(super) mod claim {
-    /// It waits for a stream.
+    /// The call waits for a free stream.
     pub(in super::super) const WAITING: u8 = 0;
-    /// It has one.
+    /// The call has a stream.
     pub(in super::super) const OPEN: u8 = 1;
-    /// It was given up before it had one: nothing of it leaves.
+    /// The call was cancelled before it had a stream: nothing is sent.
     pub(in super::super) const WITHDRAWN: u8 = 2;
-    /// It was given up, and the peer is told so on its stream: nothing is waited for.
-    pub(in super::super) const GIVEN_UP: u8 = 3;
-    /// Its stream is reset: a task that is running while it is aborted must not finish the stream in order.
+    /// The call was cancelled and its cancellation is sent on its stream: no response is expected.
+    pub(in super::super) const CANCELLED: u8 = 3;
+    /// The stream is reset. A task that is still running must not finish it normally.
     pub(in super::super) const CUT: u8 = 4;
 }
 
-/// A stream that is not over.
+/// State that the link shares with the task of a stream.
+pub(super) struct StreamState {
+    code: AtomicU32,
+    claim: AtomicU8,
+}
+
+impl StreamState {
+    pub(super) fn new(claim: u8) -> Arc<Self> {
+        Arc::new(Self { code: AtomicU32::new(code::CANCELLED), claim: AtomicU8::new(claim) })
+    }
+
+    /// Error code for the reset when the task is dropped.
+    pub(super) fn code(&self) -> u32 {
+        self.code.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_code(&self, code: u32) {
+        self.code.store(code, Ordering::Relaxed);
+    }
+
+    pub(super) fn is(&self, claim: u8) -> bool {
+        self.claim.load(Ordering::Acquire) == claim
+    }
+
+    pub(super) fn set(&self, claim: u8) {
+        self.claim.store(claim, Ordering::Release);
+    }
+
+    /// Changes the state of a call that waits for a stream. Returns false if it no longer waits.
+    pub(super) fn decide(&self, claim: u8) -> bool {
+        let decided = self.claim.compare_exchange(claim::WAITING, claim, Ordering::AcqRel, Ordering::Acquire);
+        decided.is_ok()
+    }
+}
+
+/// An open stream.
 pub(super) struct Entry {
-    /// `None` when we say nothing more on it.
+    /// `None` when this side sends nothing more on it.
     pub(super) out: Option<UnboundedSender<Line>>,
     pub(super) task: AbortHandle,
-    pub(super) claim: Arc<AtomicU8>,
-    pub(super) code: Arc<AtomicU32>,
-    /// Requests of ours on it without an answer.
+    pub(super) state: Arc<StreamState>,
+    /// Pending requests of ours on this stream.
     pub(super) ours: Vec<RequestId>,
-    /// Requests of the peer on it without an answer.
+    /// Pending requests of the peer on this stream.
     pub(super) theirs: Vec<RequestId>,
-    /// Something has come on it that was, or could have been, its request.
-    pub(super) begun: bool,
+    /// Whether a message arrived that was its request or could have been.
+    pub(super) started: bool,
 }
 
 /// All streams of a connection.
@@ -48,21 +83,21 @@ pub(super) struct Table {
     pub(super) entries: HashMap<u64, Entry>,
     ours: HashMap<RequestId, u64>,
     theirs: HashMap<RequestId, u64>,
-    /// Streams on which something came that is no message and names no request, but wants an answer.
+    /// Streams with an unreadable message that has no id but needs a response, oldest first.
     unreadable: VecDeque<u64>,
 }
 
 impl Table {
-    /// A request of ours goes out on that stream.
-    pub(super) fn ask(&mut self, id: RequestId, key: u64) {
+    /// Records a request of ours on this stream.
+    pub(super) fn add_ours(&mut self, id: RequestId, key: u64) {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.ours.push(id.clone());
         }
         self.ours.insert(id, key);
     }
 
-    /// A request of the peer has come on that stream. False when one with that id has no answer yet.
-    pub(super) fn asked(&mut self, id: &RequestId, key: u64) -> bool {
+    /// Records a request of the peer on this stream. Returns false if its id is already pending.
+    pub(super) fn add_theirs(&mut self, id: &RequestId, key: u64) -> bool {
         if self.theirs.contains_key(id) {
             return false;
         }
@@ -79,19 +114,19 @@ impl Table {
         }
     }
 
-    /// The stream of the oldest thing that could not be read.
-    pub(super) fn answer_unreadable(&mut self) -> Option<u64> {
+    /// Returns and removes the stream of the oldest unreadable message.
+    pub(super) fn take_unreadable(&mut self) -> Option<u64> {
         self.unreadable.pop_front()
     }
 
-    /// An array on that stream was answered, and not refused as a whole.
-    pub(super) fn array_answered(&mut self, key: u64) {
-        if let Some(place) = self.unreadable.iter().position(|other| *other == key) {
-            self.unreadable.remove(place);
+    /// Records that an array on this stream got its own response.
+    pub(super) fn batch_answered(&mut self, key: u64) {
+        if let Some(index) = self.unreadable.iter().position(|other| *other == key) {
+            self.unreadable.remove(index);
         }
     }
 
-    /// On which stream a request of ours is; it is forgotten.
+    /// Removes a request of ours and returns its stream.
     pub(super) fn take_ours(&mut self, id: &RequestId) -> Option<u64> {
         let key = self.ours.remove(id)?;
         if let Some(entry) = self.entries.get_mut(&key) {
@@ -100,12 +135,12 @@ impl Table {
         Some(key)
     }
 
-    /// On which stream a request of the peer is.
+    /// The stream of a pending request of the peer.
     pub(super) fn stream_of(&self, id: &RequestId) -> Option<u64> {
         self.theirs.get(id).copied()
     }
 
-    /// The same; it is forgotten.
+    /// Removes a request of the peer and returns its stream.
     pub(super) fn take_theirs(&mut self, id: &RequestId) -> Option<u64> {
         let key = self.theirs.remove(id)?;
         if let Some(entry) = self.entries.get_mut(&key) {
@@ -114,7 +149,7 @@ impl Table {
         Some(key)
     }
 
-    /// A stream is over. Its requests are forgotten, too.
+    /// Removes a stream and its requests.
     pub(super) fn remove(&mut self, key: u64) -> Option<Entry> {
         let entry = self.entries.remove(&key)?;
         for id in &entry.ours {
@@ -127,10 +162,10 @@ impl Table {
         Some(entry)
     }
 
-    /// Sends on a stream, if it is there.
+    /// Queues a line on a stream; does nothing if the stream has ended.
     pub(super) fn send(&self, key: u64, line: Line) {
         if let Some(out) = self.entries.get(&key).and_then(|entry| entry.out.as_ref()) {
-            // A task that has ended has said so, or will.
+            // If the task has ended, it has reported that or will.
             let _ = out.send(line);
         }
     }

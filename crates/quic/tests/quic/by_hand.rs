@@ -1,5 +1,5 @@
-//! One end played stream by stream, as `docs/quic.md` describes it: what another implementation has to get right, and
-//! what it may leave out.
+//! One side is driven stream by stream, as `docs/quic.md` describes it: what another implementation must do, and what
+//! it may omit.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -27,7 +27,7 @@ pub(crate) fn note(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
-/// A modern request, with what it says of itself.
+/// A modern request with its `_meta`.
 pub(crate) fn modern(id: u64, method: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -49,7 +49,7 @@ pub(crate) fn call(id: u64, tool: &str) -> Value {
     request(id, "tools/call", &json!({"name": tool, "arguments": {}}))
 }
 
-/// A stream in both directions, of lines.
+/// A bidirectional stream of lines.
 pub(crate) struct Wire {
     pub(crate) send: SendStream,
     pub(crate) receive: BufReader<RecvStream>,
@@ -75,7 +75,7 @@ impl Wire {
         (read > 0).then(|| serde_json::from_str(&line).unwrap())
     }
 
-    /// Says one thing, hears one thing, and then the end.
+    /// Sends one message, and expects one response and the end of the stream.
     pub(crate) async fn ask(connection: &Connection, value: &Value) -> Value {
         let mut wire = Self::open(connection).await;
         wire.say(value).await;
@@ -85,7 +85,7 @@ impl Wire {
         answer
     }
 
-    /// With what the peer has reset the stream.
+    /// The error code of the peer's reset.
     pub(crate) async fn reset_with(&mut self) -> u64 {
         loop {
             match self.receive.get_mut().read_chunk(1024, true).await {
@@ -98,7 +98,7 @@ impl Wire {
     }
 }
 
-/// A connection to a server of ours, and the stream of the session.
+/// Connects to our server and opens the session stream.
 pub(crate) async fn connect(up: &Up) -> (Connection, Wire) {
     let tls = ClientTls::new(&Trust::Key(up.pin), None, ALPN).unwrap();
     let connection = quic::connect(&up.address.to_string(), &tls, &QuicOptions::default()).await.unwrap();
@@ -130,10 +130,10 @@ fn a_legacy_client_may_ask_before_initialized_has_arrived() {
         let mut opening = Wire::open(&connection).await;
         opening.say(&initialize(1)).await;
         assert_eq!(opening.hear().await.unwrap()["result"]["protocolVersion"], "2025-06-18");
-        // On streams there is no order between them: what was sent later has arrived earlier, and waits.
+        // Streams are not ordered: this request was sent later, arrives earlier, and waits.
         let mut early = Wire::open(&connection).await;
         early.say(&call(2, "origin")).await;
-        // A ping does not, and shows that the call has been there for long enough to be refused.
+        // A ping does not wait. It shows that the call has arrived.
         let pong = Wire::ask(&connection, &request(3, "ping", &json!({}))).await;
         assert_eq!(pong["result"], json!({}));
         session.say(&note("notifications/initialized", &json!({}))).await;
@@ -177,7 +177,7 @@ fn a_legacy_cancellation_ends_the_stream_without_an_answer() {
         wire.say(&note("notifications/cancelled", &json!({"requestId": 2}))).await;
         gate.left.notified().await;
         assert_eq!(wire.hear().await, None);
-        // StopReason is no cancellation in this era: the call goes on, and its answer has nowhere to go.
+        // In this era a reset is not a cancellation: the call goes on, and its response is dropped.
         let mut wire = Wire::open(&connection).await;
         wire.say(&call(3, "wait")).await;
         gate.begin(1).await;
@@ -211,7 +211,7 @@ fn a_modern_request_is_cancelled_by_either_half() {
     });
 }
 
-/// A server played by hand, and a client of ours that has connected to it in that era.
+/// A server driven by hand, and our client connected to it in this era.
 async fn served(era: Era) -> (Client, Arc<Connection>, Wire, Listener) {
     let identity = Identity::self_signed(["localhost"]).unwrap();
     let pin = identity.facts().unwrap().key_hash;
@@ -246,7 +246,7 @@ async fn served(era: Era) -> (Client, Arc<Connection>, Wire, Listener) {
     (client, connection, session, listener)
 }
 
-/// Has the client call a tool, and takes the stream.
+/// Lets the client call a tool, and returns the stream.
 async fn calling(
     client: &Client,
     connection: &Connection,
@@ -283,7 +283,7 @@ fn a_stream_that_is_reset_or_ends_early_loses_its_call_and_no_other() {
             let error = lost.await.unwrap().unwrap_err();
             assert!(error.contains("without answering"), "{error}");
 
-            // Half an answer is none: cut in its text, or inside a character.
+            // An incomplete response is an error, whether it is cut in its text or inside a character.
             for text in ["half", "€"] {
                 let (lost, mut wire, id_of_half) = calling(&client, &connection).await;
                 let half = answer(&id_of_half, text).to_string();
@@ -296,7 +296,7 @@ fn a_stream_that_is_reset_or_ends_early_loses_its_call_and_no_other() {
                 assert!(error.contains(&words), "{error}");
             }
 
-            // An answer without its line's end is one.
+            // A response without a final line feed is complete.
             let (found, mut wire, id_of_last) = calling(&client, &connection).await;
             wire.send.write_all(answer(&id_of_last, "last").to_string().as_bytes()).await.unwrap();
             wire.send.finish().unwrap();
@@ -330,7 +330,7 @@ fn the_client_ends_its_half_and_cancels_as_its_era_does() {
             (&json!("notifications/cancelled"), &id)
         );
         assert_eq!(wire.hear().await, None);
-        // Our end of the line's delivery is the sign that nothing is waited for.
+        // The STOP_SENDING of our side shows that no response is expected.
         assert_eq!(wire.send.stopped().await.unwrap().map(quinn::VarInt::into_inner), Some(1));
 
         let (called, mut wire, id) = calling(&client, &connection).await;
@@ -365,7 +365,7 @@ fn a_connection_that_the_server_closes_ends_each_call_with_its_words() {
 fn a_server_may_open_no_stream() {
     run(async {
         let (client, connection, _session, _listener) = served(Era::Modern).await;
-        // As often as a client is heard of, it has not allowed one.
+        // The client has allowed no server streams, however often it sends.
         for _ in 0..3 {
             let (called, mut wire, id) = calling(&client, &connection).await;
             wire.say(&answer(&id, "x")).await;
@@ -388,7 +388,7 @@ fn the_answer_to_an_array_goes_onto_the_stream_that_has_brought_it() {
         opening["params"]["protocolVersion"] = "2025-03-26".into();
         assert!(Wire::ask(&connection, &opening).await["result"].is_object());
         session.say(&note("notifications/initialized", &json!({}))).await;
-        // What an answered array leaves behind sends no later answer elsewhere.
+        // An answered array must not redirect a later response.
         session.say(&json!([request(2, "ping", &json!({}))])).await;
         assert_eq!(session.hear().await.unwrap()[0]["id"], 2);
         let mut waiting = Wire::open(&connection).await;

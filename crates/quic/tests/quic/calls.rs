@@ -1,4 +1,4 @@
-//! Every kind of message in both eras, cancellation in both directions, many calls at once, and connections that end.
+//! All kinds of messages in both eras, cancellation in both directions, many calls at once, and connections that end.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ fn every_kind_of_message_crosses_in_both_eras() {
             assert_eq!(text(&echoed), "hé");
             let origin = text(&client.call_tool("origin", None).await.unwrap());
             assert!(origin.starts_with("quic 127.0.0.1:"), "{origin}");
-            // An error, of the protocol and of a tool.
+            // A protocol error, and a failed tool.
             client.call_tool("no such tool", None).await.unwrap_err();
             assert_eq!(client.call_tool("echo", None).await.unwrap().is_error, Some(true));
-            // A question within the request: a request of the server in one era, a second round in the other.
+            // Input during a request: a server's request in one era, a second round in the other.
             let asked = client.call_tool("ask", arguments(&json!({"text": "?"}))).await.unwrap();
             assert_eq!(text(&asked), "accept");
-            // What belongs to a request, and comes before its result.
+            // Notifications of a request, before its result.
             client.set_level(LoggingLevel::Debug).await.unwrap();
             let mut call = client.call_tool("steps", None).progress(true).log_level(LoggingLevel::Debug);
             let (mut progress, mut logs) = (0, 0);
@@ -42,7 +42,7 @@ fn every_kind_of_message_crosses_in_both_eras() {
                 }
             }
             assert_eq!(text(&call.await.unwrap()), "done");
-            // Of progress the newest counts; in the legacy era a log message does not say which call it is of.
+            // Of several progress reports the newest counts. In the legacy era a log message does not name its call.
             let heard =
                 heard.notes.lock().unwrap().iter().filter(|note| *note == "notifications/message").count();
             assert!(progress >= 1, "{era:?}");
@@ -69,7 +69,7 @@ fn what_belongs_to_no_request_comes_on_the_stream_of_the_session_or_of_a_subscri
         up.server.handle().add_tool(tool("newer"), |_: NoArguments, _| async { "newer" }).unwrap();
         let note = subscription.next().await.unwrap().unwrap();
         assert_eq!(note.method.as_str(), "notifications/tools/list_changed");
-        // A stream that stays open holds no other up, and ends with the server.
+        // An open stream blocks no other, and ends with the server.
         assert_eq!(text(&client.call_tool("new", None).await.unwrap()), "new");
         up.end().await;
         assert!(subscription.next().await.is_none_or(|last| last.is_err()));
@@ -132,7 +132,7 @@ fn a_call_that_waits_for_a_stream_is_taken_back_unsent() {
             };
             let first = spawn();
             gate.begin(1).await;
-            // The only stream is taken.
+            // The only stream is in use.
             let second = spawn();
             tokio::task::yield_now().await;
             second.abort();
@@ -159,13 +159,13 @@ fn three_hundred_calls_at_once_share_256_streams() {
                     tokio::spawn(async move { client.call_tool("wait", None).await })
                 })
                 .collect();
-            // QUIC gives streams that have ended back in pieces, here of an eighth: so many run at once, at least.
+            // QUIC returns the credit for ended streams in steps of an eighth, so at least this many run at once.
             gate.begin(223).await;
             gate.go_on.add_permits(300);
             for call in calls {
                 assert_eq!(text(&call.await.unwrap().unwrap()), "at last", "{era:?}");
             }
-            // One of the 256 is that of the session.
+            // One of the 256 streams is the session stream.
             let most = gate.most.load(std::sync::atomic::Ordering::SeqCst);
             assert!((223..=255).contains(&most), "{era:?}: {most}");
             client.close().await;
@@ -209,7 +209,7 @@ fn a_server_that_stops_finishes_what_is_in_progress() {
             });
             gate.begin(1).await;
             drop(up.stop.take());
-            // Nobody comes in any more when it has begun to stop, and what is in progress goes on.
+            // During the shutdown new clients are rejected, and calls in progress go on.
             let late = client_of(&up).await;
             assert!(late.is_err());
             gate.go_on.add_permits(1);
@@ -220,7 +220,7 @@ fn a_server_that_stops_finishes_what_is_in_progress() {
     });
 }
 
-/// Connecting to a server that may not listen any more, until it does not.
+/// Connects to a server that is shutting down, until it no longer listens.
 async fn client_of(up: &Up) -> Result<(), String> {
     loop {
         let link = up.link().timeout(Duration::from_secs(2)).await.map_err(|error| error.to_string())?;
@@ -243,7 +243,7 @@ fn a_connection_killed_under_load_ends_each_call_with_the_reason() {
                 })
                 .collect();
             gate.begin(223).await;
-            // As a crash does: everything ends at once.
+            // As in a crash: everything ends at once.
             up.serving.abort();
             for call in calls {
                 let error = call.await.unwrap().unwrap_err().to_string();
@@ -277,7 +277,7 @@ fn a_client_that_is_gone_leaves_no_handler_behind_in_the_modern_era() {
 
 #[test]
 fn a_server_that_dies_on_the_probe_is_connected_to_afresh() {
-    // What it takes: a link that can be opened again. How the session uses it, the session's own tests show.
+    // This needs a link that can be reopened. The session's own tests show how it is used.
     run(async {
         let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
         let mut link = up.link().await.unwrap().raw(&mcpjoin::proto::session::Limits::default());

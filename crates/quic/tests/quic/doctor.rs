@@ -1,5 +1,4 @@
-//! The doctor at a server over QUIC: what is in order, and each thing that can be wrong, with what to do. The time is
-//! virtual.
+//! The doctor examines a server over QUIC: a healthy one, and each problem with its advice. Time is virtual.
 
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ async fn examined(connect: QuicConnect) -> Report {
     Doctor::new(connect.timeout(Duration::from_secs(3)), Client::builder("doctor", "1")).examine().await
 }
 
-/// The parts that were run, the only finding, and what was said of it.
+/// The parts that ran, the only finding, and its text.
 #[track_caller]
 fn fault(report: &Report) -> (Vec<&'static str>, &'static str, String) {
     assert!(!report.is_healthy());
@@ -77,7 +76,7 @@ fn each_reason_for_no_connection_has_an_id_and_an_advice() {
         let (_, id, text) = fault(&report);
         assert_eq!(id, "server-certificate");
         assert!(text.contains("--ca FILE"), "{text}");
-        // Nobody there: the port is closed, and then it is mute.
+        // First the port is closed, then it does not respond.
         let mute = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let port = mute.local_addr().unwrap();
         let (ran, id, text) = {
@@ -91,7 +90,7 @@ fn each_reason_for_no_connection_has_an_id_and_an_advice() {
             fault(&examined(mcpjoin_quic::connect(closed.to_string(), Trust::Key(up.pin))).await);
         assert_eq!(id, "unreached");
         assert!(text.contains("refused"), "{text}");
-        // A name that is none, and an address that is none.
+        // An unknown name, and an invalid address.
         let (ran, id, _) =
             fault(&examined(mcpjoin_quic::connect("no-such-host.invalid:1", Trust::Key(up.pin))).await);
         assert_eq!((ran, id), (vec!["resolve"], "unresolved"));

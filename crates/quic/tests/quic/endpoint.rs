@@ -1,5 +1,5 @@
-//! What every QUIC endpoint of ours has to bear, the one of Orchestra as well: bad networks and long ways, peers that
-//! waste, junk, silence, and a listener that is started again. The time is virtual, the datagrams are real.
+//! Requirements for all our QUIC endpoints, Orchestra's included: bad networks, long routes, wasteful peers, invalid
+//! packets, silence, and a restarted listener. Time is virtual, the datagrams are real.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::ports::Closed;
 use crate::ports::Port;
 use crate::{BOTH, Gate, Up, arguments, builder, client, limits, text};
 
-/// Of virtual time, which passes when nobody has anything to do.
+/// In virtual time, which passes when all tasks are idle.
 const DEADLINE: Duration = Duration::from_secs(3_600);
 
 pub(crate) fn run(test: impl Future<Output = ()>) {
@@ -37,7 +37,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     runtime.shutdown_background();
 }
 
-/// A server, and a relay before it.
+/// A server behind a relay.
 pub(crate) async fn behind(gate: &Gate, rates: Rates, path: Path) -> (Up, Lossy) {
     let up = Up::new(builder(gate).build().unwrap()).await;
     let relay = Lossy::over(up.address, rates, path).await;
@@ -62,7 +62,7 @@ fn waits(client: &Client) -> JoinHandle<Result<String, String>> {
     })
 }
 
-/// A client of quinn's own, whose settings are not ours.
+/// A client of quinn with settings other than ours.
 pub(crate) async fn foreign(
     server: SocketAddr,
     change: impl FnOnce(&mut rustls::ClientConfig, &mut quinn::TransportConfig),
@@ -122,7 +122,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// Sends everything at once, whatever becomes of it.
+/// Sends everything at once, ignoring losses.
 #[derive(Clone, Debug)]
 struct Reckless;
 
@@ -157,13 +157,13 @@ impl quinn::congestion::ControllerFactory for Reckless {
 #[test]
 fn h154_a_stream_of_fragments_with_gaps_is_cut_off_long_before_the_window_is_full_of_them() {
     run(async {
-        /// Half of them arrive. A window of 128 KiB has room for 65,536 with gaps between them, which would cost 100 bytes
-        /// and more each.
+        /// Half of them arrive. A window of 128 KiB has room for 65,536 fragments with gaps between them, which would
+        /// cost 100 bytes or more each.
         const FRAGMENTS: usize = 4_400;
         let (up, relay) = behind(&Gate::default(), Rates::NONE, Path::default()).await;
         let well = up.client(Era::Modern).await;
         assert_eq!(says(&well, "before").await.unwrap(), "before");
-        // What is lost is never sent again, and nothing keeps it from sending on.
+        // Lost data is never retransmitted, and losses do not slow it down.
         let (endpoint, config) = foreign(relay.address, |_, transport| {
             transport.packet_threshold(u32::MAX).time_threshold(1e9).initial_rtt(Duration::from_secs(600));
             transport.congestion_controller_factory(Arc::new(Reckless));
@@ -180,13 +180,13 @@ fn h154_a_stream_of_fragments_with_gaps_is_cut_off_long_before_the_window_is_ful
             if send.write_all(b" ").await.is_err() {
                 break;
             }
-            // Each byte is a packet of its own.
+            // Each byte is sent in a packet of its own.
             while connection.stats().udp_tx.datagrams == datagrams && connection.close_reason().is_none() {
                 tokio::task::yield_now().await;
             }
         }
         relay.halve(false);
-        // Somebody else has not noticed anything.
+        // Another client is not affected.
         assert_eq!(says(&well, "after").await.unwrap(), "after");
         let closed = connection.close_reason().expect("so many are not kept").to_string();
         assert!(closed.contains("too many gaps"), "{closed}");
@@ -218,7 +218,7 @@ fn h155_a_peer_that_opens_every_stream_and_is_silent_is_gone_when_it_is_idle_for
             wire.send.write_all(b" ").await.unwrap();
             streams.push(wire);
         }
-        // There are no more than that.
+        // The limit is reached.
         assert!(timeout(Duration::from_secs(5), connection.open()).await.is_err());
         assert_eq!(handle.open(), 1);
         let since = Instant::now();
@@ -227,7 +227,7 @@ fn h155_a_peer_that_opens_every_stream_and_is_silent_is_gone_when_it_is_idle_for
             tokio::time::advance(Duration::from_millis(500)).await;
             tokio::task::yield_now().await;
         }
-        // Its last keep-alive may have come up to 10 s before that.
+        // The last keep-alive may have arrived up to 10 s before.
         let took = since.elapsed().as_secs();
         assert!((19..=35).contains(&took), "{took} s");
         drop(streams);
@@ -245,13 +245,13 @@ fn h156_a_call_is_completed_when_the_client_is_given_another_port_meanwhile() {
             let calling = waits(&client);
             gate.begin(1).await;
             relay.rebind();
-            // The server learns of it with the next packet.
+            // The server learns of the new address with the next packet.
             assert_eq!(says(&client, "moved").await.unwrap(), "moved");
             relay.rebind();
             gate.go_on.add_permits(1);
             assert_eq!(calling.await.unwrap().unwrap(), "at last", "{era:?}");
             assert_eq!(says(&client, "moved again").await.unwrap(), "moved again");
-            // Who it is, is who it was when it came.
+            // The identity is the one at the start of the connection.
             assert_eq!(text(&client.call_tool("origin", None).await.unwrap()), from);
             client.close().await;
         }
@@ -277,7 +277,7 @@ fn h157_ten_idle_minutes_end_nothing_and_30_seconds_without_a_network_do() {
             assert!(error.contains("nothing has come from it for too long"), "{era:?}: {error}");
             assert!((Duration::from_secs(19)..Duration::from_secs(32)).contains(&took), "{took:?}");
             assert!(client.is_closed());
-            // The network is back, and so is whoever connects.
+            // The network is back, and clients can connect again.
             relay.cut(false);
             let client = through(&relay, &up, era).await;
             assert_eq!(says(&client, "again").await.unwrap(), "again");
@@ -291,7 +291,7 @@ fn h160_there_is_no_early_data_and_a_replayed_hello_runs_nothing() {
     run(async {
         let gate = Gate::default();
         let (up, relay) = behind(&gate, Rates::NONE, Path::default()).await;
-        // A client that would send early data if it were allowed to.
+        // A client that would send early data if the server allowed it.
         let sessions = Arc::new(rustls::client::ClientSessionMemoryCache::new(32));
         let (endpoint, config) = foreign(relay.address, |tls, _| {
             tls.resumption = rustls::client::Resumption::store(sessions);
@@ -311,7 +311,7 @@ fn h160_there_is_no_early_data_and_a_replayed_hello_runs_nothing() {
             assert_eq!(wire.hear().await.unwrap()["id"], id);
             connection.close(0_u32.into(), b"");
         }
-        // Everything that the client has sent at first, once more: from where it came, and from elsewhere.
+        // Replay all first packets of the client, from its address and from another one.
         let recorded = relay.recorded();
         assert!(recorded.len() >= 4, "{}", recorded.len());
         for _ in 0..3 {
@@ -323,7 +323,7 @@ fn h160_there_is_no_early_data_and_a_replayed_hello_runs_nothing() {
         }
         let client = up.client(Era::Modern).await;
         assert_eq!(says(&client, "well").await.unwrap(), "well");
-        // Handshakes that were begun again are given up by now, and no handler was.
+        // The replayed handshakes have timed out, and no handler was started.
         assert!(timeout(Duration::from_secs(60), gate.began.acquire()).await.is_err());
         assert_eq!(gate.most.load(Ordering::SeqCst), 1);
         client.close().await;
@@ -352,8 +352,8 @@ fn h161_junk_is_dropped_and_the_endpoint_goes_on() {
         for round in 0..DATAGRAMS {
             let length = (draw(&mut state) % 1_500) as usize;
             let mut junk: Vec<u8> = (0..length).map(|_| draw(&mut state) as u8).collect();
-            // A long header of each kind, of this version of QUIC and of others, with ids of any length; version
-            // negotiation; a short header; a first packet that says nothing; and whatever else.
+            // A long header of each kind, of this QUIC version and others, with ids of any length; version negotiation;
+            // a short header; an empty first packet; and random bytes.
             let versions: [[u8; 4]; 5] =
                 [[0, 0, 0, 1], [0, 0, 0, 0], [0x6b, 0x33, 0x43, 0xcf], [10, 10, 10, 10], [0xff; 4]];
             if let (Some(first), 0..=2) = (junk.first_mut(), round % 4) {
@@ -382,7 +382,7 @@ fn h161_junk_is_dropped_and_the_endpoint_goes_on() {
         let another = up.client(Era::Legacy).await;
         assert_eq!(says(&another, "also new").await.unwrap(), "also new");
         println!("{DATAGRAMS} datagrams of junk, {sent} bytes; answered with {came} bytes");
-        // It is no help to who sends junk in the name of others.
+        // It must not be usable as an amplifier.
         assert!(came * 3 < sent, "{came} bytes for {sent}");
         another.close().await;
         client.close().await;
@@ -395,7 +395,7 @@ fn h162_calls_are_right_over_a_long_narrow_and_bad_way() {
         let rates = Rates { lost: 10, reordered: 30, duplicated: 5 };
         let path = Path { delay: Duration::from_millis(250), mtu: 1_200 };
         for (era, count) in [(Era::Modern, 700), (Era::Legacy, 300)] {
-            // It is slow: a loss of 10 % leaves 10 KB/s on such a way, and now and then a handshake 10 s.
+            // This is slow: a loss of 10 % leaves 10 KB/s on such a route, and a handshake may take 10 s.
             let patient = || {
                 limits(|limits| {
                     (limits.request, limits.request_total) = (DEADLINE / 4, DEADLINE / 4);
@@ -412,7 +412,7 @@ fn h162_calls_are_right_over_a_long_narrow_and_bad_way() {
             let calls: Vec<_> = (0..count)
                 .map(|n: u32| {
                     let client = client.clone();
-                    // Some of them are larger than a packet.
+                    // Some messages exceed one packet.
                     let said = format!("{n} {}", "x".repeat(if n.is_multiple_of(16) { 2_000 } else { 20 }));
                     tokio::spawn(async move { (says(&client, &said).await, said) })
                 })
@@ -423,7 +423,7 @@ fn h162_calls_are_right_over_a_long_narrow_and_bad_way() {
             }
             println!("{count} calls in {:?} of that time: {:?}", began.elapsed(), relay.counts);
             assert!(relay.counts.lost.load(Ordering::Relaxed) > 0);
-            // Probes for a wider way: it stays at what passes.
+            // It probed for a larger packet size, and stays at the one that passes.
             assert!(relay.counts.too_long.load(Ordering::Relaxed) > 0);
             client.close().await;
         }
@@ -447,7 +447,7 @@ fn a_closed_port_refuses_and_is_nobody_elses() {
     assert_eq!(std::net::UdpSocket::bind(udp.address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
 }
 
-/// Listens on that address as soon as it is free.
+/// Listens on this address as soon as it is free.
 async fn listen(address: SocketAddr, identity: &Identity) -> quic::Listener {
     let tls = ServerTls::new(identity.clone(), &ClientsAre::Anybody, ALPN).unwrap();
     loop {
@@ -457,7 +457,7 @@ async fn listen(address: SocketAddr, identity: &Identity) -> quic::Listener {
             Ok(listener) => return listener,
             Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
         }
-        // What has closed its connections listens on for a moment, for peers that have not heard of it.
+        // After closing its connections, the endpoint listens for a moment longer, for peers that missed it.
         tokio::time::advance(Duration::from_millis(100)).await;
     }
 }
@@ -487,12 +487,12 @@ fn a_listener_that_was_started_again_says_so_to_its_former_peers_at_once() {
             let mut wire = Wire::open(&ours).await;
             wire.send.write_all(b"x").await.unwrap();
             theirs.accept().await.unwrap();
-            // It is killed: nobody hears of it.
+            // The process is killed: no peer is informed.
             relay.cut(true);
             listener.close(Duration::ZERO).await;
             drop((listener, theirs));
             let listener = listen(address, &identity).await;
-            // Its last words have come to the relay, and no further.
+            // Its last packets have reached the relay, but not the peer.
             tokio::time::advance(Duration::from_millis(10)).await;
             relay.cut(false);
             let since = Instant::now();
@@ -502,12 +502,12 @@ fn a_listener_that_was_started_again_says_so_to_its_former_peers_at_once() {
             let ended = ours.closed().await;
             assert!(matches!(ended.kind, QuicErrorKind::Reset), "{ended}");
             assert!(ended.to_string().contains("was started again"), "{ended}");
-            // Who says nothing hears of it with the next sign of life, every 10 s.
+            // An idle peer learns of it with its next keep-alive, every 10 s.
             let most = if speaks { 1 } else { 11 };
             assert!(since.elapsed() < Duration::from_secs(most), "{:?}", since.elapsed());
             drop(listener);
         }
-        // One with another key is another listener, which knows nothing of it.
+        // A listener with another key cannot reset the connection.
         let listener = listen(address, &identity).await;
         let (ours, theirs) = connected(&listener, relay.address, &tls).await;
         relay.cut(true);
@@ -543,14 +543,14 @@ fn a_listener_that_has_stopped_or_is_dropped_refuses_newcomers_and_keeps_who_is_
             let error = refused.unwrap_err().to_string();
             assert!(error.contains("takes no new connections"), "{error}");
             assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
-            // Who was there before goes on.
+            // The existing connection continues.
             let mut wire = Wire::open(&ours).await;
             wire.send.write_all(b"\n").await.unwrap();
             let mut heard = Wire::new(theirs.accept().await.unwrap());
             heard.say(&json!({})).await;
             assert_eq!(wire.hear().await, Some(json!({})));
             drop((listener, ours, wire, theirs, heard));
-            // And when the last one is gone, so is the port's use.
+            // After the last connection the port is free.
             drop(listen(address, &identity).await);
         }
     });
@@ -571,7 +571,7 @@ fn a_connection_is_settled_when_its_end_has_left_and_nothing_that_is_still_on_it
         assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
         let ended = theirs.closed().await;
         assert!(matches!(ended.kind, QuicErrorKind::Closed { code: 7, .. }), "{ended}");
-        // Where the peer has said it first, there is nothing to wait for.
+        // If the peer closed first, there is nothing to wait for.
         let (ours, theirs) = connected(&listener, relay.address, &tls).await;
         theirs.close(8, "");
         ours.closed().await;

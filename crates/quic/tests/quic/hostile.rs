@@ -1,4 +1,4 @@
-//! Clients that do what they may not: nothing but their own streams, or their own connection, suffers.
+//! Clients that violate the protocol: only their own streams or connection are affected.
 
 use mcpjoin::proto::session::Limits;
 use mcpjoin_quic::ALPN;
@@ -39,7 +39,7 @@ fn garbage_and_half_messages_are_answered_on_their_own_stream() {
             }
             assert_eq!(wire.hear().await, None, "{sent}");
         }
-        // What wants no answer gets none.
+        // What needs no response gets none.
         for sent in ["", "\n\n", "{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}\n"] {
             let mut wire = Wire::open(&connection).await;
             wire.send.write_all(sent.as_bytes()).await.unwrap();
@@ -60,7 +60,7 @@ fn a_second_request_on_a_stream_cuts_it_off() {
         gate.begin(1).await;
         wire.say(&list(3)).await;
         assert_eq!(wire.reset_with().await, 2);
-        // The first one is given up with it.
+        // The first call is cancelled with it.
         gate.left.notified().await;
         assert!(Wire::ask(&connection, &list(4)).await["result"].is_object());
     });
@@ -115,7 +115,7 @@ fn streams_that_stall_in_the_middle_of_large_messages_stop_no_small_one() {
     run(async {
         let (up, _) = up(Limits::default()).await;
         let (connection, _session) = connect(&up).await;
-        // More of them than may be read at once, each with as much as the server takes of it unread.
+        // More of them than may be read at once, each with as much data as the server buffers.
         let mut stalled = Vec::new();
         for _ in 0..100 {
             let mut wire = Wire::open(&connection).await;
@@ -148,7 +148,7 @@ fn an_answer_that_nobody_reads_ends_its_stream_and_no_other() {
         let (connection, _session) = connect(&up).await;
         let mut wire = Wire::open(&connection).await;
         wire.say(&modern(2, "tools/call", json!({"name": "size", "arguments": {"bytes": 4_000_000}}))).await;
-        // Our own window for one stream is a quarter of it, and nothing of it is read.
+        // Our window for one stream is a quarter of the message, and nothing is read.
         let reset = wire.receive.get_mut().received_reset().await.unwrap();
         assert_eq!(reset.map(quinn::VarInt::into_inner), Some(4));
         assert!(Wire::ask(&connection, &list(3)).await["result"].is_object());
@@ -176,7 +176,7 @@ fn a_stream_of_the_session_that_ends_lets_nobody_wait() {
         let (connection, mut session) = connect(&up).await;
         assert!(Wire::ask(&connection, &initialize(1)).await["result"].is_object());
         session.send.finish().unwrap();
-        // `initialized` will never come: who asks without it is answered, whatever the session makes of it.
+        // `initialized` will never arrive: a request without it gets a response, whatever the session decides.
         assert_eq!(Wire::ask(&connection, &call(2, "origin")).await["id"], 2);
     });
 }
@@ -195,7 +195,7 @@ fn streams_beyond_the_limit_are_not_given() {
         let more = connection.open();
         tokio::pin!(more);
         assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(more.as_mut().poll(cx).is_pending())).await);
-        // One that ends makes room, at the latest when an eighth of them has.
+        // Ended streams free credit, at the latest after an eighth of them.
         for mut wire in open.drain(..64) {
             wire.send.reset(0_u32.into()).unwrap();
         }

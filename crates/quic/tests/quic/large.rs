@@ -1,4 +1,4 @@
-//! A large answer on one stream and small ones on others: none waits for it.
+//! A large response on one stream and small ones on others: none waits for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use serde_json::json;
 use crate::{DEADLINE, Gate, Up, arguments, builder, limits, text};
 
 const LARGE: usize = 50 * 1024 * 1024;
-/// The bound for what a small call waits for a large one.
+/// Maximum delay of a small call by a large one.
 const MOST: Duration = Duration::from_millis(100);
 
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// How long this thread has waited for a processor that others had, since it began. A machine that has other work does
-/// that to everything; what is measured here is what we do. Zero where the system does not say.
+/// How long this thread waited for a processor since it started. A busy machine delays everything; the test measures
+/// our own delays. Zero if the system does not report it.
 fn held_up() -> Duration {
     let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let waited = said.split_ascii_whitespace().nth(1).and_then(|nanoseconds| nanoseconds.parse().ok());
@@ -36,8 +36,8 @@ fn sorted(mut times: Vec<Duration>) -> (Duration, Duration) {
     (times[times.len() / 2], times[times.len() - 1])
 }
 
-/// Both ends, both connections and every stream share one thread, so that whatever keeps it for long keeps a small call
-/// waiting, and is seen.
+/// Both sides, both connections and all streams share one thread, so that any long computation delays a small call and
+/// is detected.
 #[test]
 fn a_50_mib_answer_does_not_stand_before_small_ones() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -51,7 +51,7 @@ fn a_50_mib_answer_does_not_stand_before_small_ones() {
                 if slowest < MOST {
                     break;
                 }
-                // The whole machine may stand still once, which no count of this thread shows; what we do we do each time.
+                // The machine may stall once, which this thread's counters do not show. Our own delays occur each time.
                 slow.push(figures);
                 assert!(slow.len() < 3, "{slow:#?}");
             }
@@ -61,7 +61,7 @@ fn a_50_mib_answer_does_not_stand_before_small_ones() {
     runtime.shutdown_background();
 }
 
-/// The longest that a small call took, and all figures.
+/// The longest time of a small call, and all figures.
 async fn beside_a_large_answer(era: Era, size: usize) -> (Duration, String) {
     let bounds = || limits(|limits| limits.message = 64 * 1024 * 1024);
     let up = Up::new(builder(&Gate::default()).limits(bounds()).build().unwrap()).await;
@@ -76,7 +76,7 @@ async fn beside_a_large_answer(era: Era, size: usize) -> (Duration, String) {
         let client = client.clone();
         async move {
             let began = Instant::now();
-            // As it came: what its owner makes of it afterwards is no matter of the transport.
+            // The raw result: what its owner does with it does not concern the transport.
             let answer = client.call_tool("size", arguments(&json!({"bytes": size}))).raw().await;
             OVER.store(true, Ordering::SeqCst);
             (answer.map(|answer| answer.as_str().len()), began.elapsed())

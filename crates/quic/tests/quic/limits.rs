@@ -1,4 +1,4 @@
-//! Each bound that concerns the transport, set to 1, or as low as it goes.
+//! Each limit of the transport, set to 1 or to its minimum.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn a_message_limit_of_1_refuses_everything_and_says_so() {
         let up = Up::new(server).await;
         let (connection, _session) = connect(&up).await;
         let mut wire = Wire::open(&connection).await;
-        // The server stops to read as soon as it knows.
+        // The server stops reading as soon as it knows the length.
         let _ = wire.send.write_all(format!("{}\n", modern(1, "tools/list", json!({}))).as_bytes()).await;
         assert_eq!(wire.send.stopped().await.unwrap().map(quinn::VarInt::into_inner), Some(3));
     });
@@ -134,7 +134,7 @@ fn half_a_message_may_wait_for_a_millisecond_and_no_longer() {
         let mut half = Wire::open(&connection).await;
         half.send.write_all(b"{\"jsonrpc\":").await.unwrap();
         assert_eq!(half.reset_with().await, 4);
-        // The same for an answer that is not read.
+        // The same for a response that is not read.
         let mut unread = Wire::open(&connection).await;
         unread
             .say(&modern(2, "tools/call", json!({"name": "size", "arguments": {"bytes": 4_000_000}})))
@@ -162,7 +162,7 @@ fn a_handshake_may_take_a_millisecond_and_no_longer() {
         let relay = crate::lossy::Lossy::over(strict.address, Rates::NONE, far).await;
         let link = mcpjoin_quic::connect(relay.address.to_string(), Trust::Key(strict.pin));
         link.timeout(Duration::from_secs(3)).await.unwrap_err();
-        // From near by it takes less.
+        // On a short route it takes less time.
         strict.link().await.unwrap();
     });
 }
@@ -201,7 +201,7 @@ fn windows_of_a_byte_and_one_stream_carry_what_there_is() {
     });
 }
 
-/// A request whose line has so many bytes.
+/// A request whose line has this many bytes.
 fn ping(id: i64, bytes: usize) -> Outbound {
     let of = |padding: usize| {
         let params = Raw::parse(format!("{{\"x\":\"{}\"}}", "x".repeat(padding))).unwrap();
@@ -217,7 +217,7 @@ fn calls_wait_to_be_sent_up_to_eight_mib() {
     endpoint::run(async {
         let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
         let mut link = up.link().await.unwrap().raw(&Limits::default());
-        // Nothing leaves meanwhile: nobody else runs.
+        // Nothing is sent meanwhile, because no other task runs.
         for id in 1..=64 {
             assert!(link.has_room());
             link.push(ping(id, 128 * 1024));
@@ -249,7 +249,7 @@ fn so_many_peers_wait_for_a_handshake_and_one_more_is_not_heard() {
         let waiting = || std::iter::from_fn(|| listener.accept().now_or_never().flatten());
         let mut all: Vec<_> = waiting().collect();
         assert_eq!(all.len(), 256);
-        // One who is refused makes room for one who comes again.
+        // A rejected client makes room for the next one.
         drop(all.pop());
         assert!(socket.recv(&mut [0; 2000]).await.unwrap() > 0);
         for hello in &hellos[255..] {
@@ -260,7 +260,7 @@ fn so_many_peers_wait_for_a_handshake_and_one_more_is_not_heard() {
     });
 }
 
-/// The first datagrams of so many who connect.
+/// The first datagrams of this many clients.
 async fn hellos(count: usize) -> Vec<Vec<u8>> {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -272,14 +272,14 @@ async fn hellos(count: usize) -> Vec<Vec<u8>> {
             let mut hello = vec![0; 2000];
             let length = socket.recv(&mut hello).await.unwrap();
             hello.truncate(length);
-            // By the id of the connection: what is not answered is said again.
+            // By connection id, because unanswered datagrams are retransmitted.
             hellos.insert(hello[6..][..hello[5].into()].to_vec(), hello);
         }
     }
     hellos.into_values().collect()
 }
 
-/// Waits until a server has heard all that was said to it: it answers somebody who speaks another version.
+/// Waits until a server has processed all earlier datagrams: it responds to one with another version.
 async fn heard(socket: &UdpSocket) {
     let mut other = vec![0; 1200];
     other[..7].copy_from_slice(&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 1, 7]);

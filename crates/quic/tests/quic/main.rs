@@ -1,4 +1,4 @@
-//! MCP over real QUIC on loopback: both ends ours, or one end played stream by stream as `docs/quic.md` describes it.
+//! MCP over real QUIC on loopback. Both sides are ours, or one is driven stream by stream as in `docs/quic.md`.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -32,12 +32,12 @@ use mcpjoin_quic::{QuicConnect, QuicListen};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
-/// No test takes longer: a hang is a failure.
+/// Time limit of each test, so that a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const BOTH: [Era; 2] = [Era::Modern, Era::Legacy];
 
-/// Runs a test on a runtime of its own, within the deadline.
+/// Runs a test on its own runtime, within the time limit.
 fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let outcome =
@@ -46,16 +46,16 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     outcome
 }
 
-/// What the tools of the server wait for, and tell.
+/// Synchronizes the tests with the server's tools.
 #[derive(Clone)]
 struct Gate {
-    /// A handler that waits has begun.
+    /// A waiting handler has started.
     began: Arc<Semaphore>,
     go_on: Arc<Semaphore>,
-    /// Handlers that wait now, and the most there were at once.
+    /// The number of waiting handlers, and its maximum so far.
     waiting: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
-    /// A handler that waited is gone.
+    /// A waiting handler was dropped.
     left: Arc<Notify>,
 }
 
@@ -136,7 +136,7 @@ fn builder(gate: &Gate) -> ServerBuilder {
         })
 }
 
-/// A server that listens with a key of its own.
+/// A listening server with its own key.
 struct Up {
     address: SocketAddr,
     pin: [u8; 32],
@@ -172,7 +172,7 @@ impl Up {
         client(era).connect(self.link().await.unwrap()).await.unwrap()
     }
 
-    /// Stops listening, finishes what is in progress.
+    /// Stops listening and completes calls in progress.
     async fn end(mut self) {
         drop(self.stop.take());
         self.serving.await.unwrap();
@@ -185,7 +185,7 @@ fn client(era: Era) -> ClientBuilder {
         .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
 }
 
-/// A client, and every notification that belongs to none of its calls.
+/// A client, and all notifications that belong to none of its calls.
 async fn hearing(up: &Up, era: Era) -> (Client, Heard) {
     let heard = Heard::default();
     let (notes, told) = (heard.notes.clone(), heard.told.clone());
@@ -223,7 +223,7 @@ fn text(result: &CallToolResult) -> String {
     content[0]["text"].as_str().unwrap().to_owned()
 }
 
-/// The bounds, with something changed.
+/// The limits, with a change.
 fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
     let mut limits = Limits::default();
     change(&mut limits);

@@ -1,4 +1,4 @@
-//! Who both sides are: each that is refused is refused with the reason, on both ends.
+//! Authentication: each rejection has its reason on both sides.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 
 use crate::{Gate, builder, run, text};
 
-/// An authority of the test's own.
+/// A test authority.
 pub(crate) struct Authority {
     params: CertificateParams,
     key: KeyPair,
@@ -71,7 +71,7 @@ fn both_sides_show_certificates_and_the_server_knows_its_client() {
     });
 }
 
-/// What a client is told that is refused, or that refuses.
+/// The error of a client that is rejected, or that rejects.
 async fn told(server: (Identity, ClientsAre), trust: Trust, ours: Option<Identity>) -> QuicError {
     let listener = mcpjoin_quic::listen("127.0.0.1:0", move || Ok(server.clone())).await.unwrap();
     let address = listener.address().port().unwrap().to_string();
@@ -139,7 +139,7 @@ fn a_peer_with_another_protocol_is_refused_on_both_ends() {
         assert!(matches!(&ours.kind, QuicErrorKind::Protocol { ours } if ours == "mcp"), "{ours}");
         assert!(matches!(&theirs.kind, QuicErrorKind::Protocol { .. }), "{theirs}");
 
-        // And a client with another one at our server.
+        // A client with another protocol connects to our server.
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let pin = identity.facts().unwrap().key_hash;
         let listener =
@@ -169,7 +169,7 @@ fn certificates_that_have_changed_count_from_the_next_connection_on() {
         *shown.lock().unwrap() = identities[1].clone();
         mcpjoin_quic::connect(&address, Trust::Key(pins[0])).await.map(drop).unwrap_err();
         mcpjoin_quic::connect(&address, Trust::Key(pins[1])).await.unwrap();
-        // The connection that there was goes on.
+        // The existing connection continues.
         Client::builder("c", "1").connect(first).await.unwrap().close().await;
     });
 }

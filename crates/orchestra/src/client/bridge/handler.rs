@@ -1,17 +1,22 @@
-//! Which request becomes what.
+//! Dispatches MCP requests, and has the helpers that all of them share.
 
+use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::LoggingLevel;
 use mcpjoin_proto::{ErrorObject, Method, Profile, Raw, Request};
+use serde::Serialize;
+use tokio::time::{Instant, Interval, interval_at};
 
 use super::super::{OrchestratorError, OrchestratorErrorKind};
 use super::{Shared, prompts, resources, tools};
 use mcpjoin::Handler;
 use mcpjoin::connection::Context;
 
-/// Answers the requests of every client of the bridge.
+/// Handles the requests of every client of the bridge.
 pub(super) struct Translator(pub(super) Arc<Shared>);
 
 impl Handler for Translator {
@@ -19,32 +24,32 @@ impl Handler for Translator {
         let Some(profile) = cx.profile() else {
             return Err(ErrorObject::invalid_request("the session is not open"));
         };
-        let asked = Asked { shared: &self.0, profile, request: &request, cx: &cx };
+        let call = Call { shared: &self.0, profile, request: &request, cx: &cx };
         match request.method {
-            Method::ListTools => tools::list(asked).await,
-            Method::CallTool => tools::call(asked).await,
-            Method::ListPrompts => prompts::list(asked).await,
-            Method::GetPrompt => prompts::fill_in(asked).await,
-            Method::ListResources => resources::list(asked).await,
-            Method::ListResourceTemplates => resources::templates(asked),
-            Method::ReadResource => resources::read(asked).await,
+            Method::ListTools => tools::list(call).await,
+            Method::CallTool => tools::call(call).await,
+            Method::ListPrompts => prompts::list(call).await,
+            Method::GetPrompt => prompts::get(call).await,
+            Method::ListResources => resources::list(call).await,
+            Method::ListResourceTemplates => resources::templates(call),
+            Method::ReadResource => resources::read(call).await,
             _ => return Err(ErrorObject::method_not_found(request.method.as_str())),
         }
         .map(Reply::Complete)
     }
 }
 
-/// A request, and what is needed to answer it.
+/// A request with its context.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct Call<'a> {
     pub(super) shared: &'a Shared,
     pub(super) profile: &'static Profile,
     pub(super) request: &'a Request,
     pub(super) cx: &'a Context,
 }
 
-impl Asked<'_> {
-    /// Tells the client, if it wants to hear of it.
+impl Call<'_> {
+    /// Sends a warning to the client, if its log level includes warnings.
     pub(super) fn warn(&self, text: &str) {
         let sent = self.cx.log(LoggingLevel::Warning, Some("orchestra"), Raw::string(text));
         if let Err(refused) = sent {
@@ -57,7 +62,7 @@ impl Asked<'_> {
         found.ok_or_else(|| ErrorObject::invalid_params(format!("missing required parameter: {name}")))
     }
 
-    /// A parameter that must be there, and text.
+    /// A required parameter that must be a string and not empty.
     pub(super) fn text(&self, name: &'static str) -> Result<String, ErrorObject> {
         let value = self.parameter(name)?;
         match value.to_string_value() {
@@ -70,20 +75,67 @@ impl Asked<'_> {
     }
 }
 
-/// The error of an exchange, as the client is told.
-pub(in super::super) fn failed(exchange: &str, error: &OrchestratorError) -> ErrorObject {
+/// Converts the error of an exchange to a JSON-RPC error.
+pub(in super::super) fn exchange_error(exchange: &str, error: &OrchestratorError) -> ErrorObject {
     let message = format!("orchestrator {exchange} failed: {error}");
     match &error.kind {
-        // What does not fit into a frame is wrong with the request.
+        // A request that exceeds the frame limit is the client's error.
         OrchestratorErrorKind::Request(_) => ErrorObject::invalid_params(message),
         OrchestratorErrorKind::Remote { code, .. } if !code.is_empty() => {
-            let data = Raw::from_value(&std::collections::BTreeMap::from([("errorCode", code)]));
-            let error = ErrorObject::internal(message);
-            match data {
-                Ok(data) => error.with_data(data),
-                Err(_) => error,
-            }
+            with_member(ErrorObject::internal(message), "errorCode", code)
         }
         _ => ErrorObject::internal(message),
+    }
+}
+
+/// Adds `data` with this member to an error.
+pub(super) fn with_member(error: ErrorObject, name: &str, value: &str) -> ErrorObject {
+    match Raw::from_value(&BTreeMap::from([(name, value)])) {
+        Ok(data) => error.with_data(data),
+        Err(_) => error,
+    }
+}
+
+/// Serializes a result.
+pub(in super::super) fn to_raw(value: &impl Serialize) -> Result<Raw, ErrorObject> {
+    Raw::from_value(value).map_err(|error| ErrorObject::internal(error.to_string()))
+}
+
+/// The progress message while nothing else is known.
+const WORKING_MESSAGE: &str = "the orchestrator is working on it";
+
+/// Reports the progress of one call. Orchestra reports none, so the progress is the elapsed time in seconds, with the
+/// text of a streamed result as message.
+pub(super) struct Progress<'a> {
+    call: Call<'a>,
+    started: Instant,
+    interval: Interval,
+    last: f64,
+}
+
+impl<'a> Progress<'a> {
+    pub(super) fn new(call: Call<'a>) -> Self {
+        let started = Instant::now();
+        let heartbeat = call.shared.heartbeat.max(Duration::from_millis(1));
+        Self { call, started, interval: interval_at(started + heartbeat, heartbeat), last: 0.0 }
+    }
+
+    /// Awaits a future and reports progress at each interval.
+    pub(super) async fn report_while<T>(&mut self, awaited: impl Future<Output = T>) -> T {
+        let mut awaited = pin!(awaited);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut awaited => return outcome,
+                _ = self.interval.tick() => self.send(WORKING_MESSAGE),
+            }
+        }
+    }
+
+    pub(super) fn send(&mut self, message: &str) {
+        // Progress must increase, also if two reports coincide.
+        self.last = self.started.elapsed().as_secs_f64().max(self.last.next_up());
+        // Nothing is sent if the client did not request progress or has cancelled.
+        let _ = self.call.cx.progress(self.last, None, Some(message));
     }
 }

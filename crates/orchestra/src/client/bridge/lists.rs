@@ -1,14 +1,14 @@
-//! Lists in pages. Each page is taken from a list read afresh and sorted by name, and a cursor names the last entry of its
-//! page, so that pages stay right when entries come and go between them.
+//! Pagination. Each page is taken from a fresh list sorted by name, and a cursor names the last entry of its page. So
+//! the pages stay consistent when entries are added or removed in between.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>
 
+use super::handler::to_raw;
 use mcpjoin_proto::{ErrorObject, Raw, Request};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// The page that a request asks for, as the result that has it in `member`. `entries` have different names and are sorted
-/// by them.
+/// The requested page, as a result with the entries in `member`. `entries` must be sorted by name without duplicates.
 pub(super) fn page(
     entries: &[(String, Raw)],
     request: &Request,
@@ -28,11 +28,10 @@ pub(super) fn page(
         _ => None,
     };
     let items = page.iter().map(|(_, entry)| entry).collect();
-    Raw::from_value(&Page { member, items, next_cursor })
-        .map_err(|error| ErrorObject::internal(error.to_string()))
+    to_raw(&Page { member, items, next_cursor })
 }
 
-/// The name of the last entry of the page before.
+/// The name in the request's cursor.
 fn after(request: &Request, member: &str) -> Result<Option<String>, ErrorObject> {
     let given = request.params.as_ref().and_then(|params| params.raw().member("cursor"));
     let Some(given) = given.filter(|given| *given != Raw::null()) else { return Ok(None) };
@@ -54,7 +53,7 @@ fn cursor(member: &str, name: &str) -> String {
     format!("{member}-{digits}")
 }
 
-/// Sorts by name, and keeps the first of each.
+/// Sorts by name and keeps the first entry of each name.
 pub(super) fn sorted(mut entries: Vec<(String, Raw)>) -> Vec<(String, Raw)> {
     entries.sort_by(|(left, _), (right, _)| left.cmp(right));
     entries.dedup_by(|(later, _), (first, _)| later == first);

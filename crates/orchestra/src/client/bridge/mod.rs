@@ -1,29 +1,28 @@
-//! The bridge: an MCP server, in all revisions, whose tools, prompts and resources are those of an orchestrator.
+//! The bridge: an MCP server of all revisions whose tools, prompts and resources are those of an orchestrator.
 //!
-//! Used by the command line's `bridge --orchestrator-addr`. Opening a session, agreeing on a version, `ping`, log levels
-//! and cancelling are the server's own, so they work while the orchestrator is still away. Everything else becomes one
-//! exchange or a few, and nothing is kept of their answers.
+//! Used by the command line's `bridge --orchestrator-addr`. The server itself handles initialization, `ping`, log
+//! levels and cancellation, so these work while the orchestrator is unreachable. Every other request becomes one or a
+//! few exchanges. Results are not cached.
 //!
 //! | MCP | Orchestra |
 //! |---|---|
-//! | `tools/list` | list tools: sorted by name, of several of one name the first, without a schema that of any object |
+//! | `tools/list` | list tools: sorted by name, the first of each name; a missing schema becomes that of any object |
 //! | `tools/call` | tool call, `caller_plugin` `transport.stdio`; `_meta.traceparent` is `trace_parent`, `_meta["orchestra/provider"]` is `provider` |
 //! | `prompts/list`, `prompts/get` | list prompts, prompt get |
 //! | `resources/list` | storage list of `features/`, `notes/` and `docs/` |
 //! | `resources/read` | storage read of `FOLDER/NAME.md` for `orchestra://FOLDER/NAME` |
 //!
-//! The result of a tool is the text that Orchestra's own bridge gives: the member `text`, or the JSON of all of it. Where
-//! there is more than a text, `structuredContent` has all of it, from 2025-06-18 on. A failed tool is a result with
-//! `isError`, and `_meta["orchestra/errorCode"]` has its code.
+//! The result of a tool is the same text as from Orchestra's own bridge: the member `text`, or the JSON of the whole
+//! result. If there is more than that text, `structuredContent` has the whole result, from 2025-06-18 on. A failed tool
+//! is a result with `isError`, and `_meta["orchestra/errorCode"]` has its code.
 //!
-//! A tool of [`BridgeOptions::streamed`] is asked to answer bit by bit (`StreamStart`, which has neither trace nor session).
-//! What comes is told as progress where that was asked for, and the result at the end has all of it: as text, as bytes
-//! where it is none, and, where every chunk is JSON, as `structuredContent.chunks` as well. A far end that does not answer
-//! so has run nothing, and is asked as for any other tool.
+//! A tool in [`BridgeOptions::streamed`] is called with `StreamStart`, which has neither trace nor session. Its chunks
+//! are reported as progress if the client requested that. The result has all of them: as text, as bytes if they are not
+//! UTF-8, and also as `structuredContent.chunks` if every chunk is JSON. If the server does not stream the tool, it has
+//! not run, and is called like any other.
 //!
-//! What a session is called in Orchestra stands in `capabilities.experimental.orchestra.sessionId`: tools are locked for it.
+//! `capabilities.experimental.orchestra.sessionId` has the name of the session in Orchestra, which tools use for locks.
 
-mod beats;
 mod handler;
 mod lists;
 mod prompts;
@@ -46,48 +45,48 @@ use tokio::time::{Instant, sleep};
 
 use super::super::value::Numbers;
 use super::super::wire::MAX_FRAME;
-use super::keeping::jittered;
+use super::reconnect::jittered;
 use super::{Orchestrator, SetupError, random};
 use handler::Translator;
 use mcpjoin::Server;
 use mcpjoin::server::BuildError;
 use mcpjoin::transport::Link;
 
-pub(super) use handler::failed;
+pub(super) use handler::{exchange_error, to_raw};
 pub(super) use results::text_of;
 pub(super) use tools::{arguments, schema_of};
 
-/// The name that Orchestra's own bridge gives itself.
+/// The server name of Orchestra's own bridge.
 const NAME: &str = "orchestra";
 
-/// How often it is looked whether the tools are still the same while the orchestrator may be starting its plugins, a tenth
-/// more or less.
-const SETTLING: Duration = Duration::from_millis(900);
+/// Interval of the checks for changed tools after a connection, while the orchestrator may be starting its plugins. It
+/// is changed at random by up to 10 %.
+const SETTLING_INTERVAL: Duration = Duration::from_millis(900);
 
-/// How a [`Bridge`] behaves.
+/// Options of a [`Bridge`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BridgeOptions {
-    /// How often it is looked whether the tools are still the same, a tenth more or less: 30 s. `None`: only when the
-    /// connection was made anew, and for as long after that as [`settling`](Self::settling) says. Nobody is asked while no
-    /// client would hear of it.
+    /// Interval of the checks for changed tools, changed at random by up to 10 %. Default: 30 s. `None` checks only
+    /// after a reconnect, and then for the time in [`settling`](Self::settling). No check is made while no client
+    /// listens for changes.
     pub poll: Option<Duration>,
-    /// How long after each connection it is looked every second: 15 s. An orchestrator listens before its plugins are up,
-    /// and starts one after the other.
+    /// How long the tools are checked every second after each connection. Default: 15 s. An orchestrator listens before
+    /// its plugins are running, and starts them one after the other.
     pub settling: Duration,
-    /// What becomes of a number in arguments that Orchestra cannot carry: it is refused.
+    /// How to treat a number in arguments that Orchestra cannot represent. Default: reject it.
     pub numbers: Numbers,
-    /// The bounds of the MCP side; a message is at most 16 MiB there, as a frame is on the other side.
+    /// The limits of the MCP side. By default a message has at most 16 MiB there, like a frame.
     pub limits: Limits,
-    /// How many entries a page of a list has: 1,000.
+    /// Maximum entries of a page. Default: 1,000.
     pub page: usize,
-    /// How often a client that has asked for progress is told that its call still runs: 5 s. Orchestra says nothing about
-    /// it, so what is told is how long that has been.
+    /// Interval of progress reports to a client that requested them. Default: 5 s. Orchestra reports no progress, so
+    /// the reports contain the elapsed time.
     pub heartbeat: Duration,
-    /// The tools that are asked to answer bit by bit: none. Which ones can, Orchestra does not say.
+    /// The tools that are called as streams. Default: none. Orchestra does not say which tools can stream.
     pub streamed: BTreeSet<String>,
-    /// Whether a tool that does not exist is the error -32602, as the specification of MCP says, and not a result that has
-    /// failed, as with Orchestra's own bridge: no.
+    /// Whether an unknown tool is the error -32602, as in the MCP specification. Default: no, it is a failed result, as
+    /// from Orchestra's own bridge.
     pub strict: bool,
 }
 
@@ -108,7 +107,7 @@ impl Default for BridgeOptions {
     }
 }
 
-/// An MCP server that stands for an orchestrator. Cheap to clone.
+/// An MCP server that represents an orchestrator. Cheap to clone.
 ///
 /// ```no_run
 /// use mcpjoin::Link;
@@ -131,7 +130,7 @@ pub struct Bridge {
     shared: Arc<Shared>,
 }
 
-/// What the handler and the watch share.
+/// State that the handler and the tool checks share.
 struct Shared {
     orchestrator: Orchestrator,
     numbers: Numbers,
@@ -140,17 +139,17 @@ struct Shared {
     heartbeat: Duration,
     streamed: BTreeSet<String>,
     strict: bool,
-    /// What tools are locked for in Orchestra: one bridge is one session.
+    /// The session id in Orchestra, which tools use for locks. A bridge is one session.
     session: String,
-    /// A digest of the tools that a client was told of last.
-    told: Mutex<Option<u64>>,
+    /// A digest of the tools that were last sent to a client.
+    sent_tools: Mutex<Option<u64>>,
 }
 
 impl Bridge {
-    /// The bridge to that orchestrator. Nothing is asked of it yet.
+    /// Creates the bridge to an orchestrator. No request is sent yet.
     ///
     /// # Errors
-    /// None with the versions that are known; the server's own description is checked as any other.
+    /// None with the known versions; the server's description is validated like any other.
     pub fn new(orchestrator: Orchestrator, options: BridgeOptions) -> Result<Self, BuildError> {
         let shared = Arc::new(Shared {
             orchestrator,
@@ -161,12 +160,12 @@ impl Bridge {
             streamed: options.streamed,
             strict: options.strict,
             session: session_id(),
-            told: Mutex::default(),
+            sent_tools: Mutex::default(),
         });
         let mut tools = ToolsCapability::default();
         tools.list_changed = Some(true);
         let session = BTreeMap::from([("sessionId", &shared.session)]);
-        // Two texts can always be written.
+        // Two strings can always be serialized.
         let session = Raw::from_value(&session).unwrap_or_else(|_| Raw::empty_object());
         let capabilities = ServerCapabilities::default()
             .with_experimental(BTreeMap::from([(NAME.to_owned(), session)]))
@@ -176,30 +175,31 @@ impl Bridge {
             .with_logging(Raw::empty_object());
         let server = Server::builder(NAME, env!("CARGO_PKG_VERSION"))
             .limits(options.limits)
-            // The document that Orchestra's clients were written after shows no more than a version.
+            // Clients of Orchestra were written to a document that shows nothing but a version here.
             .lenient_opening()
             .handler(capabilities, Translator(shared.clone()))
             .build()?;
         Ok(Self { server, poll: options.poll, settling: options.settling, shared })
     }
 
-    /// The server, to be served over any link. Who serves it by hand also runs [`Bridge::watch`].
+    /// The MCP server, to be served over any link. Also run [`Bridge::watch`] then.
     #[must_use]
     pub const fn server(&self) -> &Server {
         &self.server
     }
 
-    /// The orchestrator.
+    /// The client of the orchestrator.
     #[must_use]
     pub fn orchestrator(&self) -> &Orchestrator {
         &self.shared.orchestrator
     }
 
-    /// Serves a client until it has gone, and says why that was. Dropping the future ends the connection to the client.
+    /// Serves a client until it disconnects, and returns the cause. Dropping the future closes the connection to the
+    /// client.
     ///
     /// # Errors
-    /// [`SetupError`] when the orchestrator and we turn out not to accept each other at the first handshake: there is
-    /// nothing that could be served.
+    /// [`SetupError`] if the first handshake with the orchestrator is rejected by either side: there is nothing to
+    /// serve.
     pub async fn serve(&self, link: Link) -> Result<CloseCause, SetupError> {
         tokio::select! {
             biased;
@@ -208,13 +208,12 @@ impl Bridge {
         }
     }
 
-    /// Looks whether the tools change, and tells the clients. Ends only when there will never be a connection, and says
-    /// why.
+    /// Checks the tools for changes and notifies the clients. Returns only if there will never be a connection.
     pub async fn watch(&self) -> SetupError {
         let mut seen = 0;
         let mut settled = Instant::now();
         loop {
-            let settling = (Instant::now() < settled).then_some(SETTLING);
+            let settling = (Instant::now() < settled).then_some(SETTLING_INTERVAL);
             let pause = async {
                 match self.poll.into_iter().chain(settling).min() {
                     Some(pause) => sleep(jittered(pause)).await,
@@ -224,36 +223,36 @@ impl Bridge {
             tokio::select! {
                 biased;
                 connected = self.shared.orchestrator.connected(seen) => match connected {
-                    // Who asks while there is the first connection has nothing to compare with.
+                    // No check after the first connection: no client has seen other tools yet.
                     Ok(number) => {
                         let again = seen > 0;
                         seen = number;
                         settled = Instant::now() + self.settling;
                         if again {
-                            self.look().await;
+                            self.check_tools().await;
                         }
                     }
                     Err(error) => return error,
                 },
-                () = pause => self.look().await,
+                () = pause => self.check_tools().await,
             }
         }
     }
 
-    /// Tells the clients when the tools are others than those that one was told of last.
-    async fn look(&self) {
+    /// Notifies the clients if the tools differ from those that were last sent.
+    async fn check_tools(&self) {
         let handle = self.server.handle();
         if !handle.has_tool_listeners() {
             return;
         }
         match self.shared.orchestrator.list_tools().await {
             Ok(tools) => {
-                let told = self.shared.tell(&tools::shown(tools).0);
-                if told == Told::Other && handle.notify_tools_changed().is_err() {
+                let changed = self.shared.record_tools(&tools::tools_for_client(tools).0);
+                if changed && handle.notify_tools_changed().is_err() {
                     tracing::debug!(target: "mcpjoin", "the tools are declared not to change");
                 }
             }
-            // It is asked again at the next time.
+            // The next check tries again.
             Err(error) => tracing::debug!(target: "mcpjoin", %error, "the tools were not looked at"),
         }
     }
@@ -268,32 +267,23 @@ impl fmt::Debug for Bridge {
     }
 }
 
-/// What a client knows of the tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    /// The same, or nothing yet.
-    Same,
-    /// Others.
-    Other,
-}
-
 impl Shared {
-    /// Keeps what a client is told of the tools.
-    fn tell(&self, tools: &[(String, Raw)]) -> Told {
+    /// Records the tools that a client gets. Returns whether they differ from the last ones.
+    fn record_tools(&self, tools: &[(String, Raw)]) -> bool {
         let mut digest = DefaultHasher::new();
         for (_, tool) in tools {
             tool.as_str().hash(&mut digest);
         }
         let digest = digest.finish();
-        let before = self.told.lock().unwrap_or_else(PoisonError::into_inner).replace(digest);
-        if before.is_none_or(|before| before == digest) { Told::Same } else { Told::Other }
+        let before = self.sent_tools.lock().unwrap_or_else(PoisonError::into_inner).replace(digest);
+        before.is_some_and(|before| before != digest)
     }
 }
 
-/// A UUID of version 4: what Orchestra's own bridge names a session with.
+/// A UUID of version 4, the session id of Orchestra's own bridge.
 fn session_id() -> String {
     let digits = random(16);
     let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
-    // The variant takes two bits of a digit; of the four that it can be one is as good as another.
+    // The variant uses two bits of a digit; any of its four values is valid.
     format!("{}-{}-4{}-a{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
 }

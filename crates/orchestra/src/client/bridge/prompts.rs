@@ -1,4 +1,4 @@
-//! Prompts: what there are, and filling one in.
+//! `prompts/list` and `prompts/get`.
 
 use std::collections::BTreeMap;
 
@@ -10,38 +10,37 @@ use mcpjoin_proto::types::{
 use mcpjoin_proto::{ErrorObject, Raw};
 
 use super::super::super::wire::{ContentBlock, PromptDefinition, PromptGetRequest};
-use super::handler::{Asked, failed};
+use super::handler::{Call, exchange_error, to_raw};
 use super::lists;
 
-/// The codes that say that the request is wrong: its name, or its arguments.
-const WRONG: [&str; 2] = ["not_found", "validation_error"];
+/// Orchestra's error codes for a wrong name or wrong arguments.
+const REQUEST_ERROR_CODES: [&str; 2] = ["not_found", "validation_error"];
 
-pub(super) async fn list(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
-    let prompts = asked.shared.orchestrator.list_prompts().await;
-    let prompts = prompts.map_err(|error| failed("list_prompts", &error))?;
+pub(super) async fn list(call: Call<'_>) -> Result<Raw, ErrorObject> {
+    let prompts = call.shared.orchestrator.list_prompts().await;
+    let prompts = prompts.map_err(|error| exchange_error("list_prompts", &error))?;
     let named = prompts.into_iter().filter(|prompt| !prompt.name.is_empty());
-    let entries: Result<Vec<_>, _> = named.map(entry).collect();
-    let entries = entries.map_err(|error| ErrorObject::internal(error.to_string()))?;
-    lists::page(&lists::sorted(entries), asked.request, "prompts", asked.shared.page)
+    let entries = named.map(entry).collect::<Result<Vec<_>, _>>()?;
+    lists::page(&lists::sorted(entries), call.request, "prompts", call.shared.page)
 }
 
-fn entry(definition: PromptDefinition) -> Result<(String, Raw), mcpjoin_proto::json::WriteError> {
-    let told = |text: String| Some(text).filter(|text| !text.is_empty());
+fn entry(definition: PromptDefinition) -> Result<(String, Raw), ErrorObject> {
+    let non_empty = |text: String| Some(text).filter(|text| !text.is_empty());
     let mut prompt = Prompt::new(definition.name.as_str());
-    prompt.description = told(definition.description);
+    prompt.description = non_empty(definition.description);
     let arguments = definition.arguments.into_iter().map(|argument| {
         let mut shown = PromptArgument::new(argument.name);
-        shown.description = told(argument.description);
+        shown.description = non_empty(argument.description);
         shown.required = argument.required.then_some(true);
         shown
     });
     prompt.arguments = Some(arguments.collect()).filter(|arguments: &Vec<_>| !arguments.is_empty());
-    Ok((definition.name, Raw::from_value(&prompt)?))
+    Ok((definition.name, to_raw(&prompt)?))
 }
 
-pub(super) async fn fill_in(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
-    let prompt_name = asked.text("name")?;
-    let arguments = asked.request.params.as_ref().and_then(|params| params.arguments());
+pub(super) async fn get(call: Call<'_>) -> Result<Raw, ErrorObject> {
+    let prompt_name = call.text("name")?;
+    let arguments = call.request.params.as_ref().and_then(|params| params.arguments());
     let arguments: BTreeMap<String, String> = match arguments.filter(|given| *given != Raw::null()) {
         Some(given) => given
             .decode()
@@ -49,16 +48,16 @@ pub(super) async fn fill_in(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
         None => BTreeMap::new(),
     };
     let request = PromptGetRequest { prompt_name, arguments };
-    let filled = asked.shared.orchestrator.prompt_get(request).await;
+    let filled = call.shared.orchestrator.prompt_get(request).await;
     let filled = filled.map_err(|error| {
-        let told = failed("prompt_get", &error);
-        if WRONG.iter().any(|code| error.is_remote(code)) {
-            return ErrorObject { code: INVALID_PARAMS, ..told };
+        let mapped = exchange_error("prompt_get", &error);
+        if REQUEST_ERROR_CODES.iter().any(|code| error.is_remote(code)) {
+            return ErrorObject { code: INVALID_PARAMS, ..mapped };
         }
-        told
+        mapped
     })?;
     if filled.messages.is_empty()
-        && let Some(error) = said(&filled.description)
+        && let Some(error) = error_in(&filled.description)
     {
         return Err(error);
     }
@@ -68,12 +67,12 @@ pub(super) async fn fill_in(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
     });
     let mut result = GetPromptResult::new(messages.collect());
     result.description = Some(filled.description).filter(|text| !text.is_empty());
-    Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))
+    to_raw(&result)
 }
 
-/// The error that a description without messages is: the fixed texts of Orchestra's orchestrator and plugins, which have
-/// no other way to say that there is no prompt.
-fn said(description: &str) -> Option<ErrorObject> {
+/// The error in a description without messages. Orchestra's orchestrator and plugins have no other way to report one,
+/// and use these fixed texts.
+fn error_in(description: &str) -> Option<ErrorObject> {
     let is_unknown = description.starts_with("no plugin provides prompt \"")
         || (description.starts_with("prompt \"") && description.ends_with("\" not found"));
     let has_failed = description.starts_with("prompt handler error: ")
@@ -88,7 +87,7 @@ fn said(description: &str) -> Option<ErrorObject> {
     }
 }
 
-/// A block has nothing but text. One that says that it is a resource has the text of it, and does not say which.
+/// Converts a block. Blocks contain only text; one of type `resource` does not say which resource.
 fn content(block: ContentBlock) -> Content {
     match block.r#type.as_str() {
         "resource" => {

@@ -1,5 +1,5 @@
-//! Tools that answer bit by bit, for those that the bridge was told of: what comes is told as progress and given as one
-//! result at the end, which is all that MCP has.
+//! StreamItem tool results: reports the chunks as progress, and returns all of them as one result, because MCP has no
+//! streamed results.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,19 +10,18 @@ use mcpjoin_proto::{ErrorObject, Raw};
 use serde::Serialize;
 
 use super::super::super::wire::{StreamChunk, StreamEnd, StreamStart, ToolRequest, ToolResponse};
-use super::super::{Orchestrator, Streamed};
-use super::beats::Beats;
-use super::handler::{Asked, failed};
+use super::super::{Orchestrator, StreamItem};
+use super::handler::{Call, Progress, exchange_error, to_raw};
 use super::results::{ERROR_CODE, error_text};
 use mcpjoin::internal::adapt_content;
 
-/// What chunks are when the sender says that they are JSON.
-const JSON: &str = "application/json";
+/// The content type of JSON chunks.
+const JSON_TYPE: &str = "application/json";
 
-/// The result of the tool; `None` when it does not answer so, and has not run.
+/// Calls the tool and returns its result. Returns `None` if the server does not stream it and has not run it.
 pub(super) async fn call(
-    asked: &Asked<'_>,
-    beats: &mut Beats<'_>,
+    call: &Call<'_>,
+    progress: &mut Progress<'_>,
     request: &ToolRequest,
 ) -> Result<Option<Raw>, ErrorObject> {
     let start = StreamStart {
@@ -31,50 +30,52 @@ pub(super) async fn call(
         arguments: request.arguments.clone(),
         caller_plugin: request.caller_plugin.clone(),
     };
-    let lost = |error| failed("stream_start", &error);
-    let orchestrator: &Orchestrator = &asked.shared.orchestrator;
-    let Some(mut stream) = beats.during(orchestrator.tool_stream(start)).await.map_err(lost)? else {
+    let failed = |error| exchange_error("stream_start", &error);
+    let orchestrator: &Orchestrator = &call.shared.orchestrator;
+    let Some(mut stream) = progress.report_while(orchestrator.tool_stream(start)).await.map_err(failed)?
+    else {
         return Ok(None);
     };
-    let mut said = Said::default();
+    let mut output = Output::default();
     let end = loop {
-        match beats.during(stream.next()).await.map_err(lost)? {
-            Streamed::Chunk(chunk) => {
-                let news = said.take(chunk);
-                if said.bytes.len() > asked.shared.message {
+        match progress.report_while(stream.next()).await.map_err(failed)? {
+            StreamItem::Chunk(chunk) => {
+                let text = output.append(chunk);
+                if output.bytes.len() > call.shared.message {
                     return Err(ErrorObject::internal(format!(
                         "orchestrator stream_start failed: the tool has sent {} bytes, which is more than a message may \
                          have ({}), and was given up; it may have been done or not, look before you ask again",
-                        said.bytes.len(),
-                        asked.shared.message
+                        output.bytes.len(),
+                        call.shared.message
                     )));
                 }
-                if !news.is_empty() {
-                    beats.tell(&news);
+                if !text.is_empty() {
+                    progress.send(&text);
                 }
             }
-            Streamed::End(end) => break end,
+            StreamItem::End(end) => break end,
         }
     };
-    result(asked, said, end).map(Some)
+    result(call, output, end).map(Some)
 }
 
-/// What has come.
+/// The chunks received so far.
 #[derive(Default)]
-struct Said {
+struct Output {
     bytes: Vec<u8>,
-    /// How many of them were told as text already.
-    told: usize,
-    /// The chunks, as long as each is JSON.
+    /// How many bytes were reported as text.
+    reported: usize,
+    /// The chunks that are JSON.
     values: Vec<Raw>,
-    kind: Option<String>,
-    is_other: bool,
+    content_type: Option<String>,
+    has_other: bool,
 }
 
-impl Said {
-    /// Keeps a chunk, and gives what is new as text. A character that is cut in two is told with its end.
-    fn take(&mut self, chunk: StreamChunk) -> String {
-        let is_json = chunk.content_type.split(';').next().is_some_and(|kind| kind.trim() == JSON);
+impl Output {
+    /// Adds a chunk and returns the new text. A character that is split between chunks is returned when it is complete.
+    fn append(&mut self, chunk: StreamChunk) -> String {
+        let is_json =
+            chunk.content_type.split(';').next().is_some_and(|content_type| content_type.trim() == JSON_TYPE);
         let value = std::str::from_utf8(&chunk.data).ok().filter(|_| is_json);
         match value.and_then(|text| Raw::parse(text.trim().to_owned()).ok()) {
             Some(value) => {
@@ -83,21 +84,21 @@ impl Said {
                 self.values.push(value);
             }
             None => {
-                self.is_other = true;
+                self.has_other = true;
                 self.bytes.extend_from_slice(&chunk.data);
             }
         }
-        self.kind.get_or_insert(chunk.content_type);
-        let new = self.bytes.get(self.told..).unwrap_or_default();
+        self.content_type.get_or_insert(chunk.content_type);
+        let new = self.bytes.get(self.reported..).unwrap_or_default();
         let whole = match std::str::from_utf8(new) {
             Ok(text) => text,
             Err(error) if error.error_len().is_none() => {
                 std::str::from_utf8(new.get(..error.valid_up_to()).unwrap_or_default()).unwrap_or_default()
             }
-            // It is no text, and will be given as what it is.
+            // Not UTF-8: the result will contain it as bytes.
             Err(_) => "",
         };
-        self.told += whole.len();
+        self.reported += whole.len();
         whole.trim_end_matches('\n').to_owned()
     }
 }
@@ -107,9 +108,9 @@ struct Chunks {
     chunks: Vec<Raw>,
 }
 
-fn result(asked: &Asked<'_>, said: Said, end: StreamEnd) -> Result<Raw, ErrorObject> {
-    let Said { bytes, values, kind, is_other, .. } = said;
-    let is_json = !values.is_empty() && !is_other;
+fn result(call: &Call<'_>, output: Output, end: StreamEnd) -> Result<Raw, ErrorObject> {
+    let Output { bytes, values, content_type, has_other, .. } = output;
+    let is_json = !values.is_empty() && !has_other;
     let mut content = Vec::new();
     match String::from_utf8(bytes) {
         Ok(mut text) => {
@@ -122,7 +123,7 @@ fn result(asked: &Asked<'_>, said: Said, end: StreamEnd) -> Result<Raw, ErrorObj
         }
         Err(error) => {
             let mut blob = BlobResourceContents::new("orchestra://stream", STANDARD.encode(error.as_bytes()));
-            blob.mime_type = kind.filter(|kind| !kind.is_empty());
+            blob.mime_type = content_type.filter(|content_type| !content_type.is_empty());
             content.push(Content::Resource(EmbeddedResource::new(ResourceContents::Blob(blob))));
         }
     }
@@ -135,18 +136,16 @@ fn result(asked: &Asked<'_>, said: Said, end: StreamEnd) -> Result<Raw, ErrorObj
         let response = ToolResponse { error_code, error_message, ..ToolResponse::default() };
         content.push(Content::text(error_text(&response)));
     }
-    adapt_content(asked.profile, &mut content);
+    adapt_content(call.profile, &mut content);
     let mut result = CallToolResult::new(content);
     if !end.success {
         result.is_error = Some(true);
     }
-    if is_json && asked.profile.structured_content {
-        let structured = Raw::from_value(&Chunks { chunks: values });
-        result.structured_content =
-            Some(structured.map_err(|error| ErrorObject::internal(error.to_string()))?);
+    if is_json && call.profile.structured_content {
+        result.structured_content = Some(to_raw(&Chunks { chunks: values })?);
     }
     if !meta.is_empty() {
         result.meta = Some(meta);
     }
-    Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))
+    to_raw(&result)
 }

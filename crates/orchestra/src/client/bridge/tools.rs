@@ -1,39 +1,39 @@
-//! Tools: what there are, and calling one.
+//! `tools/list` and `tools/call`.
 
 use mcpjoin_proto::types::Tool;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{ErrorObject, Raw, json};
-use serde::Serialize;
 
 use super::super::super::CALLER;
 use super::super::super::value::{Numbers, Struct, ValueErrorKind};
 use super::super::super::wire::{ToolDefinition, ToolRequest};
-use super::beats::Beats;
-use super::handler::{Asked, failed};
+use super::handler::{Call, Progress, exchange_error};
 use super::{lists, results, streams};
 
-/// Whom a call is to be done by: an AI provider that the orchestrator knows.
+/// `_meta` key of a request: the AI provider that is to run the call.
 const PROVIDER: &str = "orchestra/provider";
-/// The orchestrator's word for a tool that nobody has.
-const UNKNOWN_TOOL: &str = "tool_not_found";
+/// The orchestrator's error code for an unknown tool.
+const UNKNOWN_TOOL_CODE: &str = "tool_not_found";
+/// The schema for a tool that has none.
+const ANY_OBJECT: &str = r#"{"type":"object"}"#;
 
-pub(super) async fn list(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
-    let tools = asked.shared.orchestrator.list_tools().await.map_err(|error| {
-        // Who is told of none hears of those that there are later.
-        asked.shared.tell(&[]);
-        failed("list_tools", &error)
+pub(super) async fn list(call: Call<'_>) -> Result<Raw, ErrorObject> {
+    let tools = call.shared.orchestrator.list_tools().await.map_err(|error| {
+        // Record an empty list, so that the client is notified once the tools can be listed.
+        call.shared.record_tools(&[]);
+        exchange_error("list_tools", &error)
     })?;
-    let (tools, problems) = shown(tools);
+    let (tools, problems) = tools_for_client(tools);
     for problem in problems {
-        asked.warn(&problem);
+        call.warn(&problem);
     }
-    asked.shared.tell(&tools);
-    lists::page(&tools, asked.request, "tools", asked.shared.page)
+    call.shared.record_tools(&tools);
+    lists::page(&tools, call.request, "tools", call.shared.page)
 }
 
-/// The tools as a client sees them, sorted by name, and what is wrong with others: one that no client can read is left
-/// out and does not hide the rest.
-pub(super) fn shown(tools: Vec<ToolDefinition>) -> (Vec<(String, Raw)>, Vec<String>) {
+/// The tools in MCP form, sorted by name, and the problems of tools that were left out. One invalid tool does not hide
+/// the others.
+pub(super) fn tools_for_client(tools: Vec<ToolDefinition>) -> (Vec<(String, Raw)>, Vec<String>) {
     let mut problems = Vec::new();
     let mut entries = Vec::new();
     for definition in tools {
@@ -55,62 +55,57 @@ fn entry(name: &str, description: String, schema: Option<Struct>) -> Result<Raw,
     Raw::from_value(&tool).map_err(|error: json::WriteError| error.to_string())
 }
 
-/// The schema of a tool's arguments: always one of an object.
+/// The schema of a tool's arguments, which always describes an object.
 pub(in super::super) fn schema_of(schema: Option<Struct>) -> Result<Raw, String> {
-    #[derive(Serialize)]
-    struct OfAnyObject {
-        r#type: &'static str,
+    match schema.filter(|schema| !schema.is_empty()) {
+        Some(schema) => Ok(schema.to_json().map_err(|error| error.to_string())?.json),
+        None => Raw::parse(ANY_OBJECT.to_owned()).map_err(|error| error.to_string()),
     }
-    let written = match schema.filter(|schema| !schema.is_empty()) {
-        Some(schema) => return Ok(schema.to_json().map_err(|error| error.to_string())?.json),
-        None => Raw::from_value(&OfAnyObject { r#type: "object" }),
-    };
-    written.map_err(|error| error.to_string())
 }
 
-pub(super) async fn call(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
-    let request = request(&asked)?;
-    let mut beats = Beats::new(asked);
-    if asked.shared.streamed.contains(&request.tool_name)
-        && let Some(result) = streams::call(&asked, &mut beats, &request).await?
+pub(super) async fn call(call: Call<'_>) -> Result<Raw, ErrorObject> {
+    let request = request(&call)?;
+    let mut progress = Progress::new(call);
+    if call.shared.streamed.contains(&request.tool_name)
+        && let Some(result) = streams::call(&call, &mut progress, &request).await?
     {
         return Ok(result);
     }
-    let name = asked.shared.strict.then(|| request.tool_name.clone());
-    let response = beats.during(asked.shared.orchestrator.tool_call(request)).await;
-    let response = response.map_err(|error| failed("tool_call", &error))?;
-    if let Some(name) = name.filter(|_| !response.success && response.error_code == UNKNOWN_TOOL) {
-        let said = match response.error_message.as_str() {
+    let name = call.shared.strict.then(|| request.tool_name.clone());
+    let response = progress.report_while(call.shared.orchestrator.tool_call(request)).await;
+    let response = response.map_err(|error| exchange_error("tool_call", &error))?;
+    if let Some(name) = name.filter(|_| !response.success && response.error_code == UNKNOWN_TOOL_CODE) {
+        let text = match response.error_message.as_str() {
             "" => format!("unknown tool: {name}"),
-            said => said.to_owned(),
+            text => text.to_owned(),
         };
-        return Err(ErrorObject::invalid_params(said));
+        return Err(ErrorObject::invalid_params(text));
     }
-    results::of(&asked, response)
+    results::call_result(&call, response)
 }
 
-fn request(asked: &Asked<'_>) -> Result<ToolRequest, ErrorObject> {
-    let tool_name = asked.text("name")?;
-    let meta = asked.request.params.as_ref().and_then(|params| params.meta());
-    let said = |key: &str| {
+fn request(call: &Call<'_>) -> Result<ToolRequest, ErrorObject> {
+    let tool_name = call.text("name")?;
+    let meta = call.request.params.as_ref().and_then(|params| params.meta());
+    let text = |key: &str| {
         let value = meta.as_ref().and_then(|meta| meta.member(key));
         value.and_then(|value| value.to_string_value().map(|text| text.into_owned())).unwrap_or_default()
     };
     Ok(ToolRequest {
         tool_name,
         arguments: arguments(
-            asked.request.params.as_ref().and_then(|params| params.arguments()),
-            asked.shared.numbers,
-            |problem| asked.warn(problem),
+            call.request.params.as_ref().and_then(|params| params.arguments()),
+            call.shared.numbers,
+            |problem| call.warn(problem),
         )?,
         caller_plugin: CALLER.to_owned(),
-        trace_parent: said(key::TRACEPARENT),
-        provider: said(PROVIDER),
-        session_id: asked.shared.session.clone(),
+        trace_parent: text(key::TRACEPARENT),
+        provider: text(PROVIDER),
+        session_id: call.shared.session.clone(),
     })
 }
 
-/// The arguments of a call; none where there are none, or `null`. `warn` is told of a number that was rounded.
+/// The arguments of a call; `None` if they are absent or `null`. Calls `warn` if a number was rounded.
 pub(in super::super) fn arguments(
     given: Option<Raw>,
     numbers: Numbers,

@@ -1,7 +1,7 @@
-//! What a certificate says, for errors, for reports, and to renew it.
+//! Reads the fields of a certificate that errors, reports and renewal need ([RFC
+//! 5280](https://www.rfc-editor.org/rfc/rfc5280#section-4.1)).
 //!
-//! Reads the parts of [RFC 5280](https://www.rfc-editor.org/rfc/rfc5280#section-4.1) that are shown or copied, and trusts
-//! nothing in them: whether a certificate counts is decided by webpki alone.
+//! Nothing here verifies a certificate: webpki alone decides whether it is valid.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::time::Moment;
 use mcpjoin::internal::der::{self, element, value};
 
-// The tags of DER.
+// DER tags.
 const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
 const OCTETS: u8 = 0x04;
@@ -24,7 +24,7 @@ const EXTENSIONS: u8 = 0xa3;
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
 
-// Object identifiers, their contents in DER.
+// Object identifiers in DER, without their heads.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 const SUBJECT_KEY_ID: &[u8] = &[0x55, 0x1d, 0x0e];
@@ -35,45 +35,45 @@ const SERVER_USE: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 const CLIENT_USE: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
 const ANY_USE: &[u8] = &[0x55, 0x1d, 0x25, 0x00];
 
-/// What a certificate says of itself.
+/// The fields of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CertificateFacts {
-    /// The common name of whom it is for.
+    /// The common name of the subject.
     pub common_name: Option<String>,
-    /// Whom it is for: the common name, and the organization in brackets.
+    /// The subject: its common name, with the organization in brackets.
     pub subject: String,
-    /// Who has signed it, in the same form.
+    /// The issuer in the same form.
     pub issuer: String,
-    /// From when on it counts, in seconds since 1970 in UTC.
+    /// Start of the validity, in seconds since 1970 in UTC.
     pub not_before: i64,
-    /// Until when it counts.
+    /// End of the validity, in seconds since 1970 in UTC.
     pub not_after: i64,
-    /// The names and addresses that it is for.
+    /// The host names and addresses that it is valid for.
     pub names: Vec<String>,
-    /// Whether a server may show it. Where it does not say, it may.
+    /// Whether a server may use it. True if the certificate does not restrict its use.
     pub for_servers: bool,
-    /// Whether a client may show it.
+    /// Whether a client may use it.
     pub for_clients: bool,
-    /// Whether it is an authority's.
+    /// Whether it belongs to a certificate authority.
     pub is_authority: bool,
-    /// The SHA-256 of its public key, as [`Trust::Key`](super::Trust::Key) takes it.
+    /// The SHA-256 of its public key, as for [`Trust::Key`](super::Trust::Key).
     pub key_hash: [u8; 32],
-    /// The identifier of its key, which certificates that it signs refer to.
+    /// The subject key identifier, which certificates that it signs refer to.
     pub key_id: Option<Vec<u8>>,
-    /// The parts of its subject in their order: object identifier, the tag of the text, and the text.
+    /// The attributes of the subject in order: object identifier, tag of the text, and text.
     pub subject_parts: Vec<(Vec<u8>, u8, Vec<u8>)>,
-    /// Whether it has signed itself, by its names.
+    /// Whether subject and issuer are the same.
     pub self_issued: bool,
 }
 
 impl CertificateFacts {
-    /// Reads the DER of a certificate; `None` when it is none. Its signature is not looked at.
+    /// Reads a certificate from DER. Returns `None` if it is malformed. The signature is not verified.
     #[must_use]
     pub fn read(der: &[u8]) -> Option<Self> {
         let (certificate, _) = value(der, SEQUENCE)?;
         let (signed, _) = value(certificate, SEQUENCE)?;
-        // Certificates of the first version do not say it.
+        // Version 1 certificates omit the version.
         let rest = value(signed, VERSION).map_or(signed, |(_, rest)| rest);
         let (_, rest) = value(rest, INTEGER)?;
         let (_, rest) = value(rest, SEQUENCE)?;
@@ -81,7 +81,7 @@ impl CertificateFacts {
         let (validity, rest) = value(rest, SEQUENCE)?;
         let (subject, rest) = value(rest, SEQUENCE)?;
         let (_, after_key) = value(rest, SEQUENCE)?;
-        // With the head before it: that is what is hashed.
+        // The hash covers the whole element, its head included.
         let whole_key = rest.get(..rest.len() - after_key.len())?;
         let (not_before, validity) = moment(validity)?;
         let (not_after, _) = moment(validity)?;
@@ -108,16 +108,16 @@ impl CertificateFacts {
                 let (mut list, _) = value(body, SEQUENCE)?;
                 while let Some((extension, after)) = value(list, SEQUENCE) {
                     list = after;
-                    facts.take(extension)?;
+                    facts.read_extension(extension)?;
                 }
             }
         }
         Some(facts)
     }
 
-    fn take(&mut self, extension: &[u8]) -> Option<()> {
+    fn read_extension(&mut self, extension: &[u8]) -> Option<()> {
         let (kind, rest) = value(extension, OBJECT)?;
-        // Whether it is critical.
+        // The criticality flag.
         let rest = value(rest, BOOLEAN).map_or(rest, |(_, rest)| rest);
         let (body, _) = value(rest, OCTETS)?;
         match kind {
@@ -151,19 +151,19 @@ impl CertificateFacts {
         Some(())
     }
 
-    /// From when on it counts.
+    /// Start of the validity.
     #[doc(hidden)]
     pub const fn begins(&self) -> Moment {
         Moment(self.not_before)
     }
 
-    /// From when and until when it counts, as people write it, in UTC.
+    /// Start and end of the validity as text, in UTC.
     #[must_use]
     pub fn validity(&self) -> (String, String) {
         (self.begins().to_string(), self.ends().to_string())
     }
 
-    /// Until when it counts.
+    /// End of the validity.
     #[doc(hidden)]
     pub const fn ends(&self) -> Moment {
         Moment(self.not_after)
@@ -189,7 +189,7 @@ fn moment(der: &[u8]) -> Option<(Moment, &[u8])> {
 
 type Parts = Vec<(Vec<u8>, u8, Vec<u8>)>;
 
-/// The parts of a name.
+/// The attributes of a distinguished name.
 fn parts(mut name: &[u8]) -> Option<Parts> {
     let mut found = Vec::new();
     while !name.is_empty() {

@@ -1,56 +1,56 @@
-//! What is wrong with certificates of our own: which file, what, and what to do.
+//! Errors of our own certificates: the file, the problem, and what to do.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Certificates that cannot be used.
+/// A certificate or key that cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}{kind}", .path.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default())]
 #[non_exhaustive]
 pub struct CertificateError {
-    /// The file or folder, where it is one.
+    /// The file or directory, if it came from one.
     pub path: Option<PathBuf>,
-    /// What is wrong with it.
+    /// The problem.
     #[source]
     pub kind: CertificateErrorKind,
 }
 
-/// What can be wrong with certificates.
+/// What is wrong with a certificate or key.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateErrorKind {
-    /// The system does not let us read or write it.
+    /// Reading or writing the file failed.
     #[error("{0}")]
     Io(#[source] Arc<io::Error>),
-    /// It is not what PEM and X.509 ask for.
+    /// It is not valid PEM or X.509.
     #[error("it is no certificate: {0}")]
     Pem(String),
-    /// It is no private key, or of a kind that is not known.
+    /// It is not a private key of a supported kind.
     #[error("it is no private key that can be used: {0}")]
     Key(String),
-    /// Certificate and key do not belong together.
+    /// The key does not belong to the certificate.
     #[error(
         "the key does not belong to the certificate: remove both so that they are made anew, or put the right one beside it"
     )]
     KeyMismatch,
-    /// Others can read a private key, or write where one lies.
+    /// Other users can read a private key, or write to its directory.
     #[error(
         "others may {what} it (mode {mode:03o}): `chmod {wanted:03o}` it, and consider the key known to them"
     )]
     Open {
         /// `read` or `write`.
         what: &'static str,
-        /// Its mode.
+        /// The current file mode.
         mode: u32,
-        /// What it must be.
+        /// The required file mode.
         wanted: u32,
     },
-    /// Half of a pair is there.
+    /// One file of a pair is missing.
     #[error("{missing} is missing beside it: put it back, or remove this one too so that both are made anew")]
     Half {
-        /// The file that is not there.
+        /// The missing file.
         missing: String,
     },
     /// It has expired.
@@ -59,22 +59,22 @@ pub enum CertificateErrorKind {
     /// It is not valid yet.
     #[error("it is not valid before {0}: is this machine's clock right?")]
     NotYet(String),
-    /// The certificate of an authority is none.
+    /// It is not a certificate of an authority.
     #[error("{0}: it is no certificate of an authority: {1}")]
     Authority(String, String),
-    /// The authority cannot sign, so that there can be no certificate.
+    /// The authority cannot sign a certificate.
     #[error("a certificate for `{0}` cannot be made: {1}")]
     CannotSign(String, String),
-    /// No certificate can have that name.
+    /// A certificate cannot contain this name.
     #[error("`{0}` is no name that a certificate can have: say which one the server has (--server-name)")]
     Name(String),
-    /// Somebody else works on the folder and does not end.
+    /// Another process has locked the directory for too long.
     #[error("another process has it locked for more than {0} s")]
     Locked(u64),
-    /// There is no home folder to have certificates in.
+    /// There is no home directory.
     #[error("there is no home folder, so the folder of the certificates must be named (--certs-dir)")]
     NoHome,
-    /// Certificate and key are given by hand only together.
+    /// A certificate was given without its key, or a key without its certificate.
     #[error("a certificate and its key are named together (--cert and --key)")]
     Pair,
     /// TLS cannot be set up.
@@ -104,22 +104,22 @@ impl CertificateError {
         CertificateErrorKind::Tls(why.to_owned()).into()
     }
 
-    /// The same for a pair of files.
+    /// Adds the path of the file that is at fault.
     pub(super) fn of(self, certificate: &Path, key: &Path) -> Self {
         let path = if matches!(self.kind, CertificateErrorKind::Pem(_)) { certificate } else { key };
         Self::at(path, self.kind)
     }
 }
 
-/// A larger file holds no certificates: the bundle of all public authorities has 200 KiB. A device may have no end.
-const LARGEST: u64 = 16 << 20;
+/// Maximum size of a certificate file. The bundle of all public authorities has 200 KiB; a device file may never end.
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Reads a file that may be known.
+/// Reads a file of certificates.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     let read = || {
         let mut bytes = Vec::new();
-        fs::File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LARGEST {
+        fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(io::Error::other("it is larger than the limit of 16 MiB"));
         }
         Ok(bytes)
@@ -127,16 +127,16 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     read().map_err(|error| CertificateError::io(path, error))
 }
 
-/// Reads a file that must be ours alone.
+/// Reads a private key, which only its owner may be able to access.
 pub(super) fn read_secret(path: &Path) -> Result<Vec<u8>, CertificateError> {
     let secret = read(path)?;
-    private(path)?;
+    check_private(path)?;
     Ok(secret)
 }
 
-/// Whether a private key is for its owner alone. On Windows the folder's own list says who may read.
+/// Checks that only the owner can access a private key. On Windows the access list of its directory applies.
 #[cfg(unix)]
-pub fn private(path: &Path) -> Result<(), CertificateError> {
+pub fn check_private(path: &Path) -> Result<(), CertificateError> {
     use std::os::unix::fs::PermissionsExt as _;
     let metadata = fs::metadata(path).map_err(|error| CertificateError::io(path, error))?;
     let mode = metadata.permissions().mode() & 0o777;
@@ -148,6 +148,6 @@ pub fn private(path: &Path) -> Result<(), CertificateError> {
 }
 
 #[cfg(not(unix))]
-pub fn private(_: &Path) -> Result<(), CertificateError> {
+pub fn check_private(_: &Path) -> Result<(), CertificateError> {
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Who both sides are: certificates, whom they are held against, and TLS 1.3 with ring.
+//! Identities, trust, and TLS 1.3 with ring.
 //!
-//! Every connection gets a configuration of its own, which remembers why its peer was refused: TLS itself has 1 byte
-//! for that.
+//! Every connection has its own TLS configuration, which records why the peer's certificate was rejected. TLS itself
+//! reports only a one-byte alert.
 
 mod certificate;
 mod error;
@@ -23,19 +23,19 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, version};
 
 pub use certificate::CertificateFacts;
-pub use error::private;
+pub use error::check_private;
 pub use error::{CertificateError, CertificateErrorKind};
 pub use time::{Moment, now};
 
-use super::connection::Refusal;
+use super::connection::Rejection;
 use super::reset;
-use verify::{Pinned, Recorded};
+use verify::{PinnedKeyVerifier, RecordingVerifier};
 
-/// A certificate with its key, and where they are from.
+/// A certificate with its private key.
 #[derive(Clone)]
 pub struct Identity {
     certified: Arc<CertifiedKey>,
-    /// What comes from the private key, for a listener to be known by after a restart.
+    /// Derived from the private key, for the stateless resets of a listener.
     secret: [u8; 32],
 }
 
@@ -43,32 +43,32 @@ pub struct Identity {
 #[derive(Clone, Debug)]
 pub struct Authorities {
     certificates: Vec<CertificateDer<'static>>,
-    /// Where they are from, for errors.
+    /// The source of the certificates, for errors.
     place: Arc<str>,
 }
 
-/// Whom a client takes for the server.
+/// How a client authenticates the server.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// One whose certificate these authorities have signed, for the name that is asked for.
+    /// The certificate must be signed by one of these authorities, for the requested name.
     Authorities(Authorities),
-    /// One whose public key has this SHA-256: of the DER of its `SubjectPublicKeyInfo`, whatever the rest of its
-    /// certificate says. With [`CertificateFacts::key_hash`] anybody can be asked for it.
+    /// The public key must have this SHA-256, computed over the DER of its `SubjectPublicKeyInfo`. The rest of the
+    /// certificate is ignored. [`CertificateFacts::key_hash`] has it.
     Key([u8; 32]),
 }
 
-/// What a server asks of its clients.
+/// What a server requires of its clients.
 #[derive(Clone, Debug)]
 pub enum ClientsAre {
     /// A certificate of these authorities.
     Required(Authorities),
-    /// The same, or none.
+    /// A certificate of these authorities, or none.
     CheckedIfGiven(Authorities),
-    /// Nothing; what they show is not looked at.
+    /// Nothing. A certificate that a client presents is ignored.
     Anybody,
 }
 
-/// A client's side of TLS. Cheap to clone.
+/// The TLS settings of a client. Cheap to clone.
 #[derive(Clone)]
 pub struct ClientTls {
     verifier: Arc<dyn ServerCertVerifier>,
@@ -78,7 +78,7 @@ pub struct ClientTls {
     provider: Arc<CryptoProvider>,
 }
 
-/// A server's side of TLS. Cheap to clone.
+/// The TLS settings of a server. Cheap to clone.
 #[derive(Clone)]
 pub struct ServerTls {
     verifier: Option<Arc<dyn ClientCertVerifier>>,
@@ -92,18 +92,18 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 impl Identity {
-    /// Reads two PEM files: the certificate, with those between it and its authority behind it, and its key. The key's
-    /// file must be ours alone.
+    /// Reads two PEM files: the certificate, followed by intermediate certificates if any, and its private key. Only
+    /// the owner may have access to the key's file.
     ///
     /// # Errors
-    /// [`CertificateError`] names the file, what is wrong with it, and what to do.
+    /// [`CertificateError`] names the file, the problem, and what to do.
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let chain = error::read(certificate)?;
         let secret = error::read_secret(key)?;
         Self::from_pem(&chain, &secret).map_err(|error| error.of(certificate, key))
     }
 
-    /// The same from memory.
+    /// Parses the certificate and the key from PEM in memory.
     ///
     /// # Errors
     /// [`CertificateError`].
@@ -119,29 +119,28 @@ impl Identity {
         Ok(Self { certified: Arc::new(certified), secret })
     }
 
-    /// A new key, with a certificate of its own for these names (of hosts, or addresses): nobody has signed it, so peers
-    /// trust it by its key alone ([`Trust::Key`], [`CertificateFacts::key_hash`]). It is kept nowhere.
+    /// Generates a key and a self-signed certificate for these host names or addresses. Peers can trust it only by its
+    /// key ([`Trust::Key`], [`CertificateFacts::key_hash`]). Nothing is stored.
     ///
     /// # Errors
-    /// [`CertificateError`] when something among the names is no name.
+    /// [`CertificateError`] if one of the names is invalid.
     pub fn self_signed<N: Into<String>>(
         names: impl IntoIterator<Item = N>,
     ) -> Result<Self, CertificateError> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        let made = rcgen::generate_simple_self_signed(names)
-            .map_err(|error| CertificateErrorKind::Tls(error.to_string()))?;
-        Self::from_pem(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes())
+        let generated = rcgen::generate_simple_self_signed(names).map_err(tls_error)?;
+        Self::from_pem(generated.cert.pem().as_bytes(), generated.signing_key.serialize_pem().as_bytes())
     }
 
-    /// What its certificate says; `None` when that cannot be read.
+    /// The fields of its certificate; `None` if it is malformed.
     #[must_use]
     pub fn facts(&self) -> Option<CertificateFacts> {
         CertificateFacts::read(self.certified.cert.first()?)
     }
 
-    /// Whether it counts today.
+    /// Checks that the certificate is valid now.
     #[doc(hidden)]
-    pub fn current(&self) -> Result<(), CertificateErrorKind> {
+    pub fn check_validity(&self) -> Result<(), CertificateErrorKind> {
         let Some(facts) = self.facts() else { return Ok(()) };
         if facts.ends() < now() {
             return Err(CertificateErrorKind::Expired(facts.ends().to_string(), "put a new one there"));
@@ -152,17 +151,17 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether those authorities have signed it, for both ends and for that name; if not, why.
+    /// Checks that these authorities have signed it for both sides and for `name`. Returns the reason if not.
     #[doc(hidden)]
-    pub fn held_against(&self, authorities: &Authorities, name: &str) -> Result<(), String> {
+    pub fn verify_against(&self, authorities: &Authorities, name: &str) -> Result<(), String> {
         let Some((certificate, chain)) = self.certified.cert.split_first() else {
             return Err("there is no certificate".to_owned());
         };
-        let clients = authorities.of_clients(true).map_err(|error| error.to_string())?;
-        let servers = authorities.of_servers().map_err(|error| error.to_string())?;
+        let clients = authorities.client_verifier(true).map_err(|error| error.to_string())?;
+        let servers = authorities.server_verifier().map_err(|error| error.to_string())?;
         let why = |error| verify::reason(certificate, &error);
         clients.verify_client_cert(certificate, chain, UnixTime::now()).map_err(why)?;
-        // What is no name of a host cannot be asked for either.
+        // A name that is not a host name cannot be requested either.
         if let Ok(name) = ServerName::try_from(name) {
             servers.verify_server_cert(certificate, chain, &name, &[], UnixTime::now()).map_err(why)?;
         }
@@ -171,17 +170,17 @@ impl Identity {
 }
 
 impl Authorities {
-    /// Reads a PEM file with one certificate or more.
+    /// Reads a PEM file with one or more certificates.
     ///
     /// # Errors
-    /// [`CertificateError`] names the file, what is wrong with it, and what to do.
+    /// [`CertificateError`] names the file, the problem, and what to do.
     pub fn from_file(path: &Path) -> Result<Self, CertificateError> {
         let pem = error::read(path)?;
         let certificates = certificates(&pem).map_err(|kind| CertificateError::at(path, kind))?;
         Ok(Self { certificates, place: path.display().to_string().into() })
     }
 
-    /// The same from memory.
+    /// Parses one or more certificates from PEM in memory.
     ///
     /// # Errors
     /// [`CertificateError`].
@@ -189,7 +188,7 @@ impl Authorities {
         Ok(Self { certificates: certificates(pem)?, place: "the given authorities".into() })
     }
 
-    /// The first of them.
+    /// The fields of the first certificate.
     #[doc(hidden)]
     pub fn facts(&self) -> Option<CertificateFacts> {
         CertificateFacts::read(self.certificates.first()?)
@@ -198,33 +197,37 @@ impl Authorities {
     fn roots(&self) -> Result<Arc<RootCertStore>, CertificateError> {
         let mut roots = RootCertStore::empty();
         for certificate in &self.certificates {
-            let added = roots.add(certificate.clone());
-            added.map_err(|error| {
-                CertificateErrorKind::Authority(self.place.to_string(), error.to_string())
-            })?;
+            roots.add(certificate.clone()).map_err(|error| self.invalid(error))?;
         }
         Ok(Arc::new(roots))
     }
 
-    /// A verifier of servers that these authorities have signed.
-    pub(crate) fn of_servers(&self) -> Result<Arc<WebPkiServerVerifier>, CertificateError> {
+    /// A verifier of server certificates that these authorities have signed.
+    pub(crate) fn server_verifier(&self) -> Result<Arc<WebPkiServerVerifier>, CertificateError> {
         let built = WebPkiServerVerifier::builder_with_provider(self.roots()?, provider()).build();
-        built.map_err(|error| {
-            CertificateErrorKind::Authority(self.place.to_string(), error.to_string()).into()
-        })
+        built.map_err(|error| self.invalid(error))
     }
 
-    /// A verifier of clients that these authorities have signed.
-    pub(crate) fn of_clients(&self, required: bool) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
+    /// A verifier of client certificates that these authorities have signed.
+    pub(crate) fn client_verifier(
+        &self,
+        required: bool,
+    ) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
         let builder = WebPkiClientVerifier::builder_with_provider(self.roots()?, provider());
         let builder = if required { builder } else { builder.allow_unauthenticated() };
-        builder.build().map_err(|error| {
-            CertificateErrorKind::Authority(self.place.to_string(), error.to_string()).into()
-        })
+        builder.build().map_err(|error| self.invalid(error))
+    }
+
+    fn invalid(&self, error: impl fmt::Display) -> CertificateError {
+        CertificateErrorKind::Authority(self.place.to_string(), error.to_string()).into()
     }
 }
 
-/// The certificates of a PEM text, of which there is one at least.
+fn tls_error(error: impl fmt::Display) -> CertificateErrorKind {
+    CertificateErrorKind::Tls(error.to_string())
+}
+
+/// Parses the certificates of a PEM text. There must be at least one.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateErrorKind> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let found = found.map_err(|error| CertificateErrorKind::Pem(error.to_string()))?;
@@ -238,20 +241,20 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateE
 }
 
 impl ClientTls {
-    /// A client that takes those for the server whom `trust` says, shows `identity` when it is asked for one, and speaks
-    /// the application protocol `alpn`.
+    /// TLS settings for a client that authenticates servers by `trust`, presents `identity` if a server asks for a
+    /// certificate, and speaks the application protocol `alpn`.
     ///
     /// # Errors
-    /// [`CertificateError`] when an authority is none.
+    /// [`CertificateError`] if an authority is invalid.
     pub fn new(trust: &Trust, identity: Option<Identity>, alpn: &str) -> Result<Self, CertificateError> {
         let verifier: Arc<dyn ServerCertVerifier> = match trust {
-            Trust::Authorities(authorities) => authorities.of_servers()?,
-            Trust::Key(hash) => Arc::new(Pinned::new(*hash, provider())),
+            Trust::Authorities(authorities) => authorities.server_verifier()?,
+            Trust::Key(hash) => Arc::new(PinnedKeyVerifier::new(*hash, provider())),
         };
         Ok(Self { verifier, identity, server_name: None, alpn: alpn.into(), provider: provider() })
     }
 
-    /// The name that the server's certificate must have, where it is not the host of the address.
+    /// Sets the name that the server's certificate must have. Default: the host of the address.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
@@ -262,10 +265,10 @@ impl ClientTls {
         &self.alpn
     }
 
-    /// The name to ask for at that host, which may be an address.
+    /// The server name for this host, which may be an address.
     pub(super) fn name_for(&self, host: &str) -> Result<String, CertificateError> {
         let name = self.server_name.as_deref().unwrap_or(host);
-        // The zone of a local address is nobody else's business.
+        // The zone of a link-local address is meaningful on this machine only.
         let name = name.split('%').next().unwrap_or(name);
         match ServerName::try_from(name) {
             Ok(_) => Ok(name.to_owned()),
@@ -273,12 +276,12 @@ impl ClientTls {
         }
     }
 
-    /// The configuration of one connection. Why the server was refused will stand in `refusal`.
-    pub(super) fn config(&self, refusal: &Refusal) -> Result<quinn::ClientConfig, CertificateError> {
-        let verifier = Recorded::new(self.verifier.clone(), refusal.clone());
+    /// The configuration of one connection. If the server's certificate is rejected, `rejection` gets the reason.
+    pub(super) fn config(&self, rejection: &Rejection) -> Result<quinn::ClientConfig, CertificateError> {
+        let verifier = RecordingVerifier::new(self.verifier.clone(), rejection.clone());
         let builder = rustls::ClientConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&version::TLS13])
-            .map_err(|error| CertificateErrorKind::Tls(error.to_string()))?
+            .map_err(tls_error)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
         let mut config = match &self.identity {
@@ -292,22 +295,21 @@ impl ClientTls {
         config.alpn_protocols = vec![self.alpn.as_bytes().to_vec()];
         config.resumption = Resumption::disabled();
         config.enable_early_data = false;
-        let config = QuicClientConfig::try_from(config)
-            .map_err(|error| CertificateErrorKind::Tls(error.to_string()))?;
+        let config = QuicClientConfig::try_from(config).map_err(tls_error)?;
         Ok(quinn::ClientConfig::new(Arc::new(config)))
     }
 }
 
 impl ServerTls {
-    /// A server that shows `identity`, takes the clients that `clients` says, and speaks the application protocol
-    /// `alpn`.
+    /// TLS settings for a server that presents `identity`, accepts the clients that `clients` describes, and speaks the
+    /// application protocol `alpn`.
     ///
     /// # Errors
-    /// [`CertificateError`] when an authority is none.
+    /// [`CertificateError`] if an authority is invalid.
     pub fn new(identity: Identity, clients: &ClientsAre, alpn: &str) -> Result<Self, CertificateError> {
         let verifier = match clients {
-            ClientsAre::Required(authorities) => Some(authorities.of_clients(true)?),
-            ClientsAre::CheckedIfGiven(authorities) => Some(authorities.of_clients(false)?),
+            ClientsAre::Required(authorities) => Some(authorities.client_verifier(true)?),
+            ClientsAre::CheckedIfGiven(authorities) => Some(authorities.client_verifier(false)?),
             ClientsAre::Anybody => None,
         };
         Ok(Self { verifier, identity, alpn: alpn.into(), provider: provider() })
@@ -317,20 +319,21 @@ impl ServerTls {
         &self.alpn
     }
 
-    /// What comes from the private key.
+    /// The secret that is derived from the private key.
     pub(super) const fn secret(&self) -> &[u8; 32] {
         &self.identity.secret
     }
 
-    /// The configuration of one connection. Why the client was refused will stand in `refusal`.
-    pub(super) fn config(&self, refusal: &Refusal) -> Result<quinn::ServerConfig, CertificateError> {
+    /// The configuration of one connection. If the client's certificate is rejected, `rejection` gets the reason.
+    pub(super) fn config(&self, rejection: &Rejection) -> Result<quinn::ServerConfig, CertificateError> {
         let builder = rustls::ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&version::TLS13])
-            .map_err(|error| CertificateErrorKind::Tls(error.to_string()))?;
+            .map_err(tls_error)?;
         let builder = match &self.verifier {
-            Some(verifier) => {
-                builder.with_client_cert_verifier(Arc::new(Recorded::new(verifier.clone(), refusal.clone())))
-            }
+            Some(verifier) => builder.with_client_cert_verifier(Arc::new(RecordingVerifier::new(
+                verifier.clone(),
+                rejection.clone(),
+            ))),
             None => builder.with_no_client_auth(),
         };
         let resolver = SingleCertAndKey::from(self.identity.certified.clone());
@@ -338,8 +341,7 @@ impl ServerTls {
         config.alpn_protocols = vec![self.alpn.as_bytes().to_vec()];
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
-        let config = QuicServerConfig::try_from(config)
-            .map_err(|error| CertificateErrorKind::Tls(error.to_string()))?;
+        let config = QuicServerConfig::try_from(config).map_err(tls_error)?;
         Ok(quinn::ServerConfig::with_crypto(Arc::new(config)))
     }
 }

@@ -1,13 +1,13 @@
-//! Moments as certificates have them: seconds since 1970 in UTC, and the day that they fall on.
+//! Times in certificates: parsed to seconds since 1970 in UTC, and formatted.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A moment, in seconds since 1970 in UTC.
+/// A time in seconds since 1970 in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub i64);
 
-/// This machine's clock.
+/// The current time of the system clock.
 pub fn now() -> Moment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Moment(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
@@ -16,8 +16,8 @@ pub fn now() -> Moment {
 const DAY: i64 = 86_400;
 
 impl Moment {
-    /// Of the digits of a `UTCTime` (two for the year) or a `GeneralizedTime` (four), both with a `Z` behind seconds, as
-    /// <https://www.rfc-editor.org/rfc/rfc5280#section-4.1.2.5> asks.
+    /// Parses a `UTCTime` (year of two digits) or `GeneralizedTime` (four), with seconds and `Z` as required by
+    /// <https://www.rfc-editor.org/rfc/rfc5280#section-4.1.2.5>.
     pub(super) fn of_digits(text: &[u8], year_digits: usize) -> Option<Self> {
         let text = text.strip_suffix(b"Z")?;
         if text.len() != year_digits + 10 || !text.iter().all(u8::is_ascii_digit) {
@@ -42,8 +42,8 @@ impl Moment {
     }
 }
 
-/// The days from 1970-01-01 to a day of the Gregorian calendar, counted in years that begin in March: then a leap day
-/// is the last one.
+/// Days from 1970-01-01 to a day of the Gregorian calendar. Years begin in March here, so that a leap day is the last
+/// day of its year.
 const fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

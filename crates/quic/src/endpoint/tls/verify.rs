@@ -1,6 +1,6 @@
-//! Verifiers that remember in words why they have refused a certificate.
+//! Certificate verifiers that record why they rejected a certificate.
 //!
-//! webpki decides; what is added is whose certificate it was, what was wrong with it, and what a person can do.
+//! webpki decides. This adds whose certificate it was, what is wrong with it, and what to do.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -13,32 +13,32 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 
 use super::certificate::CertificateFacts;
 use super::time::Moment;
-use crate::endpoint::connection::Refusal;
+use crate::endpoint::connection::Rejection;
 
-/// A verifier, and the place for what it has refused.
-pub(super) struct Recorded<V: ?Sized> {
+/// A verifier, and where it records the reason of a rejection.
+pub(super) struct RecordingVerifier<V: ?Sized> {
     verifier: Arc<V>,
-    refusal: Refusal,
+    rejection: Rejection,
 }
 
-impl<V: ?Sized> Recorded<V> {
-    pub(super) const fn new(verifier: Arc<V>, refusal: Refusal) -> Self {
-        Self { verifier, refusal }
+impl<V: ?Sized> RecordingVerifier<V> {
+    pub(super) const fn new(verifier: Arc<V>, rejection: Rejection) -> Self {
+        Self { verifier, rejection }
     }
 
     fn record(&self, certificate: &CertificateDer<'_>, error: &Error) {
         let reason = reason(certificate, error);
-        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        *self.rejection.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 }
 
-impl<V: ?Sized> fmt::Debug for Recorded<V> {
+impl<V: ?Sized> fmt::Debug for RecordingVerifier<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Recorded")
     }
 }
 
-/// Why a certificate is refused.
+/// Why a certificate is rejected.
 pub(crate) fn reason(certificate: &CertificateDer<'_>, error: &Error) -> String {
     let Some(facts) = CertificateFacts::read(certificate) else {
         return format!("it cannot be read ({error})");
@@ -77,16 +77,43 @@ pub(crate) fn reason(certificate: &CertificateDer<'_>, error: &Error) -> String 
 }
 
 fn list(names: &[String]) -> String {
-    const MOST: usize = 8;
+    const MAX_NAMES: usize = 8;
     if names.is_empty() {
         return "no name".to_owned();
     }
-    let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("`{name}`")).collect();
-    let more = if names.len() > MOST { " and others" } else { "" };
+    let shown: Vec<String> = names.iter().take(MAX_NAMES).map(|name| format!("`{name}`")).collect();
+    let more = if names.len() > MAX_NAMES { " and others" } else { "" };
     format!("{}{more}", shown.join(", "))
 }
 
-impl ServerCertVerifier for Recorded<dyn ServerCertVerifier> {
+/// Delegates the signature checks to the inner verifier.
+macro_rules! delegate_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            self.verifier.verify_tls12_signature(message, cert, dss)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            self.verifier.verify_tls13_signature(message, cert, dss)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.verifier.supported_verify_schemes()
+        }
+    };
+}
+
+impl ServerCertVerifier for RecordingVerifier<dyn ServerCertVerifier> {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -100,30 +127,10 @@ impl ServerCertVerifier for Recorded<dyn ServerCertVerifier> {
         verified.inspect_err(|error| self.record(end_entity, error))
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
-    }
+    delegate_signatures!();
 }
 
-impl ClientCertVerifier for Recorded<dyn ClientCertVerifier> {
+impl ClientCertVerifier for RecordingVerifier<dyn ClientCertVerifier> {
     fn offer_client_auth(&self) -> bool {
         self.verifier.offer_client_auth()
     }
@@ -146,43 +153,23 @@ impl ClientCertVerifier for Recorded<dyn ClientCertVerifier> {
         verified.inspect_err(|error| self.record(end_entity, error))
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
-    }
+    delegate_signatures!();
 }
 
-/// Takes the one public key that it knows.
+/// Accepts exactly one public key.
 #[derive(Debug)]
-pub(super) struct Pinned {
+pub(super) struct PinnedKeyVerifier {
     hash: [u8; 32],
     provider: Arc<CryptoProvider>,
 }
 
-impl Pinned {
+impl PinnedKeyVerifier {
     pub(super) const fn new(hash: [u8; 32], provider: Arc<CryptoProvider>) -> Self {
         Self { hash, provider }
     }
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedKeyVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -191,7 +178,7 @@ impl ServerCertVerifier for Pinned {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        // Neither is a secret, so it does not matter how long comparing takes.
+        // Neither hash is secret, so the comparison need not take constant time.
         match CertificateFacts::read(end_entity) {
             Some(facts) if facts.key_hash == self.hash => Ok(ServerCertVerified::assertion()),
             Some(facts) => {

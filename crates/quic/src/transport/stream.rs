@@ -1,11 +1,10 @@
-//! One stream: lines in both directions, until it ends, is cut off, or is left.
+//! The task of one stream: reads and writes lines in both directions until both have ended.
 //!
-//! A task of its own, started by the link. It reads and decodes for itself, so that a large message on it keeps no
-//! other stream waiting, and hands in what came. What it means, the link knows.
+//! The link starts one task for each stream. The task decodes its messages itself, so that a large message does not
+//! delay other streams, and reports them to the link, which interprets them.
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,18 +19,19 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::code;
-use super::shared::{LARGE, Line};
-use super::table::claim;
+use super::table::{StreamState, claim};
+use super::write_buffer::{LARGE_MESSAGE_BYTES, Line};
 use mcpjoin::internal::{decoded, is_cut_off, too_long};
 
-/// How much is taken from a stream at once, in bytes.
-const CHUNK: usize = 64 * 1024;
-/// So much of a message that is not complete any stream may hold, in bytes. For more it waits for one of few places.
-const FREE: usize = 64 * 1024;
+/// Maximum bytes of one read.
+const READ_CHUNK_BYTES: usize = 64 * 1024;
+/// Bytes of an incomplete message that any stream may hold. Beyond this, the stream needs a permit of
+/// [`Common::large`].
+const SMALL_MESSAGE_BYTES: usize = 64 * 1024;
 
-/// What a stream is for.
+/// The purpose of a stream.
 pub(super) enum Kind {
-    /// What belongs to no request.
+    /// The session stream: messages that belong to no request.
     Session,
     /// A request of ours.
     Call(RequestId),
@@ -39,42 +39,40 @@ pub(super) enum Kind {
     Request,
 }
 
-/// What is the same for all streams of a link.
+/// State that all streams of a link share.
 pub(super) struct Common {
     pub(super) message: usize,
     pub(super) decoding: DecodeLimits,
-    /// How long a peer may take nothing of what is written, and leave a message half said.
+    /// Time limit for a write without progress, and for the rest of an incomplete message.
     pub(super) stall: Duration,
     pub(super) origin: Arc<Origin>,
-    /// Places for messages that are larger than what any stream may hold.
+    /// Permits for messages above [`SMALL_MESSAGE_BYTES`].
     pub(super) large: Arc<Semaphore>,
-    pub(super) news: Sender<News>,
+    pub(super) events: Sender<StreamEvent>,
 }
 
-/// What a stream tells its link.
-pub(super) enum News {
-    /// A line has come.
-    Came {
+/// What a stream reports to its link.
+pub(super) enum StreamEvent {
+    /// A line was received.
+    Received {
         key: u64,
         inbound: Inbound,
         line: Bytes,
-        /// It counts as large until the link has taken it.
+        /// Held until the link has processed a large message.
         permit: Option<OwnedSemaphorePermit>,
     },
-    /// Nothing more comes, or can be sent. On the stream of the session it is the end of all.
-    Gone { key: u64, cause: TransportError },
-    /// The peer says nothing more on the stream of the session.
+    /// The stream failed. If it is the session stream, the session ends.
+    Ended { key: u64, cause: TransportError },
+    /// The peer has finished the session stream.
     SessionEnded,
 }
 
 /// The task of one stream.
-pub(super) struct Exchange {
+pub(super) struct StreamTask {
     pub(super) key: u64,
     pub(super) kind: Kind,
     pub(super) common: Arc<Common>,
-    /// With what the stream is reset when the task is dropped.
-    pub(super) code: Arc<AtomicU32>,
-    pub(super) claim: Arc<AtomicU8>,
+    pub(super) state: Arc<StreamState>,
 }
 
 enum WriteEnd {
@@ -91,63 +89,62 @@ enum ReadEnd {
     Lost,
 }
 
-/// Our half: reset when it is dropped before everything is said.
-struct Sending {
+/// The sending side. Dropping it before everything is sent resets the stream.
+struct SendHalf {
     inner: SendStream,
     done: bool,
-    code: Arc<AtomicU32>,
+    state: Arc<StreamState>,
 }
 
-/// Their half: stopped when it is dropped before they have said everything.
-struct Receiving {
+/// The receiving side. Dropping it before the end asks the peer to stop.
+struct ReceiveHalf {
     inner: RecvStream,
     ended: bool,
-    code: Arc<AtomicU32>,
+    state: Arc<StreamState>,
 }
 
-impl Sending {
-    /// Says nothing more, whatever is left to be said.
+impl SendHalf {
+    /// Resets the stream and drops what is unsent.
     fn reset(&mut self, code: u32) {
         if !self.done {
             self.done = true;
-            // A stream that has ended by itself does not mind.
+            // This fails only if the stream has already ended.
             let _ = self.inner.reset(code::number(code));
         }
     }
 }
 
-impl Drop for Sending {
+impl Drop for SendHalf {
     fn drop(&mut self) {
-        self.reset(self.code.load(Ordering::Relaxed));
+        self.reset(self.state.code());
     }
 }
 
-impl Drop for Receiving {
+impl Drop for ReceiveHalf {
     fn drop(&mut self) {
         if !self.ended {
-            let _ = self.inner.stop(code::number(self.code.load(Ordering::Relaxed)));
+            let _ = self.inner.stop(code::number(self.state.code()));
         }
     }
 }
 
-impl Exchange {
-    /// Until the stream is over in both directions. `leash` is held until everything is written and received, or never
-    /// will be.
+impl StreamTask {
+    /// Runs until the stream has ended in both directions. `unfinished` is dropped once no more data will be sent.
     pub(super) async fn run(
         self,
         (send, receive): (SendStream, RecvStream),
         mut out: UnboundedReceiver<Line>,
-        leash: Sender<()>,
+        unfinished: Sender<()>,
     ) {
-        let mut sending = Sending { inner: send, done: false, code: self.code.clone() };
-        let mut receiving = Receiving { inner: receive, ended: false, code: self.code.clone() };
+        let mut send_half = SendHalf { inner: send, done: false, state: self.state.clone() };
+        let mut receive_half = ReceiveHalf { inner: receive, ended: false, state: self.state.clone() };
         let (mut written, mut read) = (false, false);
         let mut writing = pin!(async {
-            let end = self.write(&mut sending, &mut out).await;
-            drop(leash);
+            let end = self.write(&mut send_half, &mut out).await;
+            drop(unfinished);
             end
         });
-        let mut reading = pin!(self.read(&mut receiving));
+        let mut reading = pin!(self.read(&mut receive_half));
         while !(written && read) {
             tokio::select! {
                 biased;
@@ -155,16 +152,16 @@ impl Exchange {
                     read = true;
                     match (end, &self.kind) {
                         (ReadEnd::Lost, _) => return,
-                        (ReadEnd::Finished, Kind::Session) => self.tell(News::SessionEnded).await,
+                        (ReadEnd::Finished, Kind::Session) => self.report(StreamEvent::SessionEnded).await,
                         (ReadEnd::Finished, Kind::Call(_)) => {
-                            let what = "the peer has ended the stream of this request without answering it";
-                            return self.gone(TransportError::new(what, true)).await;
+                            let text = "the peer has ended the stream of this request without answering it";
+                            return self.report_end(TransportError::new(text, true)).await;
                         }
                         (ReadEnd::TooLong, Kind::Call(_)) => {
-                            let what = "the answer is larger than a message may be";
-                            return self.gone(TransportError::new(what, false)).await;
+                            let text = "the answer is larger than a message may be";
+                            return self.report_end(TransportError::new(text, false)).await;
                         }
-                        (ReadEnd::Failed(cause), _) => return self.gone(cause).await,
+                        (ReadEnd::Failed(cause), _) => return self.report_end(cause).await,
                         (ReadEnd::Answered | ReadEnd::Finished | ReadEnd::TooLong, _) => {}
                     }
                 }
@@ -172,173 +169,170 @@ impl Exchange {
                     written = true;
                     match (end, &self.kind) {
                         (WriteEnd::Lost, _) => return,
-                        // Everything is said: what may still come concerns nobody.
+                        // The response is sent, so nothing more is expected from the peer.
                         (WriteEnd::Finished, Kind::Request) => {
-                            self.code.store(code::NO_ERROR, Ordering::Relaxed);
+                            self.state.set_code(code::NO_ERROR);
                             return;
                         }
-                        (WriteEnd::Finished, Kind::Call(_)) if self.is_given_up() => return,
+                        (WriteEnd::Finished, Kind::Call(_)) if self.state.is(claim::CANCELLED) => return,
                         (WriteEnd::Finished, _) => {}
-                        // The answer to a request of which the rest was not wanted may still come.
+                        // The peer stopped reading the request. Its response may still arrive.
                         (WriteEnd::Failed(_), Kind::Call(_)) => {}
-                        // A cancellation may still come.
-                        (WriteEnd::Failed(cause), _) => self.gone(cause).await,
+                        // A cancellation may still arrive.
+                        (WriteEnd::Failed(cause), _) => self.report_end(cause).await,
                     }
                 }
             }
         }
     }
 
-    fn is_given_up(&self) -> bool {
-        self.claim.load(Ordering::Acquire) == claim::GIVEN_UP
+    async fn report(&self, event: StreamEvent) {
+        // Sending fails only if the link is gone.
+        let _ = self.common.events.send(event).await;
     }
 
-    async fn tell(&self, news: News) {
-        // Where the link is gone nobody is interested.
-        let _ = self.common.news.send(news).await;
+    async fn report_end(&self, cause: TransportError) {
+        self.report(StreamEvent::Ended { key: self.key, cause }).await;
     }
 
-    async fn gone(&self, cause: TransportError) {
-        self.tell(News::Gone { key: self.key, cause }).await;
-    }
-
-    /// Writes until there is nothing more to write, and waits until all of it has arrived.
-    async fn write(&self, sending: &mut Sending, out: &mut UnboundedReceiver<Line>) -> WriteEnd {
-        let mut stopped = pin!(sending.inner.stopped());
+    /// Writes lines until the queue closes, then waits until the peer has acknowledged all of them.
+    async fn write(&self, send_half: &mut SendHalf, out: &mut UnboundedReceiver<Line>) -> WriteEnd {
+        let mut stopped = pin!(send_half.inner.stopped());
         loop {
             let line = tokio::select! {
                 biased;
                 line = out.recv() => line,
                 stopped = &mut stopped => {
-                    sending.reset(code::CANCELLED);
+                    send_half.reset(code::CANCELLED);
                     return match stopped {
-                        Ok(code) => WriteEnd::Failed(left(code)),
+                        Ok(code) => WriteEnd::Failed(stopped_by_peer(code)),
                         Err(StoppedError::ConnectionLost(_)) => WriteEnd::Lost,
-                        Err(StoppedError::ZeroRttRejected) => WriteEnd::Failed(left(None)),
+                        Err(StoppedError::ZeroRttRejected) => WriteEnd::Failed(stopped_by_peer(None)),
                     };
                 }
             };
             let Some(mut line) = line else {
-                if self.claim.load(Ordering::Acquire) == claim::CUT {
+                if self.state.is(claim::CUT) {
                     return WriteEnd::Lost;
                 }
                 break;
             };
             line.encode().await;
-            while !line.rest().is_empty() {
-                let before = line.sent_in_all();
-                match timeout(self.common.stall, sending.inner.write_chunks(line.rest())).await {
-                    Ok(Ok(written)) => line.took(written.bytes, written.chunks),
+            while !line.unwritten().is_empty() {
+                let before = line.total_sent();
+                match timeout(self.common.stall, send_half.inner.write_chunks(line.unwritten())).await {
+                    Ok(Ok(written)) => line.consume(written.bytes, written.chunks),
                     Ok(Err(WriteError::ConnectionLost(_))) => return WriteEnd::Lost,
                     Ok(Err(WriteError::Stopped(code))) => {
-                        sending.reset(code::CANCELLED);
-                        return WriteEnd::Failed(left(Some(code)));
+                        send_half.reset(code::CANCELLED);
+                        return WriteEnd::Failed(stopped_by_peer(Some(code)));
                     }
                     Ok(Err(error)) => return WriteEnd::Failed(TransportError::new(error.to_string(), true)),
-                    // The peer may take one large message after the other.
-                    Err(_) if line.sent_in_all() != before => {}
+                    // The peer may read large messages one after the other, so progress on any stream counts.
+                    Err(_) if line.total_sent() != before => {}
                     Err(_) => {
-                        sending.reset(code::STALLED);
+                        send_half.reset(code::STALLED);
                         let after = self.common.stall.as_millis();
-                        let what = format!("the peer has taken nothing on this stream for {after} ms");
-                        return WriteEnd::Failed(TransportError::new(what, true));
+                        let text = format!("the peer has taken nothing on this stream for {after} ms");
+                        return WriteEnd::Failed(TransportError::new(text, true));
                     }
                 }
             }
         }
-        // It can only have been ended before.
-        let _ = sending.inner.finish();
+        // This fails only if the stream has already ended.
+        let _ = send_half.inner.finish();
         let end = match stopped.await {
             Err(StoppedError::ConnectionLost(_)) => WriteEnd::Lost,
             _ => WriteEnd::Finished,
         };
-        sending.done = true;
+        send_half.done = true;
         end
     }
 
-    /// Reads and hands in, until the peer has no more to say or we do not want to hear more.
-    async fn read(&self, receiving: &mut Receiving) -> ReadEnd {
+    /// Reads and reports messages until the stream ends or its response has arrived.
+    async fn read(&self, receive_half: &mut ReceiveHalf) -> ReadEnd {
         let mut lines = LineDecoder::new(self.common.message);
         let mut permit = None;
-        // Bytes since the last line, at least: it is known to be half a message.
-        let mut half = 0_usize;
+        // Bytes since the last complete line. Above 0, a message is incomplete.
+        let mut incomplete = 0_usize;
         loop {
             while let Some(event) = lines.poll_event() {
-                half = 0;
+                incomplete = 0;
                 let long = matches!(event, LineEvent::TooLong { .. });
                 let last = matches!(event, LineEvent::Last(_));
                 let (inbound, line) = self.inbound(event).await;
                 if last && matches!(self.kind, Kind::Call(_)) && is_cut_off(&inbound) {
                     let length = line.len();
-                    let what = format!(
+                    let text = format!(
                         "the answer was cut off: the peer has ended its stream after {length} bytes of it"
                     );
-                    return ReadEnd::Failed(TransportError::new(what, true));
+                    return ReadEnd::Failed(TransportError::new(text, true));
                 }
                 let answered = matches!((&inbound, &self.kind),
                     (Inbound::Message { message: Message::Response(response), .. }, Kind::Call(id))
                         if response.id.as_ref() == Some(id));
-                self.tell(News::Came { key: self.key, inbound, line, permit: permit.take() }).await;
+                self.report(StreamEvent::Received { key: self.key, inbound, line, permit: permit.take() })
+                    .await;
                 if answered {
-                    self.code.store(code::NO_ERROR, Ordering::Relaxed);
-                    // Its end comes with the answer, mostly, and then there is nothing to be stopped.
-                    let last = receiving.inner.read_chunk(CHUNK, true).now_or_never();
-                    receiving.ended = matches!(last, Some(Ok(None)));
+                    self.state.set_code(code::NO_ERROR);
+                    // The end of the stream usually arrives with the response; then there is nothing to stop.
+                    let last = receive_half.inner.read_chunk(READ_CHUNK_BYTES, true).now_or_never();
+                    receive_half.ended = matches!(last, Some(Ok(None)));
                     return ReadEnd::Answered;
                 }
                 if long && !matches!(self.kind, Kind::Session) {
-                    let _ = receiving.inner.stop(code::number(code::TOO_LARGE));
-                    receiving.ended = true;
+                    let _ = receive_half.inner.stop(code::number(code::TOO_LARGE));
+                    receive_half.ended = true;
                     return ReadEnd::TooLong;
                 }
             }
-            if receiving.ended {
+            if receive_half.ended {
                 return ReadEnd::Finished;
             }
-            if half > FREE && permit.is_none() {
+            if incomplete > SMALL_MESSAGE_BYTES && permit.is_none() {
                 permit = self.common.large.clone().acquire_owned().await.ok();
             }
-            let reading = receiving.inner.read_chunk(CHUNK, true);
-            let read = if half == 0 {
+            let reading = receive_half.inner.read_chunk(READ_CHUNK_BYTES, true);
+            let read = if incomplete == 0 {
                 reading.await
             } else {
                 match timeout(self.common.stall, reading).await {
                     Ok(read) => read,
                     Err(_) => {
-                        self.code.store(code::STALLED, Ordering::Relaxed);
+                        self.state.set_code(code::STALLED);
                         let after = self.common.stall.as_millis();
-                        let what = format!("half a message came, and nothing more for {after} ms");
-                        return ReadEnd::Failed(TransportError::new(what, true));
+                        let text = format!("half a message came, and nothing more for {after} ms");
+                        return ReadEnd::Failed(TransportError::new(text, true));
                     }
                 }
             };
             match read {
                 Ok(Some(chunk)) => {
-                    half = half.saturating_add(chunk.bytes.len());
+                    incomplete = incomplete.saturating_add(chunk.bytes.len());
                     lines.push(&chunk.bytes);
                 }
                 Ok(None) => {
-                    receiving.ended = true;
+                    receive_half.ended = true;
                     lines.finish();
                 }
                 Err(ReadError::ConnectionLost(_)) => return ReadEnd::Lost,
                 Err(ReadError::Reset(code)) => {
-                    receiving.ended = true;
-                    return ReadEnd::Failed(left(Some(code)));
+                    receive_half.ended = true;
+                    return ReadEnd::Failed(stopped_by_peer(Some(code)));
                 }
                 Err(error) => return ReadEnd::Failed(TransportError::new(error.to_string(), true)),
             }
         }
     }
 
-    /// What came, and the line that it is.
+    /// Decodes a line.
     async fn inbound(&self, event: LineEvent) -> (Inbound, Bytes) {
         let origin = self.common.origin.clone();
         match event {
-            LineEvent::Line(line) | LineEvent::Last(line) if line.len() >= LARGE => {
+            LineEvent::Line(line) | LineEvent::Last(line) if line.len() >= LARGE_MESSAGE_BYTES => {
                 let (common, text) = (self.common.clone(), line.clone());
                 let inbound = spawn_blocking(move || decoded(&text, &common.decoding, origin)).await;
-                // It neither panics nor is it aborted; if it were, here it can be done as well.
+                // Decoding neither panics nor is it aborted. If it were, decode here.
                 let again = |_| decoded(&line, &self.common.decoding, self.common.origin.clone());
                 (inbound.unwrap_or_else(again), line)
             }
@@ -353,8 +347,8 @@ impl Exchange {
     }
 }
 
-/// The peer has left a stream, for the reason that its code names.
-fn left(code: Option<VarInt>) -> TransportError {
+/// The error for a stream that the peer stopped or reset with this code.
+fn stopped_by_peer(code: Option<VarInt>) -> TransportError {
     let number = code.map_or(0, VarInt::into_inner);
     let why = match u32::try_from(number) {
         Ok(code::NO_ERROR) => "it has given no reason".to_owned(),

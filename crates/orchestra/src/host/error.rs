@@ -1,4 +1,4 @@
-//! What the host answers when it has no answer: Orchestra's error envelope.
+//! Errors of the host, in Orchestra's error envelope.
 
 use mcpjoin_proto::session::{CallError, CallRefused};
 use mcpjoin_proto::{ErrorObject, Raw};
@@ -8,7 +8,7 @@ use crate::value::{Numbers, Struct};
 use crate::wire::ToolResponse;
 use mcpjoin::client::ClientError;
 
-/// The words of the envelope. Those that Orchestra's own programs have are theirs.
+/// The error codes. Those that Orchestra's own programs use have the same text.
 pub(super) mod code {
     pub(crate) const TOOL_NOT_FOUND: &str = "tool_not_found";
     pub(crate) const TOOL_ERROR: &str = "tool_error";
@@ -22,26 +22,26 @@ pub(super) mod code {
     pub(crate) const UNKNOWN_REQUEST: &str = "unknown_request";
 }
 
-/// Why there is no answer.
+/// An error response.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RequestError {
     pub(super) code: &'static str,
     pub(super) message: String,
     pub(super) result: Option<Struct>,
 }
 
-/// A JSON-RPC error as a member of `result`, so that its code and data are kept.
+/// A JSON-RPC error as a member of `result`, which keeps its code and data.
 #[derive(Serialize)]
-struct Kept<'a> {
+struct ErrorMember<'a> {
     error: &'a ErrorObject,
 }
 
-impl Refusal {
+impl RequestError {
     pub(super) const fn new(code: &'static str, message: String) -> Self {
         Self { code, message, result: None }
     }
 
-    /// The original's words.
+    /// The text is that of Orchestra's own orchestrator.
     pub(super) fn unknown_request() -> Self {
         Self::new(code::UNKNOWN_REQUEST, "unrecognized request type".to_owned())
     }
@@ -51,17 +51,17 @@ impl Refusal {
         self
     }
 
-    /// What a server did not answer, or answered with an error.
+    /// Converts the error of an MCP call.
     pub(super) fn of(server: &str, error: &ClientError) -> Self {
         if let Some(remote) = error.remote() {
-            // -32602 is the one code of which Orchestra has a word of its own.
+            // -32602 is the only code that has an Orchestra counterpart.
             let code = match remote.code {
                 mcpjoin_proto::code::INVALID_PARAMS => code::VALIDATION,
                 _ => code::HANDLER,
             };
-            let kept = Raw::from_value(&Kept { error: remote }).ok();
-            // What it says of numbers that Orchestra does not have is no reason to say nothing of it.
-            let result = kept.and_then(|kept| Struct::from_json(&kept, Numbers::Lossy).ok());
+            let json = Raw::from_value(&ErrorMember { error: remote }).ok();
+            // Numbers that Orchestra cannot represent are rounded here rather than losing the data.
+            let result = json.and_then(|json| Struct::from_json(&json, Numbers::Lossy).ok());
             return Self::new(code, remote.message.clone()).with_result(result);
         }
         let (code, what) = match error {
