@@ -83,7 +83,7 @@ async fn read(
     servers: &mut impl Iterator<Item = ServerOutput<Snapshot>>,
 ) -> Result<Snapshot, Exit> {
     let lost =
-        || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the endpoint");
+        || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way");
     let outcome = match (side, servers) {
         (Side::File(snapshot), _) => return Ok(*snapshot),
         (Side::Server(target), servers) => match servers.next() {

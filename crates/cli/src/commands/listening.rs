@@ -388,7 +388,7 @@ impl Listening {
             }
         }
         if self.0.iter().any(|open| matches!(open.audience(), Audience::TokenHolders)) {
-            ui.warning("nothing is encrypted: whoever is on the endpoint can take the tokens; put something before it that speaks https");
+            ui.warning("nothing is encrypted: whoever is on the way can take the tokens; put something before it that speaks https");
         }
         if let Some(warning) = warning {
             ui.warning(&format!("whoever can reach this port can use this server: {warning}"));

@@ -130,7 +130,7 @@ pub(super) async fn read(
     for (section, first) in first {
         let outcome = match first.await {
             Ok((page, pages)) => read_one(ui, filter, section, page, pages, &mut on_part).await,
-            Err(_) => Err(Failure::bad_reply("the list was lost on the endpoint", Phase::List)),
+            Err(_) => Err(Failure::bad_reply("the list was lost on the way", Phase::List)),
         };
         match outcome {
             Ok(Ok(())) => {}

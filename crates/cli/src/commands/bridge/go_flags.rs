@@ -169,7 +169,7 @@ mod tests {
             typed("transport-stdio -tcp-addr h:2 -lossy-numbers"),
             words("mcpjoin bridge --tcp-addr=h:2 --lossy-numbers")
         );
-        // In the endpoint an orchestrator starts its plugins.
+        // As an orchestrator starts its plugins.
         assert_eq!(
             typed("transport-stdio --orchestrator-addr=h:1 --listen-addr=localhost:0 -stream t -strict=true"),
             words("mcpjoin bridge --orchestrator-addr=h:1 --listen-addr=localhost:0 --stream=t --strict")

@@ -265,7 +265,7 @@ mod tests {
         let machine = EnvironmentDoctor::new(World::below(folder)).examine().await;
         assert!(!machine.findings.is_empty());
         let mut again = machine.findings.clone();
-        again[0].seen.push_str(" in another endpoint");
+        again[0].seen.push_str(" in another way");
         let other = again[0].clone();
         remove_reported(&machine, &mut again);
         assert_eq!(again, [other]);

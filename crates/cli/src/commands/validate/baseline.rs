@@ -161,7 +161,7 @@ impl Baseline {
             .collect();
         for server in &document.servers {
             let Ok(Examination::Rules(judged)) = &server.outcome else { continue };
-            // An entry of a configuration has a name of its own. A single command may be typed in another endpoint
+            // An entry of a configuration has a name of its own. A single command may be typed in another way
             // elsewhere.
             let named = document.several || server.place.is_some();
             let name = named.then(|| server.label.clone());
@@ -216,7 +216,7 @@ pub(super) fn fingerprint(rule: &str, run: &str, sent: Option<&str>, problem: &s
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The method and the name in a message. Our own messages are always written in the same endpoint.
+/// The method and the name in a message. Our own messages are always written in the same way.
 fn subject(sent: &str) -> String {
     let after = |name: &str| {
         let (_, rest) = sent.split_once(name)?;

@@ -108,7 +108,7 @@ fn findings(result: &RuleResult) -> String {
 }
 
 /// A text without characters that XML 1.0 cannot represent: `visible` escapes the control characters, and two more are
-/// escaped in the same endpoint here.
+/// escaped in the same way here.
 fn text(text: &str) -> String {
     visible::text(text).replace('\u{fffe}', "\\u{fffe}").replace('\u{ffff}', "\\u{ffff}")
 }

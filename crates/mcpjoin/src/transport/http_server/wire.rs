@@ -492,7 +492,7 @@ mod tests {
         wire.room.store(1, Ordering::Relaxed);
         let reader = wire.begin(&[1.into()], inbound(request(1, Method::Ping)), 1).expect("the first");
         wire.open_stream(reader);
-        assert!(!wire.is_complete(reader), "it pending a response");
+        assert!(!wire.is_complete(reader), "a response is pending");
         let mut io = HttpIo(wire.clone());
         for message in [notification(Method::Progress, None), reply(1)] {
             io.push(Outbound::Message { message, route: Route::ReplyTo(1.into()) });
