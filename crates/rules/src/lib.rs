@@ -6,7 +6,7 @@
 //! [`changes`] compares what a server offers with what it offered before, and [`compatibility`] with the limits of clients.
 //!
 //! ```
-//! use mcpjoin_rules::{Outcome, Probe, Run, Selection, Trace, judge};
+//! use mcpjoin_rules::{Outcome, Probe, Run, Selection, Trace, check_server};
 //! use mcpjoin_proto::{Era, Version};
 //!
 //! let mut run = Run::new("session", Version::newest(Era::Legacy));
@@ -15,7 +15,7 @@
 //! let mut trace = Trace::default();
 //! trace.runs.push(run);
 //!
-//! let report = judge(&trace, &Selection::default());
+//! let report = check_server(&trace, &Selection::default());
 //! let failed: Vec<&str> = report.failed().map(|verdict| verdict.rule.slug).collect();
 //! assert_eq!(failed, ["id-given-back"]);
 //! ```

@@ -47,12 +47,12 @@ use mcpjoin::transport::{
 ///
 /// ```no_run
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// use mcpjoin_rules::{Level, Selection, judge};
+/// use mcpjoin_rules::{Level, Selection, check_server};
 /// use mcpjoin::transport::ChildCommand;
 /// use mcpjoin_diagnostics::validate::Validator;
 ///
 /// let trace = Validator::new(ChildCommand::new("./my-server")).run().await?;
-/// let report = judge(&trace, &Selection::default());
+/// let report = check_server(&trace, &Selection::default());
 /// for verdict in report.failed() {
 ///     println!("{}: {}", verdict.rule.slug, verdict.rule.sentence);
 /// }

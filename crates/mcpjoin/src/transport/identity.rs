@@ -1,4 +1,4 @@
-//! Identifies the server at the far end of a transport, and the credentials in use, so that a client's cache never serves one
+//! Identifies the server of a transport, and the credentials in use, so that a client's cache never serves one
 //! identity what it stored for another.
 //!
 //! A transport states it when a client begins to use it; [`Client`](crate::Client) reads it.
@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What is known of the far end of a transport before the first message.
+/// What is known of the server of a transport before the first message.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct PeerIdentity {

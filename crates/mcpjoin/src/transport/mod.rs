@@ -151,8 +151,8 @@ impl Link {
         Self(Box::new(io))
     }
 
-    /// Watches the child process at the far end: its id, its last words, how it ended, what could not be ended of
-    /// what it had started. `None` when the far end is no child of ours.
+    /// Returns a handle of the child process that is the peer: its id, its last output, its exit, and the processes that could not
+    /// be ended. `None` when the peer is no child of ours.
     #[cfg(all(unix, feature = "child"))]
     #[must_use]
     pub fn child(&self) -> Option<ChildHandle> {
@@ -179,7 +179,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// What a link says that cannot make its far end afresh.
+/// The error of a transport that cannot connect again.
 pub fn cannot_reopen() -> TransportEnd {
     TransportEnd::failed(TransportError::new("this link cannot be opened again", false))
 }
