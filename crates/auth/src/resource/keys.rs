@@ -112,7 +112,7 @@ impl IssuerKeys {
         match known {
             // An issuer that does not respond must not delay requests for long: the present keys are used then.
             Some(keys) if keys.since.elapsed() < MAX_STALE_AGE => {
-                drop(timeout(WAIT_FOR_NEWER, fetching).await)
+                drop(timeout(WAIT_FOR_NEWER, fetching).await);
             }
             _ => fetching.await,
         }
