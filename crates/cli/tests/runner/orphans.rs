@@ -200,7 +200,10 @@ fn d78_a_guard_does_not_hear_ctrl_c() {
 fn a_guard_holds_nothing_of_ours() {
     let mut call = Call::begin(&format!("echo ready >&2; {MUTE}"));
     call.hear("ready", 1);
-    let of = |name: &str| PathBuf::from(format!("/proc/{}/{name}", call.guard()));
+    let guard = call.guard();
+    let of = |name: &str| PathBuf::from(format!("/proc/{guard}/{name}"));
+    // Before it names itself, the loader still has files open.
+    until(|| (fs::read_to_string(of("comm")).unwrap() == "mcpjoin-guard\n").then_some(()));
     let files: Vec<_> = fs::read_dir(of("fd"))
         .unwrap()
         .map(|entry| fs::read_link(entry.unwrap().path()).unwrap().display().to_string())

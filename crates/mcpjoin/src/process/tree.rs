@@ -174,12 +174,13 @@ impl Stat {
     /// The file is empty in the middle of an `execve`, and the read may end early when one begins. It is complete when it has
     /// the length that the kernel reports.
     fn read_tags(&mut self) {
-        let environment = match read(self.pid, "environ") {
-            Ok(Some(environment)) => environment,
-            Ok(None) => {
-                self.dead = true;
-                return;
-            }
+        self.take_tags(read(self.pid, "environ"));
+    }
+
+    fn take_tags(&mut self, environment: io::Result<Option<Vec<u8>>>) {
+        let environment = match environment {
+            // Since Linux 6.16 a process that is exiting and has no memory any more is reported as if it did not exist.
+            Ok(environment) => environment.unwrap_or_default(),
             // A process whose environment may not be read may not be signalled either, and that does not change.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
             Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return,
@@ -484,6 +485,10 @@ mod tests {
         let mut ourselves = of(std::process::id());
         ourselves.read_tags();
         assert!(!ourselves.dead && !matches!(ourselves.tags, Tags::Unknown));
+        // As if its memory had gone first. Only `stat` proves that a process has exited.
+        let mut without_memory = of(std::process::id());
+        without_memory.take_tags(Ok(None));
+        assert!(!without_memory.dead && matches!(without_memory.tags, Tags::Unknown));
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
         let mut stat = of(child.id());
