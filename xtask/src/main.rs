@@ -37,9 +37,9 @@ cargo xtask CHORE
 
   test --quick       what to run before a commit: the tables, and clippy and the tests of the packages that differ from
                      origin/main, without those that take long
-  test [--update-counts] [--fuzz-seconds N]
+  test [--update-counts]
                      everything that must hold: format, dependencies, clippy, docs, requirements, tests, published
-                     servers, fuzz targets, and the number of tests per group (xtask/test-counts.toml)
+                     servers, and the number of tests per group (xtask/test-counts.toml)
   release-check      what is too long for every change: the oldest Rust, `beside`, `dist`, tests of processes 20 times, `bench`,
                      `fuzz 600` and `test`; about three hours
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
@@ -75,7 +75,7 @@ cargo xtask CHORE
   weight             what a user of the library compiles, beside rmcp: crates, processor time, size (bench/weight; needs
                      crates.io and Linux)
   wire [--write]     that Orchestra's messages in Rust are what their schema gives; --write makes them anew
-  fuzz [SECONDS]     every fuzz target for that long; 0, the default, replays the corpus
+  fuzz SECONDS       every fuzz target for that long (needs a C++ compiler); `test` replays the corpora
   fuzz --minimize    takes what runs found into the corpora, and drops what adds no coverage";
 
 fn main() -> ExitCode {
@@ -121,7 +121,6 @@ fn run(words: &[&str]) -> Result<()> {
         ["weight"] => weight::run(&root),
         ["wire"] => wire::run(&root, false),
         ["wire", "--write"] => wire::run(&root, true),
-        ["fuzz"] => fuzz::run(&root, 0),
         ["fuzz", "--minimize"] => fuzz::minimize(&root),
         ["fuzz", seconds] => fuzz::run(&root, seconds.parse()?),
         [] | ["help" | "--help" | "-h"] => {

@@ -16,6 +16,8 @@ pub(crate) struct Steps {
 struct Step {
     name: &'static str,
     took: Duration,
+    /// The processor time of the programs that it ran, in seconds, unless it ran beside other steps.
+    cpu: Option<f64>,
     failure: Option<String>,
 }
 
@@ -29,9 +31,10 @@ impl Steps {
         work: impl FnOnce() -> Result<T>,
     ) -> Option<T> {
         println!("\n==> {name}: {rerun}");
-        let began = Instant::now();
+        let (began, cpu) = (Instant::now(), cpu_of_children().ok());
         let outcome = work();
-        self.done(name, rerun, began.elapsed(), outcome)
+        let cpu = cpu_of_children().ok().zip(cpu).map(|(after, before)| after - before);
+        self.done(name, rerun, began.elapsed(), cpu, outcome)
     }
 
     /// Waits for a step that runs on another thread, and records its result.
@@ -40,10 +43,17 @@ impl Steps {
         println!("\n==> {name}, begun beside the steps before: {rerun}");
         let (took, outcome) =
             thread.join().unwrap_or_else(|_| (Duration::ZERO, Err(anyhow!("it has panicked, see above"))));
-        self.done(name, rerun, took, outcome)
+        self.done(name, rerun, took, None, outcome)
     }
 
-    fn done<T>(&mut self, name: &'static str, rerun: &str, took: Duration, outcome: Result<T>) -> Option<T> {
+    fn done<T>(
+        &mut self,
+        name: &'static str,
+        rerun: &str,
+        took: Duration,
+        cpu: Option<f64>,
+        outcome: Result<T>,
+    ) -> Option<T> {
         let (value, failure) = match outcome {
             Ok(value) => (Some(value), None),
             Err(error) => (None, Some(format!("{error:#}"))),
@@ -55,16 +65,17 @@ impl Steps {
                 println!("    to run it again: {rerun}");
             }
         }
-        self.done.push(Step { name, took, failure });
+        self.done.push(Step { name, took, cpu, failure });
         value
     }
 
-    /// Prints every step with its time; returns how many failed.
+    /// Prints every step with its time and its processor time; returns how many failed.
     pub(crate) fn summary(&self) -> usize {
-        println!("\n{:<14} {:>8}", "step", "seconds");
+        println!("\n{:<14} {:>8} {:>8}", "step", "seconds", "CPU");
         for step in &self.done {
             let verdict = if step.failure.is_some() { "  FAILED" } else { "" };
-            println!("{:<14} {:>8.1}{verdict}", step.name, step.took.as_secs_f64());
+            let cpu = step.cpu.map(|cpu| format!("{cpu:.1}")).unwrap_or_default();
+            println!("{:<14} {:>8.1} {cpu:>8}{verdict}", step.name, step.took.as_secs_f64());
         }
         self.done.iter().filter(|step| step.failure.is_some()).count()
     }
@@ -90,6 +101,19 @@ impl<T: Send + 'static> Beside<T> {
         });
         Self { name, rerun, thread }
     }
+}
+
+/// The clock ticks in a second of `/proc/self/stat`, on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The processor time of all ended children of this process, in seconds: fields 16 and 17 of proc_pid_stat(5).
+pub(crate) fn cpu_of_children() -> Result<f64> {
+    let stat =
+        std::fs::read_to_string("/proc/self/stat").context("the processor time is read on Linux only")?;
+    let (_, fields) = stat.rsplit_once(") ").context("/proc/self/stat has another form")?;
+    let fields: Vec<f64> =
+        fields.split(' ').skip(13).take(2).map(|field| field.parse().unwrap_or(0.0)).collect();
+    Ok(fields.iter().sum::<f64>() / TICKS_PER_SECOND)
 }
 
 /// The cargo that runs this chore, in the project's folder, with an empty standard input.
@@ -131,7 +155,7 @@ fn shown(command: &Command) -> String {
 /// them.
 pub(crate) fn detached(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for folder in ["fuzz", "bench", "interop/rmcp"] {
+    for folder in ["bench", "interop/rmcp"] {
         let manifest = root.join(folder).join("Cargo.toml");
         if manifest.is_file() && std::fs::read_to_string(&manifest)?.lines().any(|line| line == "[workspace]")
         {

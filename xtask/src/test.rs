@@ -23,35 +23,18 @@ const INTEROP: &str = "interop";
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     update_counts: bool,
-    fuzz_seconds: u64,
     quick: bool,
 }
 
 impl Options {
-    /// Reads the words after `test`. In CI a fuzz target runs for 10 s; elsewhere it only runs its corpus.
+    /// Reads the words after `test`.
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
-        let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-        let mut options =
-            Self { update_counts: false, fuzz_seconds: if in_ci { 10 } else { 0 }, quick: false };
-        let words_count = words.len();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match *word {
-                "--quick" => options.quick = true,
-                "--update-counts" => options.update_counts = true,
-                "--fuzz-seconds" => {
-                    let number = words.next().context("--fuzz-seconds needs a number")?;
-                    options.fuzz_seconds = number.parse().context("--fuzz-seconds needs a number")?;
-                }
-                other => {
-                    bail!("`test` knows no `{other}`: only --quick, --update-counts and --fuzz-seconds N")
-                }
-            }
+        match words {
+            [] => Ok(Self { update_counts: false, quick: false }),
+            ["--quick"] => Ok(Self { update_counts: false, quick: true }),
+            ["--update-counts"] => Ok(Self { update_counts: true, quick: false }),
+            other => bail!("`test` takes --quick or --update-counts, not `{}`", other.join(" ")),
         }
-        if options.quick && words_count > 1 {
-            bail!("--quick takes no other option: it runs no fuzz target and holds no counts");
-        }
-        Ok(options)
     }
 }
 
@@ -65,10 +48,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 
     // These mostly wait for registries, and a single compiler uses only one processor. They use separate folders, and are
     // complete before the first test starts.
-    let (folder, other, third) = (root.to_owned(), root.to_owned(), root.to_owned());
-    let programs = Beside::begin("tools", "cargo xtask tools", move || tools::run(&third));
+    let (folder, other) = (root.to_owned(), root.to_owned());
+    let programs = Beside::begin("tools", "cargo xtask tools", move || tools::run(&other));
     let servers = Beside::begin("servers", "cargo xtask interop install", move || interop::install(&folder));
-    let targets = Beside::begin("fuzz targets", "cargo xtask fuzz 0", move || fuzz::build(&other));
 
     steps.step("format", "cargo fmt --all --check", || format(root));
     steps.step("tree", "git ls-files", || tree::check(root));
@@ -92,7 +74,6 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let built = steps.step("build tests", build, || suite::build(root));
     steps.joined(programs);
     let installed = steps.joined(servers);
-    steps.joined(targets);
     if let Some(built) = built {
         let (published, own): (Vec<&Group>, Vec<&Group>) =
             built.groups.iter().partition(|group| group.package == INTEROP);
@@ -114,8 +95,6 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             conformance::run(root, &conformance::Options::all(), programs)
         });
     }
-    let seconds = options.fuzz_seconds;
-    steps.step("fuzz", &format!("cargo xtask fuzz {seconds}"), || fuzz::run(root, seconds));
     steps.step("counts", "cargo xtask test --update-counts", || hold_counts(root, options, &ran));
 
     println!("\n{:<44} {:>7} {:>7}", "group", "passed", "failed");
@@ -127,6 +106,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let failing_tests: u64 = ran.values().map(|tally| tally.failed).sum();
     // A step that failed without a failed test must not end in "0 failed".
     let failed = failing_tests.max(u64::try_from(failing_steps).unwrap_or(u64::MAX));
+    println!("processor time: {:.0} s", steps::cpu_of_children()?);
     println!("\n{passed} passed, {failed} failed");
     if failing_steps > 0 {
         bail!("{failing_steps} steps failed");
@@ -137,7 +117,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 fn format(root: &Path) -> Result<()> {
     succeed(&mut cargo(root, &["fmt", "--all", "--check"]))?;
     let detached = steps::detached(root)?;
-    for manifest in detached.iter().map(String::as_str).chain([beside::MANIFEST, weight::MANIFEST]) {
+    for manifest in
+        detached.iter().map(String::as_str).chain([beside::MANIFEST, fuzz::MANIFEST, weight::MANIFEST])
+    {
         succeed(&mut cargo(root, &["fmt", "--all", "--manifest-path", manifest, "--check"]))?;
     }
     Ok(())
@@ -253,10 +235,8 @@ mod tests {
 
     #[test]
     fn options_are_read_and_others_refused() {
-        let options = Options::parse(&["--fuzz-seconds", "7", "--update-counts"]).unwrap();
-        assert_eq!(options, Options { update_counts: true, fuzz_seconds: 7, quick: false });
-        assert!(Options::parse(&["--fuzz-seconds"]).is_err());
-        assert!(Options::parse(&["--fuzz-seconds", "long"]).is_err());
+        assert_eq!(Options::parse(&[]).unwrap(), Options { update_counts: false, quick: false });
+        assert!(Options::parse(&["--update-counts"]).unwrap().update_counts);
         assert!(Options::parse(&["--quick"]).unwrap().quick);
         assert!(Options::parse(&["--quick", "--update-counts"]).is_err());
         assert!(Options::parse(&["--fast"]).is_err());

@@ -48,12 +48,12 @@ const NGINX: Tool = Tool {
 const TOOLS: [Tool; 4] = [
     NGINX,
     Tool {
-        name: "c++",
-        places: &["c++"],
+        name: "cc",
+        places: &["cc"],
         version: "--version",
         lowest: Version::new(7, 0, 0),
-        purpose: "libFuzzer, which is written in C++17",
-        package: "g++",
+        purpose: "the cryptography of `ring`, which has parts in C",
+        package: "gcc",
         unpacked: None,
     },
     Tool {

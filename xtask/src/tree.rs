@@ -55,7 +55,7 @@ mod tests {
         assert!(fault("interop/venv/bin/python", 1).is_some());
         assert!(fault("build.log", 1).is_some());
         assert!(fault("crates/proto/src/lib.rs", 3 << 20).is_some());
-        assert!(fault("fuzz/target/debug/x", 1).is_some());
+        assert!(fault("fuzz/libfuzzer/target/debug/x", 1).is_some());
         assert_eq!(fault("crates/proto/src/targets.rs", 1), None);
         assert_eq!(fault("crates/cli/src/target/tests.rs", 1), None);
     }

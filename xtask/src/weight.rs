@@ -10,12 +10,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::steps::{cargo, stdout, succeed};
+use crate::steps::{cargo, cpu_of_children, stdout, succeed};
 
 /// The workspace of the two servers.
 pub(crate) const MANIFEST: &str = "bench/weight/Cargo.toml";
-/// The clock ticks in a second of `/proc/self/stat`, on every Linux.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The build costs of one server.
 struct Weight {
@@ -65,13 +63,4 @@ fn weigh(root: &Path, package: &str) -> Result<Weight> {
     let (seconds, cpu_seconds) = (began.elapsed().as_secs_f64(), cpu_of_children()? - cpu);
     let bytes = fs::metadata(target.join("release").join(package))?.len();
     Ok(Weight { crates: crates.len(), cpu_seconds, seconds, bytes })
-}
-
-/// The processor time of all ended children of this process, in seconds: fields 16 and 17 of proc_pid_stat(5).
-fn cpu_of_children() -> Result<f64> {
-    let stat = fs::read_to_string("/proc/self/stat").context("the processor time is read on Linux only")?;
-    let (_, fields) = stat.rsplit_once(") ").context("/proc/self/stat has another form")?;
-    let fields: Vec<f64> =
-        fields.split(' ').skip(13).take(2).map(|field| field.parse().unwrap_or(0.0)).collect();
-    Ok(fields.iter().sum::<f64>() / TICKS_PER_SECOND)
 }

@@ -1,7 +1,7 @@
 //! The command line `mcpjoin`: any Model Context Protocol server from a terminal.
 //!
 //! Parses the arguments, runs a command, and returns the exit code. It is the binary's own code and no interface: the binary calls
-//! [`run`], and the fuzz target `consent` calls `fuzzing`, which exists with the feature of that name alone.
+//! [`run`], and the fuzz target `consent` calls [`fuzzing`].
 
 mod args;
 mod arguments;
@@ -30,7 +30,6 @@ mod visible;
 
 use std::process::ExitCode;
 
-#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use config::fuzzing;
 

@@ -3,7 +3,7 @@
 //! commit if there is no such branch.
 //!
 //! It omits these checks of CI: packages that only depend on a changed one, tests that mostly wait (see [`SLOW`]), doc tests,
-//! published servers, the conformance suite and the fuzz targets.
+//! published servers and the conformance suite.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

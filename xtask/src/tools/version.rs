@@ -35,8 +35,8 @@ mod tests {
         let known = [
             ("nginx version: nginx/1.22.1\n", (1, 22, 1)),
             ("nginx version: nginx/1.18.0 (Ubuntu)", (1, 18, 0)),
-            ("c++ (Debian 12.2.0-14+deb12u1) 12.2.0\nCopyright (C) 2022", (12, 2, 0)),
-            ("c++ (Ubuntu 13.2.0-23ubuntu4) 13.2.0", (13, 2, 0)),
+            ("cc (Debian 12.2.0-14+deb12u1) 12.2.0\nCopyright (C) 2022", (12, 2, 0)),
+            ("cc (Ubuntu 13.2.0-23ubuntu4) 13.2.0", (13, 2, 0)),
             ("Debian clang version 14.0.6\nTarget: x86_64", (14, 0, 6)),
             ("script from util-linux 2.38.1\n", (2, 38, 1)),
             ("script from util-linux 2.39", (2, 39, 0)),

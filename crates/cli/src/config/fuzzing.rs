@@ -1,7 +1,7 @@
 //! The interface of the fuzz target `consent`: for each entry of a file that was found, the question to the user, and what is started
 //! or reached after it. Neither the machine's variables nor its files are read.
 //!
-//! Compiled only for tests and with the feature `fuzzing`, so that `run` is otherwise the only public item.
+//! Public because the fuzz targets are a crate of their own, and hidden because nobody else should call it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

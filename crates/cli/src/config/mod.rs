@@ -13,7 +13,6 @@ mod dotenv;
 mod entry;
 mod files;
 mod filter;
-#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod launch;
 mod members;

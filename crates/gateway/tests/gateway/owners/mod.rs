@@ -15,6 +15,8 @@ use std::panic::{catch_unwind, resume_unwind};
 
 use choices::{Choices, mark, marks};
 
+use crate::Raw;
+
 /// Schedules of one run, and the first seed.
 const SCHEDULES: u64 = 10_000;
 const FIRST_SEED: u64 = 1;

@@ -13,7 +13,7 @@ use mcpjoin_gateway::{Gateway, GatewayBuilder};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::Raw;
+use super::Raw;
 
 /// A message that a peer has received.
 pub(super) enum Event {

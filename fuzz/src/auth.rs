@@ -1,11 +1,9 @@
 //! Fuzz target of a server's authorization data: no text makes a parser panic; challenges survive a round trip; a document
 //! has the values that serde_json reads; and every URL that is built stays at its origin.
-#![no_main]
 
 use std::collections::HashMap;
 
-use libfuzzer_sys::fuzz_target;
-use mcpjoin_fuzz::{Input, start};
+use crate::Input;
 use mcpjoin_proto::http::challenge::Challenge;
 use mcpjoin_proto::http::origin::{Origin, same_origin};
 use mcpjoin_proto::http::resource::{authorization_server_urls, canonical, covers, protected_resource_urls};
@@ -17,7 +15,7 @@ use serde_json::value::RawValue;
     unreachable_pub,
     reason = "it is a module of mcpjoin, read here without all that hangs on it"
 )]
-#[path = "../../../crates/auth/src/metadata.rs"]
+#[path = "../../crates/auth/src/metadata.rs"]
 mod metadata;
 
 use metadata::{AuthorizationServer, ProtectedResource};
@@ -25,7 +23,7 @@ use metadata::{AuthorizationServer, ProtectedResource};
 /// The longest part of a header that is read.
 const HEADER_BYTES: usize = 16 * 1024;
 
-fuzz_target!(init: start("auth"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     challenges(data);
     documents(data);
     let mut input = Input::new(data);
@@ -33,7 +31,7 @@ fuzz_target!(init: start("auth"), |data: &[u8]| {
     if let (Ok(first), Ok(second)) = (std::str::from_utf8(first), std::str::from_utf8(second)) {
         urls(first, second);
     }
-});
+}
 
 fn challenges(value: &[u8]) {
     let found = Challenge::parse(value);

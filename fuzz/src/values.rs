@@ -1,13 +1,11 @@
 //! Fuzz target of JSON values: reading and writing typed values agrees with serde_json.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use mcpjoin_fuzz::{expand, start};
+use crate::expand;
 use mcpjoin_proto::types::{CallToolResult, InitializeParams, ListToolsResult};
 use mcpjoin_proto::{Kind, Raw, scan};
 use serde_json::Value;
 
-fuzz_target!(init: start("values"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let Ok(raw) = Raw::parse(expand(data)) else { return };
     let text = raw.as_str();
     assert!(std::str::from_utf8(raw.as_bytes()).is_ok());
@@ -15,17 +13,23 @@ fuzz_target!(init: start("values"), |data: &[u8]| {
     match (&ours, serde_json::from_str::<Value>(text)) {
         (Ok(ours), Ok(theirs)) => assert_eq!(*ours, theirs),
         // Numbers outside machine words, and nesting: the limits of the two differ.
-        (Ok(_), Err(error)) => assert!(error.to_string().contains("number") || error.to_string().contains("recursion")),
+        (Ok(_), Err(error)) => {
+            assert!(error.to_string().contains("number") || error.to_string().contains("recursion"))
+        }
         // We do not round integers.
         (Err(error), Ok(_)) => {
             let error = error.to_string();
             assert!(error.contains("does not fit") || error.contains("out of range"), "{error}");
-        },
+        }
         (Err(_), Err(_)) => {}
     }
     if let Ok(value) = ours {
         let written = Raw::from_value(&value).expect("a value can be written");
-        assert_eq!(Raw::parse(written.as_str().to_owned()).as_ref(), Ok(&written), "what is written is valid");
+        assert_eq!(
+            Raw::parse(written.as_str().to_owned()).as_ref(),
+            Ok(&written),
+            "what is written is valid"
+        );
         assert!(!written.as_str().contains('\n'));
         match serde_json::from_str::<Value>(written.as_str()) {
             Ok(again) => assert_eq!(again, value),
@@ -46,7 +50,7 @@ fuzz_target!(init: start("values"), |data: &[u8]| {
     again::<InitializeParams>(&raw);
     again::<CallToolResult>(&raw);
     again::<ListToolsResult>(&raw);
-});
+}
 
 fn again<T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(raw: &Raw) {
     let Ok(value) = raw.decode::<T>() else { return };

@@ -2,15 +2,13 @@
 //!
 //! The input is a script. For every script: nothing panics, every call ends exactly once, the limits hold, no queue and no
 //! timer runs forever, and after enough time and the end of the session no state is left.
-#![no_main]
 
 mod side;
 
 use std::time::Duration;
 
+use crate::{Input, expand};
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
-use mcpjoin_fuzz::{Input, expand, start};
 use mcpjoin_proto::session::{
     Ask, Call, ClientRole, Inbound, Limits, ProcessExit, Reply, Role, Route, ServerRole, TransportCaps,
     TransportEnd, TransportError,
@@ -25,7 +23,7 @@ use side::{Sent, Side};
 /// The largest number of steps: longer scripts test nothing more.
 const MOST_STEPS: usize = 400;
 
-fuzz_target!(init: start("session"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let mut world = World::new(&mut input);
     for _ in 0..MOST_STEPS {
@@ -33,7 +31,7 @@ fuzz_target!(init: start("session"), |data: &[u8]| {
         world.step(step, &mut input);
     }
     world.end();
-});
+}
 
 struct World {
     now: Time,

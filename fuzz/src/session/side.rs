@@ -169,7 +169,7 @@ impl Side {
             }
             Event::Notification { notification, .. } => drop(notification),
             Event::Progress { id, .. } => {
-                assert!(self.open.contains(&id), "progress of a call that has ended")
+                assert!(self.open.contains(&id), "progress of a call that has ended");
             }
             Event::Outcome { id, outcome } => {
                 assert!(self.open.remove(&id), "a call has ended twice");

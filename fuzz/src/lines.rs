@@ -1,9 +1,7 @@
 //! Fuzz target of the line decoder: the same events for every split of the bytes, and memory within the limit.
-#![no_main]
 
+use crate::{Input, Plan, expand};
 use bytes::BufMut;
-use libfuzzer_sys::fuzz_target;
-use mcpjoin_fuzz::{Input, Plan, expand, start};
 use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent, write_line};
 use mcpjoin_proto::codec::{HEAD_BYTES, READ_BYTES, WHOLE_BUFFER_BYTES};
 
@@ -14,7 +12,7 @@ enum Way {
     Push,
 }
 
-fuzz_target!(init: start("lines"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let limit = input.pick(&[0, 1, 2, 7, 64, HEAD_BYTES - 1, HEAD_BYTES, 20_000, WHOLE_BUFFER_BYTES]);
     let plan = input.plan();
@@ -40,7 +38,7 @@ fuzz_target!(init: start("lines"), |data: &[u8]| {
             }
         }
     }
-});
+}
 
 fn events(pieces: &[&[u8]], limit: usize, way: Way) -> Vec<LineEvent> {
     let mut decoder = LineDecoder::new(limit);

@@ -1,9 +1,7 @@
 //! Fuzz target of a server's schemas: each walk over a schema is short, whatever it refers to, and its results do not
 //! contradict each other.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use mcpjoin_fuzz::{Input, start};
+use crate::Input;
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::http::params::{check_param_headers, header_marks, param_headers};
 use mcpjoin_rules::{Offer, changes, compatibility, nonconformity};
@@ -11,7 +9,7 @@ use mcpjoin_rules::{Offer, changes, compatibility, nonconformity};
 /// If bytes of the schema times bytes of the value are below this number, validation stays within its limit of work.
 const SMALL: usize = 50_000;
 
-fuzz_target!(init: start("schemas"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let (first, second, value) = (input.line(), input.line(), input.line());
     let parsed = |line: &[u8]| Raw::parse(line.to_vec()).ok();
@@ -22,7 +20,7 @@ fuzz_target!(init: start("schemas"), |data: &[u8]| {
         headers(&first, &value);
     }
     differ(&first, &second);
-});
+}
 
 /// Checks that a schema and its negation do not both reject a value, and that no value conforms to `false`.
 fn fits(schema: &Raw, value: &Raw) {

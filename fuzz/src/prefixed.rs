@@ -1,16 +1,14 @@
 //! Fuzz target of length-prefixed frames: the same frames for every split of the bytes, and no allocation for a length that
 //! is only announced.
-#![no_main]
 
+use crate::{Input, Plan, expand};
 use bytes::{BufMut, Bytes, BytesMut};
-use libfuzzer_sys::fuzz_target;
-use mcpjoin_fuzz::{Input, Plan, expand, start};
 use mcpjoin_proto::codec::prefixed::{FrameDecoder, FrameError, PREFIX_BYTES, write_frame};
 use mcpjoin_proto::codec::{READ_BYTES, WHOLE_BUFFER_BYTES};
 
 type Frames = (Vec<Bytes>, Option<FrameError>);
 
-fuzz_target!(init: start("prefixed"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let limit = input.pick(&[0, 1, 7, 255, 4096, 70_000, WHOLE_BUFFER_BYTES]);
     let room = input.byte().is_multiple_of(2);
@@ -25,7 +23,7 @@ fuzz_target!(init: start("prefixed"), |data: &[u8]| {
     }
     assert!(stream.starts_with(&written));
     assert_eq!(whole.1.is_none(), stream.len() == written.len());
-});
+}
 
 fn frames(pieces: &[&[u8]], limit: usize, room: bool) -> Frames {
     let mut decoder = FrameDecoder::new(limit);

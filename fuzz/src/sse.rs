@@ -1,19 +1,17 @@
 //! Fuzz target of event streams: the same events for every split of the bytes, memory within the limit, and a round trip
 //! through the encoder.
-#![no_main]
 
 use std::time::Duration;
 
+use crate::{Input, Plan, expand};
 use bytes::{Bytes, BytesMut};
-use libfuzzer_sys::fuzz_target;
-use mcpjoin_fuzz::{Input, Plan, expand, start};
 use mcpjoin_proto::codec::HEAD_BYTES;
 use mcpjoin_proto::codec::sse::{
     Event, MAX_FIELD_BYTES, MAX_RETRY, MIN_RETRY, OutgoingEvent, SseDecoder, SseEvent, clamp_retry,
     write_comment,
 };
 
-fuzz_target!(init: start("sse"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let limit = input.pick(&[0, 1, 2, 7, 64, HEAD_BYTES - 1, HEAD_BYTES, 20_000, 100_000]);
     let plan = input.plan();
@@ -35,7 +33,7 @@ fuzz_target!(init: start("sse"), |data: &[u8]| {
         }
     }
     round_trip(rest, &plan);
-});
+}
 
 fn events(pieces: &[&[u8]], limit: usize) -> Vec<SseEvent> {
     let mut decoder = SseDecoder::new(limit);

@@ -2,14 +2,12 @@
 //!
 //! The first line is two digits: a revision, and the channel and side to check. Each line after it is `PROBE > MESSAGE` for a
 //! message that we sent, and `< MESSAGE` or any other text for one that we received.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use mcpjoin_fuzz::{Input, start};
+use crate::Input;
 use mcpjoin_proto::Version;
 use mcpjoin_rules::{Channel, Probe, Run, Selection, Trace, check_client, check_server};
 
-fuzz_target!(init: start("judge"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let version = input.pick(&Version::ALL.each_ref()).clone();
     let (channel, is_client) = input.pick(&[
@@ -32,7 +30,7 @@ fuzz_target!(init: start("judge"), |data: &[u8]| {
     let verdicts = report.passed().count() + report.failed().count() + report.skipped().count();
     assert_eq!(verdicts, report.verdicts.len());
     assert_eq!(format!("{report:?}"), format!("{:?}", check(&trace, &Selection::default())));
-});
+}
 
 fn sent(line: &[u8]) -> Option<(Probe, &[u8])> {
     let at = line.windows(3).take(32).position(|part| part == b" > ")?;

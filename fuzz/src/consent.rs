@@ -1,10 +1,8 @@
 //! Fuzz target of the consent question for discovered configurations: the question shows everything that an entry runs or
 //! connects to, as the file has it, in a text without characters that a terminal interprets or hides.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use crate::expand;
 use mcpjoin_cli::fuzzing::{ELSEWHERE, OURS, Question, Used, questions};
-use mcpjoin_fuzz::{expand, start};
 
 /// The largest number of entries of an input: each is compared with each.
 const MOST_ENTRIES: usize = 8;
@@ -13,7 +11,7 @@ const MOST_ENTRIES: usize = 8;
 const MOST_SHOWN: usize = 4 << 10;
 const MOST_CHANGES: usize = 400 << 10;
 
-fuzz_target!(init: start("consent"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     // Two files, separated by a zero byte, which occurs in neither.
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let files = [&data[..end], data.get(end + 1..).unwrap_or_default()];
@@ -21,7 +19,9 @@ fuzz_target!(init: start("consent"), |data: &[u8]| {
     for file in files {
         let file = expand(file);
         // If the file contains the mark itself, the mark does not show the origin of a text.
-        let marks = !file.windows(4).any(|part| part.eq_ignore_ascii_case(b"e000") || part.eq_ignore_ascii_case(b"e001"))
+        let marks = !file
+            .windows(4)
+            .any(|part| part.eq_ignore_ascii_case(b"e000") || part.eq_ignore_ascii_case(b"e001"))
             && !file.windows(2).any(|part| part == [0xee, 0x80]);
         let of_file = questions(&file, MOST_ENTRIES);
         for question in &of_file {
@@ -35,7 +35,7 @@ fuzz_target!(init: start("consent"), |data: &[u8]| {
             differ(one, other);
         }
     }
-});
+}
 
 /// Checks the question about one entry. `marks`: values from outside the file can be recognized.
 fn shown(question: &Question, marks: bool) {
@@ -107,7 +107,7 @@ fn whole(lines: &[Vec<String>], used: &Used) {
             }
             "directory" => assert!(is_there(&["cwd"], value), "{value:?} is not in {lines:?}"),
             "header" => {
-                assert!(is_there(&["header", &format!("{name}:")], value), "{value:?} is not in {lines:?}")
+                assert!(is_there(&["header", &format!("{name}:")], value), "{value:?} is not in {lines:?}");
             }
             "side" => assert!(lines[1..].iter().any(|line| line[0] == *name), "{name} is not in {lines:?}"),
             _ => {}

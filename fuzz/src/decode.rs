@@ -1,11 +1,9 @@
 //! Fuzz target of messages: decoding never panics, a decoded message is encoded unchanged, and serde_json reads the same.
-#![no_main]
 
 use std::collections::BTreeMap;
 
+use crate::expand;
 use bytes::{Bytes, BytesMut};
-use libfuzzer_sys::fuzz_target;
-use mcpjoin_fuzz::{expand, start};
 use mcpjoin_proto::codec::salvage::{SalvagedKind, salvage};
 use mcpjoin_proto::decode::{Decoded, Shape, decode};
 use mcpjoin_proto::scan::ScanErrorKind;
@@ -14,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-fuzz_target!(init: start("decode"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let text = Bytes::from(expand(data));
     let limits = DecodeLimits::default();
     let decoded = decode(&text, &limits);
@@ -36,7 +34,7 @@ fuzz_target!(init: start("decode"), |data: &[u8]| {
         }
         Err(error) => presentable(&error, &text),
     }
-});
+}
 
 /// Checks that an error points into the text, and that its message contains only printable text.
 fn presentable(error: &DecodeError, text: &[u8]) {

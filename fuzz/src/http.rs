@@ -1,11 +1,9 @@
 //! Fuzz target of HTTP texts: header values survive a round trip, a reference stays at its origin, and no text makes a
 //! parser panic.
-#![no_main]
 
 use std::time::Duration;
 
-use libfuzzer_sys::fuzz_target;
-use mcpjoin_fuzz::{Input, start};
+use crate::Input;
 use mcpjoin_proto::http::headers::{decode_value, encode_value, protocol_version};
 use mcpjoin_proto::http::origin::{
     Guard, MediaType, Origin, accepts, has_json_body, resolve_same_origin, same_origin,
@@ -13,7 +11,7 @@ use mcpjoin_proto::http::origin::{
 use mcpjoin_proto::http::reply::{date, is_session_id, retry_after};
 use mcpjoin_rules::template_variables;
 
-fuzz_target!(init: start("http"), |data: &[u8]| {
+pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let (first, second) = (input.line(), input.line());
     values(first);
@@ -24,7 +22,7 @@ fuzz_target!(init: start("http"), |data: &[u8]| {
         let names = template_variables(first);
         assert!(names.len() <= first.len() && names.iter().all(|name| first.contains(name.as_str())));
     }
-});
+}
 
 fn values(value: &[u8]) {
     if let Ok(text) = std::str::from_utf8(value) {
