@@ -84,7 +84,7 @@ impl<'de> Reader<'de> {
         self.enter()?;
         let mut elements = Elements { reader: self, count: 0, ended: false };
         let value = visitor.visit_seq(&mut elements)?;
-        if !elements.ended && elements.next_element::<de::IgnoredAny>()?.is_some() {
+        if elements.advance() {
             return Err(ReadError::new("the array is longer than expected"));
         }
         self.leave();
@@ -95,40 +95,37 @@ impl<'de> Reader<'de> {
         self.enter()?;
         let mut members = Members { reader: self, key: (0, 0), first: true, ended: false };
         let value = visitor.visit_map(&mut members)?;
-        while !members.ended && members.next_entry::<de::IgnoredAny, de::IgnoredAny>()?.is_some() {}
+        members.skip_rest();
         self.leave();
         Ok(value)
     }
 
-    /// A number for a visitor of any number. An integer beyond 128 bits is an error and not rounded.
+    /// A number for a visitor of any number.
     fn visit_number<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
-        let number = self.verbatim();
-        if scan::is_integer(number) && number != "-0" {
-            if let Ok(value) = number.parse::<u64>() {
-                visitor.visit_u64(value)
-            } else if let Ok(value) = number.parse::<i64>() {
-                visitor.visit_i64(value)
-            } else if let Ok(value) = number.parse::<u128>() {
-                visitor.visit_u128(value)
-            } else if let Ok(value) = number.parse::<i128>() {
-                visitor.visit_i128(value)
-            } else {
-                Err(too_large(number))
-            }
-        } else {
-            visitor.visit_f64(float(number)?)
-        }
+        number(self.verbatim())?.visit(visitor)
     }
 
     /// A number for a visitor of an integer. `5.0` and `5e0` are 5, as in JSON Schema.
     fn visit_integer<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
-        let start = self.at;
-        let number = self.verbatim();
-        if let Some(value) = whole(number) {
-            return visitor.visit_i64(value);
+        integer(self.verbatim())?.visit(visitor)
+    }
+
+    /// Moves to the next element or member; returns false at the closing bracket. Not generic, as everything here that can
+    /// be: code that is generic is compiled once for each type that is read.
+    fn advance(&mut self, first: bool) -> bool {
+        self.space();
+        if !first && self.peek() == Some(b',') {
+            self.at += 1;
+            self.space();
         }
-        self.at = start;
-        self.visit_number(visitor)
+        !matches!(self.peek(), Some(b']' | b'}') | None)
+    }
+
+    /// Moves from behind a key to its value.
+    fn colon(&mut self) {
+        self.space();
+        self.at += 1;
+        self.space();
     }
 
     /// The error for a value of another kind.
@@ -155,6 +152,42 @@ impl<'de> Reader<'de> {
         };
         de::Error::invalid_type(unexpected, expected)
     }
+}
+
+/// A number in the smallest type that has it.
+enum Number {
+    U64(u64),
+    I64(i64),
+    U128(u128),
+    I128(i128),
+    F64(f64),
+}
+
+impl Number {
+    fn visit<'de, V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+        match self {
+            Self::U64(value) => visitor.visit_u64(value),
+            Self::I64(value) => visitor.visit_i64(value),
+            Self::U128(value) => visitor.visit_u128(value),
+            Self::I128(value) => visitor.visit_i128(value),
+            Self::F64(value) => visitor.visit_f64(value),
+        }
+    }
+}
+
+/// An integer beyond 128 bits is an error and not rounded.
+fn number(number: &str) -> Read<Number> {
+    if !scan::is_integer(number) || number == "-0" {
+        return float(number).map(Number::F64);
+    }
+    let small = number.parse().map(Number::U64).or_else(|_| number.parse().map(Number::I64));
+    let large = |_| number.parse().map(Number::U128).or_else(|_| number.parse().map(Number::I128));
+    small.or_else(large).map_err(|_| too_large(number))
+}
+
+/// The same for a visitor of an integer.
+fn integer(text: &str) -> Read<Number> {
+    whole(text).map_or_else(|| number(text), |value| Ok(Number::I64(value)))
 }
 
 #[cold]
@@ -377,21 +410,20 @@ struct Elements<'a, 'de> {
     ended: bool,
 }
 
+impl Elements<'_, '_> {
+    /// Moves to the next element; returns false if there is none.
+    fn advance(&mut self) -> bool {
+        self.ended = self.ended || !self.reader.advance(self.count == 0);
+        !self.ended
+    }
+}
+
 impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
     type Error = ReadError;
 
     #[inline]
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Read<Option<T::Value>> {
-        if self.ended {
-            return Ok(None);
-        }
-        self.reader.space();
-        if self.count > 0 && self.reader.peek() == Some(b',') {
-            self.reader.at += 1;
-            self.reader.space();
-        }
-        if matches!(self.reader.peek(), Some(b']') | None) {
-            self.ended = true;
+        if !self.advance() {
             return Ok(None);
         }
         let value = seed.deserialize(&mut *self.reader).map_err(|error| error.in_element(self.count))?;
@@ -409,38 +441,46 @@ struct Members<'a, 'de> {
     ended: bool,
 }
 
+impl<'de> Members<'_, 'de> {
+    /// The next key, if there is one.
+    fn next_key(&mut self) -> Option<Cow<'de, str>> {
+        self.ended = self.ended || !self.reader.advance(self.first);
+        if self.ended {
+            return None;
+        }
+        self.first = false;
+        let start = self.reader.at + 1;
+        let key = self.reader.string();
+        self.key = (start, self.reader.at - 1);
+        Some(key)
+    }
+
+    /// Skips the members that the visitor has not asked for.
+    fn skip_rest(&mut self) {
+        while self.next_key().is_some() {
+            self.reader.colon();
+            self.reader.verbatim();
+        }
+    }
+
+    #[cold]
+    fn in_member(&self, error: ReadError) -> ReadError {
+        error.in_member(self.reader.text.get(self.key.0..self.key.1).unwrap_or_default())
+    }
+}
+
 impl<'de> MapAccess<'de> for Members<'_, 'de> {
     type Error = ReadError;
 
     #[inline]
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Read<Option<K::Value>> {
-        if self.ended {
-            return Ok(None);
-        }
-        self.reader.space();
-        if !self.first && self.reader.peek() == Some(b',') {
-            self.reader.at += 1;
-            self.reader.space();
-        }
-        self.first = false;
-        if matches!(self.reader.peek(), Some(b'}') | None) {
-            self.ended = true;
-            return Ok(None);
-        }
-        let start = self.reader.at + 1;
-        let key = self.reader.string();
-        self.key = (start, self.reader.at - 1);
-        seed.deserialize(KeyReader(key)).map(Some)
+        self.next_key().map(|key| seed.deserialize(KeyReader(key))).transpose()
     }
 
     #[inline]
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Read<V::Value> {
-        self.reader.space();
-        self.reader.at += 1;
-        self.reader.space();
-        seed.deserialize(&mut *self.reader).map_err(|error| {
-            error.in_member(self.reader.text.get(self.key.0..self.key.1).unwrap_or_default())
-        })
+        self.reader.colon();
+        seed.deserialize(&mut *self.reader).map_err(|error| self.in_member(error))
     }
 }
 
@@ -455,9 +495,7 @@ impl<'de> EnumAccess<'de> for Variant<'_, 'de> {
 
     fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Read<(V::Value, Self)> {
         let name = seed.deserialize(KeyReader(self.reader.string()))?;
-        self.reader.space();
-        self.reader.at += 1;
-        self.reader.space();
+        self.reader.colon();
         Ok((name, self))
     }
 }

@@ -294,11 +294,16 @@ impl Parts<'_, '_> {
         value.serialize(&mut *self.writer)
     }
 
-    #[inline]
-    fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Written {
+    /// Not generic: `field` is compiled once for each type of a value.
+    fn key(&mut self, key: &'static str) {
         self.comma();
         append_string(key, self.writer.out);
         self.writer.out.push(b':');
+    }
+
+    #[inline]
+    fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Written {
+        self.key(key);
         value.serialize(&mut *self.writer)
     }
 
@@ -370,10 +375,33 @@ impl SerializeMap for Parts<'_, '_> {
     }
 }
 
-/// The content of a struct, or of a serde_json number, which is serialized as a struct.
+/// The content of a struct, or of a serde_json number, which is serialized as a struct with one string.
 pub(super) enum Struct<'b, 'a> {
     Fields(Parts<'b, 'a>),
     Number(&'b mut Writer<'a>),
+}
+
+impl<'a> Struct<'_, 'a> {
+    /// Begins a field; returns the writer of its value and where that value begins.
+    fn begin(&mut self, key: &'static str) -> (&mut Writer<'a>, usize) {
+        let writer = match self {
+            Self::Fields(parts) => {
+                parts.key(key);
+                &mut *parts.writer
+            }
+            Self::Number(writer) => writer,
+        };
+        let start = writer.out.len();
+        (writer, start)
+    }
+
+    /// Replaces the string of a number, which begins at `start`, with the number.
+    fn end_value(&mut self, start: usize) -> Written {
+        let Self::Number(writer) = self else { return Ok(()) };
+        let string = writer.out.split_off(start);
+        let number = core::str::from_utf8(&string).unwrap_or_default().trim_matches('"');
+        push_number(number, writer.out).map_err(|what| WriteError(what.into()))
+    }
 }
 
 impl SerializeStruct for Struct<'_, '_> {
@@ -382,15 +410,9 @@ impl SerializeStruct for Struct<'_, '_> {
 
     #[inline]
     fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Written {
-        match self {
-            Self::Fields(parts) => parts.field(key, value),
-            Self::Number(writer) => {
-                let mut number = Vec::new();
-                value.serialize(TextWriter::verbatim(&mut number))?;
-                push_number(core::str::from_utf8(&number).unwrap_or_default(), writer.out)
-                    .map_err(|what| WriteError(what.into()))
-            }
-        }
+        let (writer, start) = self.begin(key);
+        value.serialize(writer)?;
+        self.end_value(start)
     }
 
     #[inline]
