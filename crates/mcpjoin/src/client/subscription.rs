@@ -3,7 +3,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>,
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions>
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -75,7 +75,7 @@ impl fmt::Debug for Subscription {
 
 /// The streams that replace `resources/subscribe` in the modern era, by resource.
 #[derive(Debug, Default)]
-pub(super) struct ResourceStreams(Mutex<BTreeMap<String, AbortHandle>>);
+pub(super) struct ResourceStreams(Mutex<HashMap<String, AbortHandle>>);
 
 impl ResourceStreams {
     fn is_open(&self, uri: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -108,7 +108,7 @@ pub(super) struct HandlerTasks {
     slots: Vec<HandlerSlot>,
     free: Vec<usize>,
     /// The slot of each request.
-    requests: BTreeMap<RequestId, usize>,
+    requests: HashMap<RequestId, usize>,
     wake_list: Arc<Mutex<WakeList>>,
     /// The slots to be polled in this round, and how many of them were polled.
     due: Vec<usize>,
@@ -164,7 +164,7 @@ impl HandlerTasks {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            requests: BTreeMap::new(),
+            requests: HashMap::new(),
             wake_list: Arc::default(),
             due: Vec::new(),
             polled: 0,

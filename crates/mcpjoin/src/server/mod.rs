@@ -44,7 +44,7 @@ mod task;
 mod template;
 pub(crate) mod tools;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -136,7 +136,7 @@ struct Offer {
 #[derive(Default)]
 struct Connections {
     last: u64,
-    open: BTreeMap<u64, (Connection, Arc<Outbox>)>,
+    open: HashMap<u64, (Connection, Arc<Outbox>)>,
 }
 
 impl Server {

@@ -4,7 +4,7 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic#json-schema-usage>.
 
 use std::any::TypeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use mcpjoin_proto::Raw;
@@ -26,7 +26,7 @@ impl Input {
 
 /// The schemas of arguments by type. Each is derived once: many tools take no arguments.
 #[derive(Default)]
-pub(super) struct Inputs(BTreeMap<TypeId, Option<Input>>);
+pub(super) struct Inputs(HashMap<TypeId, Option<Input>>);
 
 impl Inputs {
     /// Returns the schema of arguments. `None` if the type does not describe an object, or describes one that is too

@@ -1,6 +1,6 @@
 //! The tasks of a server, and their states.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub(super) struct State {
     question_count: u64,
     /// The open requests for input, by name.
     pub(super) questions: InputRequests,
-    answers: BTreeMap<String, Result<Raw, InputError>>,
+    answers: HashMap<String, Result<Raw, InputError>>,
     pub(super) end: Option<Outcome>,
 }
 
@@ -231,7 +231,7 @@ impl Task {
             updated_at: created_at.clone(),
             question_count: 0,
             questions: InputRequests::new(),
-            answers: BTreeMap::new(),
+            answers: HashMap::new(),
             end: None,
         };
         Self {
