@@ -277,7 +277,7 @@ fn bytes(line: &str) -> Vec<u8> {
 }
 
 fn accused(report: &Report) -> Vec<&'static str> {
-    report.failed().map(|verdict| verdict.rule.slug).collect()
+    report.failed().map(|result| result.rule.slug).collect()
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn f27_every_rule_finds_its_fault_and_no_other_accuses() {
     for case in cases() {
         let report = check_server(&case.trace, &Selection::default());
         let accused = accused(&report);
-        let own = report.verdicts.iter().find(|verdict| verdict.rule.slug == case.rule);
+        let own = report.results.iter().find(|result| result.rule.slug == case.rule);
         let outcome = &own.unwrap_or_else(|| panic!("{}: no rule {}", case.place, case.rule)).outcome;
         let right = match case.wanted {
             Wanted::Passes => accused.is_empty() && *outcome == Outcome::Passed,
@@ -358,8 +358,8 @@ fn a_finding_says_where_and_how_bindingly() {
     run.received(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     let trace = Trace { runs: vec![run], ..Trace::default() };
     let report = check_server(&trace, &Selection::default());
-    let [verdict] = report.failed().collect::<Vec<_>>()[..] else { panic!("{:?}", accused(&report)) };
-    let Outcome::Failed(findings) = &verdict.outcome else { panic!("{verdict:?}") };
+    let [result] = report.failed().collect::<Vec<_>>()[..] else { panic!("{:?}", accused(&report)) };
+    let Outcome::Failed(findings) = &result.outcome else { panic!("{result:?}") };
     let [Finding { run, version, level, sent, received, .. }] = &findings[..] else { panic!("{findings:?}") };
     assert_eq!((&**run, version.as_str(), *level), ("a look", "2024-11-05", Level::Must));
     assert!(sent.as_ref().unwrap().ends_with(b"\"none\"}") && received.as_ref().unwrap().ends_with(b"{}}"));

@@ -53,8 +53,8 @@ use mcpjoin::transport::{
 ///
 /// let trace = Validator::new(ChildCommand::new("./my-server")).run().await?;
 /// let report = check_server(&trace, &Selection::default());
-/// for verdict in report.failed() {
-///     println!("{}: {}", verdict.rule.slug, verdict.rule.sentence);
+/// for result in report.failed() {
+///     println!("{}: {}", result.rule.slug, result.rule.sentence);
 /// }
 /// assert!(!report.has_failed(Level::Must));
 /// # Ok(())

@@ -210,7 +210,7 @@ fn f27_every_rule_for_clients_finds_its_fault_and_no_other_accuses() {
     for case in cases() {
         let report = check_client(&case.trace, &Selection::default());
         let accused = accused(&report);
-        let own = report.verdicts.iter().find(|verdict| verdict.rule.slug == case.rule);
+        let own = report.results.iter().find(|result| result.rule.slug == case.rule);
         let outcome = &own.unwrap_or_else(|| panic!("{}: no rule {}", case.place, case.rule)).outcome;
         let right = match case.wanted {
             Wanted::Passes => accused.is_empty() && *outcome == Outcome::Passed,
