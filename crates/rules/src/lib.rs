@@ -60,7 +60,7 @@ pub use compatibility::{
     CLIENT_LIMITS, ClientResult, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,
     compatibility,
 };
-pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
+pub use exchange::{BodyEnd, HttpRequest, HttpResponse};
 pub use grammar::template_variables;
 pub use revisions::Revisions;
 pub use rule::{Chapter, Finding, Level, Outcome, Rule, Source};

@@ -41,10 +41,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mcpjoin_proto::Version;
+use mcpjoin_proto::codec::sse::Event;
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_rules::{
     BodyEnd, Channel, Ended, Finding, HttpRequest, HttpResponse, Level, Line, Outcome, Probe, Report, Run,
-    Selection, StreamEvent, Trace, What, check_server, rules,
+    Selection, Trace, What, check_server, rules,
 };
 
 const FILES: [(&str, &str); 14] = [
@@ -188,10 +189,7 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
                 let mut values = words.split(' ').filter_map(|word| word.strip_prefix(name));
                 values.next().map(|value| value.to_owned().into())
             };
-            let retry =
-                field("retry=").and_then(|retry: bytes::Bytes| String::from_utf8_lossy(&retry).parse().ok());
-            let event =
-                StreamEvent { name: field("name="), id: field("id="), data: bytes(data).into(), retry };
+            let event = Event { name: field("name="), id: field("id="), data: bytes(data).into() };
             let named = event.name.as_ref().is_none_or(|name| name == "message");
             let message = named || channel == Channel::HttpSse && data.starts_with('{');
             note(What::Streamed(event));

@@ -82,7 +82,7 @@ rules! {
             let closed = versioned_streams(view).filter(|exchange| {
                 exchange.is_complete() && !exchange.is_answered() && goes_on(view, exchange)
             });
-            closed.map(|exchange| exchange.finding_if(!exchange.has_retry, "it was closed, and no retry had come"))
+            closed.map(|exchange| exchange.finding_if(exchange.retry.is_none(), "it was closed, and no retry had come"))
         };
     "one-stream-each-message", [LEGACY_SINCE_SECOND Must "basic/transports#multiple-connections"],
         "A message is sent on one stream, and not on all that are open.",

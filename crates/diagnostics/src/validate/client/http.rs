@@ -23,7 +23,7 @@ use mcpjoin_proto::codec::sse::{Event, SseDecoder, SseEvent};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, accepts};
 use mcpjoin_proto::{Era, Message, Method, Version};
-use mcpjoin_rules::{BodyEnd, Ended, HttpRequest, HttpResponse, Line, Probe, StreamEvent, Trace, What};
+use mcpjoin_rules::{BodyEnd, Ended, HttpRequest, HttpResponse, Line, Probe, Trace, What};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -448,9 +448,9 @@ impl EventStream {
             let event = match event {
                 SseEvent::Event(event) => event,
                 SseEvent::Id(id) => Event { id: Some(id), ..Event::default() },
-                SseEvent::Retry(retry) => {
-                    let retry = StreamEvent { retry: Some(retry), ..StreamEvent::default() };
-                    shared.recorder.note_in(self.run, self.exchange, What::Streamed(retry));
+                SseEvent::Retry(milliseconds) => {
+                    let retry = What::Retry(Duration::from_millis(milliseconds));
+                    shared.recorder.note_in(self.run, self.exchange, retry);
                     continue;
                 }
                 _ => continue,
@@ -460,8 +460,7 @@ impl EventStream {
                 shared.set_endpoint(self.run, &data);
             }
             let is_message = event.name.as_ref().is_none_or(|name| name == "message") && !data.is_empty();
-            let streamed = StreamEvent { name: event.name, id: event.id, data: event.data, retry: None };
-            shared.recorder.note_in(self.run, self.exchange, What::Streamed(streamed));
+            shared.recorder.note_in(self.run, self.exchange, What::Streamed(event));
             if is_message {
                 shared.recorder.sent(self.run, Some(self.exchange), Probe::Answer, Line::new(data));
             }
