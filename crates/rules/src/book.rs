@@ -36,8 +36,6 @@ const SERVER: &[&[Rule]] = &[
     patterns::in_flight::RULES,
     patterns::subscriptions::RULES,
     patterns::input::RULES,
-    patterns::elicitation::RULES,
-    patterns::sampling::RULES,
     patterns::tasks::RULES,
     resilience::RULES,
 ];
@@ -49,7 +47,6 @@ const CLIENT: &[&[Rule]] = &[
     client::lifecycle::RULES,
     client::stdio::RULES,
     client::http::RULES,
-    client::headers::RULES,
     client::streams::RULES,
     client::http::SSE_RULES,
     client::pages::RULES,

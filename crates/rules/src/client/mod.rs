@@ -8,7 +8,6 @@
 
 pub(crate) mod cancelling;
 pub(crate) mod features;
-pub(crate) mod headers;
 pub(crate) mod http;
 pub(crate) mod lifecycle;
 pub(crate) mod messages;
