@@ -10,9 +10,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::report::named;
 use super::shell::ShellCommand;
 use super::world::World;
+use mcpjoin_rules::named;
 
 /// `PATH` of the services of systemd.
 const SYSTEMD: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -25,7 +25,9 @@ const CRON: &str = "/usr/bin:/bin";
 
 named! {
     /// What starts a program.
-    LaunchContext {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[non_exhaustive]
+    pub enum LaunchContext {
         /// This process.
         Here = "here",
         /// The user's login shell, in a terminal.
