@@ -12,7 +12,7 @@ use mcpjoin_rules::{CallWarning, Line, Probe, Run, What};
 use tokio::time::Instant;
 
 use super::Traffic;
-use super::message::{self, Manner, Question, member};
+use super::message::{self, Manner, Question};
 
 /// Requests without a response in time, until nothing more is sent.
 const MAX_TIMEOUTS: usize = 2;
@@ -301,7 +301,7 @@ impl Outcome {
             Self::Error(ErrorObject {
                 code: code::UNSUPPORTED_PROTOCOL_VERSION, data: Some(data), ..
             }) => {
-                let supported = member(&data, "supported").and_then(|list| list.decode().ok());
+                let supported = data.member("supported").and_then(|list| list.decode().ok());
                 NegotiationFailure::NoCommonVersion { supported: supported.unwrap_or_default() }
             }
             Self::Error(error) => NegotiationFailure::Refused { method, error },
