@@ -266,7 +266,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What was seen and is no fault, but may matter, a sentence each.
     pub notes: Vec<String>,
-    /// The last lines that the server wrote to standard error, at most 12. OutgoingEvent there is no fault.
+    /// The last lines that the server wrote to standard error, at most 12. Writing there is no fault.
     pub stderr: Vec<String>,
     /// The addresses of the name, if there is one.
     pub addresses: Vec<SocketAddr>,

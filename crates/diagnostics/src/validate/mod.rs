@@ -202,7 +202,7 @@ impl Validator {
         Self::of(Server::Http(Box::new(connect)))
     }
 
-    /// Calls `inspector` for every message over HTTP, as a line. For a child, inspector its [command](ChildCommand::inspected).
+    /// Calls `inspector` for every message over HTTP, as a line. For a child, with its [command](ChildCommand::inspected).
     #[must_use]
     pub fn inspected(mut self, inspector: impl FnMut(Direction, Inspected<'_>) + Send + 'static) -> Self {
         self.inspector = Some(Box::new(inspector));
