@@ -12,7 +12,7 @@ use mcpjoin_proto::{Message, Method, Payload, Raw, Request, Version};
 
 use crate::client_view::ClientView;
 use crate::exchange::Exchange;
-use crate::http::sse::PAGE as SSE_PAGE;
+use crate::http::streams::SSE_PAGE;
 use crate::json::{list, member, text, text_param};
 use crate::revisions::Revisions;
 use crate::rule::{Evidence, Finding, Outcome, Source};
