@@ -1,4 +1,4 @@
-//! Fuzz target of the rules: for any messages of a peer, each rule has a verdict, and the same one every time.
+//! Fuzz target of the rules: for any messages of a peer, each rule has a result, and the same one every time.
 //!
 //! The first line is two digits: a revision, and the channel and side to check. Each line after it is `PROBE > MESSAGE` for a
 //! message that we sent, and `< MESSAGE` or any other text for one that we received.
@@ -27,8 +27,8 @@ pub(crate) fn run(data: &[u8]) {
     }
     let trace = Trace { runs: vec![run], ..Trace::default() };
     let report = check(&trace, &Selection::default());
-    let verdicts = report.passed().count() + report.failed().count() + report.skipped().count();
-    assert_eq!(verdicts, report.verdicts.len());
+    let results = report.passed().count() + report.failed().count() + report.skipped().count();
+    assert_eq!(results, report.results.len());
     assert_eq!(format!("{report:?}"), format!("{:?}", check(&trace, &Selection::default())));
 }
 

@@ -66,6 +66,6 @@ fn differ(first: &Raw, second: &Raw) {
     let (Some(first), Some(second)) = (offer(first), offer(second)) else { return };
     assert!(changes(&first, &first).is_empty());
     assert_eq!(changes(&first, &second).is_empty(), changes(&second, &first).is_empty());
-    let verdict = compatibility("server", &[first.tools, second.tools].concat());
-    assert_eq!(verdict.tools, 2);
+    let result = compatibility("server", &[first.tools, second.tools].concat());
+    assert_eq!(result.tools, 2);
 }

@@ -58,19 +58,19 @@ struct Compared(Vec<String>);
 
 impl Compared {
     fn add(&mut self, server: &str, transport: &str, report: &Report) {
-        let found: BTreeSet<String> = report.failed().map(|verdict| verdict.rule.slug.to_owned()).collect();
+        let found: BTreeSet<String> = report.failed().map(|result| result.rule.slug.to_owned()).collect();
         let page = page();
         let wanted = page.get(&(server.to_owned(), transport.to_owned()));
         if Some(&found) == wanted {
             return;
         }
         self.0.push(format!("{server} over {transport}: {found:?}, and on the page {wanted:?}"));
-        for verdict in report.failed() {
-            let Outcome::Failed(findings) = &verdict.outcome else { continue };
+        for result in report.failed() {
+            let Outcome::Failed(findings) = &result.outcome else { continue };
             for finding in findings {
                 let text = |bytes: &Option<_>| bytes.as_ref().map_or(String::new(), shown);
                 let (sent, received) = (text(&finding.sent), text(&finding.received));
-                let (rule, problem, run) = (verdict.rule, &finding.problem, &finding.run);
+                let (rule, problem, run) = (result.rule, &finding.problem, &finding.run);
                 let (slug, level, address) = (rule.slug, finding.level.as_str(), &finding.address);
                 self.0.push(format!(
                     "  {level} {slug} {address}\n    {run}: {problem}\n    > {sent}\n    < {received}"

@@ -153,7 +153,7 @@ rules! {
         |view| {
             let changed = view.stray_responses.iter().filter_map(|stray| {
                 let StrayMeaning::Answers(request) = view.meaning(stray) else { return None };
-                let given = stray.id.as_ref().map_or_else(|| "no id".into(), ToString::to_string);
+                let given = stray.what.id.as_ref().map_or_else(|| "no id".into(), ToString::to_string);
                 let id = request.id.map(ToString::to_string).unwrap_or_default();
                 let problem = format!("the request has the id {id}, its answer {given}");
                 Some(Some(request.finding_with(problem, stray.line)))
@@ -166,7 +166,7 @@ rules! {
         |view| {
             let others = view.stray_responses.iter().filter_map(|stray| {
                 let StrayMeaning::Nothing = view.meaning(stray) else { return None };
-                let id = stray.id.as_ref().map_or_else(|| "no id".into(), |id| format!("the id {id}"));
+                let id = stray.what.id.as_ref().map_or_else(|| "no id".into(), |id| format!("the id {id}"));
                 Some(Some(stray.line.finding(format_args!("this response has {id}, and no request had"))))
             });
             answered(view).chain(others)
@@ -394,12 +394,13 @@ fn provoked(view: &ServerView<'_>, probe: Probe, wanted: i64) -> Outcome {
         let responses = request.responses.iter();
         responses.filter_map(move |it| Some((request, it.line, it.outcome?.as_ref().err()?)))
     });
-    let strays = view.stray_responses.iter().filter_map(|stray| match (view.meaning(stray), stray.outcome) {
-        (StrayMeaning::Provoked(request), Some(Err(error))) if request.probe == probe => {
-            Some((request, stray.line, error))
-        }
-        _ => None,
-    });
+    let strays =
+        view.stray_responses.iter().filter_map(|stray| match (view.meaning(stray), &stray.what.outcome) {
+            (StrayMeaning::Provoked(request), Err(error)) if request.probe == probe => {
+                Some((request, stray.line, error))
+            }
+            _ => None,
+        });
     let findings = owned.chain(strays).map(|(request, line, error)| {
         let problem = || format!("the code is {}, not {wanted}", error.code);
         (error.code != wanted).then(|| request.finding_with(problem(), line))

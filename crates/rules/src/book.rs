@@ -25,8 +25,8 @@ const SERVER: &[&[Rule]] = &[
     http::post::RULES,
     http::streams::RULES,
     http::modern::RULES,
-    http::sse::RULES,
-    authorization::tokens::RULES,
+    http::streams::SSE_RULES,
+    authorization::RULES,
     authorization::metadata::RULES,
     tools::RULES,
     resources::RULES,
@@ -36,8 +36,6 @@ const SERVER: &[&[Rule]] = &[
     patterns::in_flight::RULES,
     patterns::subscriptions::RULES,
     patterns::input::RULES,
-    patterns::elicitation::RULES,
-    patterns::sampling::RULES,
     patterns::tasks::RULES,
     resilience::RULES,
 ];
@@ -49,11 +47,10 @@ const CLIENT: &[&[Rule]] = &[
     client::lifecycle::RULES,
     client::stdio::RULES,
     client::http::RULES,
-    client::headers::RULES,
     client::streams::RULES,
     client::http::SSE_RULES,
     client::pages::RULES,
-    client::cancelling::RULES,
+    client::utilities::PATTERN_RULES,
     client::tasks::RULES,
     client::features::RULES,
 ];
@@ -70,14 +67,14 @@ pub fn client_rules() -> impl Iterator<Item = &'static Rule> {
 
 /// A rule with its outcome.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct RuleResult {
     /// The rule.
     pub rule: &'static Rule,
     /// Its outcome.
     pub outcome: Outcome,
 }
 
-impl Verdict {
+impl RuleResult {
     /// The highest level among the findings. Without a finding, the level of the rule.
     #[must_use]
     pub fn level(&self) -> Level {
@@ -94,35 +91,35 @@ impl Verdict {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// One for each selected rule.
-    pub verdicts: Vec<Verdict>,
+    pub results: Vec<RuleResult>,
 }
 
 impl Report {
     /// The number of rules that were checked.
     #[must_use]
     pub fn ran(&self) -> usize {
-        self.verdicts.len() - self.skipped().count()
+        self.results.len() - self.skipped().count()
     }
 
     /// The rules that passed.
-    pub fn passed(&self) -> impl Iterator<Item = &Verdict> {
-        self.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Passed)
+    pub fn passed(&self) -> impl Iterator<Item = &RuleResult> {
+        self.results.iter().filter(|result| result.outcome == Outcome::Passed)
     }
 
     /// The rules that were violated.
-    pub fn failed(&self) -> impl Iterator<Item = &Verdict> {
-        self.verdicts.iter().filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_)))
+    pub fn failed(&self) -> impl Iterator<Item = &RuleResult> {
+        self.results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_)))
     }
 
     /// The rules that had nothing to check.
-    pub fn skipped(&self) -> impl Iterator<Item = &Verdict> {
-        self.verdicts.iter().filter(|verdict| matches!(verdict.outcome, Outcome::Skipped(_)))
+    pub fn skipped(&self) -> impl Iterator<Item = &RuleResult> {
+        self.results.iter().filter(|result| matches!(result.outcome, Outcome::Skipped(_)))
     }
 
     /// Whether a rule of that level or a higher one was violated.
     #[must_use]
     pub fn has_failed(&self, at_least: Level) -> bool {
-        self.failed().any(|verdict| verdict.level() >= at_least)
+        self.failed().any(|result| result.level() >= at_least)
     }
 }
 
@@ -207,7 +204,7 @@ pub fn check_server(trace: &Trace, selection: &Selection) -> Report {
     let (runs, stress) = (sorted(trace, &trace.runs), sorted(trace, &trace.stress));
     let authorization = sorted(trace, trace.authorization.as_slice());
     let token_wanted = trace.runs.is_empty() && trace.authorization.is_some();
-    let verdicts = rules().filter(|rule| selection.has(rule)).filter_map(|rule| {
+    let results = rules().filter(|rule| selection.has(rule)).filter_map(|rule| {
         let Check::Server(check) = rule.check else { return None };
         let runs = match rule.chapter {
             Chapter::Resilience => &stress,
@@ -220,9 +217,9 @@ pub fn check_server(trace: &Trace, selection: &Selection) -> Report {
         } else {
             over_runs(rule, runs.iter().map(|view| (view.run, view)), check)
         };
-        Some(Verdict { rule, outcome })
+        Some(RuleResult { rule, outcome })
     });
-    Report { verdicts: verdicts.collect() }
+    Report { results: results.collect() }
 }
 
 fn sorted<'a>(trace: &'a Trace, runs: &'a [Run]) -> Vec<ServerView<'a>> {
@@ -243,21 +240,21 @@ fn sorted<'a>(trace: &'a Trace, runs: &'a [Run]) -> Vec<ServerView<'a>> {
 /// trace.runs.push(run);
 ///
 /// let report = check_client(&trace, &Selection::default());
-/// let failed: Vec<&str> = report.failed().map(|verdict| verdict.rule.slug).collect();
+/// let failed: Vec<&str> = report.failed().map(|result| result.rule.slug).collect();
 /// assert_eq!(failed, ["client-request-id-not-reused"]);
 /// ```
 #[must_use]
 pub fn check_client(trace: &Trace, selection: &Selection) -> Report {
     let runs: Vec<ClientView<'_>> = trace.runs.iter().map(|run| ClientView::of(trace, run)).collect();
-    let verdicts = client_rules().filter(|rule| selection.has(rule)).filter_map(|rule| {
+    let results = client_rules().filter(|rule| selection.has(rule)).filter_map(|rule| {
         let Check::Client(check) = rule.check else { return None };
         let outcome = match over_runs(rule, runs.iter().map(|view| (view.run, view)), check) {
             Outcome::Skipped(why) => Outcome::Skipped(about_a_client(why)),
             outcome => outcome,
         };
-        Some(Verdict { rule, outcome })
+        Some(RuleResult { rule, outcome })
     });
-    Report { verdicts: verdicts.collect() }
+    Report { results: results.collect() }
 }
 
 /// Replaces a chapter's reason for skipping, which is about a server, by the one about a client.

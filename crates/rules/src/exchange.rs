@@ -7,6 +7,7 @@ use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcpjoin_proto::codec::sse;
 use mcpjoin_proto::http::headers::{Headers, name};
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::{ErrorObject, Message, Payload, Request, RequestId};
@@ -37,19 +38,6 @@ pub struct HttpResponse {
     pub headers: Vec<(Box<str>, Bytes)>,
 }
 
-/// An event of a stream.
-#[derive(Clone, Debug, Default)]
-pub struct StreamEvent {
-    /// The event name; `None` means `message`.
-    pub name: Option<Bytes>,
-    /// The event id.
-    pub id: Option<Bytes>,
-    /// The data; empty if the event has none.
-    pub data: Bytes,
-    /// The milliseconds to wait before reconnecting, if the event has them.
-    pub retry: Option<u64>,
-}
-
 /// How a response ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyEnd {
@@ -73,15 +61,15 @@ pub(crate) struct Exchange<'a> {
     /// The message in the request.
     pub(crate) message: Option<&'a Line>,
     pub(crate) response: Option<&'a HttpResponse>,
-    pub(crate) events: Vec<&'a StreamEvent>,
+    pub(crate) events: Vec<&'a sse::Event>,
     /// The messages in the response, each with the name of its event.
     pub(crate) lines: Vec<(&'a Line, Option<&'a Bytes>)>,
     /// A response body that is no message.
     pub(crate) body: Option<&'a Bytes>,
     /// The place, the time and the kind of the end of the response.
     pub(crate) end: Option<(usize, Duration, &'a BodyEnd)>,
-    /// Whether the response had a `retry` field.
-    pub(crate) has_retry: bool,
+    /// The last `retry` field of the response.
+    pub(crate) retry: Option<Duration>,
 }
 
 /// The exchanges of a run, by their numbers.
@@ -105,7 +93,7 @@ pub(crate) fn record<'a>(exchanges: &mut Exchanges<'a>, place: usize, event: &'a
         What::Responded(response) => exchange.response = Some(response),
         What::Streamed(streamed) => exchange.events.push(streamed),
         What::Body(body) => exchange.body = Some(body),
-        What::Retry(_) => exchange.has_retry = true,
+        What::Retry(delay) => exchange.retry = Some(*delay),
         What::BodyEnded(end) => exchange.end = Some((place, event.at, end)),
         _ => {}
     }
@@ -125,7 +113,7 @@ impl<'a> Exchange<'a> {
             lines: Vec::new(),
             body: None,
             end: None,
-            has_retry: false,
+            retry: None,
         }
     }
 

@@ -16,7 +16,7 @@
 //! trace.runs.push(run);
 //!
 //! let report = check_server(&trace, &Selection::default());
-//! let failed: Vec<&str> = report.failed().map(|verdict| verdict.rule.slug).collect();
+//! let failed: Vec<&str> = report.failed().map(|result| result.rule.slug).collect();
 //! assert_eq!(failed, ["id-given-back"]);
 //! ```
 #![forbid(unsafe_code)]
@@ -54,13 +54,13 @@ pub use authorization::{
     MAX_AUTHORIZATION_SERVERS, base_address, named_metadata, named_servers, resource_metadata_addresses,
     server_metadata_addresses, wants_token,
 };
-pub use book::{Report, Selection, UnknownName, Verdict, check_client, check_server, client_rules, rules};
+pub use book::{Report, RuleResult, Selection, UnknownName, check_client, check_server, client_rules, rules};
 pub use changes::{Change, ChangeClass, ChangeKind, ChangeOf, Offer, changes};
 pub use compatibility::{
     CLIENT_LIMITS, ClientResult, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,
     compatibility,
 };
-pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
+pub use exchange::{BodyEnd, HttpRequest, HttpResponse};
 pub use grammar::template_variables;
 pub use revisions::Revisions;
 pub use rule::{Chapter, Finding, Level, Outcome, Rule, Source};

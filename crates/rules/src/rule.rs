@@ -13,7 +13,10 @@ use crate::revisions::Revisions;
 use crate::server_view::ServerView;
 use crate::trace::Channel;
 
-/// Declares an enum with the name of each variant behind it, a constant with all variants, and `as_str`.
+/// Declares an enum with the name of each variant behind it, a constant with all variants, and `as_str`. Exported for our own
+/// crates, outside the promise of compatibility.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! named {
     (
         $(#[$doc:meta])*

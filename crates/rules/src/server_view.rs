@@ -11,7 +11,7 @@ use std::time::Duration;
 use mcpjoin_proto::decode::Shape;
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{
-    DecodeError, ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, code,
+    DecodeError, ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Response, code,
 };
 
 use crate::exchange::{Exchange, Exchanges, record};
@@ -29,7 +29,7 @@ pub(crate) struct ServerView<'a> {
     /// Our notifications.
     pub(crate) our_notifications: Vec<OurNotification<'a>>,
     /// Responses whose id is that of none of our requests.
-    pub(crate) stray_responses: Vec<StrayResponse<'a>>,
+    pub(crate) stray_responses: Vec<Received<'a, Response>>,
     /// Requests of the server.
     pub(crate) requests: Vec<Received<'a, Request>>,
     /// Notifications of the server.
@@ -91,16 +91,7 @@ pub(crate) struct OurNotification<'a> {
     pub(crate) what: &'a Notification,
 }
 
-/// A response to none of our requests.
-pub(crate) struct StrayResponse<'a> {
-    pub(crate) place: usize,
-    exchange: Option<u32>,
-    pub(crate) line: &'a Line,
-    pub(crate) id: Option<RequestId>,
-    pub(crate) outcome: Option<&'a Result<Payload, ErrorObject>>,
-}
-
-/// A request, a notification or an invalid message of the peer.
+/// A message of the peer, or an invalid one.
 pub(crate) struct Received<'a, T> {
     pub(crate) place: usize,
     pub(crate) at: Duration,
@@ -208,7 +199,7 @@ impl<'a> ServerView<'a> {
         }
         let is_resumed = exchange.is_some_and(|exchange| exchange.resumed_after().is_some());
         let is_refused = exchange.is_some_and(Exchange::is_refused);
-        let (id, outcome) = match part {
+        let (id, response) = match part {
             // A resumed stream repeats messages.
             Ok(Message::Request(_) | Message::Notification(_)) if is_resumed => return,
             Ok(Message::Request(what)) => {
@@ -217,7 +208,7 @@ impl<'a> ServerView<'a> {
             Ok(Message::Notification(what)) => {
                 return self.notifications.push(Received { place, at, exchange: number, line, what });
             }
-            Ok(Message::Response(response)) => (response.id.as_ref(), Some(&response.outcome)),
+            Ok(Message::Response(response)) => (response.id.as_ref(), Some(response)),
             Err(_) if is_resumed => return,
             Err(what) => {
                 self.invalid.push(Received { place, at, exchange: number, line, what });
@@ -243,13 +234,14 @@ impl<'a> ServerView<'a> {
         match owner {
             Some(request) if is_resumed && !request.responses.is_empty() => {}
             Some(request) => {
+                let outcome = response.map(|response| &response.outcome);
                 request.responses.push(ReceivedResponse { place, at, exchange: number, line, outcome });
             }
             // An invalid message has rules of its own, and a resumed stream repeats messages.
-            None if outcome.is_none() || is_resumed => {}
             None => {
-                let id = id.cloned();
-                self.stray_responses.push(StrayResponse { place, exchange: number, line, id, outcome });
+                let stray = response.filter(|_| !is_resumed);
+                let stray = stray.map(|what| Received { place, at, exchange: number, line, what });
+                self.stray_responses.extend(stray);
             }
         }
     }
@@ -267,13 +259,13 @@ impl<'a> ServerView<'a> {
     }
 
     /// The request to which a stray response seems to belong.
-    pub(crate) fn meaning(&self, stray: &StrayResponse<'a>) -> StrayMeaning<'_, 'a> {
+    pub(crate) fn meaning(&self, stray: &Received<'a, Response>) -> StrayMeaning<'_, 'a> {
         // Over Streamable HTTP, a message belongs to the request of its exchange.
         let elsewhere = |exchange: Option<u32>| self.run.is_http() && exchange != stray.exchange;
         let mut waiting = self.our_requests.iter().filter(|request| {
             request.place < stray.place && request.responses.is_empty() && !elsewhere(request.exchange)
         });
-        if let Some(id) = &stray.id {
+        if let Some(id) = &stray.what.id {
             let same = |request: &&OurRequest<'a>| request.probe == Probe::InPieces && request.id == Some(id);
             if let Some(request) = self.our_requests.iter().find(same) {
                 return StrayMeaning::Early(request);
@@ -293,7 +285,7 @@ impl<'a> ServerView<'a> {
                     && !elsewhere(request.exchange)
             })
         };
-        let code = stray.outcome.and_then(|outcome| outcome.as_ref().err()).map(|error| error.code);
+        let code = stray.what.outcome.as_ref().err().map(|error| error.code);
         let fits = |request: &&OurRequest<'_>| match request.probe {
             Probe::BadJson => code == Some(code::PARSE_ERROR),
             _ => code == Some(code::INVALID_REQUEST),
@@ -366,7 +358,7 @@ impl<'a> ServerView<'a> {
             })
         });
         let strays = self.stray_responses.iter().filter_map(|stray| {
-            Some(ReceivedError { request: None, line: stray.line, error: stray.outcome?.as_ref().err()? })
+            Some(ReceivedError { request: None, line: stray.line, error: stray.what.outcome.as_ref().err()? })
         });
         owned.chain(strays)
     }

@@ -191,7 +191,7 @@ mod tests {
         let trace = Trace { runs: vec![run], ..Trace::default() };
         let rules = ["only-messages", "one-line-each"];
         let report = check_server(&trace, &Selection::new(rules, []).expect("two rules"));
-        let failed = |place: usize| match &report.verdicts[place].outcome {
+        let failed = |place: usize| match &report.results[place].outcome {
             Outcome::Failed(findings) => findings.len(),
             _ => 0,
         };

@@ -10,13 +10,14 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcpjoin_proto::codec::sse;
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_proto::{DecodeError, DecodeLimits, Message, Request, Response, Version};
 
 pub use probe::Probe;
 
-use crate::exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
+use crate::exchange::{BodyEnd, HttpRequest, HttpResponse};
 use crate::revisions::Revisions;
 use crate::rule::{Evidence, Finding};
 
@@ -153,7 +154,7 @@ pub enum What {
     /// The head of the response.
     Responded(HttpResponse),
     /// An event of a stream. The message in it, if any, is the next event.
-    Streamed(StreamEvent),
+    Streamed(sse::Event),
     /// The `retry` field of a stream.
     Retry(Duration),
     /// The beginning of a response body that is not read as a message.

@@ -41,10 +41,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mcpjoin_proto::Version;
+use mcpjoin_proto::codec::sse::Event;
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_rules::{
     BodyEnd, Channel, Ended, Finding, HttpRequest, HttpResponse, Level, Line, Outcome, Probe, Report, Run,
-    Selection, StreamEvent, Trace, What, check_server, rules,
+    Selection, Trace, What, check_server, rules,
 };
 
 const FILES: [(&str, &str); 14] = [
@@ -188,10 +189,7 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
                 let mut values = words.split(' ').filter_map(|word| word.strip_prefix(name));
                 values.next().map(|value| value.to_owned().into())
             };
-            let retry =
-                field("retry=").and_then(|retry: bytes::Bytes| String::from_utf8_lossy(&retry).parse().ok());
-            let event =
-                StreamEvent { name: field("name="), id: field("id="), data: bytes(data).into(), retry };
+            let event = Event { name: field("name="), id: field("id="), data: bytes(data).into() };
             let named = event.name.as_ref().is_none_or(|name| name == "message");
             let message = named || channel == Channel::HttpSse && data.starts_with('{');
             note(What::Streamed(event));
@@ -277,7 +275,7 @@ fn bytes(line: &str) -> Vec<u8> {
 }
 
 fn accused(report: &Report) -> Vec<&'static str> {
-    report.failed().map(|verdict| verdict.rule.slug).collect()
+    report.failed().map(|result| result.rule.slug).collect()
 }
 
 #[test]
@@ -286,7 +284,7 @@ fn f27_every_rule_finds_its_fault_and_no_other_accuses() {
     for case in cases() {
         let report = check_server(&case.trace, &Selection::default());
         let accused = accused(&report);
-        let own = report.verdicts.iter().find(|verdict| verdict.rule.slug == case.rule);
+        let own = report.results.iter().find(|result| result.rule.slug == case.rule);
         let outcome = &own.unwrap_or_else(|| panic!("{}: no rule {}", case.place, case.rule)).outcome;
         let right = match case.wanted {
             Wanted::Passes => accused.is_empty() && *outcome == Outcome::Passed,
@@ -358,8 +356,8 @@ fn a_finding_says_where_and_how_bindingly() {
     run.received(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     let trace = Trace { runs: vec![run], ..Trace::default() };
     let report = check_server(&trace, &Selection::default());
-    let [verdict] = report.failed().collect::<Vec<_>>()[..] else { panic!("{:?}", accused(&report)) };
-    let Outcome::Failed(findings) = &verdict.outcome else { panic!("{verdict:?}") };
+    let [result] = report.failed().collect::<Vec<_>>()[..] else { panic!("{:?}", accused(&report)) };
+    let Outcome::Failed(findings) = &result.outcome else { panic!("{result:?}") };
     let [Finding { run, version, level, sent, received, .. }] = &findings[..] else { panic!("{findings:?}") };
     assert_eq!((&**run, version.as_str(), *level), ("a look", "2024-11-05", Level::Must));
     assert!(sent.as_ref().unwrap().ends_with(b"\"none\"}") && received.as_ref().unwrap().ends_with(b"{}}"));

@@ -14,7 +14,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 #[track_caller]
 fn outcome<'r>(report: &'r Value, rule: &str) -> &'r str {
     let rules = report["rules"].as_array().unwrap();
-    rules.iter().find(|verdict| verdict["rule"] == rule).unwrap()["outcome"].as_str().unwrap()
+    rules.iter().find(|result| result["rule"] == rule).unwrap()["outcome"].as_str().unwrap()
 }
 
 #[test]

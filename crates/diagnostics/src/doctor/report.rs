@@ -13,35 +13,19 @@ use mcpjoin_proto::{ErrorObject, Method};
 use super::orchestra::Orchestrator;
 use mcpjoin::transport::Survivor;
 use mcpjoin_quic::endpoint::CertificateFacts;
+use mcpjoin_rules::named;
 
-/// An enum whose variants have names for people and programs.
-macro_rules! named {
-    ($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[non_exhaustive]
-        pub enum $name { $($(#[$what])* $variant,)* }
-
-        impl $name {
-            /// All of them, in their order.
-            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
-
-            /// Its name, for people and for programs alike. It stays from version to version.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-        }
-    };
-}
-pub(super) use named;
-
-/// The same, where each variant belongs to some transports.
+/// Declares an enum with [`named`], each variant of which belongs to some transports.
 macro_rules! of_transports {
     ($(#[$about:meta])* $name:ident {
         $($(#[$what:meta])* $variant:ident = $text:literal [$($transport:ident),*],)*
     }) => {
-        named! { $(#[$about])* $name { $($(#[$what])* $variant = $text,)* } }
+        named! {
+            $(#[$about])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+            #[non_exhaustive]
+            pub enum $name { $($(#[$what])* $variant = $text,)* }
+        }
 
         impl $name {
             /// Those that this transport has, in their order.
@@ -282,7 +266,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What was seen and is no fault, but may matter, a sentence each.
     pub notes: Vec<String>,
-    /// The last lines that the server wrote to standard error, at most 12. OutgoingEvent there is no fault.
+    /// The last lines that the server wrote to standard error, at most 12. Writing there is no fault.
     pub stderr: Vec<String>,
     /// The addresses of the name, if there is one.
     pub addresses: Vec<SocketAddr>,

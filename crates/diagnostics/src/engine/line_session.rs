@@ -427,8 +427,7 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
 
     use super::super::message::Manner;
-    use super::super::session::Reporter;
-    use super::super::traffic::MAX_BYTES;
+    use super::super::session::{MAX_BYTES, Reporter};
     use super::*;
 
     const MIB: usize = 1024 * 1024;

@@ -2,9 +2,8 @@
 //!
 //! Text only: nothing here waits, and nothing names what a server offers.
 
-use mcpjoin_proto::types::Members;
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::{Kind, Method, Raw, Version};
+use mcpjoin_proto::{Method, Raw, Version};
 use mcpjoin_rules::Probe;
 
 /// The capabilities that are declared: none.
@@ -145,15 +144,7 @@ pub(crate) fn meta_members(version: Option<&str>, capabilities: Option<&str>) ->
     version.into_iter().chain([client]).chain(capabilities).collect()
 }
 
-/// The member of an object.
-pub(crate) fn member(raw: &Raw, name: &str) -> Option<Raw> {
-    if raw.kind() != Kind::Object {
-        return None;
-    }
-    raw.decode::<Members<Raw>>().ok()?.get(name).cloned()
-}
-
 /// The version in a member of an object.
 pub(crate) fn version_of(object: &Raw, name: &str) -> Option<Version> {
-    Some(Version::parse(&member(object, name)?.to_string_value()?))
+    Some(Version::parse(&object.member(name)?.to_string_value()?))
 }

@@ -10,10 +10,10 @@ mod line_session;
 mod link;
 pub(crate) mod message;
 mod session;
-mod traffic;
 
 pub(crate) use self::line_session::{Delivery, LineSession};
 pub(crate) use self::link::RecordedLink;
 pub use self::session::Progress;
-pub(crate) use self::session::{Outcome, ProgressFn, Reporter, RunState, Session, only_request, request_in};
-pub(crate) use self::traffic::Traffic;
+pub(crate) use self::session::{
+    Outcome, ProgressFn, Reporter, RunState, Session, Traffic, only_request, request_in,
+};

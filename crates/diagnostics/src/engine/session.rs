@@ -1,5 +1,6 @@
 //! A session with a server: what every transport sends, awaits and records in the same way.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +12,14 @@ use mcpjoin_proto::{
 use mcpjoin_rules::{CallWarning, Line, Probe, Run, What};
 use tokio::time::Instant;
 
-use super::Traffic;
-use super::message::{self, Manner, Question, member};
+use super::message::{self, Manner, Question};
 
 /// Requests without a response in time, until nothing more is sent.
 const MAX_TIMEOUTS: usize = 2;
+/// Messages that are recorded; then nothing more is sent.
+pub(super) const MAX_MESSAGES: usize = 20_000;
+/// Bytes that are recorded.
+pub(super) const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// What is being done.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +41,39 @@ pub(crate) type ProgressFn = Box<dyn FnMut(Progress<'_>) + Send>;
 pub(crate) struct Reporter {
     pub(crate) number: usize,
     pub(crate) progress: Arc<Mutex<ProgressFn>>,
+}
+
+/// How much was recorded. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traffic(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Traffic {
+    /// Counts messages and bytes. The bytes were really received, so that their sum does not overflow.
+    pub(crate) fn add(&self, messages: usize, bytes: usize) {
+        self.0.messages.fetch_add(messages, Ordering::Relaxed);
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn messages(&self) -> usize {
+        self.0.messages.load(Ordering::Relaxed)
+    }
+
+    /// Whether a limit is reached.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full_without(0)
+    }
+
+    /// Whether a limit is reached when `bytes` of the counted bytes are left out.
+    pub(crate) fn is_full_without(&self, bytes: usize) -> bool {
+        self.messages() >= MAX_MESSAGES
+            || self.0.bytes.load(Ordering::Relaxed).saturating_sub(bytes) >= MAX_BYTES
+    }
 }
 
 /// What every session has.
@@ -301,7 +338,7 @@ impl Outcome {
             Self::Error(ErrorObject {
                 code: code::UNSUPPORTED_PROTOCOL_VERSION, data: Some(data), ..
             }) => {
-                let supported = member(&data, "supported").and_then(|list| list.decode().ok());
+                let supported = data.member("supported").and_then(|list| list.decode().ok());
                 NegotiationFailure::NoCommonVersion { supported: supported.unwrap_or_default() }
             }
             Self::Error(error) => NegotiationFailure::Refused { method, error },
@@ -317,5 +354,22 @@ impl Outcome {
             }
             Self::Nothing => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_body_brings_ends_the_others_and_not_itself() {
+        let traffic = Traffic::default();
+        traffic.add(0, MAX_BYTES);
+        assert!(traffic.is_full() && !traffic.is_full_without(MAX_BYTES));
+        let traffic = Traffic::default();
+        (1..MAX_MESSAGES).for_each(|_| traffic.add(1, 0));
+        assert!(!traffic.is_full());
+        traffic.add(1, 0);
+        assert!(traffic.is_full());
     }
 }

@@ -4,8 +4,6 @@
 //! Otherwise **nothing that a server lists is called, read or got**: only things that do not exist are asked for.
 
 mod calls;
-mod rounds;
-mod tasks;
 
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::types::meta::key;
@@ -15,7 +13,7 @@ use mcpjoin_rules::{Probe, Revisions, template_variables};
 pub(super) use self::calls::{Marked, marked};
 use super::probes;
 use crate::engine::Session;
-use crate::engine::message::{self, Manner, Question, member};
+use crate::engine::message::{self, Manner, Question};
 
 /// The lists, with the capability that each needs.
 const LISTS: [(&str, Method, &str); 3] = [
@@ -107,12 +105,12 @@ pub(super) async fn look(
         if declared.contains_key("tools") {
             let asking = calls::reading(session, &found).await;
             if !session.state().manner.is_legacy() {
-                rounds::look(session, &asking).await;
+                calls::asking(session, &asking).await;
             }
         }
         reads(session, &found).await;
         if Revisions::LAST_LEGACY.contains(version) {
-            tasks::look(session, &found, has("tasks")).await;
+            calls::as_tasks(session, &found, has("tasks")).await;
         }
     }
     if declared.contains_key("tools") {
@@ -161,9 +159,9 @@ async fn pages(session: &mut impl Session, probe: Probe, method: Method, list: &
             }
             break;
         };
-        let listed: Option<Vec<Raw>> = member(result.raw(), list).and_then(|list| list.decode().ok());
+        let listed: Option<Vec<Raw>> = result.raw().member(list).and_then(|list| list.decode().ok());
         items.extend(listed.unwrap_or_default());
-        let next = member(result.raw(), "nextCursor");
+        let next = result.raw().member("nextCursor");
         let Some(next) = next.and_then(|next| next.to_string_value().map(std::borrow::Cow::into_owned))
         else {
             break;
@@ -217,7 +215,7 @@ async fn reads(session: &mut impl Session, found: &Found) {
     }
     let needs = |prompt: &&Raw| {
         let required =
-            |argument: &Raw| member(argument, "required").is_some_and(|flag| flag.as_str() == "true");
+            |argument: &Raw| argument.member("required").is_some_and(|flag| flag.as_str() == "true");
         elements(prompt, "arguments").iter().any(required)
     };
     let (needing, plain): (Vec<&Raw>, Vec<&Raw>) = found.prompts.iter().partition(needs);
@@ -238,11 +236,11 @@ fn object(members: &[(&str, &str)]) -> Option<Raw> {
 
 /// The items of an array in an object.
 fn elements(object: &Raw, name: &str) -> Vec<Raw> {
-    member(object, name).and_then(|list| list.decode().ok()).unwrap_or_default()
+    object.member(name).and_then(|list| list.decode().ok()).unwrap_or_default()
 }
 
 fn text(object: &Raw, name: &str) -> Option<String> {
-    member(object, name)?.to_string_value().map(std::borrow::Cow::into_owned)
+    object.member(name)?.to_string_value().map(std::borrow::Cow::into_owned)
 }
 
 /// The capabilities that announce changes, and the member that subscribes to them.

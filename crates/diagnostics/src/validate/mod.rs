@@ -53,8 +53,8 @@ use mcpjoin::transport::{
 ///
 /// let trace = Validator::new(ChildCommand::new("./my-server")).run().await?;
 /// let report = check_server(&trace, &Selection::default());
-/// for verdict in report.failed() {
-///     println!("{}: {}", verdict.rule.slug, verdict.rule.sentence);
+/// for result in report.failed() {
+///     println!("{}: {}", result.rule.slug, result.rule.sentence);
 /// }
 /// assert!(!report.has_failed(Level::Must));
 /// # Ok(())
@@ -202,7 +202,7 @@ impl Validator {
         Self::of(Server::Http(Box::new(connect)))
     }
 
-    /// Calls `inspector` for every message over HTTP, as a line. For a child, inspector its [command](ChildCommand::inspected).
+    /// Calls `inspector` for every message over HTTP, as a line. For a child, with its [command](ChildCommand::inspected).
     #[must_use]
     pub fn inspected(mut self, inspector: impl FnMut(Direction, Inspected<'_>) + Send + 'static) -> Self {
         self.inspector = Some(Box::new(inspector));

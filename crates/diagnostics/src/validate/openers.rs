@@ -15,7 +15,7 @@ use mcpjoin_rules::Revisions;
 use tokio::time::{Instant, timeout_at};
 
 use super::probes;
-use crate::engine::message::{self, Manner, member, version_of};
+use crate::engine::message::{self, Manner, version_of};
 use crate::engine::request_in;
 use mcpjoin::transport::{Link, RawLink};
 
@@ -215,7 +215,7 @@ impl Opener {
 
 /// The versions in a list of an object.
 fn versions(object: &Raw, name: &str) -> Option<Vec<Version>> {
-    let names: Vec<String> = member(object, name)?.decode().ok()?;
+    let names: Vec<String> = object.member(name)?.decode().ok()?;
     Some(names.iter().map(|name| Version::parse(name)).collect())
 }
 

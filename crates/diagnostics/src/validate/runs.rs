@@ -13,7 +13,7 @@ use mcpjoin_rules::{Channel, Probe, Revisions, Run, Trace, What};
 use super::features;
 use super::probes;
 use super::{Look, ValidateError};
-use crate::engine::message::{self, Manner, member, version_of};
+use crate::engine::message::{self, Manner, version_of};
 use crate::engine::{Outcome, ProgressFn, Reporter, RunState, Session};
 
 /// Methods that the modern era does not have any more.
@@ -112,7 +112,7 @@ impl<T: Transport> Runs<T> {
     ) -> Result<Option<Members<Raw>>, Outcome> {
         let outcome = session.ask_within(Probe::Discover, Method::Discover.as_str(), within).await;
         match &outcome {
-            Outcome::Result(result) if member(result.raw(), "supportedVersions").is_some() => {
+            Outcome::Result(result) if result.raw().member("supportedVersions").is_some() => {
                 return Ok(Some(capabilities(result)));
             }
             _ => {}
@@ -282,7 +282,7 @@ pub(super) fn refused_initialize(session: &mut impl Session) {
 }
 
 pub(super) fn capabilities(result: &Payload) -> Members<Raw> {
-    member(result.raw(), "capabilities").and_then(|declared| declared.decode().ok()).unwrap_or_default()
+    result.raw().member("capabilities").and_then(|declared| declared.decode().ok()).unwrap_or_default()
 }
 
 /// The version in the result of `initialize`, if it is one; otherwise the version that was asked for.

@@ -350,8 +350,8 @@ impl Credentials for Stored {
 }
 
 fn authorization(report: &Report) -> Vec<&Outcome> {
-    let of = report.verdicts.iter().filter(|verdict| verdict.rule.chapter == Chapter::Authorization);
-    of.map(|verdict| &verdict.outcome).collect()
+    let of = report.results.iter().filter(|result| result.rule.chapter == Chapter::Authorization);
+    of.map(|result| &result.outcome).collect()
 }
 
 #[tokio::test]

@@ -59,9 +59,9 @@ fn wrong(row: &Row, over: Over, report: &Result<Report, String>) -> Option<Strin
     };
     let found: BTreeSet<&str> = failed(report).into_iter().collect();
     (found != wanted).then(|| {
-        let findings: Vec<_> = report.failed().map(|verdict| (verdict.rule.slug, &verdict.outcome)).collect();
-        let why = match report.verdicts.iter().find(|verdict| verdict.rule.slug == row.rule) {
-            Some(verdict) if !found.contains(row.rule) => format!("{:?}", verdict.outcome),
+        let findings: Vec<_> = report.failed().map(|result| (result.rule.slug, &result.outcome)).collect();
+        let why = match report.results.iter().find(|result| result.rule.slug == row.rule) {
+            Some(result) if !found.contains(row.rule) => format!("{:?}", result.outcome),
             _ => String::new(),
         };
         let text = format!("{findings:?}").chars().take(1500).collect::<String>();

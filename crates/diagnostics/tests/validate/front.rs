@@ -309,10 +309,10 @@ pub(super) fn judged(trace: &Trace) -> Report {
 
 /// The rules that failed.
 pub(super) fn failed(report: &Report) -> Vec<&'static str> {
-    report.failed().map(|verdict| verdict.rule.slug).collect()
+    report.failed().map(|result| result.rule.slug).collect()
 }
 
 /// The outcome of a rule.
 pub(super) fn outcome<'r>(report: &'r Report, slug: &str) -> &'r Outcome {
-    &report.verdicts.iter().find(|verdict| verdict.rule.slug == slug).unwrap().outcome
+    &report.results.iter().find(|result| result.rule.slug == slug).unwrap().outcome
 }

@@ -23,13 +23,13 @@ const SLOW: &str = "test_tool_with_progress";
 /// The rules of the chapter of resilience, and whether each has passed, failed or was skipped.
 fn said(trace: &Trace) -> Vec<(&'static str, &'static str)> {
     let report = check_server(trace, &Selection::new(["resilience"], []).unwrap());
-    let said = report.verdicts.iter().map(|verdict| {
-        let outcome = match &verdict.outcome {
+    let said = report.results.iter().map(|result| {
+        let outcome = match &result.outcome {
             Outcome::Passed => "passed",
             Outcome::Skipped(_) => "skipped",
             Outcome::Failed(_) => "failed",
         };
-        (verdict.rule.slug, outcome)
+        (result.rule.slug, outcome)
     });
     said.collect()
 }

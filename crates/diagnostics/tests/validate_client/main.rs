@@ -93,15 +93,15 @@ fn judged(trace: &Trace) -> Report {
 }
 
 fn accused(report: &Report) -> Vec<&'static str> {
-    report.failed().map(|verdict| verdict.rule.slug).collect()
+    report.failed().map(|result| result.rule.slug).collect()
 }
 
 /// Asserts that all of these rules were checked.
 #[track_caller]
 fn all_passed(report: &Report, rules: &[&str]) {
     let told = |slug: &&&str| {
-        let verdict = report.verdicts.iter().find(|verdict| verdict.rule.slug == **slug).unwrap();
-        verdict.outcome != Outcome::Passed
+        let result = report.results.iter().find(|result| result.rule.slug == **slug).unwrap();
+        result.outcome != Outcome::Passed
     };
     let not: Vec<&&str> = rules.iter().filter(told).collect();
     assert!(not.is_empty(), "not put to the test: {not:?}");

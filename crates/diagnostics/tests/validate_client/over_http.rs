@@ -288,13 +288,13 @@ const RULES: [(&str, bool); 9] = [
     ("client-restarts-list-after-bad-cursor", true),
 ];
 
-async fn verdict(rule: &'static str, known: bool) -> Vec<String> {
+async fn wrong_findings(rule: &'static str, known: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     let Ok(trace) = timeout(LONGEST, does(rule, false)).await else {
         return vec![format!("without a fault, {rule} goes on for ever")];
     };
     let report = judged(&trace);
-    let own = report.verdicts.iter().find(|verdict| verdict.rule.slug == rule).unwrap();
+    let own = report.results.iter().find(|result| result.rule.slug == rule).unwrap();
     if (own.outcome == Outcome::Passed) != known || !accused(&report).is_empty() {
         let failed: Vec<_> = report.failed().collect();
         wrong.push(format!("without a fault, {rule}: {:?}, {failed:#?}", own.outcome));
@@ -313,7 +313,7 @@ async fn verdict(rule: &'static str, known: bool) -> Vec<String> {
 async fn f27_what_is_provoked_over_http_is_found_by_its_rule_and_by_no_other() {
     let mut all = JoinSet::new();
     for (rule, known) in RULES.into_iter().chain([("client-new-session-after-404", true)]) {
-        all.spawn(verdict(rule, known));
+        all.spawn(wrong_findings(rule, known));
     }
     let wrong: Vec<String> = all.join_all().await.into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -285,7 +285,7 @@ async fn f27_what_a_client_makes_of_what_is_provoked_is_found_by_its_rule_and_by
             wrong.push(format!("{}: {:#?}", script.name, clean.failed().collect::<Vec<_>>()));
         }
         for fault in script.faults {
-            let own = clean.verdicts.iter().find(|verdict| verdict.rule.slug == fault.0).unwrap();
+            let own = clean.results.iter().find(|result| result.rule.slug == fault.0).unwrap();
             if own.outcome != Outcome::Passed && fault.0 != "client-root-change-told" {
                 wrong.push(format!("{} is not put to the test: {:?}", fault.0, own.outcome));
             }

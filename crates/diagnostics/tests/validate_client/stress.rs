@@ -44,8 +44,8 @@ async fn accused(fault: Option<Fault>) -> Vec<&'static str> {
     let report = check_server(&trace, &Selection::new(["resilience"], []).unwrap());
     let passed = report.passed().count();
     assert!(fault.is_some() || passed == 3, "{report:#?}");
-    let failed = report.failed().filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_)));
-    failed.map(|verdict| verdict.rule.slug).collect()
+    let failed = report.failed().filter(|result| matches!(result.outcome, Outcome::Failed(_)));
+    failed.map(|result| result.rule.slug).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +70,7 @@ async fn f27_without_being_asked_for_nothing_is_put_under_stress() {
     let trace = Validator::stream(open).without_legacy().run().await.unwrap();
     assert!(trace.stress.is_empty());
     let report = check_server(&trace, &Selection::default());
-    let mut stress = report.verdicts.iter().filter(|verdict| verdict.rule.chapter == Chapter::Resilience);
-    assert!(stress.all(|verdict| matches!(verdict.outcome, Outcome::Skipped(_))));
+    let mut stress = report.results.iter().filter(|result| result.rule.chapter == Chapter::Resilience);
+    assert!(stress.all(|result| matches!(result.outcome, Outcome::Skipped(_))));
     assert_eq!(report.failed().count(), 0, "{:?}", report.failed().collect::<Vec<_>>());
 }

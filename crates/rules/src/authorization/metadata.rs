@@ -7,8 +7,7 @@ use mcpjoin_proto::http::origin::{MediaType, Origin};
 use mcpjoin_proto::http::resource::covers;
 
 use super::address::{MAX_AUTHORIZATION_SERVERS, bare, is_secure, named_servers, server_metadata_addresses};
-use super::tokens::{scoped, scopes};
-use super::{LET_IN, answered, is_challenged, object, parameter, refused};
+use super::{LET_IN, answered, is_challenged, object, parameter, refused, scoped, scopes};
 use crate::exchange::Exchange;
 use crate::json::{is_true, member, strings, text, texts};
 use crate::revisions::Revisions;

@@ -7,7 +7,8 @@
 
 pub(crate) mod address;
 pub(crate) mod metadata;
-pub(crate) mod tokens;
+
+use std::collections::BTreeSet;
 
 use mcpjoin_proto::Raw;
 
@@ -17,12 +18,116 @@ pub use address::{
 };
 
 use crate::exchange::Exchange;
-use crate::json::of_line;
+use crate::json::{of_line, texts};
+use crate::rule::{Evidence, Finding, Outcome};
 use crate::server_view::ServerView;
 use crate::trace::Probe;
 
+const ERRORS: &str = "basic/authorization#error-handling";
+const HANDLING: &str = "basic/authorization#token-handling";
+const SCOPES: &str = "basic/authorization#scope-selection-strategy";
+const NO_CHALLENGE: &str = "no response had a challenge for tokens";
 /// The reason for skipping where no request was refused.
 const LET_IN: &str = "the server lets in whoever comes";
+
+rules! {
+    pub(crate) RULES for Server in Chapter::Authorization;
+
+    "missing-token-unauthorized", [SINCE_SECOND Must ERRORS],
+        "A request without a token, where one is needed, is answered with the status 401.",
+        else LET_IN,
+        |view| {
+            let answered = all_answered(view, [Probe::NoToken, Probe::NoTokenAgain]);
+            answered.filter(|exchange| !exchange.has_result()).map(is_unauthorized)
+        };
+    "bearer-challenge", [SINCE_SECOND Must HANDLING],
+        "A 401 has a challenge of the scheme Bearer in WWW-Authenticate, with parameters.",
+        else "no request was answered with the status 401",
+        |view| {
+            let answered = all_answered(view, [Probe::NoToken, Probe::NoTokenAgain, Probe::BadToken]);
+            answered.filter(|exchange| exchange.status() == Some(401)).map(unchallenged)
+        };
+    "invalid-token-unauthorized", [SINCE_SECOND Must HANDLING],
+        "A request with a token that is none is answered with the status 401.",
+        else LET_IN,
+        |view| answered(view, Probe::BadToken).filter(|_| refused(view).is_some()).map(is_unauthorized);
+    "invalid-token-error", [
+        SINCE_SECOND Should "https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-5.3.1",
+    ],
+        "The challenge for a token that is refused says error=\"invalid_token\".",
+        else NO_CHALLENGE,
+        |view| {
+            let unauthorized = answered(view, Probe::BadToken).filter(|exchange| exchange.status() == Some(401));
+            unauthorized.filter(|exchange| is_challenged(exchange)).map(|exchange| {
+                let Some(error) = parameter(exchange, "error") else {
+                    return Some(exchange.finding("the challenge has no error"));
+                };
+                exchange.finding_if(error != "invalid_token", format_args!("the error is {error:?}"))
+            })
+        };
+    "malformed-authorization-refused", [SINCE_SECOND Must ERRORS],
+        "A request whose Authorization is malformed is refused: with the status 400, or 401.",
+        else LET_IN,
+        |view| answered(view, Probe::BadAuthorization).filter(|_| refused(view).is_some()).map(|exchange| {
+            let is_good = matches!(exchange.status(), Some(400 | 401)) && !exchange.has_result();
+            (!is_good).then(|| exchange.finding(format_args!("{}; 400 or 401 is due", exchange.outcome())))
+        });
+    "query-token-ignored", [
+        SINCE_SECOND Must "https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-5.1",
+    ],
+        "A token in the query of the address is ignored: the request is one without a token.",
+        else LET_IN,
+        |view| {
+            let Some(without) = refused(view) else { return Outcome::Skipped(LET_IN) };
+            answered(view, Probe::TokenInQuery).map(|exchange| {
+                if exchange.has_result() {
+                    return Some(exchange.finding(exchange.outcome()));
+                }
+                let (before, now) = (parameter(without, "error"), parameter(exchange, "error"));
+                exchange.finding_if(
+                    now.as_deref() == Some("invalid_token") && before != now,
+                    "it is refused with the error invalid_token, and without it with another or none",
+                )
+            })
+        };
+    "every-method-authorized", [
+        BATCHING Must ERRORS,
+        LEGACY_SINCE_THIRD Must "basic/authorization#access-token-privilege-restriction",
+        MODERN Must "basic/authorization/security-considerations#access-token-privilege-restriction",
+    ],
+        "A GET and a DELETE without a token are kept out like a POST.",
+        else LET_IN,
+        |view| {
+            let others = all_answered(view, [Probe::NoTokenGet, Probe::NoTokenDelete]);
+            others.filter(|_| refused(view).is_some()).map(|exchange| {
+                let problem = || format!("{}; 401 is due", exchange.outcome());
+                exchange.is_success().then(|| exchange.finding(problem()))
+            })
+        };
+    "challenge-scope-named", [SINCE_FOURTH Should SCOPES],
+        "The challenge of a server that has scopes names those that the request needs.",
+        else NO_CHALLENGE,
+        |view| {
+            let scopes = metadata::documents(view).filter_map(|it| texts(&object(it)?, "scopes_supported"));
+            if scopes.flatten().next().is_none() {
+                return Outcome::Skipped("the server names no scopes in its metadata");
+            }
+            refused(view).filter(|exchange| is_challenged(exchange)).map(|exchange| {
+                let has_scope = parameter(exchange, "scope").is_some();
+                exchange.finding_if(!has_scope, "the challenge has no scope, and the metadata list some")
+            })
+        };
+    "challenge-scope-consistent", [SINCE_FOURTH Should SCOPES],
+        "The same request without a token is challenged with the same scopes each time.",
+        else NO_CHALLENGE,
+        |view| refused(view).filter(|exchange| is_challenged(exchange)).into_iter().flat_map(|first| {
+            answered(view, Probe::NoTokenAgain).filter(|exchange| is_challenged(exchange)).map(|again| {
+                let scope = |exchange| parameter(exchange, "scope").unwrap_or_default();
+                let problem = || format!("{:?}, and before {:?}", scope(again), scope(first));
+                (scopes(first) != scopes(again)).then(|| again.finding(problem()))
+            })
+        });
+}
 
 /// The exchanges of a probe that have a response.
 fn answered<'s, 'a>(view: &'s ServerView<'a>, probe: Probe) -> impl Iterator<Item = &'s Exchange<'a>> {
@@ -56,4 +161,35 @@ fn is_challenged(exchange: &Exchange<'_>) -> bool {
 /// A fetched document that is an object.
 fn object(exchange: &Exchange<'_>) -> Option<Raw> {
     exchange.body.filter(|_| exchange.is_success()).and_then(of_line)
+}
+
+fn is_unauthorized(exchange: &Exchange<'_>) -> Option<Finding> {
+    let is_good = exchange.status() == Some(401) && !exchange.has_result();
+    (!is_good).then(|| exchange.finding(format_args!("{}; 401 is due", exchange.outcome())))
+}
+
+/// A finding if a 401 has no challenge for tokens with a parameter.
+fn unchallenged(exchange: &Exchange<'_>) -> Option<Finding> {
+    if is_challenged(exchange) {
+        return None;
+    }
+    let challenges = exchange.response.map(address::challenges).unwrap_or_default();
+    Some(match (challenges.first(), exchange.header("www-authenticate")) {
+        (Some(challenge), _) => {
+            exchange.finding(format_args!("the challenge {} has no parameter", challenge.scheme))
+        }
+        (None, Some(_)) => exchange.finding("WWW-Authenticate has no challenge Bearer"),
+        (None, None) => exchange.finding("there is no WWW-Authenticate"),
+    })
+}
+
+fn scopes(exchange: &Exchange<'_>) -> BTreeSet<String> {
+    let scopes = parameter(exchange, "scope").unwrap_or_default();
+    scopes.split(' ').filter(|scope| !scope.is_empty()).map(str::to_owned).collect()
+}
+
+/// The refused requests without a token whose challenge has a scope.
+fn scoped<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = &'s Exchange<'a>> {
+    let answered = all_answered(view, [Probe::NoToken, Probe::NoTokenAgain]);
+    answered.filter(|exchange| parameter(exchange, "scope").is_some())
 }

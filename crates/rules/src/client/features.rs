@@ -4,8 +4,8 @@
 use mcpjoin_proto::{Kind, Method, Needs, Payload, Raw, code};
 
 use super::CROSSING;
-use super::cancelling::goes_on;
 use super::tasks::created;
+use super::utilities::goes_on;
 use crate::client_view::{Answer, ClientView, OurRequest};
 use crate::json::{elements, float, has_kind, list, member, members, object, string, strings, text, texts};
 use crate::revisions::Revisions;

@@ -6,9 +6,7 @@
 //! check what the client did by itself and how it handled our probes. No rule is about what a client shows to its user:
 //! that is not visible in a trace.
 
-pub(crate) mod cancelling;
 pub(crate) mod features;
-pub(crate) mod headers;
 pub(crate) mod http;
 pub(crate) mod lifecycle;
 pub(crate) mod messages;

@@ -98,7 +98,7 @@ rules! {
                 if resumed.by(post).is_some() {
                     return Some(None);
                 }
-                let wait = retry(post).unwrap_or_default() + view.trace.answer_within;
+                let wait = post.retry.unwrap_or_default() + view.trace.answer_within;
                 let problem = "the stream of its answer was closed, and nobody has come back for it";
                 (!cancelled.contains_key(&request.what.id) && view.has_waited(at, wait))
                     .then(|| Some(request.finding(problem)))
@@ -111,7 +111,7 @@ rules! {
             let resumed = Resumed::of(view);
             view.exchanges.values().filter_map(move |post| {
                 let (_, at, BodyEnd::Complete) = post.end? else { return None };
-                let (wanted, again) = (retry(post)?, resumed.by(post)?);
+                let (wanted, again) = (post.retry?, resumed.by(post)?);
                 let waited = again.at.saturating_sub(at);
                 let (after, before) = (waited.as_millis(), wanted.as_millis());
                 Some(again.finding_if(
@@ -230,10 +230,6 @@ fn unanswered<'t, 'a>(
 
 fn is_stream(exchange: &Exchange<'_>) -> bool {
     exchange.media_type() == MediaType::EventStream
-}
-
-fn retry(exchange: &Exchange<'_>) -> Option<Duration> {
-    exchange.events.iter().rev().find_map(|event| event.retry).map(Duration::from_millis)
 }
 
 /// Checks a GET, after the last stream of the session and all streams with events.

@@ -13,7 +13,7 @@
 //!     Raw::parse(r#"{"name":"add","inputSchema":{"type":"object","properties":{}}}"#)?,
 //! ];
 //! let report = compatibility("demo", &tools);
-//! let desktop = report.clients.iter().find(|verdict| verdict.client == "Claude Desktop").expect("in the table");
+//! let desktop = report.clients.iter().find(|result| result.client == "Claude Desktop").expect("in the table");
 //! assert_eq!(desktop.findings[0].tool.as_deref(), Some("look.up"));
 //! assert_eq!(desktop.findings[0].limit.then, Consequence::RequestsRejected);
 //! assert_eq!(desktop.usable, 0);

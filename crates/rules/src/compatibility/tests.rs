@@ -15,13 +15,13 @@ fn with_input(input: &str) -> Raw {
 }
 
 #[track_caller]
-fn verdict<'r>(report: &'r Compatibility, client: &str) -> &'r ClientResult {
-    report.clients.iter().find(|verdict| verdict.client == client).unwrap()
+fn result<'r>(report: &'r Compatibility, client: &str) -> &'r ClientResult {
+    report.clients.iter().find(|result| result.client == client).unwrap()
 }
 
 /// The clients that find something, with what becomes of it.
 fn found(report: &Compatibility) -> Vec<(&'static str, Consequence)> {
-    let findings = report.clients.iter().flat_map(|verdict| &verdict.findings);
+    let findings = report.clients.iter().flat_map(|result| &result.findings);
     findings.map(|finding| (finding.limit.client, finding.limit.then)).collect()
 }
 
@@ -30,17 +30,17 @@ fn a_plain_tool_is_taken_by_every_client() {
     let report = compatibility("demo", &[good("add"), good("sub_tract-2")]);
     // Codex writes the hyphen otherwise.
     assert_eq!(found(&report), [("Codex", Consequence::Renamed)]);
-    assert!(report.clients.iter().all(|verdict| verdict.usable == 2), "{report:?}");
+    assert!(report.clients.iter().all(|result| result.usable == 2), "{report:?}");
     assert_eq!(report.tools, 2);
 }
 
 #[test]
 fn a_dot_in_a_name_costs_one_tool_here_and_all_of_them_there() {
     let report = compatibility("demo", &[good("look.up"), good("add")]);
-    assert_eq!(verdict(&report, "Claude Code").usable, 1);
-    assert_eq!(verdict(&report, "Claude Desktop").usable, 0);
-    assert_eq!(verdict(&report, "Gemini CLI").usable, 2);
-    let finding = &verdict(&report, "Claude Code").findings[0];
+    assert_eq!(result(&report, "Claude Code").usable, 1);
+    assert_eq!(result(&report, "Claude Desktop").usable, 0);
+    assert_eq!(result(&report, "Gemini CLI").usable, 2);
+    let finding = &result(&report, "Claude Code").findings[0];
     assert_eq!(
         (finding.tool.as_deref(), &*finding.problem),
         (Some("look.up"), "the name has the character '.'")
@@ -69,23 +69,23 @@ fn a_top_level_any_of_is_told_for_each_client_that_refuses_it() {
             ("OpenAI API", Consequence::RequestsRejected),
         ]
     );
-    assert_eq!(verdict(&report, "Claude Code").usable, 1);
-    assert_eq!(verdict(&report, "VS Code").usable, 2);
+    assert_eq!(result(&report, "Claude Code").usable, 1);
+    assert_eq!(result(&report, "VS Code").usable, 2);
 }
 
 #[test]
 fn a_missing_type_costs_the_whole_list() {
     for input in ["{}", r#"{"type":"string"}"#, "true", r#"{"type":["object"]}"#] {
         let report = compatibility("demo", &[with_input(input), good("b"), good("c")]);
-        assert_eq!(verdict(&report, "Claude Code").usable, 0, "{input}");
+        assert_eq!(result(&report, "Claude Code").usable, 0, "{input}");
     }
     let none = tool(r#"{"name":"a"}"#);
-    assert_eq!(verdict(&compatibility("demo", &[none]), "Claude Code").usable, 0);
+    assert_eq!(result(&compatibility("demo", &[none]), "Claude Code").usable, 0);
     let output =
         tool(r#"{"name":"a","inputSchema":{"type":"object","properties":{}},"outputSchema":{"anyOf":[]}}"#);
     let report = compatibility("demo", &[output, good("b")]);
     for client in ["Claude Code", "Claude Desktop", "Cursor"] {
-        assert_eq!(verdict(&report, client).usable, 0, "{client}");
+        assert_eq!(result(&report, client).usable, 0, "{client}");
     }
 }
 
@@ -148,8 +148,8 @@ fn too_many_tools_and_too_long_ones_are_told_and_cost_nothing() {
             ("Windsurf", Consequence::Crowded)
         ]
     );
-    assert!(report.clients.iter().all(|verdict| verdict.usable == 129));
-    assert!(verdict(&report, "Cursor").findings[0].tool.is_none());
+    assert!(report.clients.iter().all(|result| result.usable == 129));
+    assert!(result(&report, "Cursor").findings[0].tool.is_none());
 
     let long = |length: usize| {
         let text = "é".repeat(length);
@@ -167,7 +167,7 @@ fn too_many_tools_and_too_long_ones_are_told_and_cost_nothing() {
 fn what_is_no_tool_is_looked_at_like_any_other() {
     for text in ["null", "[]", "\"a\"", "{}", r#"{"name":7,"inputSchema":[1]}"#] {
         let report = compatibility("", &[tool(text)]);
-        assert_eq!(verdict(&report, "Claude Code").usable, 0, "{text}");
+        assert_eq!(result(&report, "Claude Code").usable, 0, "{text}");
     }
     let none = compatibility("demo", &[]);
     assert_eq!((none.tools, none.tokens, found(&none)), (0, 0, Vec::new()));
@@ -182,7 +182,7 @@ fn a_huge_nested_schema_is_looked_at_soon() {
     let wide: Vec<String> = (0..2_000).map(|number| format!(r#""p{number}":{{"type":"string"}}"#)).collect();
     let input = format!(r#"{{"type":"object","properties":{{{},"deep":{schema}}}}}"#, wide.join(","));
     let report = compatibility("demo", &[with_input(&input)]);
-    assert_eq!(verdict(&report, "VS Code").usable, 0);
+    assert_eq!(result(&report, "VS Code").usable, 0);
 }
 
 #[test]

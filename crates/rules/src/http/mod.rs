@@ -6,7 +6,6 @@
 
 pub(crate) mod modern;
 pub(crate) mod post;
-pub(crate) mod sse;
 pub(crate) mod streams;
 
 use mcpjoin_proto::code;

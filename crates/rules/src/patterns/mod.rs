@@ -2,9 +2,7 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns>
 
-pub(crate) mod elicitation;
 pub(crate) mod in_flight;
 pub(crate) mod input;
-pub(crate) mod sampling;
 pub(crate) mod subscriptions;
 pub(crate) mod tasks;

@@ -21,10 +21,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mcpjoin_proto::Version;
+use mcpjoin_proto::codec::sse::Event;
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_rules::{
-    BodyEnd, Channel, Ended, HttpRequest, HttpResponse, Line, Outcome, Probe, Run, Selection, StreamEvent,
-    Trace, What, check_client, client_rules, rules,
+    BodyEnd, Channel, Ended, HttpRequest, HttpResponse, Line, Outcome, Probe, Run, Selection, Trace, What,
+    check_client, client_rules, rules,
 };
 
 use super::{Wanted, accused, headers, opened};
@@ -189,8 +190,10 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
             let id = field("id=").map(|id| id.to_owned().into());
             let name = field("name=").map(|name| name.to_owned().into());
             let retry = field("retry=").and_then(|retry| retry.parse().ok());
-            let event = StreamEvent { name, id, data: bytes(data).into(), retry };
-            run.note_in(number, at, What::Streamed(event));
+            run.note_in(number, at, What::Streamed(Event { name, id, data: bytes(data).into() }));
+            if let Some(milliseconds) = retry {
+                run.note_in(number, at, What::Retry(Duration::from_millis(milliseconds)));
+            }
         }
         "ended" => run.note_in(number, at, What::BodyEnded(BodyEnd::Complete)),
         "left" => run.note_in(number, at, What::BodyEnded(BodyEnd::Left)),
@@ -210,7 +213,7 @@ fn f27_every_rule_for_clients_finds_its_fault_and_no_other_accuses() {
     for case in cases() {
         let report = check_client(&case.trace, &Selection::default());
         let accused = accused(&report);
-        let own = report.verdicts.iter().find(|verdict| verdict.rule.slug == case.rule);
+        let own = report.results.iter().find(|result| result.rule.slug == case.rule);
         let outcome = &own.unwrap_or_else(|| panic!("{}: no rule {}", case.place, case.rule)).outcome;
         let right = match case.wanted {
             Wanted::Passes => accused.is_empty() && *outcome == Outcome::Passed,

@@ -230,7 +230,7 @@ impl Configuration {
         };
         let of_desktop = DESKTOP_FILES.iter().any(|known| file.name.contains(known));
         if of_desktop
-            && paths.is_certain(LaunchContext::Desktop)
+            && paths.is_known(LaunchContext::Desktop)
             && paths.find(LaunchContext::Desktop, program).is_none()
         {
             let folder = here.parent().unwrap_or(&here).display();

@@ -182,12 +182,12 @@ pub(super) fn lines(page: &mut Page, report: &EnvironmentReport, everything: boo
     }
     for path in report.paths.iter().flat_map(|paths| paths.all()).filter(|_| everything) {
         page.fact(path.context.as_str(), &joined(&path.folders));
-        if !path.set.is_empty() {
-            page.fact("", &format!("set by {}", path.set.join(", ")));
+        if !path.sources.is_empty() {
+            page.fact("", &format!("set by {}", path.sources.join(", ")));
         }
     }
     let shells: Vec<&str> =
-        report.paths.iter().flat_map(|paths| paths.all()).filter_map(|path| path.asked.as_deref()).collect();
+        report.paths.iter().flat_map(|paths| paths.all()).filter_map(|path| path.shell.as_deref()).collect();
     if !shells.is_empty() {
         page.fact("ran", &shells.join(", "));
     }
@@ -235,9 +235,9 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
         object
     });
     let paths = report.paths.iter().flat_map(|paths| paths.all()).map(|path| {
-        let mut details = value!({ "set": path.set, "unknown": Vec::from_iter(&path.unknown) });
-        if let Some(asked) = &path.asked {
-            details["ran"] = value!(asked);
+        let mut details = value!({ "set": path.sources, "unknown": Vec::from_iter(&path.unknown) });
+        if let Some(shell) = &path.shell {
+            details["ran"] = value!(shell);
         }
         value!({ "seat": path.context.as_str(), "path": joined(&path.folders), "details": details })
     });

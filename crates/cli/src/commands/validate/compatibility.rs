@@ -67,16 +67,11 @@ impl Clients {
     pub(super) fn new(ui: &Ui, entry: Option<&str>, trace: &Trace) -> Option<Self> {
         let Compatibility { tools, tokens, clients, .. } =
             compatibility(entry.unwrap_or(SERVER), &listed(trace)?);
-        let rows = clients.into_iter().map(|verdict| Row {
-            client: verdict.client,
-            usable: verdict.usable,
-            left_out: verdict.findings.len().saturating_sub(MAX_FINDINGS),
-            found: verdict
-                .findings
-                .into_iter()
-                .take(MAX_FINDINGS)
-                .map(|finding| found(ui, finding))
-                .collect(),
+        let rows = clients.into_iter().map(|result| Row {
+            client: result.client,
+            usable: result.usable,
+            left_out: result.findings.len().saturating_sub(MAX_FINDINGS),
+            found: result.findings.into_iter().take(MAX_FINDINGS).map(|finding| found(ui, finding)).collect(),
         });
         Some(Self { tools, tokens, rows: rows.collect() })
     }

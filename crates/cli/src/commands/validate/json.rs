@@ -54,7 +54,8 @@ struct JsonResults<'a> {
     /// With a baseline: the number of rules with known findings alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     known: Option<usize>,
-    rules: Vec<JsonRuleResult<'a>>,
+    /// Each with the members of [`JsonRule`] and of [`JsonRuleResult`].
+    rules: Vec<Value>,
     /// The calls of `--call` that did not do what was intended.
     #[serde(skip_serializing_if = "<[CallWarning]>::is_empty")]
     calls: &'a [CallWarning],
@@ -63,10 +64,9 @@ struct JsonResults<'a> {
     clients: Option<&'a Clients>,
 }
 
-/// A rule and its result.
+/// A rule.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct JsonRuleResult<'a> {
+struct JsonRule<'a> {
     rule: &'a str,
     chapter: &'a str,
     #[serde(serialize_with = "lower_case")]
@@ -74,6 +74,19 @@ struct JsonRuleResult<'a> {
     sentence: &'a str,
     /// The page of the specification.
     address: Option<String>,
+}
+
+/// The first and the last revision that have a rule.
+#[derive(Serialize)]
+struct JsonRevisions<'a> {
+    since: Option<&'a str>,
+    until: Option<&'a str>,
+}
+
+/// The result of a rule.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonRuleResult<'a> {
     /// `passed`, `failed` or `skipped`.
     outcome: &'a str,
     /// Why it was skipped.
@@ -87,18 +100,12 @@ struct JsonRuleResult<'a> {
     left_out: usize,
 }
 
-/// A rule.
-#[derive(Serialize)]
-struct JsonRule<'a> {
-    rule: &'a str,
-    chapter: &'a str,
-    #[serde(serialize_with = "lower_case")]
-    level: Level,
-    sentence: &'a str,
-    address: Option<String>,
-    /// The first and the last revision that have it.
-    since: Option<&'a str>,
-    until: Option<&'a str>,
+impl<'a> JsonRule<'a> {
+    /// `level`: that of its findings, or its own.
+    fn new(rule: &'a Rule, level: Level) -> Self {
+        let (chapter, address) = (rule.chapter.as_str(), rule.address());
+        Self { rule: rule.slug, chapter, level, sentence: rule.sentence, address }
+    }
 }
 
 /// For `skip_serializing_if`.
@@ -119,14 +126,10 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
 
 /// The rules: an array.
 pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
-    let of_rule = |rule: &'static Rule| JsonRule {
-        rule: rule.slug,
-        chapter: rule.chapter.as_str(),
-        level: rule.level(),
-        sentence: rule.sentence,
-        address: rule.address(),
-        since: rule.first().map(|version| version.as_str()),
-        until: rule.last().map(|version| version.as_str()),
+    let of_rule = |rule: &'static Rule| {
+        let since = rule.first().map(|version| version.as_str());
+        let until = rule.last().map(|version| version.as_str());
+        joined(&JsonRule::new(rule, rule.level()), &JsonRevisions { since, until })
     };
     document_of(&rules.map(of_rule).collect::<Vec<_>>())
 }
@@ -156,29 +159,20 @@ fn of_judged(judged: &RuleResults, compared: bool) -> JsonResults<'_> {
         failed: counts.failed,
         skipped: counts.skipped,
         known: compared.then_some(counts.known),
-        rules: judged.results.iter().map(|result| of_ruling(result, compared)).collect(),
+        rules: judged.results.iter().map(|result| of_result(result, compared)).collect(),
         calls: &judged.calls,
         clients: judged.clients.as_ref(),
     }
 }
 
-fn of_ruling(result: &RuleResult, compared: bool) -> JsonRuleResult<'_> {
-    let rule = result.rule;
+fn of_result(result: &RuleResult, compared: bool) -> Value {
     let found = |found: &Finding| joined(found, &compared.then(|| BTreeMap::from([("known", found.known)])));
     let (outcome, findings) = match &result.outcome {
         RuleOutcome::Passed => ("passed", None),
         RuleOutcome::Skipped(_) => ("skipped", None),
         RuleOutcome::Failed(places) => ("failed", Some(places.found.iter().map(found).collect())),
     };
-    JsonRuleResult {
-        rule: rule.slug,
-        chapter: rule.chapter.as_str(),
-        level: result.level(),
-        sentence: rule.sentence,
-        address: rule.address(),
-        outcome,
-        why: result.skipped(),
-        findings,
-        left_out: result.omitted(),
-    }
+    let rule = JsonRule::new(result.rule, result.level());
+    let (why, left_out) = (result.skipped(), result.omitted());
+    joined(&rule, &JsonRuleResult { outcome, why, findings, left_out })
 }

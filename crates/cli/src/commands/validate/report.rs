@@ -175,12 +175,12 @@ impl RuleResults {
             .iter()
             .chain(&trace.authorization)
             .map(|run| Run { name: run.name.to_string(), version: run.version.as_str().to_owned() });
-        let results = report.verdicts.into_iter().map(|verdict| RuleResult {
-            rule: verdict.rule,
-            outcome: match verdict.outcome {
+        let results = report.results.into_iter().map(|result| RuleResult {
+            rule: result.rule,
+            outcome: match result.outcome {
                 Outcome::Passed => RuleOutcome::Passed,
                 Outcome::Skipped(why) => RuleOutcome::Skipped(why.to_string()),
-                Outcome::Failed(findings) => RuleOutcome::Failed(Findings::new(ui, verdict.rule, findings)),
+                Outcome::Failed(findings) => RuleOutcome::Failed(Findings::new(ui, result.rule, findings)),
             },
         });
         Self {

@@ -122,8 +122,8 @@ impl EnvironmentDoctor {
     #[must_use]
     pub fn shell_notes(&self) -> Vec<String> {
         let Some(sessions) = self.sessions.get() else { return Vec::new() };
-        let asked: Vec<&str> = sessions.iter().filter_map(|path| path.asked.as_deref()).collect();
-        let ran = (!asked.is_empty()).then(|| format!("ran {} to find the program", asked.join(" and ")));
+        let shells: Vec<&str> = sessions.iter().filter_map(|path| path.shell.as_deref()).collect();
+        let ran = (!shells.is_empty()).then(|| format!("ran {} to find the program", shells.join(" and ")));
         ran.into_iter().chain(paths::unknown_paths(sessions)).collect()
     }
 

@@ -10,9 +10,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::report::named;
 use super::shell::ShellCommand;
 use super::world::World;
+use mcpjoin_rules::named;
 
 /// `PATH` of the services of systemd.
 const SYSTEMD: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -25,7 +25,9 @@ const CRON: &str = "/usr/bin:/bin";
 
 named! {
     /// What starts a program.
-    LaunchContext {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[non_exhaustive]
+    pub enum LaunchContext {
         /// This process.
         Here = "here",
         /// The user's login shell, in a terminal.
@@ -63,22 +65,22 @@ pub struct SearchPath {
     /// Its folders, in order, as they are written.
     pub folders: Vec<PathBuf>,
     /// The sources of the value: `FILE:LINE`, the command line of the shell that printed it, or the name of a program.
-    pub set: Vec<String>,
+    pub sources: Vec<String>,
     /// The shell that was run, with its options.
-    pub asked: Option<String>,
+    pub shell: Option<String>,
     /// Why the value is not known. `folders` are then those that the context begins with.
     pub unknown: Option<String>,
 }
 
 impl SearchPath {
-    fn new(context: LaunchContext, path: &OsStr, set: Vec<String>) -> Self {
+    fn new(context: LaunchContext, path: &OsStr, sources: Vec<String>) -> Self {
         let mut folders: Vec<PathBuf> = Vec::new();
         for folder in std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty()) {
             if context == LaunchContext::Here || !folders.contains(&folder) {
                 folders.push(folder);
             }
         }
-        Self { context, folders, set, asked: None, unknown: None }
+        Self { context, folders, sources, shell: None, unknown: None }
     }
 
     /// `PATH` of this process.
@@ -91,16 +93,16 @@ impl SearchPath {
         let by_shell = context == LaunchContext::LoginShell || !world.is_mac;
         let seen = world.clone();
         let read = super::within(super::FILES_TIMEOUT, move || initial(&seen, context)).await;
-        let Some((path, mut set)) = read else {
+        let Some((path, mut sources)) = read else {
             return Self {
                 unknown: Some(super::TOO_SLOW.to_owned()),
                 ..Self::new(context, OsStr::new(LOGIN), Vec::new())
             };
         };
         if !by_shell {
-            return Self::new(context, &path, set);
+            return Self::new(context, &path, sources);
         }
-        let begins_with = |unknown| Self { unknown, ..Self::new(context, &path, set.clone()) };
+        let begins_with = |unknown| Self { unknown, ..Self::new(context, &path, sources.clone()) };
         let Some(timeout) = timeout else {
             return begins_with(Some("no shell was run, as asked".to_owned()));
         };
@@ -108,13 +110,13 @@ impl SearchPath {
             Ok(command) => command,
             Err(problem) => return begins_with(Some(problem)),
         };
-        let asked = Some(command.shown());
+        let shell = Some(command.shown());
         match command.run(world, &path, timeout).await {
             Ok(path) => {
-                set.push(command.command_line());
-                Self { asked, ..Self::new(context, &path, set) }
+                sources.push(command.command_line());
+                Self { shell, ..Self::new(context, &path, sources) }
             }
-            Err(problem) => Self { asked, ..begins_with(Some(problem)) },
+            Err(problem) => Self { shell, ..begins_with(Some(problem)) },
         }
     }
 
@@ -145,9 +147,9 @@ impl SearchPaths {
         let (user, system) = if world.is_mac {
             (fixed(user, LAUNCHD, "launchd"), fixed(system, LAUNCHD, "launchd"))
         } else {
-            let (mut path, mut set) = (SYSTEMD.to_owned(), vec!["systemd".to_owned()]);
-            environment_d(world, &mut path, &mut set);
-            (SearchPath::new(user, path.as_ref(), set), fixed(system, SYSTEMD, "systemd"))
+            let (mut path, mut sources) = (SYSTEMD.to_owned(), vec!["systemd".to_owned()]);
+            environment_d(world, &mut path, &mut sources);
+            (SearchPath::new(user, path.as_ref(), sources), fixed(system, SYSTEMD, "systemd"))
         };
         let cron = fixed(LaunchContext::Cron, CRON, "cron");
         let paths = [SearchPath::here(world), login_shell, desktop, user, system, cron];
@@ -175,7 +177,7 @@ impl SearchPaths {
 
     /// Whether the value is known.
     #[must_use]
-    pub const fn is_certain(&self, context: LaunchContext) -> bool {
+    pub const fn is_known(&self, context: LaunchContext) -> bool {
         self.at(context).unknown.is_none()
     }
 }
@@ -200,17 +202,17 @@ fn initial(world: &World, context: LaunchContext) -> (OsString, Vec<String>) {
     if world.is_mac {
         return (LAUNCHD.into(), vec!["launchd".to_owned()]);
     }
-    let (mut path, mut set) = (LOGIN.to_owned(), vec!["login".to_owned()]);
+    let (mut path, mut sources) = (LOGIN.to_owned(), vec!["login".to_owned()]);
     let of_login = if world.user == 0 { "ENV_SUPATH" } else { "ENV_PATH" };
     for (file, name) in [("/etc/login.defs", of_login), ("/etc/environment", "PATH")] {
         if let Some((value, place)) = assignments(world, Path::new(file), name).pop() {
-            (path, set) = (value, vec![place]);
+            (path, sources) = (value, vec![place]);
         }
     }
     if context == LaunchContext::Desktop {
-        environment_d(world, &mut path, &mut set);
+        environment_d(world, &mut path, &mut sources);
     }
-    (path.into(), set)
+    (path.into(), sources)
 }
 
 /// Each value that a file assigns to a variable, with its place, `FILE:LINE`. Name and value are separated by `=` or, in
@@ -236,7 +238,7 @@ fn assignments(world: &World, file: &Path, name: &str) -> Vec<(String, String)> 
 }
 
 /// Applies the files of environment.d to a `PATH`.
-fn environment_d(world: &World, path: &mut String, set: &mut Vec<String>) {
+fn environment_d(world: &World, path: &mut String, sources: &mut Vec<String>) {
     let config = world.set("XDG_CONFIG_HOME").map(PathBuf::from);
     let config = config.or_else(|| Some(world.home()?.join(".config")));
     let system = ["/usr/lib", "/usr/local/lib", "/run", "/etc"].map(PathBuf::from);
@@ -250,7 +252,7 @@ fn environment_d(world: &World, path: &mut String, set: &mut Vec<String>) {
     for file in files.into_values() {
         for (value, place) in assignments(world, &file, "PATH") {
             *path = expand(&expand(&value, "PATH", path), "HOME", &home);
-            set.push(place);
+            sources.push(place);
         }
     }
 }

@@ -212,7 +212,7 @@ impl Programs {
 
     /// Checks that the programs of the login shell are found here.
     fn check_here(&self, paths: &SearchPaths, results: &mut CheckResults) {
-        if !paths.is_certain(Context::LoginShell) {
+        if !paths.is_known(Context::LoginShell) {
             return results.not_run(Check::PathHere, "PATH of your login shell is not known");
         }
         let (names, first) = self.found_only(Context::LoginShell, Context::Here);
@@ -225,8 +225,8 @@ impl Programs {
     /// Checks that the programs found here are found on the desktop, if there is one.
     fn check_desktop(&self, world: &World, paths: &SearchPaths, results: &mut CheckResults) {
         let (names, first) = self.found_only(Context::Here, Context::Desktop);
-        let is_certain = paths.is_certain(Context::Desktop);
-        for runtime in self.runtimes.iter().filter(|runtime| is_certain && runtime.manager.is_some()) {
+        let is_known = paths.is_known(Context::Desktop);
+        for runtime in self.runtimes.iter().filter(|runtime| is_known && runtime.manager.is_some()) {
             if let (Some(here), Some(there)) = (runtime.at(Context::Here), runtime.at(Context::Desktop))
                 && here != there
             {
@@ -238,7 +238,7 @@ impl Programs {
         if !has_desktop(world) {
             return results.not_run(Check::PathDesktop, "this machine has no desktop");
         }
-        if !is_certain {
+        if !is_known {
             return results.not_run(Check::PathDesktop, "PATH of a desktop session is not known");
         }
         let (are, shown) = (are(&names), shown(first));

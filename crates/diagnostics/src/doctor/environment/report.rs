@@ -6,9 +6,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::report::{named, not_run};
+use super::super::report::not_run;
 use super::paths::{LaunchContext, SearchPaths};
 use crate::doctor::Outcome;
+use mcpjoin_rules::named;
 
 /// The parts of the examination and the checks of each, with their names.
 macro_rules! parts {
@@ -19,12 +20,16 @@ macro_rules! parts {
     )*) => {
         named! {
             /// The parts of this examination, in their order.
-            EnvironmentPart { $($(#[$about])* $part = $label,)* }
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+            #[non_exhaustive]
+            pub enum EnvironmentPart { $($(#[$about])* $part = $label,)* }
         }
 
         named! {
             /// The checks, in the order of their parts. Each passes, fails with a finding, or is not run.
-            EnvironmentCheck { $($($(#[$what])* $check = $name,)*)* }
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+            #[non_exhaustive]
+            pub enum EnvironmentCheck { $($($(#[$what])* $check = $name,)*)* }
         }
 
         impl EnvironmentCheck {

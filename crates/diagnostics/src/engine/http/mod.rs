@@ -28,7 +28,7 @@ pub(crate) use self::pace::Pace;
 use self::read::Stream;
 pub(crate) use self::stress::Abort;
 pub(crate) use self::target::{Head, Inspector, Target, anonymous_client, location, pairs, read_body};
-use super::message::{Manner, Question, member, version_of};
+use super::message::{Manner, Question, version_of};
 use super::session::{Outcome, RunState, Session, is_of_clients, request_ids, response_to};
 
 /// How long events are awaited that the server may or may not send.
@@ -400,7 +400,7 @@ fn modern_headers(head: Head, version: &Version, line: &str) -> Head {
     let Some((method, params)) = message else { return head };
     let head = head.with(name::METHOD, method.as_str());
     let named = named_by(method).zip(params).and_then(|(named, params)| {
-        let name = member(params.raw(), named.member)?;
+        let name = params.raw().member(named.member)?;
         name.to_string_value().map(|name| encode_value(&name).into_owned())
     });
     match named {

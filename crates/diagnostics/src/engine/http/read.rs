@@ -9,12 +9,12 @@ use http::Method as Verb;
 use mcpjoin::internal::http::Response;
 use mcpjoin::internal::readable;
 use mcpjoin::transport::Direction;
-use mcpjoin_proto::codec::sse::{SseDecoder, SseEvent};
+use mcpjoin_proto::codec::sse::{Event, SseDecoder, SseEvent};
 use mcpjoin_proto::decode::Shape;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, resolve_same_origin};
 use mcpjoin_proto::{DecodeError, Message, RequestId};
-use mcpjoin_rules::{BodyEnd, Channel, Line, Probe, StreamEvent, What};
+use mcpjoin_rules::{BodyEnd, Channel, Line, Probe, What};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use url::Url;
 
@@ -311,7 +311,7 @@ impl HttpSession {
         let event = match event {
             SseEvent::Event(event) => event,
             SseEvent::Id(id) => {
-                self.note(number, What::Streamed(StreamEvent { id: Some(id), ..StreamEvent::default() }));
+                self.note(number, What::Streamed(Event { id: Some(id), ..Event::default() }));
                 return Ok(false);
             }
             SseEvent::TooLong { .. } => {
@@ -331,8 +331,7 @@ impl HttpSession {
             self.endpoint(&String::from_utf8_lossy(&event.data));
         }
         let data = event.data.clone();
-        let streamed = StreamEvent { name: event.name, id: event.id, data: event.data, retry: None };
-        self.note(number, What::Streamed(streamed));
+        self.note(number, What::Streamed(event));
         if !is_message || data.is_empty() {
             return Ok(false);
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mcpjoin_proto::codec::sse::{SseDecoder, SseEvent};
+use mcpjoin_proto::codec::sse::{Event, SseDecoder, SseEvent};
 use mcpjoin_proto::{Message, RequestId};
-use mcpjoin_rules::{BodyEnd, Line, Probe, StreamEvent, What};
+use mcpjoin_rules::{BodyEnd, Line, Probe, What};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::session::{Session as _, request_ids};
@@ -175,10 +175,10 @@ impl HttpSession {
 }
 
 /// The event, if it has an id and is not the response; `Some(None)` when the next event may be it.
-fn with_id(event: SseEvent, request: &RequestId) -> Option<Option<StreamEvent>> {
+fn with_id(event: SseEvent, request: &RequestId) -> Option<Option<Event>> {
     let event = match event {
         SseEvent::Event(event) => event,
-        SseEvent::Id(id) => return Some(Some(StreamEvent { id: Some(id), ..StreamEvent::default() })),
+        SseEvent::Id(id) => return Some(Some(Event { id: Some(id), ..Event::default() })),
         SseEvent::Comment | SseEvent::Retry(_) => return Some(None),
         _ => return None,
     };
@@ -190,5 +190,5 @@ fn with_id(event: SseEvent, request: &RequestId) -> Option<Option<StreamEvent>> 
         return None;
     }
     let has_id = event.id.as_ref().is_some_and(|id| !id.is_empty());
-    Some(has_id.then(|| StreamEvent { name: event.name, id: event.id, data: event.data, retry: None }))
+    Some(has_id.then_some(event))
 }

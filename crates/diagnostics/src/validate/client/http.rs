@@ -4,18 +4,19 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Either, Full, Limited, StreamBody};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -23,7 +24,7 @@ use mcpjoin_proto::codec::sse::{Event, SseDecoder, SseEvent};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, accepts};
 use mcpjoin_proto::{Era, Message, Method, Version};
-use mcpjoin_rules::{BodyEnd, Ended, HttpRequest, HttpResponse, Line, Probe, StreamEvent, Trace, What};
+use mcpjoin_rules::{BodyEnd, Ended, HttpRequest, HttpResponse, Line, Probe, Trace, What};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -183,19 +184,23 @@ impl Front {
         let opens =
             line.as_ref().is_some_and(|line| requests(line).any(|asked| asked.method == Method::Initialize));
         let ours = line.as_ref().is_some_and(is_for_us);
-        let Some((run, number)) = self.record(&parts, line.clone()) else {
+        let Some(mut exchange) = Exchange::begin(&self.shared, &parts, line.clone()) else {
             return empty(StatusCode::SERVICE_UNAVAILABLE);
         };
-        self.shared.lock().queue_probes(run);
-        if ours {
-            let response = empty(StatusCode::ACCEPTED);
-            self.head(run, number, &response, opens);
+        self.shared.lock().queue_probes(exchange.run);
+        let own = if ours {
+            Some(Own::empty(StatusCode::ACCEPTED))
+        } else {
+            self.own(exchange.run, &parts, line.as_ref())
+        };
+        if let Some(Own { response, sent }) = own {
+            exchange.head(&response, opens);
+            if let Some((probe, line)) = sent {
+                exchange.sent(probe, line);
+            }
+            exchange.end(BodyEnd::Complete);
             return response;
         }
-        if let Some(response) = self.own(run, number, &parts, line.as_ref()) {
-            return response;
-        }
-        let mut in_flight = InFlight { shared: self.shared.clone(), run, exchange: number, finished: false };
         if opens {
             sleep(INITIALIZE_DELAY).await;
         }
@@ -206,25 +211,15 @@ impl Front {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        in_flight.finished = true;
-        self.body(run, number, response, How { opens, carries_probes, streams }).await
+        self.body(exchange, response, How { opens, carries_probes, streams }).await
     }
 
     /// Our own response, where the server does not see the request.
-    fn own(
-        &self,
-        run: usize,
-        number: u32,
-        parts: &Parts,
-        line: Option<&Line>,
-    ) -> Option<Response<RecordedBody>> {
+    fn own(&self, run: usize, parts: &Parts, line: Option<&Line>) -> Option<Own> {
         let mut sessions = self.shared.lock();
         let modern = sessions.recorder.is_modern(run);
         if self.disturb && sessions.loses(run, parts, line) {
-            drop(sessions);
-            let response = empty(StatusCode::NOT_FOUND);
-            self.head(run, number, &response, false);
-            return Some(response);
+            return Some(Own::empty(StatusCode::NOT_FOUND));
         }
         let request = only_request(line?)?;
         let (status, probe, answer) = if self.refuse && modern && is_modern(request) {
@@ -235,100 +230,65 @@ impl Front {
         } else {
             (StatusCode::OK, Probe::Answer, sessions.pages.response_to(run, modern, line?)?)
         };
-        drop(sessions);
-        let mut response = Response::new(RecordedBody::Whole(Bytes::from(answer.clone())));
+        let mut response = Response::new(whole(answer.clone()));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        self.head(run, number, &response, false);
-        let mut sessions = self.shared.lock();
-        sessions.recorder.sent(run, Some(number), probe, Line::new(answer));
-        sessions.recorder.note_in(run, number, What::BodyEnded(BodyEnd::Complete));
-        Some(response)
+        Some(Own { response, sent: Some((probe, Line::new(answer))) })
     }
 
-    /// Records a request and its message. `None` when a limit is reached: the server does not get it then.
-    fn record(&self, parts: &Parts, line: Option<Line>) -> Option<(usize, u32)> {
-        let mut sessions = self.shared.lock();
-        if sessions.recorder.is_full() {
-            return None;
-        }
-        let (run, number) = sessions.of(parts, line.as_ref());
-        let request = HttpRequest {
-            method: parts.method.as_str().into(),
-            url: parts.uri.to_string().into(),
-            headers: recorded(&parts.headers),
-        };
-        sessions.recorder.requested(run, number, request, line);
-        Some((run, number))
-    }
-
-    /// Records the head of a response.
-    fn head<B>(&self, run: usize, number: u32, response: &Response<B>, opens: bool) {
-        let mut sessions = self.shared.lock();
-        if opens && let Some(id) = response.headers().get(name::SESSION_ID) {
-            sessions.begins(run, id.as_bytes());
-        }
-        let head = HttpResponse { status: response.status().as_u16(), headers: recorded(response.headers()) };
-        sessions.recorder.note_in(run, number, What::Responded(head));
-    }
-
+    /// Forwards a response of the server.
     async fn body(
         &self,
-        run: usize,
-        number: u32,
+        mut exchange: Exchange,
         response: Response<HttpBody>,
         how: How,
     ) -> Response<RecordedBody> {
-        let kind = |response: &Response<_>| {
-            MediaType::of(response.headers().get(CONTENT_TYPE).map(|value| value.as_bytes()))
-        };
-        let kind = kind(&response);
+        let run = exchange.run;
+        let kind = response.headers().get(CONTENT_TYPE).map(|value| value.as_bytes());
+        let kind = MediaType::of(kind);
         if kind == MediaType::EventStream {
-            self.head(run, number, &response, how.opens);
-            let (parts, body) = response.into_parts();
-            let body = RecordedBody::stream(body, self.shared.clone(), run, number, how.carries_probes);
-            return Response::from_parts(parts, body);
+            exchange.head(&response, how.opens);
+            return response.map(|body| EventStream::body(body, exchange, how.carries_probes));
         }
         let (parts, body) = response.into_parts();
-        let mut whole = match body.collect().await {
+        let mut bytes = match body.collect().await {
             Ok(body) => body.to_bytes(),
             Err(never) => match never {},
         };
         let mut sessions = self.shared.lock();
         let mut probe = Probe::Answer;
-        let mut line = Line::new(whole.clone());
+        let mut line = Line::new(bytes.clone());
         let modern = sessions.recorder.is_modern(run);
         let cut = sessions.pages.split(run, modern, &line);
-        let refusal = (self.refuse && sessions.recorder.opens(run, &line)).then(|| probes::refusal(&whole));
+        let refusal = (self.refuse && sessions.recorder.opens(run, &line)).then(|| probes::refusal(&bytes));
         if let Some(refusal) = refusal.flatten() {
-            (whole, probe) = (refusal.into(), Probe::UnknownVersion);
+            (bytes, probe) = (refusal.into(), Probe::UnknownVersion);
         } else if let Some(cut) = cut {
-            whole = cut.into();
+            bytes = cut.into();
         }
-        line = if whole == line.bytes() { line } else { Line::new(whole.clone()) };
+        line = if bytes == line.bytes() { line } else { Line::new(bytes.clone()) };
         let mut response = Response::from_parts(parts, ());
         response.headers_mut().remove(CONTENT_LENGTH);
-        let is_message = kind == MediaType::Json && !whole.is_empty();
+        let is_message = kind == MediaType::Json && !bytes.is_empty();
         if is_message && how.streams && response.status() == StatusCode::OK {
             let replies = sessions.replies.entry(run).or_default();
             *replies += 1;
             // Every other response is sent as an event.
             if replies.is_multiple_of(2)
-                && let Ok(text) = std::str::from_utf8(&whole)
+                && let Ok(text) = std::str::from_utf8(&bytes)
                 && !text.contains(['\n', '\r'])
             {
-                whole = event(text);
+                bytes = event(text);
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             }
         }
         drop(sessions);
-        self.head(run, number, &response, how.opens);
-        let mut sessions = self.shared.lock();
+        exchange.head(&response, how.opens);
         if is_message {
-            sessions.recorder.sent(run, Some(number), probe, line);
+            exchange.sent(probe, line);
         }
-        sessions.recorder.note_in(run, number, What::BodyEnded(BodyEnd::Complete));
-        response.map(|()| RecordedBody::Whole(whole))
+        exchange.end(BodyEnd::Complete);
+        response.map(|()| whole(bytes))
     }
 }
 
@@ -342,19 +302,70 @@ struct How {
     streams: bool,
 }
 
-/// A request without a response: when it is dropped, the client has left its response.
-struct InFlight {
-    shared: Shared,
-    run: usize,
-    exchange: u32,
-    finished: bool,
+/// A response of our own, and the message in it.
+struct Own {
+    response: Response<RecordedBody>,
+    sent: Option<(Probe, Line)>,
 }
 
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        if !self.finished {
-            self.shared.lock().recorder.note_in(self.run, self.exchange, What::BodyEnded(BodyEnd::Left));
+impl Own {
+    fn empty(status: StatusCode) -> Self {
+        Self { response: empty(status), sent: None }
+    }
+}
+
+/// An exchange with a client. When it is dropped before its end, the client has left its response.
+struct Exchange {
+    shared: Shared,
+    run: usize,
+    number: u32,
+    ended: bool,
+}
+
+impl Exchange {
+    /// Records a request and its message. `None` when a limit is reached: the server does not get it then.
+    fn begin(shared: &Shared, parts: &Parts, line: Option<Line>) -> Option<Self> {
+        let mut sessions = shared.lock();
+        if sessions.recorder.is_full() {
+            return None;
         }
+        let (run, number) = sessions.of(parts, line.as_ref());
+        let request = HttpRequest {
+            method: parts.method.as_str().into(),
+            url: parts.uri.to_string().into(),
+            headers: recorded(&parts.headers),
+        };
+        sessions.recorder.requested(run, number, request, line);
+        Some(Self { shared: shared.clone(), run, number, ended: false })
+    }
+
+    /// Records the head of a response.
+    fn head<B>(&self, response: &Response<B>, opens: bool) {
+        if opens && let Some(id) = response.headers().get(name::SESSION_ID) {
+            self.shared.lock().begins(self.run, id.as_bytes());
+        }
+        let (status, headers) = (response.status().as_u16(), recorded(response.headers()));
+        self.note(What::Responded(HttpResponse { status, headers }));
+    }
+
+    fn note(&self, what: What) {
+        self.shared.lock().recorder.note_in(self.run, self.number, what);
+    }
+
+    fn sent(&self, probe: Probe, line: Line) {
+        self.shared.lock().recorder.sent(self.run, Some(self.number), probe, line);
+    }
+
+    fn end(&mut self, how: BodyEnd) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.note(What::BodyEnded(how));
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.end(BodyEnd::Left);
     }
 }
 
@@ -372,7 +383,7 @@ fn is_for_us(line: &Line) -> bool {
 }
 
 fn empty(status: StatusCode) -> Response<RecordedBody> {
-    let mut response = Response::new(RecordedBody::Whole(Bytes::new()));
+    let mut response = Response::new(whole(Bytes::new()));
     *response.status_mut() = status;
     response
 }
@@ -392,136 +403,93 @@ fn event(line: &str) -> Bytes {
 }
 
 /// The body of a response, which is recorded on its way to the client.
-enum RecordedBody {
-    Whole(Bytes),
-    Stream(Box<EventStream>),
+type RecordedBody = Either<Full<Bytes>, StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
+
+fn whole(body: impl Into<Bytes>) -> RecordedBody {
+    Either::Left(Full::new(body.into()))
 }
 
 struct EventStream {
     inner: HttpBody,
     decoder: SseDecoder,
-    shared: Shared,
-    run: usize,
-    exchange: u32,
+    exchange: Exchange,
     /// Whether our probes are sent on it.
     carries_probes: bool,
     /// Our events that are sent before the next piece.
     queued: VecDeque<Bytes>,
-    ended: bool,
-}
-
-impl RecordedBody {
-    fn stream(inner: HttpBody, shared: Shared, run: usize, exchange: u32, carries_probes: bool) -> Self {
-        let decoder = SseDecoder::new(MAX_EVENT_BYTES);
-        let queued = VecDeque::new();
-        Self::Stream(Box::new(EventStream {
-            inner,
-            decoder,
-            shared,
-            run,
-            exchange,
-            carries_probes,
-            queued,
-            ended: false,
-        }))
-    }
 }
 
 impl EventStream {
+    fn body(inner: HttpBody, exchange: Exchange, carries_probes: bool) -> RecordedBody {
+        let decoder = SseDecoder::new(MAX_EVENT_BYTES);
+        let stream = Self { inner, decoder, exchange, carries_probes, queued: VecDeque::new() };
+        let frames = stream::unfold(stream, |mut stream| async move {
+            let frame = stream.next().await?;
+            Some((Ok(frame), stream))
+        });
+        Either::Right(StreamBody::new(frames.boxed()))
+    }
+
+    /// The next piece: a probe of ours, or what the server sends. `None` at the end.
+    async fn next(&mut self) -> Option<Frame<Bytes>> {
+        loop {
+            let queued = self.exchange.shared.queued();
+            let queued = queued.notified();
+            self.queue_probes();
+            if let Some(event) = self.queued.pop_front() {
+                return Some(Frame::data(event));
+            }
+            let frame = tokio::select! {
+                biased;
+                () = queued => continue,
+                frame = self.inner.frame() => frame,
+            };
+            let Some(Ok(frame)) = frame else {
+                self.exchange.end(BodyEnd::Complete);
+                return None;
+            };
+            if let Some(piece) = frame.data_ref() {
+                self.record(piece);
+            }
+            return Some(frame);
+        }
+    }
+
     /// Queues our probes before the next piece.
-    fn queue_probes(&mut self, waker: &Waker) {
-        let mut shared = self.shared.lock();
+    fn queue_probes(&mut self) {
         if !self.carries_probes {
             return;
         }
-        for (probe, line) in shared.take(self.run, waker) {
+        let Exchange { shared, run, number, .. } = &self.exchange;
+        let mut sessions = shared.lock();
+        for (probe, line) in sessions.take(*run) {
             // Without an id: a resumed stream does not repeat it.
             self.queued.push_back(event(&line));
-            shared.recorder.sent(self.run, Some(self.exchange), probe, Line::new(line));
+            sessions.recorder.sent(*run, Some(*number), probe, Line::new(line));
         }
     }
 
     fn record(&mut self, piece: &Bytes) {
         self.decoder.push(piece.clone());
-        let mut shared = self.shared.lock();
         while let Some(event) = self.decoder.poll_event() {
             let event = match event {
                 SseEvent::Event(event) => event,
                 SseEvent::Id(id) => Event { id: Some(id), ..Event::default() },
-                SseEvent::Retry(retry) => {
-                    let retry = StreamEvent { retry: Some(retry), ..StreamEvent::default() };
-                    shared.recorder.note_in(self.run, self.exchange, What::Streamed(retry));
+                SseEvent::Retry(milliseconds) => {
+                    self.exchange.note(What::Retry(Duration::from_millis(milliseconds)));
                     continue;
                 }
                 _ => continue,
             };
             let data = event.data.clone();
             if event.name.as_deref() == Some(b"endpoint") {
-                shared.set_endpoint(self.run, &data);
+                self.exchange.shared.lock().set_endpoint(self.exchange.run, &data);
             }
             let is_message = event.name.as_ref().is_none_or(|name| name == "message") && !data.is_empty();
-            let streamed = StreamEvent { name: event.name, id: event.id, data: event.data, retry: None };
-            shared.recorder.note_in(self.run, self.exchange, What::Streamed(streamed));
+            self.exchange.note(What::Streamed(event));
             if is_message {
-                shared.recorder.sent(self.run, Some(self.exchange), Probe::Answer, Line::new(data));
+                self.exchange.sent(Probe::Answer, Line::new(data));
             }
-        }
-    }
-
-    fn end(&mut self, how: BodyEnd) {
-        if !std::mem::replace(&mut self.ended, true) {
-            self.shared.lock().recorder.note_in(self.run, self.exchange, What::BodyEnded(how));
-        }
-    }
-}
-
-impl Drop for EventStream {
-    fn drop(&mut self) {
-        self.end(BodyEnd::Left);
-    }
-}
-
-impl Body for RecordedBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let stream = match self.get_mut() {
-            Self::Whole(bytes) if bytes.is_empty() => return Poll::Ready(None),
-            Self::Whole(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Self::Stream(stream) => stream,
-        };
-        stream.queue_probes(cx.waker());
-        if let Some(bytes) = stream.queued.pop_front() {
-            return Poll::Ready(Some(Ok(Frame::data(bytes))));
-        }
-        let polled = Pin::new(&mut stream.inner).poll_frame(cx);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Some(piece) = frame.data_ref() {
-                    stream.record(piece);
-                }
-            }
-            Poll::Ready(_) => stream.end(BodyEnd::Complete),
-            Poll::Pending => {}
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(bytes) => bytes.is_empty(),
-            Self::Stream(_) => false,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Stream(_) => SizeHint::new(),
         }
     }
 }

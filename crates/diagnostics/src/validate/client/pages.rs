@@ -9,7 +9,6 @@ use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Kind, Message, Method, Raw, RequestId, code};
 use mcpjoin_rules::Line;
 
-use crate::engine::message::member;
 use crate::engine::only_request;
 
 /// The cursor of the entries that were split off.
@@ -50,7 +49,7 @@ impl Pages {
     pub(super) fn response_to(&mut self, run: usize, modern: bool, line: &Line) -> Option<Vec<u8>> {
         let request = only_request(line)?;
         let key = key(&request.method)?;
-        let cursor = request.params.as_ref().and_then(|params| member(params.raw(), "cursor"));
+        let cursor = request.params.as_ref().and_then(|params| params.raw().member("cursor"));
         let cursor = cursor.filter(|cursor| cursor.kind() != Kind::Null);
         let given = cursor.as_ref().and_then(Raw::to_string_value);
         let known = [REST, EMPTY].into_iter().find(|ours| given.as_deref() == Some(*ours));

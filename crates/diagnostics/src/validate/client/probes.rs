@@ -5,7 +5,7 @@ use mcpjoin_rules::{Probe, Revisions};
 
 use super::super::probes::{NO_VERSION, unknown_cancel};
 use super::pages::response;
-use crate::engine::message::{cancel, member};
+use crate::engine::message::cancel;
 
 /// The beginning of the ids of our own requests. A server has such ids only on purpose.
 const PREFIX: &str = "mcpjoin-look-";
@@ -110,7 +110,7 @@ pub(super) fn is_ours(id: &RequestId) -> bool {
 
 /// Whether a capability was declared, or a member of one.
 pub(super) fn has(capabilities: &Raw, path: &str) -> bool {
-    let found = path.split('.').try_fold(capabilities.clone(), |object, name| member(&object, name));
+    let found = path.split('.').try_fold(capabilities.clone(), |object, name| object.member(name));
     found.is_some_and(|found| found.kind() != Kind::Null && found.as_str() != "false")
 }
 

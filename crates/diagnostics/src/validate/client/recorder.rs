@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::probes::{self, Prepared};
 use crate::engine::Traffic;
-use crate::engine::message::{member, version_of};
+use crate::engine::message::version_of;
 
 /// How often a client is asked for its roots again, and the time between two such requests.
 const MAX_ROOTS_REQUESTS: usize = 20;
@@ -151,7 +151,7 @@ impl Recorder {
                     recorded.is_opened = true;
                     recorded.opening = Some(request.id.clone());
                     let params = request.params.as_ref();
-                    recorded.capabilities = params.and_then(|params| member(params.raw(), "capabilities"));
+                    recorded.capabilities = params.and_then(|params| params.raw().member("capabilities"));
                 }
                 Message::Response(response) => {
                     recorded.in_flight.retain(|id| response.id.as_ref() != Some(id));

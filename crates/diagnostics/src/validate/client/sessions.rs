@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
 
 use bytes::Bytes;
 use http::request::Parts;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::{Era, Method, Version};
 use mcpjoin_rules::{Channel, Line, Revisions};
+use tokio::sync::Notify;
 
 use super::pages::Pages;
 use super::probes::Prepared;
@@ -33,9 +33,10 @@ pub(super) struct Sessions {
     last_sse: Option<usize>,
     exchanges: u32,
     pub(super) pages: Pages,
-    /// The probes for the streams of sessions, and the tasks that send them.
+    /// The probes for the streams of sessions.
     queued: HashMap<usize, Vec<Prepared>>,
-    wakers: HashMap<usize, Waker>,
+    /// Notified when there are more of them.
+    has_queued: Arc<Notify>,
     /// The number of responses in each run.
     pub(super) replies: HashMap<usize, usize>,
     /// The sessions that were lost on purpose.
@@ -62,7 +63,7 @@ impl Shared {
             exchanges: 0,
             pages: Pages::new(disturb),
             queued: HashMap::new(),
-            wakers: HashMap::new(),
+            has_queued: Arc::default(),
             replies: HashMap::new(),
             lost: HashSet::new(),
             mismatched: HashSet::new(),
@@ -72,6 +73,11 @@ impl Shared {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Sessions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notified when probes are queued.
+    pub(super) fn queued(&self) -> Arc<Notify> {
+        Arc::clone(&self.lock().has_queued)
     }
 }
 
@@ -137,9 +143,8 @@ impl Sessions {
         parts.method == http::Method::POST && (path == "/sse" && !opens || is_known())
     }
 
-    /// The probes to send on the stream of a session now. `waker` is called when there are more.
-    pub(super) fn take(&mut self, run: usize, waker: &Waker) -> Vec<Prepared> {
-        self.wakers.insert(run, waker.clone());
+    /// The probes to send on the stream of a session now.
+    pub(super) fn take(&mut self, run: usize) -> Vec<Prepared> {
         let mut lines = self.recorder.first(run);
         lines.extend(self.queued.remove(&run).into_iter().flatten());
         lines
@@ -154,9 +159,7 @@ impl Sessions {
         next.extend(self.recorder.roots(run));
         if !next.is_empty() {
             self.queued.entry(run).or_default().extend(next);
-            if let Some(waker) = self.wakers.remove(&run) {
-                waker.wake();
-            }
+            self.has_queued.notify_waiters();
         }
     }
 

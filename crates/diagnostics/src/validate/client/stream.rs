@@ -1,4 +1,4 @@
-//! Serves one client over a stream of lines: forwards proxy the client and the server, and delays some messages.
+//! Serves one client over a stream of lines: forwards between the client and the server, and delays some messages.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -18,14 +18,14 @@ use super::{ClientValidator, INITIALIZE_DELAY, PROBE_TIMEOUT, StopReason, probes
 use crate::engine::{RecordedLink, only_request};
 use mcpjoin::transport::Link;
 
-/// The bytes that are in flight proxy us and the server.
+/// The bytes that are in flight between us and the server.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// How long a signal is awaited from a client that has closed our input. Nothing more is sent to it.
 const SIGNAL_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long the end of input is awaited from a client that has sent a signal.
 const END_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// A client, the server, and the messages that are delayed proxy them.
+/// A client, the server, and the messages that are delayed between them.
 struct Proxy {
     client: RecordedLink,
     server: RecordedLink,

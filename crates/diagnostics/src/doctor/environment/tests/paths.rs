@@ -35,10 +35,10 @@ async fn each_context_has_its_own_path() {
         (LaunchContext::Cron, "/usr/bin:/bin".to_owned()),
     ] {
         assert_eq!(folders(found.at(context)), expected, "{context}");
-        assert!(found.is_certain(context), "{context}: {:?}", found.at(context).unknown);
+        assert!(found.is_known(context), "{context}: {:?}", found.at(context).unknown);
     }
     assert_eq!(
-        found.at(LaunchContext::Desktop).set,
+        found.at(LaunchContext::Desktop).sources,
         [
             "/etc/login.defs:3",
             "/home/u/.config/environment.d/10-path.conf:2",
@@ -46,7 +46,7 @@ async fn each_context_has_its_own_path() {
             "/bin/bash -lc 'command printf \"%s=%s=%s\" MARKER \"$PATH\" MARKER'",
         ]
     );
-    assert_eq!(found.at(LaunchContext::LoginShell).asked.as_deref(), Some("/bin/bash -ilc"));
+    assert_eq!(found.at(LaunchContext::LoginShell).shell.as_deref(), Some("/bin/bash -ilc"));
     assert_eq!(found.find(LaunchContext::Cron, "node"), Some(PathBuf::from("/usr/bin/node")));
     assert_eq!(found.find(LaunchContext::Here, "node"), None);
     assert_eq!(found.find(LaunchContext::Here, "/usr/bin/node"), Some(PathBuf::from("/usr/bin/node")));
@@ -63,7 +63,7 @@ async fn the_menu_of_macos_has_the_path_of_launchd() {
     folder.shell("/opt/homebrew/bin:$PATH", "/no");
     let found = paths(&World { is_mac: true, ..folder.world() }).await;
     assert_eq!(folders(found.at(LaunchContext::Desktop)), "/usr/bin:/bin:/usr/sbin:/sbin");
-    assert_eq!(found.at(LaunchContext::Desktop).asked, None);
+    assert_eq!(found.at(LaunchContext::Desktop).shell, None);
     let terminal = folders(found.at(LaunchContext::LoginShell));
     assert_eq!(terminal, "/opt/homebrew/bin:/no");
 }
