@@ -57,7 +57,7 @@ const AREAS: [Area; 7] = [
         name: "connection",
         package: "mcpjoin",
         files: "crates/mcpjoin/src/connection/**/*.rs",
-        tests: &["stream", "debt", "client_calls", "client_input", "server", "framing"],
+        tests: &["stream", "debt", "client", "server", "framing"],
     },
     Area { name: "auth", package: "mcpjoin-auth", files: "crates/auth/src/**/*.rs", tests: &["oauth"] },
     Area {

@@ -1,0 +1,8 @@
+//! Tests of the client against scripted servers in memory.
+
+mod cache;
+mod calls;
+mod input;
+mod lists;
+mod opening;
+mod tasks;
