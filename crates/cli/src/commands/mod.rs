@@ -30,7 +30,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use mcpjoin::proto::Raw;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use self::bridge::Typed;
@@ -126,24 +126,29 @@ fn print_go_usage(text: &str, exit: Exit) -> Exit {
 
 /// A document for a program: indented JSON, with members in the order of their names.
 fn document_of(document: &impl Serialize) -> String {
-    visible::json(&value_of(document).to_string())
+    // A value of texts, numbers and lists can always be written as JSON.
+    visible::json(&serde_json::to_value(document).unwrap_or_default().to_string())
 }
 
-/// A document, or a part of one, as a JSON value.
-fn value_of(document: &impl Serialize) -> Value {
-    // A struct of texts, numbers and lists can always be written as JSON.
-    serde_json::to_value(document).unwrap_or_default()
-}
-
-/// Joins the members of two parts of a document in one object. `None` has no members.
-fn joined(one: &impl Serialize, other: &impl Serialize) -> Value {
-    let mut members = Map::new();
-    for part in [value_of(one), value_of(other)] {
-        if let Value::Object(part) = part {
-            members.extend(part);
-        }
+/// An object without its members that are null: an unknown value is absent.
+fn present(mut object: Value) -> Value {
+    if let Value::Object(members) = &mut object {
+        members.retain(|_, value| !value.is_null());
     }
-    Value::Object(members)
+    object
+}
+
+/// A list for [`present`], where an empty one is absent.
+fn filled<T>(list: &[T]) -> Option<&[T]> {
+    Some(list).filter(|list| !list.is_empty())
+}
+
+/// The members of both objects in one.
+fn joined(mut object: Value, other: Value) -> Value {
+    if let (Value::Object(members), Value::Object(others)) = (&mut object, other) {
+        members.extend(others);
+    }
+    object
 }
 
 /// Reports a command line that clap cannot parse, or prints the help that it requests.

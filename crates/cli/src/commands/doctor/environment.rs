@@ -2,14 +2,14 @@
 //! `mcpjoin_diagnostics` examines; this file prints.
 
 use mcpjoin_diagnostics::doctor::{
-    Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Outcome, Report, World,
+    Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Report, World,
 };
 use serde_json::{Value, json as value};
 
 use super::json;
 use super::text::Page;
 use crate::args::{Connect, Doctor};
-use crate::commands::{exit_of, listen_for_signals, written};
+use crate::commands::{exit_of, listen_for_signals, present, written};
 use crate::connect::{Endpoint, with_plans};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -205,7 +205,7 @@ fn joined(folders: &[std::path::PathBuf]) -> String {
 
 /// The report as one JSON object.
 pub(super) fn document(report: &EnvironmentReport) -> Value {
-    let steps = report.steps.iter().map(|step| {
+    let parts = report.steps.iter().map(|step| {
         value!({
             "part": step.part.as_str(),
             "outcome": json::outcome(step.outcome),
@@ -213,61 +213,31 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
             "elapsedMs": json::milliseconds(step.took),
         })
     });
-    let checks = report.checks.iter().map(|(check, how)| {
-        let mut object = value!({ "check": check.as_str(), "outcome": json::outcome(*how) });
-        if let Outcome::NotRun(why) = how {
-            object["why"] = value!(why);
-        }
-        object
-    });
     let runtimes = report.runtimes.iter().map(|runtime| {
-        let mut found = value!({});
-        for (context, path) in &runtime.found {
-            found[context.as_str()] = value!({ "path": path.display().to_string() });
-        }
-        let mut object = value!({ "runtime": runtime.name, "found": found });
-        if let Some(version) = &runtime.version {
-            object["version"] = value!(version);
-        }
-        if let Some(manager) = runtime.manager {
-            object["manager"] = value!(manager);
-        }
-        object
+        let paths = runtime.found.iter();
+        let found = paths
+            .map(|(context, path)| (context.as_str(), value!({ "path": path.display().to_string() })))
+            .collect::<Value>();
+        present(value!({
+            "runtime": runtime.name,
+            "found": found,
+            "version": runtime.version,
+            "manager": runtime.manager,
+        }))
     });
     let paths = report.paths.iter().flat_map(|paths| paths.all()).map(|path| {
-        let mut details = value!({ "set": path.set, "unknown": Vec::from_iter(&path.unknown) });
-        if let Some(asked) = &path.asked {
-            details["ran"] = value!(asked);
-        }
+        let unknown = Vec::from_iter(&path.unknown);
+        let details = present(value!({ "set": path.set, "unknown": unknown, "ran": path.asked }));
         value!({ "seat": path.context.as_str(), "path": joined(&path.folders), "details": details })
     });
     value!({
         "healthy": report.is_healthy(),
         "elapsedMs": json::milliseconds(report.took),
-        "parts": steps.collect::<Vec<_>>(),
-        "checks": checks.collect::<Vec<_>>(),
-        "findings": report.findings.iter().map(json::machine_finding).collect::<Vec<_>>(),
+        "parts": parts.collect::<Value>(),
+        "checks": report.checks.iter().map(|(it, how)| json::check(it.as_str(), *how)).collect::<Value>(),
+        "findings": json::machine_findings(&report.findings),
         "notes": report.notes,
-        "runtimes": runtimes.collect::<Vec<_>>(),
-        "paths": paths.collect::<Vec<_>>(),
+        "runtimes": runtimes.collect::<Value>(),
+        "paths": paths.collect::<Value>(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Check, EnvironmentPart, affects};
-
-    #[test]
-    fn a_fault_of_the_machine_is_told_with_failures_of_its_kind() {
-        for (part, check, does) in [
-            (EnvironmentPart::Proxy, Check::Reached, true),
-            (EnvironmentPart::Proxy, Check::Endpoint, false),
-            (EnvironmentPart::Certificates, Check::ServerCertificate, true),
-            (EnvironmentPart::Certificates, Check::Authorization, false),
-            (EnvironmentPart::Loopback, Check::Families, true),
-            (EnvironmentPart::Path, Check::Reached, false),
-        ] {
-            assert_eq!(affects(part, check), does, "{part:?} {check:?}");
-        }
-    }
 }

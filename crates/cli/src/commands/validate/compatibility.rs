@@ -7,7 +7,6 @@ use mcpjoin::proto::{Message, Raw, Response};
 use mcpjoin_rules::{Compatibility, Incompatibility, Trace, What, compatibility};
 use serde::Serialize;
 
-use super::json::is_zero;
 use super::report::cut;
 use crate::fold::{Head, prose};
 use crate::object::Object;
@@ -46,6 +45,11 @@ struct Row {
     /// The number of findings beyond the limit.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A tool, or a list, that a client does not accept.

@@ -310,9 +310,14 @@ fn lossy(line: &Bytes) -> String {
     String::from_utf8_lossy(&line[..line.len().min(MAX_TEXT_CHARS * 4 + 4)]).into_owned()
 }
 
-/// Writes a level in lower case.
-pub(super) fn lower_case<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&level.as_str().to_lowercase())
+/// A level in documents.
+pub(super) fn level(level: Level) -> String {
+    level.as_str().to_lowercase()
+}
+
+/// [`level`] for serde.
+fn lower_case<S: Serializer>(found: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&level(*found))
 }
 
 /// The first characters of a text, with `…` in place of the rest.
