@@ -39,7 +39,7 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
         .collect();
     let pages = max_pages.map_or(MAX_PAGES, |pages| pages as usize);
     if targets.is_empty()
-        && let Some(option) = connect.given().or_else(|| max_pages.map(|_| "--max-pages"))
+        && let Some(option) = connect.given().next().or_else(|| max_pages.map(|_| "--max-pages"))
     {
         let problem = format!("{option} is for a server, and both sides are files");
         return Err(Failure::usage(problem, format!("leave out {option}")));

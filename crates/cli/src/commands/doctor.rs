@@ -198,19 +198,19 @@ fn orchestrator_address(args: &args::Doctor, escaped: bool) -> Option<String> {
     (!escaped && scheme.eq_ignore_ascii_case("orchestra")).then(|| address.to_owned())
 }
 
+/// The options for an orchestrator alone.
+const OF_ORCHESTRATORS: [&str; 2] = ["--certs-dir", "--server-name"];
+/// The options that an orchestrator and MCP servers have in common.
+const OF_BOTH: [&str; 8] =
+    ["--no-auth", "--ca", "--pin", "--cert", "--key", "--no-cache", "--timeout", "--connect-timeout"];
+
 /// Refuses options for an orchestrator with any other target.
 fn refuse_orchestrator_options(args: &args::Doctor) -> Result<(), Failure> {
-    let given = [
-        ("--certs-dir", args.connect.certs_dir.is_some()),
-        ("--server-name", args.connect.server_name.is_some()),
-    ];
-    match given.into_iter().find(|(_, given)| *given) {
-        Some((option, _)) => {
-            let problem = format!("{option} is for an orchestrator (orchestra://host:port)");
-            Err(Failure::usage(problem, format!("leave out {option}")))
-        }
-        None => Ok(()),
-    }
+    let Some(option) = args.connect.given().find(|option| OF_ORCHESTRATORS.contains(option)) else {
+        return Ok(());
+    };
+    let problem = format!("{option} is for an orchestrator (orchestra://host:port)");
+    Err(Failure::usage(problem, format!("leave out {option}")))
 }
 
 /// Examines the orchestrator.
@@ -220,21 +220,8 @@ fn examine_orchestrator(ui: &Ui, args: &args::Doctor, address: &str) -> Result<E
         return Err(Failure::usage(format!("{word} is no address"), "write orchestra://host:port"));
     }
     let connect = &args.connect;
-    let of_others = [
-        ("-e", !connect.env.is_empty()),
-        ("--env-clean", connect.env_clean),
-        ("--inherit-env", connect.inherit_env),
-        ("--cwd", connect.cwd.is_some()),
-        ("--header", !connect.header.is_empty()),
-        ("--server", connect.server.is_some()),
-        ("--trace", connect.trace.is_some()),
-        ("--era", connect.era.asked().is_some()),
-        ("--protocol-version", connect.protocol_version.is_some()),
-        ("--max-message-size", connect.max_message_size.is_some()),
-        ("--config", connect.configured.config.is_some()),
-        ("--mcp-config", !connect.configured.mcp_config.is_empty()),
-    ];
-    if let Some((option, _)) = of_others.into_iter().find(|(_, given)| *given) {
+    let is_of_others = |option: &&str| !OF_ORCHESTRATORS.contains(option) && !OF_BOTH.contains(option);
+    if let Some(option) = connect.given().find(is_of_others) {
         let problem = format!("{option} is for an MCP server, and an orchestrator is none");
         return Err(Failure::usage(problem, format!("leave out {option}")));
     }

@@ -18,7 +18,10 @@ use crate::visible;
 
 /// Examines the machine alone.
 pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
-    refuse(&args.connect)?;
+    if let Some(option) = args.connect.given().next() {
+        let problem = format!("{option} is for a server, and --environment looks at none");
+        return Err(Failure::usage(problem, format!("leave out {option}, or --environment")));
+    }
     let report = match examined(ui, &args.connect, &doctor(args)) {
         Ok(report) => report,
         Err(exit) => return Ok(exit),
@@ -41,37 +44,6 @@ pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
         Exit::Done if !report.is_healthy() => Exit::Faults,
         exit => exit,
     })
-}
-
-/// Refuses options for a server.
-fn refuse(connect: &Connect) -> Result<(), Failure> {
-    let of_servers = [
-        ("--server", connect.server.is_some()),
-        ("--config", connect.configured.config.is_some()),
-        ("--mcp-config", !connect.configured.mcp_config.is_empty()),
-        ("--header", !connect.header.is_empty()),
-        ("--ca", connect.ca.is_some()),
-        ("--pin", connect.pin.is_some()),
-        ("--cert", connect.cert.is_some()),
-        ("-e", !connect.env.is_empty()),
-        ("--env-clean", connect.env_clean),
-        ("--inherit-env", connect.inherit_env),
-        ("--cwd", connect.cwd.is_some()),
-        ("--era", connect.era.asked().is_some()),
-        ("--no-cache", connect.no_cache),
-        ("--protocol-version", connect.protocol_version.is_some()),
-        ("--timeout", connect.timeout.is_some()),
-        ("--connect-timeout", connect.connect_timeout.is_some()),
-        ("--max-message-size", connect.max_message_size.is_some()),
-        ("--trace", connect.trace.is_some()),
-    ];
-    match of_servers.into_iter().find(|(_, given)| *given) {
-        Some((option, _)) => {
-            let problem = format!("{option} is for a server, and --environment looks at none");
-            Err(Failure::usage(problem, format!("leave out {option}, or --environment")))
-        }
-        None => Ok(()),
-    }
 }
 
 /// The examination of this machine, with or without the user's login shell.
