@@ -8,7 +8,7 @@ use mcpjoin::proto::{Kind, Raw};
 use super::lists::{ALL, MAX_PAGES, Part, era, error_of, read, server_name};
 use super::{print_page, report_failures, target_of};
 use crate::args::Info;
-use crate::connect::{About, with_about};
+use crate::connect::{About, with_server};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::object::{self, Object};
@@ -20,7 +20,7 @@ use crate::visible;
 /// Shows the server. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Info, escaped: bool) -> Result<Exit, Failure> {
     let target = target_of(ui, "info", args.connect.server.as_deref(), args.words, escaped)?;
-    Ok(with_about(ui, &target, &args.connect, async |client, about| info(ui, client, about).await))
+    Ok(with_server(ui, &target, &args.connect, async |client, about| info(ui, client, about).await))
 }
 
 /// The number of items of each list of [`ALL`]; `None` where the server has no such list, or it could not be read.

@@ -427,18 +427,12 @@ impl Listening {
             .into_iter()
             .map(|open| boxed(open.serve(ui, server.clone(), options.clone(), ended.clone())));
         let mut serving = all(serving.collect());
-        let signal = tokio::select! {
-            biased;
-            signal = signals.next() => signal,
-            () = &mut serving => return ServeEnd { exit: Exit::Done, hurried: false },
+        let Err(signal) = signals.until(&mut serving).await else {
+            return ServeEnd { exit: Exit::Done, hurried: false };
         };
         // There is no receiver if serving has ended by itself.
         let _ = end.send(true);
-        let hurried = tokio::select! {
-            biased;
-            _ = signals.next() => true,
-            () = serving => false,
-        };
+        let hurried = signals.until(serving).await.is_err();
         ServeEnd { exit: Exit::Signal(signal), hurried }
     }
 }

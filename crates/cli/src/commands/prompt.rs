@@ -28,7 +28,7 @@ pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failur
     let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
         .and_then(Typed::texts)
         .map_err(|problem| misuse(VERB, problem))?;
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
+    Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
         prompt(ui, client, name, arguments).await
     }))
 }

@@ -26,7 +26,7 @@ pub(crate) fn run(ui: &Ui, args: Read, separated: bool) -> Result<Exit, Failure>
     if let Some(word) = operands.next() {
         return Err(misuse(VERB, format!("read takes one URI, and {} is one word more", shown(&word))));
     }
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
+    Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
         read(ui, client, uri, args.file).await
     }))
 }

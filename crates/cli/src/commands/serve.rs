@@ -71,12 +71,10 @@ async fn serve(limits: Limits) -> Result<Exit, Failure> {
     let mut signals = listen_for_signals(Phase::Serve)?;
     let server = demo_server(limits)?;
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
-    let cause = tokio::select! {
-        biased;
-        signal = signals.next() => return Ok(Exit::Signal(signal)),
-        cause = server.serve(link) => cause,
-    };
-    client_failure(&cause).map_or(Ok(Exit::Done), Err)
+    match signals.until(server.serve(link)).await {
+        Ok(cause) => client_failure(&cause).map_or(Ok(Exit::Done), Err),
+        Err(signal) => Ok(Exit::Signal(signal)),
+    }
 }
 
 /// Why the connection to a client on standard input and output failed; `None` if the client has closed its side.

@@ -19,12 +19,11 @@ use mcpjoin_rules::{Chapter, Level, Selection, rules};
 use self::baseline::Baseline;
 use self::examine::Options;
 use self::report::{Document, Examination, RuleResults, Server};
-use super::{exit_of, listen_for_signals, refuse_orchestrator, refuse_trace, target_of, written};
+use super::{refuse_orchestrator, refuse_trace, target_of, written};
 use crate::args::{Format, Validate};
 use crate::config;
-use crate::connect::{Signals, with_each_plan};
 use crate::exit::Exit;
-use crate::failure::{Failure, Phase};
+use crate::failure::Failure;
 use crate::target::{self, Target};
 use crate::ui::Ui;
 
@@ -58,18 +57,10 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
         None => None,
     };
     let options = Options::new(&args, selection);
-    Ok(with_each_plan(ui, &selected.targets, &args.connect, async |plans| {
-        let mut signals = match listen_for_signals(Phase::Spawn) {
-            Ok(signals) => signals,
-            Err(failure) => return exit_of(ui, Err(failure)),
-        };
-        let servers = match examine::all(ui, &selected.targets, plans, &options, &mut signals).await {
-            Ok(servers) => servers,
-            Err(signal) => return Exit::Signal(signal),
-        };
+    Ok(examine::all(ui, &selected.targets, options, async |servers| {
         let least = if args.strict { Level::Should } else { Level::Must };
         let document = Document { servers, several: selected.several, least, baseline: None };
-        print_report(ui, &args, document, baseline, &mut signals).await
+        print_report(ui, &args, document, baseline).await
     }))
 }
 
@@ -136,13 +127,7 @@ fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure
 }
 
 /// Prints the report.
-async fn print_report(
-    ui: &Ui,
-    args: &Validate,
-    mut document: Document,
-    baseline: Option<Baseline>,
-    signals: &mut Signals,
-) -> Exit {
+async fn print_report(ui: &Ui, args: &Validate, mut document: Document, baseline: Option<Baseline>) -> Exit {
     let mut unwritten = None;
     if let (Some(baseline), Some(path)) = (baseline, &args.baseline) {
         baseline.compare(path, &mut document);
@@ -163,11 +148,7 @@ async fn print_report(
     let exit =
         document.servers.iter().map(|server| exit(server, document.least)).max_by_key(|exit| exit.code());
     let is_page = args.form() == Format::Text;
-    let outcome = tokio::select! {
-        biased;
-        signal = signals.next() => return Exit::Signal(signal),
-        outcome = ui.aside(move |ui| if is_page { ui.page(&text) } else { ui.result(&text) }) => outcome,
-    };
+    let outcome = ui.aside(move |ui| if is_page { ui.page(&text) } else { ui.result(&text) }).await;
     match (written(ui, outcome), unwritten) {
         (Exit::Done, Some(exit)) => exit,
         (Exit::Done, None) => {

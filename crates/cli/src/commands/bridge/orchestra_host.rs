@@ -17,7 +17,7 @@ use super::upstream::Upstream;
 use super::{misplaced, of_http};
 use crate::args::Bridge;
 use crate::commands::listening::{all, boxed};
-use crate::commands::{exit_of, listen_for_signals, refuse_trace, target_of};
+use crate::commands::{exit_of, refuse_trace, target_of};
 use crate::connect::{Plan, Signals, certificates_folder, with_plans};
 use crate::events;
 use crate::exit::Exit;
@@ -47,8 +47,8 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     args.connect.for_others = true;
     // A message that fits into a frame must not exceed the limit of the other side.
     args.connect.max_message_size = args.connect.max_message_size.or(Some(MAX_FRAME));
-    Ok(with_plans(ui, &targets, &args.connect, async |plans| {
-        exit_of(ui, offer(ui, names, plans, &addresses, &certificates).await)
+    Ok(with_plans(ui, &targets, &args.connect, async |plans, signals| {
+        exit_of(ui, offer(ui, signals, names, plans, &addresses, &certificates).await)
     }))
 }
 
@@ -122,6 +122,7 @@ struct Running {
 
 async fn offer(
     ui: &Ui,
+    mut signals: Signals,
     names: Vec<Option<String>>,
     plans: Vec<Plan>,
     addresses: &[Address],
@@ -129,7 +130,6 @@ async fn offer(
 ) -> Result<Exit, Failure> {
     // Warnings about refused clients are printed without `-v`.
     events::show_warnings(ui);
-    let mut signals = listen_for_signals(Phase::Serve)?;
     let mut open = Vec::new();
     for address in addresses {
         open.push(Open::at(address, certificates).await?);
@@ -138,22 +138,18 @@ async fn offer(
     let starting: Vec<_> = plans.map(|(name, plan)| tokio::spawn(start(ui.clone(), name, plan))).collect();
     let mut servers = Vec::new();
     for starting in starting {
-        let running = tokio::select! {
-            biased;
-            signal = signals.next() => return Ok(Exit::Signal(signal)),
-            running = starting => running,
+        let running = match signals.until(starting).await {
+            Ok(running) => running,
+            Err(signal) => return Ok(Exit::Signal(signal)),
         };
         servers.push(running.map_err(|error| Failure::system(Phase::Spawn, &error.into()))??);
     }
     let exit = serve(ui, &servers, open, &mut signals).await;
     let closing: Vec<_> =
         servers.iter().map(|server| boxed(async { drop(server.client.close().await) })).collect();
-    tokio::select! {
-        biased;
-        // A second signal ends the wait.
-        signal = signals.next() => Ok(Exit::Signal(signal)),
-        () = all(closing) => exit,
-    }
+    // A second signal ends the wait.
+    let closed = signals.until(all(closing)).await;
+    closed.map_or_else(|signal| Ok(Exit::Signal(signal)), |()| exit)
 }
 
 async fn serve(
@@ -184,11 +180,8 @@ async fn serve(
     };
     // There is no receiver if serving has ended by itself.
     let _ = end.send(true);
-    tokio::select! {
-        biased;
-        signal = signals.next() => Ok(Exit::Signal(signal)),
-        () = serving => outcome,
-    }
+    let served = signals.until(serving).await;
+    served.map_or_else(|signal| Ok(Exit::Signal(signal)), |()| outcome)
 }
 
 /// The failure when no server is left, and none is restarted.

@@ -9,10 +9,10 @@ use serde_json::{Value, json as value};
 use super::json;
 use super::text::Page;
 use crate::args::{Connect, Doctor};
-use crate::commands::{exit_of, listen_for_signals, present, written};
+use crate::commands::{present, written};
 use crate::connect::{Endpoint, with_plans};
 use crate::exit::Exit;
-use crate::failure::{Failure, Phase};
+use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::visible;
 
@@ -59,20 +59,12 @@ pub(super) fn examined(
     doctor: &EnvironmentDoctor,
 ) -> Result<EnvironmentReport, Exit> {
     let mut examined = None;
-    let exit = with_plans(ui, &[], connect, async |_| {
-        let mut signals = match listen_for_signals(Phase::Spawn) {
-            Ok(signals) => signals,
-            Err(failure) => return exit_of(ui, Err(failure)),
-        };
+    let exit = with_plans(ui, &[], connect, async |_, mut signals| {
         if ui.has_line() {
             ui.line("looking at this machine ...");
         }
         // A signal drops the examination, which ends the shell and the runtimes that it has started.
-        let report = tokio::select! {
-            biased;
-            signal = signals.next() => Err(signal),
-            report = doctor.examine() => Ok(report),
-        };
+        let report = signals.until(doctor.examine()).await;
         ui.line_over();
         match report {
             Ok(report) => {

@@ -14,6 +14,7 @@ use crate::config;
 use crate::connect::{Plan, with_each};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::progress::Waiting;
 use crate::target::{Named, Target};
 use crate::ui::{HEADING, Secrets, Ui};
 use crate::visible;
@@ -45,8 +46,14 @@ pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
         ui,
         &targets,
         connect,
-        move |_, plan| Box::pin(examine(plan, doctor.clone())),
-        async |mut outcomes: Vec<Examined>| {
+        None,
+        move |_, _, plan| Box::pin(examine(plan, doctor.clone())),
+        async |servers| {
+            let mut outcomes: Vec<Examined> = Vec::new();
+            for server in servers {
+                let waiting = format!("waiting for {}", server.name);
+                outcomes.push(Waiting::new(ui, &waiting).wait(server.result()).await);
+            }
             for (_, surroundings) in outcomes.iter_mut().flatten() {
                 remove_reported(&machine, surroundings);
             }
