@@ -187,29 +187,27 @@ fn document(found: &Comparison) -> String {
     let shown = found.changes.iter().filter(|change| found.is_shown(change.class));
     let changes: Vec<String> = shown.map(change_of).collect();
     let classes = [ChangeClass::Breaks, ChangeClass::Reads, ChangeClass::Adds, ChangeClass::Noted];
-    let counts = classes.map(|class| (class.as_str(), found.count(class).to_string()));
     object::write([
-        ("old", side_of(&found.old).as_str()),
-        ("new", side_of(&found.new).as_str()),
-        ("changed", if found.has_changed() { "true" } else { "false" }),
-        ("counts", &object::write(counts.iter().map(|(class, count)| (*class, count.as_str())))),
-        ("changes", &format!("[{}]", changes.join(","))),
+        ("old", side_of(&found.old)),
+        ("new", side_of(&found.new)),
+        ("changed", found.has_changed().to_string()),
+        ("counts", object::write(classes.map(|class| (class.as_str(), found.count(class))))),
+        ("changes", format!("[{}]", changes.join(","))),
     ])
 }
 
 fn side_of(snapshot: &Snapshot) -> String {
     let source = Raw::string(&snapshot.source);
-    let members = [
+    object::write_known([
         ("source", Some(&source)),
         ("protocolVersion", snapshot.offer.protocol_version.as_ref()),
         ("serverInfo", snapshot.offer.server_info.as_ref()),
-    ];
-    object::write(members.iter().filter_map(|(name, value)| Some((*name, (*value)?.as_str()))))
+    ])
 }
 
 fn change_of(change: &Change) -> String {
     let text = |text: &str| Some(Raw::string(text));
-    let members = [
+    object::write_known([
         ("class", text(change.class.as_str())),
         ("kind", text(change.kind.as_str())),
         ("of", text(change.of.as_str())),
@@ -217,6 +215,5 @@ fn change_of(change: &Change) -> String {
         ("path", text(&change.path)),
         ("old", change.old.clone()),
         ("new", change.new.clone()),
-    ];
-    object::write(members.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?.as_str()))))
+    ])
 }

@@ -256,6 +256,35 @@ fn target_of(
     Ok(invocation.target)
 }
 
+/// Returns the servers of a verb that takes several: those of the words, then each of `also`. `server` and `escaped`: as for
+/// [`target_of`].
+fn targets_of(
+    ui: &Ui,
+    verb: &str,
+    server: Option<&str>,
+    mut words: Vec<OsString>,
+    also: Vec<OsString>,
+    escaped: bool,
+) -> Result<Vec<Target>, Failure> {
+    let mut targets = Vec::new();
+    // A server that takes no arguments ends where the next one begins. An option behind it is misplaced.
+    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    while let [first, next, ..] = &*words
+        && !escaped
+        && target::stands_alone(first)
+        && !is_option(next)
+    {
+        targets.push(target_of(ui, verb, None, vec![words.remove(0)], false)?);
+    }
+    if !words.is_empty() || server.is_some() || also.is_empty() {
+        targets.push(target_of(ui, verb, server, words, escaped)?);
+    }
+    for word in also {
+        targets.push(target_of(ui, verb, None, vec![word], false)?);
+    }
+    Ok(targets)
+}
+
 /// The operands of a verb are not valid.
 fn misuse(verb: &str, problem: impl Into<String>) -> Failure {
     Failure::usage(problem, format!("mcpjoin help {verb}"))

@@ -27,7 +27,7 @@ pub(crate) fn run(ui: &Ui, args: Tool, separated: bool) -> Result<Exit, Failure>
     Ok(with_server(ui, &invocation.target, &args.connect, async |client, about| {
         about.tools.permit(&name)?;
         let found = Waiting::new(ui, "waiting").wait(read(client, &about.tools, &name)).await?;
-        let text = object::write(found.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let text = object::write(found);
         let raw =
             Raw::parse(text).map_err(|_| Failure::bad_reply("the tool cannot be shown", Phase::List))?;
         let text = if ui.json { visible::json(raw.as_str()) } else { items::tool(&raw) };

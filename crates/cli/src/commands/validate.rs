@@ -12,14 +12,12 @@ mod report;
 mod sarif;
 mod text;
 
-use std::ffi::OsString;
-
 use mcpjoin_rules::{Chapter, Level, Selection, rules};
 
 use self::baseline::Baseline;
 use self::examine::Options;
 use self::report::{Document, Examination, RuleResults, Server};
-use super::{refuse_orchestrator, refuse_trace, target_of, written};
+use super::{refuse_orchestrator, refuse_trace, targets_of, written};
 use crate::args::{Format, Validate};
 use crate::config;
 use crate::exit::Exit;
@@ -73,40 +71,19 @@ struct Selected {
 
 /// The servers in the order of the command line. `escaped`: `--` stood before the first word.
 fn select(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Selected, Failure> {
-    let mut words = std::mem::take(&mut args.words);
+    let words = std::mem::take(&mut args.words);
     let also = std::mem::take(&mut args.also);
-    let mut targets = Vec::new();
-    let none = words.is_empty() && also.is_empty() && args.connect.server.is_none();
-    if none && args.connect.configured.is_named() {
+    let server = args.connect.server.as_deref();
+    if words.is_empty() && also.is_empty() && server.is_none() && args.connect.configured.is_named() {
         return Ok(Selected { targets: config::all(ui, &args.connect.configured)?, several: true });
     }
-    let mut understood = |server: Option<&str>, words: Vec<OsString>, escaped: bool| {
-        let target = target_of(ui, "validate", server, words, escaped)?;
-        refuse_orchestrator(&target, "validate")?;
-        targets.push(target);
-        Ok::<(), Failure>(())
-    };
-    // A server that takes no arguments ends where the next one begins.
-    while !escaped && words.len() > 1 && is_followed_by_server(&words) {
-        understood(None, vec![words.remove(0)], false)?;
-    }
-    if !words.is_empty() || args.connect.server.is_some() || also.is_empty() {
-        understood(args.connect.server.as_deref(), words, escaped)?;
-    }
-    for word in also {
-        understood(None, vec![word], false)?;
-    }
+    let targets = targets_of(ui, "validate", server, words, also, escaped)?;
+    targets.iter().try_for_each(|target| refuse_orchestrator(target, "validate"))?;
     let several = targets.len() > 1;
     if several {
         refuse_trace(&args.connect, "several are named")?;
     }
     Ok(Selected { targets, several })
-}
-
-/// Whether the first word is a complete server, and the next word is no misplaced option.
-fn is_followed_by_server(words: &[OsString]) -> bool {
-    let option = words.get(1).is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
-    !option && words.first().is_some_and(|word| target::stands_alone(word))
 }
 
 /// Prints the rules. Examines no server.

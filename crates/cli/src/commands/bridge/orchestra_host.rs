@@ -1,7 +1,6 @@
 //! `mcpjoin bridge --listen orchestra://...`: offers MCP servers to Orchestra's clients. `mcpjoin_orchestra`
 //! translates; this file starts the servers and reports their events.
 
-use std::ffi::OsString;
 use std::time::Instant;
 
 use mcpjoin::client::{Restart, RestartingClient, RunEvent};
@@ -17,12 +16,12 @@ use super::upstream::Upstream;
 use super::{misplaced, of_http};
 use crate::args::Bridge;
 use crate::commands::listening::{all, boxed};
-use crate::commands::{exit_of, refuse_trace, target_of};
+use crate::commands::{exit_of, refuse_trace, targets_of};
 use crate::connect::{Plan, Signals, certificates_folder, with_plans};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{self, Target, shown};
+use crate::target::{Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
@@ -34,7 +33,9 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     let addresses: Vec<Address> =
         args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
     let certificates = certificates(&mut args)?;
-    let targets = targets(ui, &mut args, escaped)?;
+    let (words, also) = (std::mem::take(&mut args.words), std::mem::take(&mut args.also));
+    let server = args.connect.server.as_deref();
+    let targets = targets_of(ui, "bridge --listen ADDRESS", server, words, also, escaped)?;
     if targets.len() > 1 {
         refuse_trace(&args.connect, "several are named")?;
     }
@@ -87,29 +88,6 @@ fn certificates(args: &mut Bridge) -> Result<Certificates, Failure> {
         certificates = certificates.pair(certificate, key);
     }
     Ok(certificates)
-}
-
-/// The servers in the order of the command line: the words, then `--also`.
-fn targets(ui: &Ui, args: &mut Bridge, escaped: bool) -> Result<Vec<Target>, Failure> {
-    let mut words = std::mem::take(&mut args.words);
-    let mut also = std::mem::take(&mut args.also);
-    let mut targets = Vec::new();
-    let mut understood = |server: Option<&str>, words: Vec<OsString>, escaped: bool| {
-        targets.push(target_of(ui, "bridge --listen ADDRESS", server, words, escaped)?);
-        Ok::<(), Failure>(())
-    };
-    if words.is_empty() && args.connect.server.is_none() && !also.is_empty() {
-        words.push(also.remove(0));
-    }
-    // A server that takes no arguments ends where the next one begins.
-    while !escaped && words.len() > 1 && words.first().is_some_and(|word| target::stands_alone(word)) {
-        understood(None, vec![words.remove(0)], false)?;
-    }
-    understood(args.connect.server.as_deref(), words, escaped)?;
-    for word in also {
-        understood(None, vec![word], false)?;
-    }
-    Ok(targets)
 }
 
 /// A running server.

@@ -7,11 +7,10 @@ use mcpjoin::proto::{Message, Raw, Response};
 use mcpjoin_rules::{Compatibility, Incompatibility, Trace, What, compatibility};
 use serde::Serialize;
 
-use super::report::cut;
 use crate::fold::{Head, prose};
 use crate::object::Object;
 use crate::ui::{HEADING, NAME, Ui};
-use crate::visible;
+use crate::visible::{self, cut_chars};
 
 /// The maximum number of findings of one client on a page.
 const MAX_SHOWN: usize = 5;
@@ -115,7 +114,7 @@ impl Clients {
 }
 
 fn found(ui: &Ui, finding: Incompatibility) -> Found {
-    let text = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
+    let text = |text: &str| ui.hidden(&cut_chars(text, MAX_TEXT_CHARS)).into_owned();
     Found {
         tool: finding.tool.as_deref().map(text),
         problem: text(&finding.problem),

@@ -9,7 +9,7 @@ use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Selection, check_server};
 
 use super::compatibility::Clients;
-use super::report::{Examination, RuleResults, Server, cut};
+use super::report::{Examination, RuleResults, Server};
 use super::{calls, openers};
 use crate::args::{Connect, ToolCall, Validate};
 use crate::config::ToolFilter;
@@ -19,6 +19,7 @@ use crate::failure::{Failure, Phase};
 use crate::progress::bar;
 use crate::target::Target;
 use crate::ui::Ui;
+use crate::visible::cut_chars;
 
 /// The maximum number of servers that are examined at once. Each may be a program with processes below it.
 const MAX_CONCURRENT_SERVERS: usize = 4;
@@ -218,7 +219,7 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
             };
             let mut failure = Failure::new(id, Exit::Connection, Phase::Probe, error.to_string()).hint(hint);
             if !head.is_empty() {
-                failure.seen.garbage = Some(cut(&String::from_utf8_lossy(head), MAX_GARBAGE_CHARS));
+                failure.seen.garbage = Some(cut_chars(&String::from_utf8_lossy(head), MAX_GARBAGE_CHARS));
             }
             failure
         }

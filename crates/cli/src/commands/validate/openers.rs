@@ -7,7 +7,6 @@ use mcpjoin::proto::session::Limits;
 use mcpjoin_diagnostics::validate::{Opener, OpenerResponse};
 use serde_json::{Value, json};
 
-use super::report::cut;
 use super::text::titled;
 use crate::args::Connect;
 use crate::commands::{filled, joined, present};
@@ -15,7 +14,7 @@ use crate::connect::{Plan, limits};
 use crate::failure::{Failure, seconds};
 use crate::fold::{Head, prose};
 use crate::ui::{BAD, FAINT, Ui};
-use crate::visible;
+use crate::visible::{self, cut_chars};
 
 /// The longest text of a server.
 const MAX_TEXT_CHARS: usize = 300;
@@ -48,7 +47,7 @@ pub(super) async fn examine(
         let began = Instant::now();
         let response = opener.over(link, &limits, timeout(&opener, &limits)).await;
         let took = began.elapsed();
-        let shown = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
+        let shown = |text: &str| ui.hidden(&cut_chars(text, MAX_TEXT_CHARS)).into_owned();
         let text = shown(&in_words(&response));
         let message = match &response {
             OpenerResponse::Refused { message, .. } => shown(message),
@@ -89,11 +88,13 @@ impl Row {
         let opener = &self.opener;
         let names = |versions: &[Version]| {
             let names = versions.iter().take(MAX_VERSIONS);
-            names.map(|version| cut(version.as_str(), MAX_TEXT_CHARS)).collect::<Value>()
+            names.map(|version| cut_chars(version.as_str(), MAX_TEXT_CHARS)).collect::<Value>()
         };
         // What the kind of the response has.
         let details = match &self.response {
-            OpenerResponse::Version(version) => json!({ "version": cut(version.as_str(), MAX_TEXT_CHARS) }),
+            OpenerResponse::Version(version) => {
+                json!({ "version": cut_chars(version.as_str(), MAX_TEXT_CHARS) })
+            }
             OpenerResponse::Versions(versions) => json!({ "versions": names(versions) }),
             OpenerResponse::Refused { code, supported, .. } => present(json!({
                 "code": code,
