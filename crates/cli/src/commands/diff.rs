@@ -19,7 +19,7 @@ use super::lists::MAX_PAGES;
 use super::written;
 use crate::args::{Counted, Diff};
 use crate::config::ToolFilter;
-use crate::connect::{ServerOutput, Stop, with_each_server};
+use crate::connect::{ServerOutput, Stop, lost, with_each_server};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object;
@@ -82,16 +82,12 @@ async fn read(
     side: Side,
     servers: &mut impl Iterator<Item = ServerOutput<Snapshot>>,
 ) -> Result<Snapshot, Exit> {
-    let lost =
-        || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way");
-    let outcome = match (side, servers) {
-        (Side::File(snapshot), _) => return Ok(*snapshot),
-        (Side::Server(target), servers) => match servers.next() {
-            Some(mut server) => {
+    let outcome = match side {
+        Side::File(snapshot) => return Ok(*snapshot),
+        Side::Server(target) => match servers.next() {
+            Some(server) => {
                 let source = source(&target);
-                let snapshot = server.next(ui).await;
-                let outcome = server.outcome(ui).await;
-                outcome.and_then(|()| Ok(Snapshot { source, ..snapshot.ok_or_else(lost)? }))
+                server.result(ui).await.map(|snapshot| Snapshot { source, ..snapshot })
             }
             None => Err(lost()),
         },

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
 
-use super::{contents, lists, misuse, operands, printed, request, unicode};
+use super::{lists, misuse, operands, printed, request, result_content, unicode};
 use crate::args::Prompt;
 use crate::arguments::Typed;
 use crate::connect::{limits, with_server};
@@ -136,7 +136,7 @@ fn page(messages: &[Raw]) -> String {
             Some(content) => vec![content.clone()],
             None => Vec::new(),
         };
-        out.push_str(&contents::page(&contents));
+        out.push_str(&result_content::page(&contents));
     }
     out
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 
-use super::{contents, misuse, operands, printed, request, unicode, unwritten, written};
+use super::{misuse, operands, printed, request, result_content, unicode, unwritten, written};
 use crate::args::Read;
 use crate::connect::with_server;
 use crate::exit::Exit;
@@ -79,7 +79,7 @@ async fn read(ui: &Ui, client: &Client, uri: String, file: Option<PathBuf>) -> R
 
 /// The bytes of a content.
 fn bytes(content: &Object) -> Result<Vec<u8>, Failure> {
-    let bytes = contents::bytes(content)
+    let bytes = result_content::bytes(content)
         .ok_or_else(|| Failure::bad_reply("the content has neither text nor blob", Phase::Read))?;
     bytes.map_err(|error| Failure::bad_reply(format!("the blob is not base64: {error}"), Phase::Read))
 }
@@ -98,9 +98,9 @@ fn page(contents: &[Raw]) -> String {
             Some(content) => match content.text("text") {
                 Some(text) => out.push_str(&text),
                 None if content.value("blob").is_some() => {
-                    out.push_str(&contents::described("binary", &content));
+                    out.push_str(&result_content::described("binary", &content));
                 }
-                None => out.push_str(&contents::described("content without text or blob", &content)),
+                None => out.push_str(&result_content::described("content without text or blob", &content)),
             },
             None => out.push_str("[content that is no object]"),
         }

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::called;
-use super::contents::{Entry, Input};
 use super::dialect::{Dialect, Format, Key, Row, Transport, Type};
 use super::entry::{Definition, Setting};
 use super::files::{self, Configuration};
+use super::parsed_file::{Entry, Input};
 use super::source::{self, Problem};
 use super::tree::Text;
 use super::variables::{Piece, pieces};
@@ -70,7 +70,7 @@ pub(crate) fn convert(
                 continue;
             }
         };
-        for entry in &configuration.contents.entries {
+        for entry in &configuration.parsed.entries {
             let wanted = names.is_empty() || names.contains(&entry.name);
             if !wanted || !known.insert(&entry.name) {
                 continue;
@@ -93,7 +93,7 @@ pub(crate) fn convert(
                 }
             }
         }
-        inputs.extend(configuration.contents.inputs.iter().map(input));
+        inputs.extend(configuration.parsed.inputs.iter().map(input));
     }
     if let Some(name) = names.iter().find(|name| written.iter().all(|(written, _)| written != *name)) {
         let hint = "mcpjoin servers shows the entries that there are";

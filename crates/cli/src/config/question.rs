@@ -5,10 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::contents::Entry;
 use super::entry::Definition;
 use super::files::{Configuration, Unread};
 use super::members::Members;
+use super::parsed_file::Entry;
 use super::source::Problem;
 use super::trust::{self, TrustState, Trusted};
 use super::variables::Names;
@@ -84,7 +84,7 @@ pub(crate) fn in_folder(folder: &Path) -> (Vec<Trustable>, Vec<String>) {
     for place in places::in_folder(folder) {
         match Configuration::at(&place) {
             Ok(configuration) => {
-                let found = configuration.contents.entries.iter();
+                let found = configuration.parsed.entries.iter();
                 entries.extend(found.map(|entry| configuration.trustable(entry)));
             }
             Err(Unread { empty: true, .. }) if place.shared => {}

@@ -35,7 +35,7 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use environment::{CLIENT_SECRET, without_ours};
 pub(crate) use network::{bounded, certificates, certificates_folder, read_file, refused, unusable};
 pub(crate) use plan::{Plan, limits};
-pub(crate) use several::{ServerOutput, Work, with_each, with_each_server};
+pub(crate) use several::{ServerOutput, Work, lost, with_each, with_each_server};
 pub(crate) use signals::{Signals, Stop};
 pub(crate) use trace::stamp;
 

@@ -307,12 +307,6 @@ fn child(
     set.extend(variables);
     ui.hide(Secrets::new(&hidden));
 
-    let cached = asks_for_era(connect).then(|| {
-        let path = set.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
-        let path = path.or_else(|| std::env::var_os("PATH"));
-        let args = args.iter().map(OsString::as_os_str);
-        CachedEra::of_command(&program, args, cwd.as_deref(), path.as_deref())
-    });
     let command = ChildCommand::new(program).args(args);
     let all_variables = !connect.env_clean && (connect.inherit_env || !found && !connect.for_others);
     let (command, withheld) = match all_variables {
@@ -320,7 +314,9 @@ fn child(
         false => environment::limited(command),
     };
     let command = set.into_iter().fold(command, |command, (name, value)| command.env(name, value));
-    Ok((cwd.into_iter().fold(command, ChildCommand::current_dir), withheld, cached.flatten()))
+    let command = cwd.into_iter().fold(command, ChildCommand::current_dir);
+    let cached = asks_for_era(connect).then(|| CachedEra::of_command(&command));
+    Ok((command, withheld, cached.flatten()))
 }
 
 /// The options, with the keys and certificates of the entry where the command line has none.

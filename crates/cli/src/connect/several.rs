@@ -54,15 +54,23 @@ impl<T> ServerOutput<T> {
         Waiting::new(ui, &self.waiting).wait(self.outcome).await.unwrap_or_else(|_| Err(lost()))
     }
 
-    /// The only part, or the failure. No line of progress is drawn.
-    pub(crate) async fn result(mut self) -> Result<T, Failure> {
+    /// The only part, or the failure. The line of progress names the server meanwhile.
+    pub(crate) async fn result(mut self, ui: &Ui) -> Result<T, Failure> {
+        let part = self.next(ui).await;
+        self.outcome(ui).await?;
+        part.ok_or_else(lost)
+    }
+
+    /// [`result`](Self::result) without a line of progress.
+    pub(crate) async fn quiet_result(mut self) -> Result<T, Failure> {
         let part = self.parts.recv().await;
         self.outcome.await.unwrap_or_else(|_| Err(lost()))?;
         part.ok_or_else(lost)
     }
 }
 
-fn lost() -> Failure {
+/// The failure of a server without an outcome.
+pub(crate) fn lost() -> Failure {
     Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way")
         .hint("this is a fault of mcpjoin: tell its authors")
 }

@@ -109,7 +109,7 @@ fn snapshot_file(word: &OsStr) -> Result<Option<Snapshot>, Failure> {
     }
     let name = shown(word);
     match path.metadata() {
-        Ok(metadata) if metadata.is_dir() || !is_called_so && is_program(path) => return Ok(None),
+        Ok(metadata) if metadata.is_dir() || !is_called_so && is_program(word) => return Ok(None),
         Ok(_) => {}
         Err(_) if !is_called_so => return Ok(None),
         Err(error) => {

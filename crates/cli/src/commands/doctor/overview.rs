@@ -14,7 +14,6 @@ use crate::config;
 use crate::connect::{Plan, with_each};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::progress::Waiting;
 use crate::target::{Named, Target};
 use crate::ui::{HEADING, Secrets, Ui};
 use crate::visible;
@@ -51,8 +50,7 @@ pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
         async |servers| {
             let mut outcomes: Vec<Examined> = Vec::new();
             for server in servers {
-                let waiting = format!("waiting for {}", server.name);
-                outcomes.push(Waiting::new(ui, &waiting).wait(server.result()).await);
+                outcomes.push(server.result(ui).await);
             }
             for (_, surroundings) in outcomes.iter_mut().flatten() {
                 remove_reported(&machine, surroundings);

@@ -92,7 +92,7 @@ pub(super) fn all(
         let mut examined = Vec::new();
         for server in servers {
             let label = ui.hidden(&server.name).into_owned();
-            let result = server.result().await;
+            let result = server.quiet_result().await;
             examined.push(result.unwrap_or_else(|failure| {
                 progress.done();
                 not_examined(label, failure)
