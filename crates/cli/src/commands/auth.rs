@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::misused;
 use crate::args::{Auth, AuthWhat, Connect, Named, Reach};
 use crate::connect::{Access, Signals, logins_folder, with_plan, with_plans};
 use crate::exit::Exit;
@@ -69,8 +68,7 @@ fn with_access(
     if words.is_empty() && connect.server.is_none() {
         return Err(Failure::usage("no server is named", format!("mcpjoin auth {verb} https://host/path")));
     }
-    let invocation =
-        target::without_operands("auth", connect.server.as_deref(), words, false).map_err(misused)?;
+    let invocation = target::without_operands("auth", connect.server.as_deref(), words, false)?;
     let not_http = |name: &str| {
         let problem = format!("auth is for servers over HTTP, and {name} is none");
         Failure::usage(

@@ -38,7 +38,7 @@ use crate::args::{AuthWhat, Cli, Connect, Output, Verb, What, When, Words};
 use crate::connect::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{self, Invocation, Misuse, Target, shown};
+use crate::target::{self, Invocation, Target, shown};
 use crate::ui::{Ui, Unwritten};
 use crate::visible;
 
@@ -219,11 +219,6 @@ fn listen_for_signals(phase: Phase) -> Result<Signals, Failure> {
     Signals::listen().map_err(|error| Failure::system(phase, &error))
 }
 
-/// The words of the command line name no server.
-fn misused(misuse: Misuse) -> Failure {
-    Failure::usage(misuse.problem, misuse.instead)
-}
-
 /// Refuses an orchestrator for a verb that would examine our own bridge instead.
 fn refuse_orchestrator(target: &Target, verb: &str) -> Result<(), Failure> {
     if !matches!(target, Target::Orchestrator(_)) {
@@ -251,7 +246,7 @@ fn target_of(
     words: Vec<OsString>,
     escaped: bool,
 ) -> Result<Target, Failure> {
-    let invocation = target::without_operands(verb, server, words, escaped).map_err(misused)?;
+    let invocation = target::without_operands(verb, server, words, escaped)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     Ok(invocation.target)
 }
@@ -300,7 +295,7 @@ fn operands(
     separated: bool,
 ) -> Result<Invocation, Failure> {
     let after = separated.then_some(words.command);
-    let invocation = target::with_operands(verb, server, words.words, after).map_err(misused)?;
+    let invocation = target::with_operands(verb, server, words.words, after)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     Ok(invocation)
 }
