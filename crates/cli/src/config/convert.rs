@@ -76,10 +76,7 @@ pub(crate) fn convert(
                 continue;
             }
             let references = (!values).then_some(&mut to_set);
-            let members = match configuration.twice(&entry.name) {
-                Some(problem) => Err(problem),
-                None => configuration.written(entry, to, &mut left, references),
-            };
+            let members = configuration.written(entry, to, &mut left, references);
             let name = called(&entry.name);
             match members {
                 Ok(members) => written.push((entry.name.clone(), members)),
@@ -139,7 +136,7 @@ impl Configuration {
         left: &mut Vec<String>,
         references: Option<&mut Vec<String>>,
     ) -> Result<Value, Problem> {
-        let mut definition = Definition::read(self.dialect, &entry.node)?;
+        let mut definition = self.definition(entry)?;
         let transport = definition.transport;
         if let Some(url) = definition.text(Key::Url).filter(|_| transport.is_socket() && !to.is_complete()) {
             let text = format!("{} has no servers over {}", to.name(), transport.name());

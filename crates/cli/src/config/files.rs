@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::dialect::Dialect;
-use super::parsed_file::{self, ParsedFile};
+use super::entry::Definition;
+use super::parsed_file::{self, Entry, ParsedFile};
 use super::places::{self, Candidate, Origin};
 use super::source::{Problem, Source};
 use super::variables::{Names, Texts};
@@ -154,6 +155,11 @@ impl Configuration {
         let text =
             format!("{count} entries are called {name}, in lines {lines}: which one is meant is not clear");
         Some(Problem::new(second.at, text).hint("leave one of them, or give each a name of its own"))
+    }
+
+    /// The definition of an entry, whose name no other entry has.
+    pub(super) fn definition(&self, entry: &Entry) -> Result<Definition, Problem> {
+        self.twice(&entry.name).map_or_else(|| Definition::read(self.dialect, &entry.node), Err)
     }
 
     /// Prints the warnings about the file as a whole, once.
