@@ -98,3 +98,33 @@ fn page(contents: &[Raw]) -> String {
         None => result_content::described("content without text or blob", content),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::proto::Raw;
+
+    use super::{bytes, page};
+    use crate::object::Object;
+
+    #[test]
+    fn several_contents_stand_one_below_the_other() {
+        let contents = r#"[{"uri":"a:b","text":"one"},{"uri":"a:c","mimeType":"x/y","blob":"AAEC"},
+            {"uri":"a:d"},{"text":"two\n"},7]"#;
+        let contents: Vec<Raw> = Raw::parse(contents).unwrap().decode().unwrap();
+        let shown = "one\n[binary, a:c, x/y, 3 bytes]\n[content without text or blob, a:d]\ntwo\n\
+                     [content that is no object]\n";
+        assert_eq!(page(&contents), shown);
+    }
+
+    #[test]
+    fn bytes_are_those_that_were_meant() {
+        let read = |json: &str| bytes(&Object::of(&Raw::parse(json.to_owned()).unwrap()).unwrap());
+        assert_eq!(read(r#"{"text":"ä\r\n"}"#).unwrap(), "ä\r\n".as_bytes());
+        for blob in ["AAEC/w==", "AAEC/w", "AAEC\\r\\n/w==\\n"] {
+            assert_eq!(read(&format!(r#"{{"blob":"{blob}"}}"#)).unwrap(), [0, 1, 2, 255], "{blob}");
+        }
+        for content in [r#"{"blob":"*"}"#, r#"{"blob":"A"}"#, r#"{"blob":7}"#, "{}"] {
+            assert_eq!(read(content).unwrap_err().id, "E_BAD_REPLY", "{content}");
+        }
+    }
+}

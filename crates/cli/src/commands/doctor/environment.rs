@@ -205,3 +205,22 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
         "paths": paths.collect::<Value>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Check, EnvironmentPart, affects};
+
+    #[test]
+    fn a_fault_of_the_machine_is_told_with_failures_of_its_kind() {
+        for (part, check, does) in [
+            (EnvironmentPart::Proxy, Check::Reached, true),
+            (EnvironmentPart::Proxy, Check::Endpoint, false),
+            (EnvironmentPart::Certificates, Check::ServerCertificate, true),
+            (EnvironmentPart::Certificates, Check::Authorization, false),
+            (EnvironmentPart::Loopback, Check::Families, true),
+            (EnvironmentPart::Path, Check::Reached, false),
+        ] {
+            assert_eq!(affects(part, check), does, "{part:?} {check:?}");
+        }
+    }
+}

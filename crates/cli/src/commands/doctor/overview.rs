@@ -233,3 +233,22 @@ fn document(
         "servers": servers.collect::<Value>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_diagnostics::doctor::{EnvironmentDoctor, World};
+
+    use super::remove_reported;
+
+    #[tokio::test]
+    async fn what_is_told_of_the_machine_is_not_told_of_its_servers() {
+        let folder = std::env::temp_dir().join("mcpjoin-there-is-no-such-world");
+        let machine = EnvironmentDoctor::new(World::below(folder)).examine().await;
+        assert!(!machine.findings.is_empty());
+        let mut again = machine.findings.clone();
+        again[0].seen.push_str(" in another way");
+        let other = again[0].clone();
+        remove_reported(&machine, &mut again);
+        assert_eq!(again, [other]);
+    }
+}
